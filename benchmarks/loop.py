@@ -24,7 +24,7 @@ from rounds import Round, Row, interleaved, line
 from toolcrib import ProviderMiddleware, Runtime
 from toolcrib.provider import CallDelta, Delta, Finish, Provider, Request, Stop, TextDelta
 from toolcrib.provider.models.installed_providers import open_provider
-from toolcrib.servers.environment import World
+from toolcrib.servers.environment import NetworkEnvironment
 
 ROUNDS = 40
 
@@ -129,7 +129,7 @@ def rows(rounds: int = ROUNDS) -> Iterator[Row]:
                 (0.0, AT_ONCE, "at once"),
                 (LATENCY, LATER, f"after {LATENCY * 1000:.0f} ms"),
             ):
-                tools, world = runtime_of(weather()), World.of([f"127.0.0.1:{port}"], {})
+                tools, world = runtime_of(weather()), NetworkEnvironment.of([f"127.0.0.1:{port}"], {})
                 address = f"http://127.0.0.1:{port}/{delay}/v1"
                 model = open_provider("openai", model="m", base_url=address, api_key="k", world=world)
                 times = measured(loop, model, tools, count, rounds)

@@ -61,8 +61,8 @@ class Goal(NamedTuple):
 
 GOALS = (
     Goal("toolcrib --version", "python -c pass", 1.3),
-    Goal("toolcrib list", "python -c pass", 2.0),
-    Goal("toolcrib call", "python -c 'import asyncio, json, jsonschema_rs'", 1.2),
+    Goal("toolcrib list", "python -c pass", 5.0),
+    Goal("toolcrib call", "python -c 'import asyncio, json, jsonschema_rs'", 1.6),
 )
 
 

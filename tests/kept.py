@@ -9,8 +9,9 @@ from pathlib import Path
 import toolcrib
 from toolcrib import Executors
 from toolcrib.engine.open_project import read_stock
-from toolcrib.loading.cache import Index, key_of, profiles_of
-from toolcrib.loading.cache.fingerprint import Surroundings
+from toolcrib.loading.cache.fingerprint import EnvironmentFingerprint
+from toolcrib.loading.cache.header import key_of
+from toolcrib.loading.cache.index import Index, profiles_of
 from toolcrib.loading.documents.file_fingerprints import Seen
 from toolcrib.loading.snapshot import Stock
 
@@ -92,9 +93,9 @@ def write_project(folder: Path) -> Path:
     return folder
 
 
-def nowhere(_targets: Iterable[str] = ()) -> Surroundings:
+def nowhere(_targets: Iterable[str] = ()) -> EnvironmentFingerprint:
     """Surroundings in which nothing is that could change."""
-    return Surroundings(toolcrib.__version__, Seen({}, {}, {}), {})
+    return EnvironmentFingerprint(toolcrib.__version__, Seen({}, {}, {}), {})
 
 
 class Shelf:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from toolcrib import Runtime
-from toolcrib.loading.cache import default_index, key_of
+from toolcrib.loading.cache.header import key_of
+from toolcrib.loading.cache.index import default_index
 
 
 def findings(folder: Path, *, index: bool) -> dict[str, Any]:

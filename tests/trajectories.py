@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from toolcrib import Outcome
-from toolcrib.loading.scenarios.agents import Assertion
 from toolcrib.loading.scenarios.assertions import check_assertions
+from toolcrib.loading.scenarios.model import Assertion
 from toolcrib.provider.conversations import CallRecord, Conversation
 from toolcrib.provider.messages import Message, Text, user
 from toolcrib.scenarios.assertions import NOBODY, AssertionContext, AssertionVerdict, Trajectory, judge

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
     from toolcrib.loading.reload import ReloadReport, ToolAppeared, ToolChanged, ToolGone
-    from toolcrib.loading.scenarios.scenario import Scenario
+    from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.sources import parse_registry
     from toolcrib.provider.middleware import ProviderMiddleware
     from toolcrib.registry.catalog import Card, Hit, Rule
@@ -116,7 +116,7 @@ _HOMES = {
     "executors.client.client_call": ("ClientCall",),
     "loading.packs": ("Pack",),
     "loading.projects": ("Project",),
-    "loading.scenarios.scenario": ("Scenario",),
+    "loading.scenarios.model": ("Scenario",),
     "loading.sources": ("parse_registry",),
     "engine.middleware.events": ("CallFinished", "CallStarted"),
     "core.model": (

@@ -11,8 +11,10 @@ from toolcrib.core.protocols import (
     PromptTool,
     Reaching,
     Remote,
-    Session,
     Timer,
+)
+from toolcrib.core.protocols import (
+    CallSession as Session,
 )
 
 __all__ = [

@@ -17,7 +17,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.core.clock import RealClock
-from toolcrib.core.model import JSON, NOTHING, Call, CallContext, Descriptor, Outcome, Result, Schema, Sound
+from toolcrib.core.model import (
+    JSON,
+    NOTHING,
+    Call,
+    CallContext,
+    Descriptor,
+    Outcome,
+    Result,
+    Schema,
+    TrustedAnswer,
+)
 from toolcrib.core.protocols import BoundTool, Executor
 from toolcrib.engine.runtime import Runtime, loaded_runtime
 from toolcrib.executors import Executors
@@ -171,7 +181,7 @@ class ExecutorContract:
                 answer = bound.answer_now(
                     Call(tool, arguments, CallContext(session=runtime.session(id=name)))
                 )
-                _keeps_word(answer.value, self.case.value, vouched=isinstance(answer, Sound))
+                _keeps_word(answer.value, self.case.value, vouched=isinstance(answer, TrustedAnswer))
         if getattr(bound, "value_of", None) is not None:
             for _turn in range(2):
                 _keeps_word(bound.value_of(arguments), self.case.value, vouched=True)

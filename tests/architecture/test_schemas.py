@@ -14,10 +14,20 @@ from toolcrib.core.schemas import KINDS, KNOWN_MODES, LATER_KEYS, envelope, with
 from toolcrib.executors import Executors
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.projects import DEFAULT_SOURCES, Profile, Project, SourceEntry
-from toolcrib.loading.scenarios.agents import Agent, AgentReply, AgentTurn, ScriptedCall
-from toolcrib.loading.scenarios.expectations import KEPT, PARTS, CallRule, Expectation, Verification
-from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.loading.scenarios.steps import AdvanceStep, CallStep, ParallelStep
+from toolcrib.loading.scenarios.expectations import KEPT, PARTS
+from toolcrib.loading.scenarios.model import (
+    AdvanceStep,
+    Agent,
+    AgentReply,
+    AgentTurn,
+    CallRule,
+    CallStep,
+    Expectation,
+    ParallelStep,
+    Scenario,
+    ScriptedCall,
+    Verification,
+)
 from toolcrib.loading.settings import limits_of
 from toolcrib.provider import Stop
 from toolcrib.schema.validation import check_schema, validate

@@ -14,7 +14,7 @@ from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mcp import McpExecutor
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.servers.environment import World
+from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.testing import ExecutorCase, ExecutorContract
 
 ANYTHING = {"city": "Oslo", "nested": {"list": [1, {"a": None}]}, "big": 2**70}
@@ -202,7 +202,7 @@ class TestMcpOverStdio(ExecutorContract):
 
     def executor(self):
         executor = McpExecutor()
-        executor.world = World.ordinary()._replace(servers=self.case.options["servers"])
+        executor.world = NetworkEnvironment.ordinary()._replace(servers=self.case.options["servers"])
         return executor
 
 

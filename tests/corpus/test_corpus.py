@@ -15,7 +15,8 @@ from toolcrib.engine.runtime import Runtime, loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.scenarios.scenario import Scenario, examples_of
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import examples_of
 from toolcrib.loading.sources import load, parse
 from toolcrib.scenarios import run_scenario, runs_of
 

@@ -45,9 +45,9 @@ from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import MissingSecret, Vault
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
 from toolcrib.servers.lock import parse_servers, text_of
-from toolcrib.servers.mcp.failures import Asked, Garbled
-from toolcrib.servers.mcp.incoming_messages import messages_in
-from toolcrib.servers.mcp.stdio import Lines
+from toolcrib.servers.mcp.failures import CallTarget, InvalidAnswer
+from toolcrib.servers.mcp.incoming_messages import parse_messages
+from toolcrib.servers.mcp.stdio import LineSplitter
 
 
 class Target(NamedTuple):
@@ -258,18 +258,18 @@ def event_streams(data: bytes) -> str:
     return " ".join(sorted({event.type[:10] for event in whole})) or "none"
 
 
-_ASKED = Asked(Server("shop"), "buy", "shop__buy", repeatable=False)
+_ASKED = CallTarget(Server("shop"), "buy", "shop__buy", repeatable=False)
 _CATALOGUE = Catalogue("shop", {"buy": {"name": "buy"}})
 
 
 def mcp_lines(data: bytes) -> str:
     """Lines of an MCP server: messages, and results of what they answer; and the same lines to our own server."""
-    cut = Lines(10_000)
+    cut = LineSplitter(10_000)
     lines = [line for at in range(0, len(data), 7) for line in cut.add(data[at : at + 7])]
     assert lines == data.split(b"\n")[:-1]
     said = set()
     for line in [*lines, data]:
-        for told in messages_in(line.decode("utf-8", "replace")):
+        for told in parse_messages(line.decode("utf-8", "replace")):
             said.add(type(told).__name__)
             if isinstance(told, JSONRPCResponse):
                 said.add(_of_result(told.result))
@@ -285,7 +285,7 @@ def mcp_lines(data: bytes) -> str:
 def _of_result(raw: dict[str, Any]) -> str:
     try:
         result = result_of(raw, _ASKED, {"type": "object"}, _CATALOGUE, str)
-    except Garbled as error:
+    except InvalidAnswer as error:
         return error.message[:20]
     assert isinstance(result.outcome, Outcome)
     return result.outcome.value

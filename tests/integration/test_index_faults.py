@@ -136,7 +136,7 @@ FAULTS = {
     "a flipped bit at the end": lambda path: flip(path, -3),
     "random bytes": lambda path: write(path, os.urandom(path.stat().st_size)),
     "random bytes behind the magic line": lambda path: write(path, path.read_bytes()[:17] + os.urandom(5000)),
-    "huge lengths": lambda path: write(path, path.read_bytes()[:17] + b"\xff" * 16 + path.read_bytes()[33:]),
+    "a huge length": lambda path: write(path, path.read_bytes()[:17] + b"\xff" * 8 + path.read_bytes()[33:]),
     "an index of another project": lambda path: write(path, index_of_another_project(path)),
     "another key": lambda _path: key_file().write_bytes(os.urandom(32)),
     "no key": lambda _path: key_file().unlink(),
@@ -196,9 +196,9 @@ def test_whatever_becomes_of_the_index_nothing_else_is_found(tmp_path, cache, fa
 
 HARMED = {
     "random bytes": os.urandom,
-    "random bytes behind the magic line": lambda length: b"toolcrib index 2\n" + os.urandom(length),
-    "random bytes behind the old magic line": lambda length: b"toolcrib index 1\n" + os.urandom(length),
-    "huge lengths": lambda length: b"toolcrib index 2\n" + b"\xff" * 16 + os.urandom(length),
+    "random bytes behind the magic line": lambda length: b"toolcrib index 3\n" + os.urandom(length),
+    "random bytes behind the old magic line": lambda length: b"toolcrib index 2\n" + os.urandom(length),
+    "a huge length": lambda length: b"toolcrib index 3\n" + b"\xff" * 8 + os.urandom(length),
     "nothing": lambda _length: b"",
 }
 

@@ -15,7 +15,7 @@ import pytest
 
 from sampling import sample
 from toolcrib.core.clock import RealClock
-from toolcrib.servers.mcp.process_tree import SEES_ALL, kin_of
+from toolcrib.servers.mcp.process_tree import SEES_ALL, find_processes
 
 pytestmark = pytest.mark.skipif(not SEES_ALL, reason="processes are found in /proc")
 
@@ -54,7 +54,7 @@ def project(tmp_path):
     }
     (tmp_path / "toolcrib.yaml").write_text(json.dumps({"project": "ends", "servers": {"s": server}}))
     yield tmp_path
-    for pid in kin_of(0, f"TREE={tmp_path}"):
+    for pid in find_processes(0, f"TREE={tmp_path}"):
         os.kill(pid, signal.SIGKILL)
 
 
@@ -66,7 +66,7 @@ async def in_a_call(project):
     """Wait until the server was called: it and two more run."""
     log = project / "log"
     await until(lambda: log.exists() and "tools/call" in log.read_text())
-    assert len(kin_of(0, f"TREE={project}")) == 3
+    assert len(find_processes(0, f"TREE={project}")) == 3
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ async def test_a_command_that_is_told_to_end_ends_them(project, number, code, wo
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
     assert (process.returncode, said.strip()) == (code, words)
-    assert not kin_of(0, f"TREE={project}")
+    assert not find_processes(0, f"TREE={project}")
 
 
 async def test_a_command_in_the_background_that_ignores_ctrl_c(project):
@@ -95,7 +95,7 @@ async def test_a_command_in_the_background_that_ignores_ctrl_c(project):
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=30)
     assert (process.returncode, said.strip()) == (143, "ended by SIGTERM")
-    assert not kin_of(0, f"TREE={project}")
+    assert not find_processes(0, f"TREE={project}")
 
 
 async def test_what_nohup_has_a_command_ignore_does_not_end_it(project):
@@ -114,4 +114,4 @@ async def test_a_program_that_is_killed_takes_them_with_it(project, number):
     process.send_signal(number)
     process.communicate(timeout=30)
     assert process.returncode == -number
-    await until(lambda: not kin_of(0, f"TREE={project}"))
+    await until(lambda: not find_processes(0, f"TREE={project}"))

@@ -12,7 +12,7 @@ import pytest
 from promptpack_schema import PROMPTPACK
 from toolcrib import Outcome, Runtime
 from toolcrib.cli.group import cli
-from toolcrib.formats.promptpack.writer import export_promptpack
+from toolcrib.formats.promptpack.pack_writer import export_promptpack
 from toolcrib.formats.providers import DIALECTS, declare
 from toolcrib.loading.prompts import find_prompt
 from toolcrib.provider import Config, ProviderMiddleware, Stop

@@ -11,8 +11,7 @@ from toolcrib.core.model import JSON
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.loading.scenarios.agent_checks import prompt_of
-from toolcrib.loading.scenarios.agents import Agent
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.model import Agent, Scenario
 from toolcrib.provider.models.scripted import Scripted, scripted_replies
 from toolcrib.registry.namespaces import short_name
 from toolcrib.scenarios.runs import runs_of

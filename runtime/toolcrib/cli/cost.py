@@ -20,7 +20,7 @@ from toolcrib.cli.tables import json_text, plural, table, terminal_width
 from toolcrib.cli.tools_table import not_offered
 from toolcrib.core.text import compact
 from toolcrib.formats.providers import DIALECTS, Declaration, declare
-from toolcrib.formats.providers.tokens import ENCODING, EXTRA, Counter, counter
+from toolcrib.formats.providers.tokens import ENCODING, EXTRA, TokenCounter, token_counter
 from toolcrib.registry.registry import Registry
 
 
@@ -74,7 +74,7 @@ def command(
     filters = filters_of(options)
     everything = registry.query(hidden=True, **filters)
     names = [card.name for card in everything if hidden or registry.hidden(card.name) is None]
-    counting = counter()
+    counting = token_counter()
     costs = _costs(registry, names, dialect, counting)
     if as_json:
         click.echo(json_text(_document(costs, dialect, counting)))
@@ -89,7 +89,7 @@ def command(
     ctx.exit(code_of_list(runtime, empty=not costs))
 
 
-def _costs(registry: Registry, names: Sequence[str], dialect: str, counting: Counter) -> list[Cost]:
+def _costs(registry: Registry, names: Sequence[str], dialect: str, counting: TokenCounter) -> list[Cost]:
     """The costs of some tools, the highest first."""
     aliases = {name: registry.alias_of(name) for name in names}
     declarations = declare([registry[name] for name in names], dialect, aliases)
@@ -99,7 +99,7 @@ def _costs(registry: Registry, names: Sequence[str], dialect: str, counting: Cou
     return sorted(costs, key=lambda cost: (-cost.tokens, cost.declaration.tool))
 
 
-def _page(costs: Sequence[Cost], dialect: str, counting: Counter, *, losses: bool) -> list[str]:
+def _page(costs: Sequence[Cost], dialect: str, counting: TokenCounter, *, losses: bool) -> list[str]:
     width = terminal_width()
     sign = "" if counting.exact else "~"
     rows = [
@@ -126,7 +126,7 @@ def _losses(declaration: Declaration) -> Iterator[tuple[str, str, str, str]]:
         yield (declaration.tool, loss.pointer or "/", loss.keyword, loss.message)
 
 
-def _last_line(costs: Sequence[Cost], dialect: str, counting: Counter, *, exist: bool) -> str:
+def _last_line(costs: Sequence[Cost], dialect: str, counting: TokenCounter, *, exist: bool) -> str:
     if not costs:
         return "no tool fits" if exist else "no tools"
     total = sum(cost.tokens for cost in costs)
@@ -136,14 +136,14 @@ def _last_line(costs: Sequence[Cost], dialect: str, counting: Counter, *, exist:
     )
 
 
-def _method(dialect: str, counting: Counter) -> str:
+def _method(dialect: str, counting: TokenCounter) -> str:
     if not counting.exact:
         return f"estimated, `pip install 'toolcrib[{EXTRA}]'` counts them"
     foreign = "" if dialect.startswith("openai") else ", which other models do not share"
     return f"counted with {ENCODING}{foreign}"
 
 
-def _document(costs: Sequence[Cost], dialect: str, counting: Counter) -> dict[str, Any]:
+def _document(costs: Sequence[Cost], dialect: str, counting: TokenCounter) -> dict[str, Any]:
     return {
         "dialect": dialect,
         "encoding": ENCODING if counting.exact else None,

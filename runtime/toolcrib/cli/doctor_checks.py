@@ -28,8 +28,8 @@ from toolcrib.engine.profiles import in_force
 from toolcrib.engine.runtime import Engine, Runtime, runtime_on
 from toolcrib.engine.workspaces import contents_of
 from toolcrib.executors import Executors
-from toolcrib.loading.cache import default_index, key_of
-from toolcrib.loading.cache.header import SWITCH
+from toolcrib.loading.cache.header import SWITCH, key_of
+from toolcrib.loading.cache.index import default_index
 from toolcrib.loading.documents.files import ARCHIVE, pack_file
 from toolcrib.loading.packs import InstalledPack, installed_packs
 from toolcrib.loading.project_discovery import places_to_look

@@ -14,7 +14,7 @@ from toolcrib.cli.options import Reading, reading_options
 from toolcrib.cli.runtime_options import open_listed, tell_not_queried, tell_refusals
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.formats.promptpack.writer import export_promptpack
+from toolcrib.formats.promptpack.pack_writer import export_promptpack
 
 
 @click.group("export")

@@ -36,11 +36,11 @@ def list_tools(words: Sequence[str]) -> int | None:
     options = said[2]
     from toolcrib.cli.tables import terminal_width  # noqa: PLC0415 -- `toolcrib call` needs none of these
     from toolcrib.cli.tools_table import listed_lines  # noqa: PLC0415
-    from toolcrib.loading.cache.header import Uncollected, find_listing  # noqa: PLC0415
+    from toolcrib.loading.cache.header import GarbageCollectionPause, find_listing  # noqa: PLC0415
 
     profile = _only(options, "--profile")
     asked = profile if profile is not None else os.environ.get(PROFILE_VARIABLE) or None
-    with Uncollected():
+    with GarbageCollectionPause():
         found = find_listing(options.get("--pack", []), asked, insists=profile is not None)
         if found is None:
             return None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from toolcrib.cli.file_output import write_whole
 from toolcrib.loading.documents.document import BYTES
-from toolcrib.loading.scenarios.goldens import golden_text, place_of
+from toolcrib.loading.scenarios.expectations import golden_text, place_of
 from toolcrib.scenarios import ScenarioReport
 from toolcrib.scenarios.reports import GoldenChange
 

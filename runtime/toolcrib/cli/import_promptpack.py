@@ -15,7 +15,7 @@ from toolcrib.cli.value_output import json_text, problem_text
 from toolcrib.core.errors import Problem
 from toolcrib.core.text import escape_terminal
 from toolcrib.executors import Executors
-from toolcrib.formats.promptpack.writer import PackFiles, files_of_promptpack
+from toolcrib.formats.promptpack.pack_files import PackFiles, files_of_promptpack
 from toolcrib.loading.documents.file_fingerprints import Trail
 from toolcrib.loading.documents.files import PACK_FILES
 from toolcrib.loading.packs import Pack

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON
 from toolcrib.core.text import compact
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.scenarios import NotRun, ScenarioReport
 
 _FORBIDDEN = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

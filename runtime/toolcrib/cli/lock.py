@@ -22,7 +22,7 @@ from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
 from toolcrib.servers.environment import accept_all
 from toolcrib.servers.lock import Lock, LockedServer, read_lock
-from toolcrib.servers.lock_diff import Review, review, review_endpoint
+from toolcrib.servers.lock_diff import ServerReview, review, review_endpoint
 
 
 class Found(NamedTuple):
@@ -34,7 +34,7 @@ class Found(NamedTuple):
         forgotten: Servers that are locked and named nowhere any longer.
     """
 
-    reviews: tuple[Review, ...]
+    reviews: tuple[ServerReview, ...]
     failures: Mapping[str, ToolcribError]
     forgotten: tuple[str, ...]
 
@@ -134,7 +134,7 @@ async def _looked_at(
     executor.world = runtime.engine.world._replace(judge=accept_all)
     failures: dict[str, ToolcribError] = {}
 
-    async def looked_at(server: Server) -> Review:
+    async def looked_at(server: Server) -> ServerReview:
         before = lock.servers.get(server.name)
         outside = review_endpoint(before, server)
         if outside.endpoint and not update:

@@ -11,9 +11,17 @@ from toolcrib.cli.value_output import plural
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.pointers import keys_of, pointer_to
 from toolcrib.core.text import escape_terminal
-from toolcrib.security.hidden_characters import Hidden, spelt, visible
+from toolcrib.security.hidden_characters import HiddenCharacter, spelt, visible
 from toolcrib.servers.lock import Lock, LockedServer
-from toolcrib.servers.lock_diff import ABSENT, Change, Difference, Kind, Line, Review, lines_of
+from toolcrib.servers.lock_diff import (
+    ABSENT,
+    DiffLine,
+    Kind,
+    LockDifference,
+    ServerReview,
+    ToolChange,
+    lines_of,
+)
 
 _COLOURS: Mapping[Kind, str] = {"breaking": "red", "compatible": "green", "prompt-affecting": "yellow"}
 _SIGNS = {"-": "red", "+": "green", "~": "yellow"}
@@ -21,7 +29,7 @@ _SHOWN = 5
 """Hidden characters that are told one by one of a tool."""
 
 
-def heading(found: Review, failure: ToolcribError | None) -> Iterator[str]:
+def heading(found: ServerReview, failure: ToolcribError | None) -> Iterator[str]:
     """The line of a server: `time: 2 tools, unchanged`."""
     name = click.style(visible(found.name), bold=True)
     if found.now is None and failure is None:
@@ -51,7 +59,7 @@ def _reached(server: LockedServer) -> str:
     return visible(" ".join(str(word) for word in words))
 
 
-def lines_of_review(found: Review) -> Iterator[str]:
+def lines_of_review(found: ServerReview) -> Iterator[str]:
     """What changed of a server, indented below its line."""
     yield from (f"  {_line(line)}" for line in lines_of(found.endpoint))
     if found.is_new:
@@ -67,17 +75,17 @@ def lines_of_review(found: Review) -> Iterator[str]:
             yield f"    {click.style('breaking', fg='red')}: {visible(str(breach))}"
 
 
-def _verdicts(change: Change) -> str:
+def _verdicts(change: ToolChange) -> str:
     return ", ".join(click.style(kind, fg=_COLOURS[kind], bold=True) for kind in change.verdicts)
 
 
-def _line(line: Line) -> str:
+def _line(line: DiffLine) -> str:
     colour = _SIGNS.get(line.sign)
     text = f"{line.sign} {line.text}"
     return text if colour is None else click.style(text, fg=colour)
 
 
-def warnings_of(found: Review) -> Iterator[str]:
+def warnings_of(found: ServerReview) -> Iterator[str]:
     """What somebody should look at before trusting the server."""
     lead = click.style("warning", fg="yellow")
     server = visible(found.name)
@@ -97,13 +105,13 @@ def warnings_of(found: Review) -> Iterator[str]:
         yield f"{lead}: the tool `{visible(tool)}` of `{server}` can't be locked: {visible(why)}"
 
 
-def _place(each: Hidden) -> str:
+def _place(each: HiddenCharacter) -> str:
     part, *rest = keys_of(each.where) or [""]
     place = visible(f"{part} {pointer_to(rest)}" if rest else part)
     return f"the key {place}" if each.in_key else place
 
 
-def summary(lock: Lock, reviews: Sequence[Review], *, written: bool, check: bool, waits: bool) -> str:
+def summary(lock: Lock, reviews: Sequence[ServerReview], *, written: bool, check: bool, waits: bool) -> str:
     """The last line: what was written, and what is to be done."""
     place = escape_terminal(lock.source)
     if written:
@@ -119,7 +127,7 @@ def summary(lock: Lock, reviews: Sequence[Review], *, written: bool, check: bool
 
 def json_of(
     source: str,
-    reviews: Sequence[Review],
+    reviews: Sequence[ServerReview],
     failures: Mapping[str, ToolcribError],
     forgotten: Sequence[str],
     *,
@@ -134,7 +142,7 @@ def json_of(
     }
 
 
-def _json_of_server(found: Review, failure: ToolcribError | None) -> dict[str, Any]:
+def _json_of_server(found: ServerReview, failure: ToolcribError | None) -> dict[str, Any]:
     now = found.now
     state = "new" if found.is_new else "changed" if found.differs else "unchanged"
     return {
@@ -151,7 +159,7 @@ def _json_of_server(found: Review, failure: ToolcribError | None) -> dict[str, A
     }
 
 
-def _json_of_change(change: Change) -> dict[str, Any]:
+def _json_of_change(change: ToolChange) -> dict[str, Any]:
     return {
         "verdicts": [*change.verdicts],
         "differences": [_json_of_difference(each) for each in change.differences],
@@ -159,7 +167,7 @@ def _json_of_change(change: Change) -> dict[str, Any]:
     }
 
 
-def _json_of_difference(each: Difference) -> dict[str, Any]:
+def _json_of_difference(each: LockDifference) -> dict[str, Any]:
     values = {"before": each.before, "after": each.after}
     return {
         "pointer": pointer_to(each.path),

@@ -34,8 +34,8 @@ from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.documents.file_fingerprints import Seen
-from toolcrib.loading.scenarios.matrices import MOST_RUNS
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import MOST_RUNS
 from toolcrib.scenarios import NotRun, ScenarioReport
 from toolcrib.security.trust.check import Untrusted
 

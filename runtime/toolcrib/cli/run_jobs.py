@@ -13,7 +13,7 @@ import click
 from toolcrib.cli.run_plan import Plan
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.scenarios import ScenarioReport, run_scenario
 
 Show: TypeAlias = Callable[[ScenarioReport], None]

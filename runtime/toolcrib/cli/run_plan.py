@@ -14,7 +14,8 @@ from toolcrib.cli.runtime_options import Consents, open_and_ask
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import Outcome
 from toolcrib.engine.runtime import Runtime
-from toolcrib.loading.scenarios.scenario import Scenario, examples_of
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import examples_of
 from toolcrib.loading.scenarios.scenario_links import tools_of
 from toolcrib.scenarios import NotRun, runs_of, select
 from toolcrib.scenarios.tool_view import trust_subjects

@@ -14,7 +14,7 @@ from toolcrib.cli.value_output import plural, table
 from toolcrib.core.model import Result
 from toolcrib.core.text import truncate
 from toolcrib.engine.runtime import Runtime
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.scenarios import NotRun, ScenarioFailure, ScenarioReport
 from toolcrib.scenarios.reports import BRIEF, common_warnings
 

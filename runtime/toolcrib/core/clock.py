@@ -1,4 +1,7 @@
-"""The machine's time, and the times and durations that documents write. Virtual time: `virtual_clock.py`."""
+"""The machine's time, the times and durations that documents write, and a lock across event loops.
+
+Virtual time: `virtual_clock.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ import re
 import time
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from threading import Lock
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -112,3 +117,25 @@ class RealClock:
     def outside(self) -> AbstractContextManager[object]:
         """Nothing: real time is always the world's."""
         return _NOTHING_TO_DO
+
+
+class CrossLoopLock:
+    """`async with lock`: one at a time, in whichever event loop or thread, without blocking an event loop."""
+
+    def __init__(self) -> None:
+        self._taken = Lock()
+
+    async def __aenter__(self) -> None:
+        if self._taken.acquire(blocking=False):
+            return
+        import asyncio  # noqa: PLC0415 -- as above
+
+        waiting = asyncio.get_running_loop().run_in_executor(None, self._taken.acquire)
+        try:
+            await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            waiting.add_done_callback(lambda _taken: self._taken.release())
+            raise
+
+    async def __aexit__(self, *_exception: object) -> None:
+        self._taken.release()

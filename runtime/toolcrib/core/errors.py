@@ -28,11 +28,12 @@ ToolcribError                   code, hint; never raised itself
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from toolcrib.core.model import Result
+    from toolcrib.core.model import JSON, Result
 
 Severity = Literal["error", "warning", "notice"]
 
@@ -288,3 +289,39 @@ class InternalError(CallError):
 def error_for(outcome: str) -> type[CallError]:
     """The error class of an outcome; KeyError for `ok`, which has none."""
     return {cls.outcome: cls for cls in CallError.__subclasses__()}[outcome]
+
+
+class CallProgress(NamedTuple):
+    """How far a call had progressed when it was cancelled, attached to the exception for outer layers.
+
+    Attributes:
+        attempts: How often the runtime had tried.
+        queue: The tool or origin in whose queue the call was; empty for none.
+        reached: Whether the tool may have been reached.
+        meta: What to report beside the result.
+    """
+
+    attempts: int = 1
+    queue: str = ""
+    reached: bool = True
+    meta: Mapping[str, JSON] = MappingProxyType({})
+
+
+def attach_progress(
+    error: BaseException,
+    *,
+    attempts: int,
+    queue: str = "",
+    reached: bool = True,
+    meta: Mapping[str, JSON] = MappingProxyType({}),
+) -> None:
+    """Attach to an error how far the call was that it ends; without `meta`, an earlier `meta` stays."""
+    error.__dict__["toolcrib_progress"] = CallProgress(
+        attempts, queue, reached, meta or progress_of(error).meta
+    )
+
+
+def progress_of(error: BaseException | None) -> CallProgress:
+    """How far the call was that an error ended."""
+    progress = None if error is None else error.__dict__.get("toolcrib_progress")
+    return progress if isinstance(progress, CallProgress) else CallProgress()

@@ -14,7 +14,7 @@ from toolcrib.core.errors import error_for
 from toolcrib.core.pointers import file_and_line, keys_of
 
 if TYPE_CHECKING:
-    from toolcrib.core.protocols import Files, Session
+    from toolcrib.core.protocols import CallSession, Files
     from toolcrib.executors.client.client_call import ClientCall
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
@@ -215,7 +215,7 @@ def ok_result(value: JSON, attempts: int, duration: float, meta: Mapping[str, JS
     return result
 
 
-class Sound(NamedTuple):
+class TrustedAnswer(NamedTuple):
     """A good answer of a tool that vouches for it: all of it is JSON, and its objects and lists are nobody else's.
 
     Whoever has the answer judged need not look at it for that. It is no `Result`, so that nothing of it can be
@@ -536,7 +536,7 @@ NO_FIXTURE = Fixture()
 """Nothing is kept."""
 
 
-class Fault(NamedTuple):
+class InjectedFault(NamedTuple):
     """A way in which the world fails, put around a tool by a scenario.
 
     Attributes:
@@ -603,7 +603,7 @@ class Descriptor(NamedTuple):
     experimental: bool = False
     metadata: Mapping[str, JSON] = NOTHING
     fixture: Fixture = NO_FIXTURE
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[InjectedFault, ...] = ()
     origin: Origin = Origin()
 
     def __repr__(self) -> str:
@@ -633,7 +633,7 @@ class CallContext(NamedTuple):
         client: Fulfils calls of tools in mode `client`; None where nobody does.
     """
 
-    session: Session
+    session: CallSession
     correlation: str = ""
     user: str = ""
     caller: str = ""
@@ -644,7 +644,7 @@ class CallContext(NamedTuple):
     client: Client | None = None
 
 
-class Kept(NamedTuple):
+class StaleAnswer(NamedTuple):
     """An answer of before that a cache has, too old to be given without asking.
 
     Attributes:
@@ -675,7 +675,7 @@ class Call(NamedTuple):
     id: str = ""
     attempt: int = 1
     deadline: float | None = None
-    kept: Kept | None = None
+    kept: StaleAnswer | None = None
 
     def with_arguments(self, arguments: dict[str, JSON]) -> Call:
         """The same call with other arguments. Made on many calls, so without `_replace`."""

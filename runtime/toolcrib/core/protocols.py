@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema, Sound
+from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema, TrustedAnswer
 
 if TYPE_CHECKING:
     from toolcrib.security.trust.check import Workspace
@@ -80,7 +80,7 @@ class Files(Protocol):
         ...
 
 
-class Session(Protocol):
+class CallSession(Protocol):
     """An isolated memory: mock state, counters, clock and seed."""
 
     @property
@@ -149,7 +149,7 @@ class PromptTool(BoundTool, Protocol):
             and nothing is remembered; None for other tools. It may raise anything: then `answer_now` is asked.
     """
 
-    answer_now: Callable[[Call], Result | Sound] | None
+    answer_now: Callable[[Call], Result | TrustedAnswer] | None
     value_of: Callable[[dict[str, JSON]], JSON] | None
 
 
@@ -170,7 +170,7 @@ class Reaching(BoundTool, Protocol):
 class Executor(Protocol):
     """A mode. One module and one entry point (group `toolcrib.executors`, name = the mode).
 
-    More members may be there: an attribute `world` is given what may be reached (`toolcrib.servers.environment.World`) before
+    More members may be there: an attribute `world` is given what may be reached (`toolcrib.servers.environment.NetworkEnvironment`) before
     each `bind`; a method `annotations(block)` says what a block means for the tool's annotations (`read_only`,
     `destructive`, `idempotent`, `open_world`), where the descriptor says nothing itself; a method `remote(name, block)`
     names the server and the tool that a block stands for, whose description, schemas and annotations are the

@@ -14,11 +14,11 @@ from toolcrib.engine.server_tools import server_of
 from toolcrib.servers.lock import Lock, read_lock
 
 if TYPE_CHECKING:
-    from toolcrib.core.async_lock import Turn
+    from toolcrib.core.clock import CrossLoopLock
     from toolcrib.executors import Executors
     from toolcrib.loading.snapshot import Stock
     from toolcrib.registry.registry import Registry
-    from toolcrib.servers.environment import Judge
+    from toolcrib.servers.environment import LockJudge
 
 
 class Owner(Protocol):
@@ -47,7 +47,7 @@ class Owner(Protocol):
         ...
 
     @property
-    def changing(self) -> Turn:
+    def changing(self) -> CrossLoopLock:
         """Held by whoever puts other tools in force."""
         ...
 
@@ -148,7 +148,7 @@ class Discovery:
         file = self._owner.stock.lock_file
         return read_lock(file)[0] if file else Lock()
 
-    def judge(self) -> Judge:
+    def judge(self) -> LockJudge:
         """What the lock says of the servers, as the profile wants it answered."""
         return self.lock().judge(self._owner.lock_policy)
 

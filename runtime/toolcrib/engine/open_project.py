@@ -127,9 +127,9 @@ def _with_servers(
     known = {**lock.known(chosen.servers), **offered}
     when: Mapping[str, str] = NOTHING
     if remembers:
-        from toolcrib.servers.remembered_tools import remembered  # noqa: PLC0415 -- as above
+        from toolcrib.servers.tool_list_cache import load_tool_lists  # noqa: PLC0415 -- as above
 
-        before = remembered(server for name, server in chosen.servers.items() if name not in known)
+        before = load_tool_lists(server for name, server in chosen.servers.items() if name not in known)
         known, when = {**before.offered, **known}, before.when
     brought = _keeping(with_servers(loaded, chosen.servers, known, chosen.kinds), chosen)
     locked = tuple(name for name in known if name not in offered)

@@ -13,7 +13,7 @@ from toolcrib.core.model import NOTHING, Descriptor
 from toolcrib.core.protocols import Kinds
 from toolcrib.core.text import first_sentence
 from toolcrib.loading.cache.header import Listing, Listings
-from toolcrib.loading.cache.snapshot_codec import Profiles
+from toolcrib.loading.cache.index import Profiles
 from toolcrib.loading.settings import Settings, apply_settings, first_fit
 from toolcrib.loading.snapshot import Stock
 from toolcrib.registry.catalog import Card, flags_of

@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from pathlib import Path
     from threading import Lock
 
-    from toolcrib.core.async_lock import Turn
+    from toolcrib.core.clock import CrossLoopLock
     from toolcrib.engine.discovery import Discovery
     from toolcrib.loading.documents.file_fingerprints import Seen
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
     from toolcrib.loading.reader import Loaded
     from toolcrib.loading.reload import ReloadReport, ToolEvent
-    from toolcrib.loading.scenarios.scenario import Scenario
+    from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
     from toolcrib.registry.catalog import Hidden
     from toolcrib.security.trust.check import Consent, TrustRequest
-    from toolcrib.servers.environment import World
+    from toolcrib.servers.environment import NetworkEnvironment
 
 T = TypeVar("T")
 
@@ -513,7 +513,7 @@ class Engine:
         self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
         if any(self._reach):
             _world_of(*self._reach)
-        self._world: World | None = None
+        self._world: NetworkEnvironment | None = None
         self._settled = False  # whether what the project lets tools reach may be in force
         self._shelf = Shelf(registry)
         self._session_ids = itertools.count(1)
@@ -647,7 +647,7 @@ class Engine:
         return Unavailable(why, code=code, outcome=outcome)
 
     @property
-    def world(self) -> World:
+    def world(self) -> NetworkEnvironment:
         """What the modes may reach, as the project, its profile and the caller put it in force.
 
         Nobody reaches anything as a project wants it that nobody trusts, not even a model that somebody named.
@@ -775,11 +775,11 @@ class Engine:
         return report
 
     @cached_property
-    def changing(self) -> Turn:
+    def changing(self) -> CrossLoopLock:
         """Held by whoever puts other tools in force."""
-        from toolcrib.core.async_lock import Turn  # noqa: PLC0415 -- few runtimes change
+        from toolcrib.core.clock import CrossLoopLock  # noqa: PLC0415 -- few runtimes change
 
-        return Turn()
+        return CrossLoopLock()
 
     async def read_again(self) -> Sequence[ToolEvent]:
         """Read everything again, and put it in force all at once."""
@@ -876,10 +876,10 @@ class Engine:
             return
         import asyncio  # noqa: PLC0415 -- few runtimes have servers
 
-        from toolcrib.servers.remembered_tools import remember  # noqa: PLC0415 -- as above
+        from toolcrib.servers.tool_list_cache import save_tool_list  # noqa: PLC0415 -- as above
 
         when = RealClock().now().isoformat(timespec="seconds")
-        await asyncio.to_thread(remember, server, catalogue, when)
+        await asyncio.to_thread(save_tool_list, server, catalogue, when)
 
     def follow(self, hear: Callable[[], None]) -> Callable[[], None]:
         """Have something called, in the event loop, each time that tools appear, change or go.
@@ -1035,12 +1035,12 @@ def _loop_is_running() -> bool:
     return True
 
 
-def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> World:
-    from toolcrib.servers.environment import World  # noqa: PLC0415 -- a mock reaches nothing
+def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> NetworkEnvironment:
+    from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- a mock reaches nothing
 
     if isinstance(egress, str):
         raise ConfigurationError("`egress` is a list of entries", hint=f'write `egress=["{egress}"]`')
     try:
-        return World.of(egress, origins)
+        return NetworkEnvironment.of(egress, origins)
     except ValueError as error:
         raise ConfigurationError(str(error)) from None

@@ -19,7 +19,7 @@ from toolcrib.core.model import (
     Partial,
     Progress,
     Result,
-    Sound,
+    TrustedAnswer,
     Usage,
     ok_result,
 )
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from toolcrib.servers.environment import World
+    from toolcrib.servers.environment import NetworkEnvironment
     from toolcrib.simulation.store import Store
 
 T = TypeVar("T")
@@ -148,7 +148,7 @@ class Owner(Protocol):
         ...
 
     @property
-    def world(self) -> World:
+    def world(self) -> NetworkEnvironment:
         """What may be reached."""
         ...
 
@@ -215,7 +215,7 @@ class Session:
         return self._context.correlation
 
     @property
-    def world(self) -> World:
+    def world(self) -> NetworkEnvironment:
         """What the modes may reach."""
         return self._runtime.world
 
@@ -405,7 +405,7 @@ class Session:
         try:
             if chain.direct is not None:  # what never waits needs no account of who works
                 answer = chain.direct(call)
-                if type(answer) is Sound:
+                if type(answer) is TrustedAnswer:
                     return ok_result(answer[0], 1, self._monotonic() - started, answer[1])
                 result = await self._run(chain, call) if answer is None else as_result(answer)
             else:

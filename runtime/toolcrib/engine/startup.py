@@ -10,7 +10,8 @@ from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.user_folders import working_folder
 from toolcrib.engine.profiles import in_force, listings_of
 from toolcrib.executors import Executors
-from toolcrib.loading.cache import Index, Recalled, default_index, key_of, profiles_of
+from toolcrib.loading.cache.header import key_of
+from toolcrib.loading.cache.index import CachedProject, Index, default_index, profiles_of
 from toolcrib.loading.settings import Settings, chosen_profile
 from toolcrib.loading.snapshot import Stock, Waiting
 from toolcrib.registry.registry import Registry
@@ -136,7 +137,7 @@ def start_over(
     return registry, stock
 
 
-def _recalled(asked: Asked, recalled: Recalled, settings: Settings, trust: Trust) -> Started | None:
+def _recalled(asked: Asked, recalled: CachedProject, settings: Settings, trust: Trust) -> Started | None:
     """What an index kept; None where other rows may be read now than when it was written."""
     executors = Executors.of_modes(recalled.modes)
     stock = recalled.stock(executors)

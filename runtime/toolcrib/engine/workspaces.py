@@ -27,7 +27,7 @@ from toolcrib.security.trust.check import (
 from toolcrib.security.trust.needs import Need, needs_of_agent, needs_of_settings
 
 if TYPE_CHECKING:
-    from toolcrib.loading.scenarios.scenario import Scenario
+    from toolcrib.loading.scenarios.model import Scenario
 
 
 def contents_of(

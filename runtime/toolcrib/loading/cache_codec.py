@@ -20,7 +20,8 @@ from toolcrib.loading.documents.document import Document, first_bytes, parse_doc
 from toolcrib.loading.documents.files import ARCHIVE, DiskFiles, KeptFiles, MemoryFiles
 from toolcrib.loading.formats import Formats
 from toolcrib.loading.overrides import LaidFiles, LaidOver, lay_over
-from toolcrib.loading.scenarios.scenario import Scenario, parse_scenario
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import parse_scenario
 from toolcrib.loading.scenarios.scenario_links import in_namespace
 
 Plain: TypeAlias = Any

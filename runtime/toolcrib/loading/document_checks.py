@@ -17,7 +17,7 @@ from toolcrib.core.subschemas import Path, SchemaIndex, Site
 from toolcrib.loading.documents.document import Document, restore_text
 from toolcrib.loading.documents.positions import pointer_of
 from toolcrib.schema.validation import Validator, Violation, check_schema
-from toolcrib.security.hidden_characters import Hidden, each_hidden, spelt, texts_in, visible
+from toolcrib.security.hidden_characters import HiddenCharacter, each_hidden, spelt, texts_in, visible
 
 MAX_PROBLEMS = 100
 """Problems of the shape of one document that are reported."""
@@ -334,7 +334,7 @@ def hidden_problems(value: JSON) -> list[Problem]:
     return problems
 
 
-def _problem(found: list[Hidden], pointer: str, what: str) -> Problem:
+def _problem(found: list[HiddenCharacter], pointer: str, what: str) -> Problem:
     first = found[0]
     count = f"{len(found) - 1}" if len(found) <= MAX_HIDDEN_CHARACTERS else "many"
     more = f", and {count} more" if len(found) > 1 else ""

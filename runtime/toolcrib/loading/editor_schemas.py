@@ -17,15 +17,8 @@ from toolcrib.expressions.expression import RESERVED
 from toolcrib.expressions.jmespath_queries import functions as functions_of_jmespath
 from toolcrib.expressions.loops import FORM
 from toolcrib.http.headers import FORBIDDEN
-from toolcrib.loading.scenarios.assertions.kinds import (
-    ALIASES,
-    GUARDING,
-    SPELLINGS,
-    WRAPPER,
-    KindAlias,
-    is_list,
-    kinds,
-)
+from toolcrib.loading.scenarios.assertions import ALIASES, GUARDING, SPELLINGS, KindAlias, is_list, kinds
+from toolcrib.loading.scenarios.model import WRAPPER
 from toolcrib.loading.stores import READERS
 
 _FORM: Final = "x-form"

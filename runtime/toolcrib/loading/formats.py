@@ -20,7 +20,7 @@ from toolcrib.loading.documents.files import key_of, read_bytes
 if TYPE_CHECKING:
     from toolcrib.core.protocols import Files, Kinds
     from toolcrib.loading.builder import Home
-    from toolcrib.loading.scenarios.scenario import Scenario
+    from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.server_blocks import Spot, Written
 
 Rewording: TypeAlias = Callable[[Sequence[Problem]], list[Problem]]

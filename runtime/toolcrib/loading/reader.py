@@ -27,7 +27,8 @@ from toolcrib.loading.overrides import (
     overrides_of,
 )
 from toolcrib.loading.packs import Pack, duplicate_pack, fits, one_pack, parse_pack, readable_part, sound_pack
-from toolcrib.loading.scenarios.scenario import Scenario, is_scenario, parse_scenario
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import is_scenario, parse_scenario
 from toolcrib.loading.unrelated_files import TOOL_SUFFIXES, lacking, unrecognised
 from toolcrib.registry.namespaces import full_name, short_name
 

@@ -25,7 +25,7 @@ from toolcrib.loading.documents.file_fingerprints import Seen, Trail
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import Loaded
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.registry.registry import Registry
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.documents.file_fingerprints import Seen
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
-    from toolcrib.loading.scenarios.scenario import Scenario
+    from toolcrib.loading.scenarios.model import Scenario
 
 
 class Waiting(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.text import compact, truncate
 from toolcrib.expressions import Rendering
-from toolcrib.loading.scenarios.steps import CallStep
+from toolcrib.loading.scenarios.model import CallStep
 from toolcrib.provider import CallRecord, Message, Reasoning, Text, Tokens, ToolCall, ToolResult
 from toolcrib.scenarios.reports import ScenarioFailure
 

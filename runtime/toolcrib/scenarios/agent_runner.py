@@ -10,8 +10,7 @@ from toolcrib.core.model import JSON, Content
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.executors.client.client_call import DEFERRED
-from toolcrib.loading.scenarios.agents import Agent, AgentTurn, Assertion
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.model import Agent, AgentTurn, Assertion, Scenario
 from toolcrib.provider import Conversation, ProviderError, Stop
 from toolcrib.provider.loop.approvals import REFUSED_ANSWER
 from toolcrib.provider.models.scripted import ModelView

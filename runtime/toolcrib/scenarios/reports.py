@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.text import canonical, compact, truncate
-from toolcrib.loading.scenarios.expectations import NO_RULES
-from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.loading.scenarios.steps import CallStep, ParallelStep
+from toolcrib.loading.scenarios.model import NO_RULES, CallStep, ParallelStep, Scenario
 
 if TYPE_CHECKING:
     from toolcrib.scenarios.agent_report import AgentReport, AssertionReport, TurnReport

@@ -19,9 +19,7 @@ from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.expressions import Rendering
-from toolcrib.loading.scenarios.expectations import NO_RULES
-from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.loading.scenarios.steps import AdvanceStep, CallStep, ParallelStep
+from toolcrib.loading.scenarios.model import NO_RULES, AdvanceStep, CallStep, ParallelStep, Scenario
 from toolcrib.scenarios.agent_report import AssertionReport
 from toolcrib.scenarios.reports import (
     GoldenChange,
@@ -46,7 +44,7 @@ from toolcrib.scenarios.verification import (
 from toolcrib.scenarios.verification import verify as verified
 
 if TYPE_CHECKING:
-    from toolcrib.loading.scenarios.agents import Agent
+    from toolcrib.loading.scenarios.model import Agent
     from toolcrib.scenarios.agent_runner import AgentRunner
 
 

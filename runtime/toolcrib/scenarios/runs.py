@@ -12,9 +12,8 @@ from fnmatch import fnmatchcase
 from math import factorial, prod
 
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.loading.scenarios.matrices import combinations, too_many
-from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.loading.scenarios.steps import AnyStep, CallStep, ParallelStep
+from toolcrib.loading.scenarios.model import AnyStep, CallStep, ParallelStep, Scenario
+from toolcrib.loading.scenarios.scenario import combinations, too_many
 
 
 def in_call_orders(scenario: Scenario, further: int) -> Iterator[Scenario]:

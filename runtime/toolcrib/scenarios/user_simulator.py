@@ -15,8 +15,7 @@ from toolcrib.engine.workspaces import subjects_of_scenario
 from toolcrib.executors.client.client_call import ClientCall
 from toolcrib.loading.prompts import Guardrail, Prompt
 from toolcrib.loading.scenarios.agent_checks import prompt_of
-from toolcrib.loading.scenarios.agents import Agent, AgentTurn
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.model import Agent, AgentTurn, Scenario
 from toolcrib.provider import Provider
 from toolcrib.provider.config import Config
 from toolcrib.provider.middleware import ProviderMiddleware

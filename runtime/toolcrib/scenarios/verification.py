@@ -21,10 +21,8 @@ from toolcrib.engine.session import Session
 from toolcrib.executors.mock.variables import MockState, slot_of
 from toolcrib.expressions import Rendering
 from toolcrib.expressions.matchers import Matcher, compile_matcher
-from toolcrib.loading.scenarios.expectations import CallRule, Expectation, Verification, any_of
-from toolcrib.loading.scenarios.goldens import GoldenFile, golden_name, read_golden
-from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.loading.scenarios.steps import CallStep
+from toolcrib.loading.scenarios.expectations import GoldenFile, golden_name, read_golden
+from toolcrib.loading.scenarios.model import CallRule, CallStep, Expectation, Scenario, Verification, any_of
 from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure
 from toolcrib.scenarios.run_log import LoggedCall, StoreView
 

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, Result
 from toolcrib.engine.runtime import Runtime
-from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.loading.scenarios.steps import CallStep
+from toolcrib.loading.scenarios.model import CallStep, Scenario
 from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure, ScenarioReport, StepReport
 from toolcrib.scenarios.runner import run_scenario
 

@@ -48,7 +48,7 @@ _NAMES: Final = {
 }
 
 
-class Hidden(NamedTuple):
+class HiddenCharacter(NamedTuple):
     """One character that is not seen.
 
     Attributes:
@@ -77,12 +77,12 @@ _FLAG: Final = re.compile(
 """The flags of England, Scotland and Wales, the only ones that Unicode recommends to write with tags (RGI, UTS #51)."""
 
 
-def hidden_characters(text: str) -> list[Hidden]:
+def hidden_characters(text: str) -> list[HiddenCharacter]:
     """The characters of a text that are not seen, or not as what they are; see `each_hidden`."""
     return [*each_hidden(text)]
 
 
-def each_hidden(text: str) -> Iterator[Hidden]:
+def each_hidden(text: str) -> Iterator[HiddenCharacter]:
     """The characters of a text that are not seen, or not as what they are, one after the other.
 
     Marks of direction, characters without width, tags, blanks that look like nothing, private use, controls but
@@ -98,7 +98,7 @@ def each_hidden(text: str) -> Iterator[Hidden]:
             yield _told(match)
 
 
-def hidden_in(definition: Mapping[str, Any]) -> list[Hidden]:
+def hidden_in(definition: Mapping[str, Any]) -> list[HiddenCharacter]:
     """The hidden characters of a tool's definition, in texts and keys at any depth."""
     return [
         found._replace(where=pointer_to(path), in_key=in_key)
@@ -164,8 +164,8 @@ def _is_written(character: str) -> bool:
     return bool(character) and not character.isascii() and seen
 
 
-def _told(match: re.Match[str]) -> Hidden:
+def _told(match: re.Match[str]) -> HiddenCharacter:
     character = match[0]
     why = next(why for pattern, why in _KINDS if pattern.fullmatch(character))
     name = _NAMES.get(character, "") or unicodedata.name(character, "without a name")
-    return Hidden(name, ord(character), match.start(), why=why)
+    return HiddenCharacter(name, ord(character), match.start(), why=why)

@@ -1,4 +1,4 @@
-"""What the modes may reach of the world, as the project and its profile put it in force."""
+"""What modes may reach: the network, secrets and servers, as the project and its profile configure them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from toolcrib.security.egress import Guard, read_host
 from toolcrib.security.secrets import Vault
 from toolcrib.security.trust.check import Trust
 
-Judge = Callable[[Server, Catalogue | None], Verdict]
-"""Says what a lock has against a server: before it is started (no catalogue), and whenever it has listed its tools."""
+LockJudge = Callable[[Server, Catalogue | None], Verdict]
+"""Checks a server against a lock: before it is started (no catalogue), and whenever it has listed its tools."""
 
 
 def accept_all(_server: Server, _catalogue: Catalogue | None) -> Verdict:
@@ -22,7 +22,7 @@ def accept_all(_server: Server, _catalogue: Catalogue | None) -> Verdict:
     return Verdict()
 
 
-class World(NamedTuple):
+class NetworkEnvironment(NamedTuple):
     """Handed to every mode that reaches out (`Executor.world`), anew at each reload.
 
     Attributes:
@@ -39,17 +39,17 @@ class World(NamedTuple):
     vault: Vault
     origins: Mapping[str, str] = NOTHING
     servers: Mapping[str, Server] = NOTHING
-    judge: Judge = accept_all
+    judge: LockJudge = accept_all
     trust: Trust = Trust()
 
     @classmethod
-    def ordinary(cls) -> World:
-        """The world outside projects: public addresses, and the environment's secrets."""
+    def ordinary(cls) -> NetworkEnvironment:
+        """The environment outside projects: public addresses, and secrets from environment variables."""
         return cls(Guard(), Vault())
 
     @classmethod
-    def of(cls, egress: Iterable[str], origins: Mapping[str, str]) -> World:
-        """The world of a project: `host:port` entries, and origins in place of others, each as it was written.
+    def of(cls, egress: Iterable[str], origins: Mapping[str, str]) -> NetworkEnvironment:
+        """The environment of a project: `host:port` entries, and origins in place of others, each as it was written.
 
         Raises:
             ValueError: One of them is none; the message says how to write it.

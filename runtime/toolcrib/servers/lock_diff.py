@@ -14,7 +14,7 @@ from toolcrib.core.subschemas import NAMED, is_schema
 from toolcrib.core.text import canonical, compact
 from toolcrib.schema.compatibility import EFFORT, missing
 from toolcrib.schema.constraints import Reason
-from toolcrib.security.hidden_characters import Hidden, hidden_in, is_ordinary_name, visible
+from toolcrib.security.hidden_characters import HiddenCharacter, hidden_in, is_ordinary_name, visible
 from toolcrib.servers.lock import HASHED, LockedServer, endpoint_of, unlockable
 
 __all__ = [
@@ -23,12 +23,12 @@ __all__ = [
     "MOST_LINES",
     "Absent",
     "Breach",
-    "Change",
-    "Difference",
+    "DiffLine",
     "Kind",
-    "Line",
-    "Review",
+    "LockDifference",
+    "ServerReview",
     "Sign",
+    "ToolChange",
     "Value",
     "compare",
     "differences",
@@ -70,7 +70,7 @@ _SETS: Final = frozenset(("required", "enum", "type"))
 _PROSE: Final = re.compile(r"\S\s+\S")
 
 
-class Difference(NamedTuple):
+class LockDifference(NamedTuple):
     """One place at which two definitions differ.
 
     Attributes:
@@ -92,7 +92,7 @@ class Difference(NamedTuple):
         return f"{part} {pointer_to(rest)}" if rest else str(part)
 
 
-class Line(NamedTuple):
+class DiffLine(NamedTuple):
     """One line of what changed.
 
     Attributes:
@@ -104,14 +104,14 @@ class Line(NamedTuple):
     text: str
 
 
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[LockDifference]:
     """Every place at which two definitions differ in what counts of them, innermost as far as both have it."""
     for key in HASHED:
         text = key in {"title", "description"}
         yield from _between(before.get(key, ABSENT), after.get(key, ABSENT), (key,), text=text, names=False)
 
 
-def endpoint_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
+def endpoint_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[LockDifference]:
     """Every place at which two endpoints differ: `command`, `args /0` ..."""
     for key in {**before, **after}:
         yield from _between(before.get(key, ABSENT), after.get(key, ABSENT), (key,), text=False, names=True)
@@ -119,7 +119,7 @@ def endpoint_differences(before: Mapping[str, Any], after: Mapping[str, Any]) ->
 
 def _between(
     before: Value, after: Value, path: tuple[str | int, ...], *, text: bool, names: bool
-) -> Iterator[Difference]:
+) -> Iterator[LockDifference]:
     """Differences at and below a place.
 
     Args:
@@ -149,7 +149,7 @@ def _between(
         for at, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from _between(old, new, (*path, at), text=text, names=False)
     else:
-        yield Difference(path, before, after, text)
+        yield LockDifference(path, before, after, text)
 
 
 def _same(before: Value, after: Value) -> bool:
@@ -158,7 +158,7 @@ def _same(before: Value, after: Value) -> bool:
     return canonical(before) == canonical(after)
 
 
-def is_told_to_models(difference: Difference) -> bool:
+def is_told_to_models(difference: LockDifference) -> bool:
     """Whether a model reads another text: one that is only read, or words in what decides, such as a new property."""
     if difference.is_text:
         return True
@@ -178,36 +178,36 @@ def _texts_of(value: Value) -> Iterator[str]:
             yield from _texts_of(item)
 
 
-def lines_of(found: Iterable[Difference]) -> Iterator[Line]:
+def lines_of(found: Iterable[LockDifference]) -> Iterator[DiffLine]:
     """Differences as lines, `MOST_LINES` at most and one that says how many are left."""
     lines = [line for each in found for line in _lines(each)]
     yield from lines[:MOST_LINES]
     if len(lines) > MOST_LINES:
-        yield Line(" ", f"... and {len(lines) - MOST_LINES} more lines")
+        yield DiffLine(" ", f"... and {len(lines) - MOST_LINES} more lines")
 
 
-def _lines(each: Difference) -> Iterator[Line]:
+def _lines(each: LockDifference) -> Iterator[DiffLine]:
     before, after, place = each.before, each.after, visible(each.place)
     if isinstance(before, str) and isinstance(after, str) and (_PROSE.search(before) or _PROSE.search(after)):
-        yield Line(" ", place)
+        yield DiffLine(" ", place)
         yield from _words(before, after)
     elif isinstance(before, list) and isinstance(after, list):
         yield from _members(before, after, place)
     elif isinstance(before, Absent):
-        yield Line("+", f"{place}: {_shown(after)}")
+        yield DiffLine("+", f"{place}: {_shown(after)}")
     elif isinstance(after, Absent):
-        yield Line("-", f"{place}: {_shown(before)}")
+        yield DiffLine("-", f"{place}: {_shown(before)}")
     else:
-        yield Line("~", f"{place}: {_shown(before)} -> {_shown(after)}")
+        yield DiffLine("~", f"{place}: {_shown(before)} -> {_shown(after)}")
 
 
-def _members(before: list[JSON], after: list[JSON], place: str) -> Iterator[Line]:
+def _members(before: list[JSON], after: list[JSON], place: str) -> Iterator[DiffLine]:
     """What is gone from a list and what is new in it, or the two lists where only their order differs."""
     old, new = {canonical(each) for each in before}, {canonical(each) for each in after}
     if old == new:
-        yield Line("~", f"{place}: {_shown(before)} -> {_shown(after)}")
-    yield from (Line("-", f"{place}: {_shown(each)}") for each in before if canonical(each) not in new)
-    yield from (Line("+", f"{place}: {_shown(each)}") for each in after if canonical(each) not in old)
+        yield DiffLine("~", f"{place}: {_shown(before)} -> {_shown(after)}")
+    yield from (DiffLine("-", f"{place}: {_shown(each)}") for each in before if canonical(each) not in new)
+    yield from (DiffLine("+", f"{place}: {_shown(each)}") for each in after if canonical(each) not in old)
 
 
 def _shown(value: Value) -> str:
@@ -218,7 +218,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
 
-def _words(before: str, after: str) -> Iterator[Line]:
+def _words(before: str, after: str) -> Iterator[DiffLine]:
     """The words that are gone and those that are new, each with some of those around them."""
     old, new = re.findall(r"\s+|\S+", before), re.findall(r"\s+|\S+", after)
     start = _common(old, new)
@@ -249,7 +249,7 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
     return count
 
 
-def _hunk(sign: Sign, words: Sequence[str], begin: int, end: int) -> Line:
+def _hunk(sign: Sign, words: Sequence[str], begin: int, end: int) -> DiffLine:
     """Some words with those around them, on one line: the changed ones in brackets."""
     while begin < end - 1 and words[begin].isspace():
         begin += 1
@@ -259,7 +259,7 @@ def _hunk(sign: Sign, words: Sequence[str], begin: int, end: int) -> Line:
     changed = _cut(_flat(words[begin:end]))
     before = "… " if begin > 2 * _CONTEXT else ""
     after = " …" if end + 2 * _CONTEXT < len(words) else ""
-    return Line(sign, f"{before}{_flat(lead).lstrip()}[{changed}]{_flat(trail).rstrip()}{after}")
+    return DiffLine(sign, f"{before}{_flat(lead).lstrip()}[{changed}]{_flat(trail).rstrip()}{after}")
 
 
 def _flat(words: Sequence[str]) -> str:
@@ -299,7 +299,7 @@ class Breach(NamedTuple):
         return f"{place}: {self.why}"
 
 
-class Change(NamedTuple):
+class ToolChange(NamedTuple):
     """How a tool is another one than before.
 
     Attributes:
@@ -309,11 +309,11 @@ class Change(NamedTuple):
     """
 
     verdicts: tuple[Kind, ...]
-    differences: tuple[Difference, ...]
+    differences: tuple[LockDifference, ...]
     breaches: tuple[Breach, ...] = ()
 
 
-def compare(before: Mapping[str, Any], after: Mapping[str, Any], effort: int = EFFORT) -> Change:
+def compare(before: Mapping[str, Any], after: Mapping[str, Any], effort: int = EFFORT) -> ToolChange:
     """What is different between two definitions of one tool.
 
     Arguments that were right must stay right, so an input schema may only take more; results must stay what readers
@@ -336,7 +336,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any], effort: int = E
             kinds.add("prompt-affecting")
         if not breaches and not each.is_text:
             kinds.add("compatible")
-    return Change(tuple(kind for kind in KINDS if kind in kinds), found, breaches)
+    return ToolChange(tuple(kind for kind in KINDS if kind in kinds), found, breaches)
 
 
 def _schema(definition: Mapping[str, Any], key: str) -> Schema:
@@ -432,7 +432,7 @@ _EFFORT: Final = 10 * EFFORT
 _LEAST: Final = 200
 
 
-class Review(NamedTuple):
+class ServerReview(NamedTuple):
     """What was found of one server.
 
     Attributes:
@@ -452,11 +452,11 @@ class Review(NamedTuple):
     name: str
     before: LockedServer | None = None
     now: LockedServer | None = None
-    endpoint: tuple[Difference, ...] = ()
+    endpoint: tuple[LockDifference, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    changed: Mapping[str, Change] = NOTHING
-    hidden: Mapping[str, list[Hidden]] = NOTHING
+    changed: Mapping[str, ToolChange] = NOTHING
+    hidden: Mapping[str, list[HiddenCharacter]] = NOTHING
     unlockable: Mapping[str, str] = NOTHING
     odd: tuple[str, ...] = ()
 
@@ -471,16 +471,16 @@ class Review(NamedTuple):
         return not self.is_new and bool(self.endpoint or self.added or self.removed or self.changed)
 
 
-def review_endpoint(before: LockedServer | None, server: Server) -> Review:
+def review_endpoint(before: LockedServer | None, server: Server) -> ServerReview:
     """What can be said of a server that is not started: how it is reached."""
     if before is None:
-        return Review(server.name)
-    return Review(
+        return ServerReview(server.name)
+    return ServerReview(
         server.name, before, endpoint=tuple(endpoint_differences(before.endpoint, endpoint_of(server)))
     )
 
 
-def review(before: LockedServer | None, server: Server, catalogue: Catalogue) -> Review:
+def review(before: LockedServer | None, server: Server, catalogue: Catalogue) -> ServerReview:
     """What can be said of a server that has listed its tools."""
     now = LockedServer.of(server, catalogue)
     hidden = {name: found for name, said in catalogue.tools.items() if (found := hidden_in(said))}

@@ -1,18 +1,18 @@
-"""What the mocks of one session keep: rows, named states, numbers given out.
+"""The state of one session's mocks: rows, named states, sequence numbers; and the counters of its calls.
 
-Nothing in it is ever changed in place. A change makes a new `Version` that shares everything else with the
+Nothing in a store is ever changed in place. A change makes a new `Version` that shares everything else with the
 one before, so a fresh session costs nothing, undoing is forgetting, and what was handed out never moves.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from toolcrib.core.errors import ExpressionError
-from toolcrib.core.model import JSON, NOTHING, Collection, Fixture, Machine
-from toolcrib.core.protocols import Session
+from toolcrib.core.model import JSON, NOTHING, Call, Collection, Fixture, Machine
+from toolcrib.core.protocols import CallSession
 from toolcrib.expressions import copied
 from toolcrib.expressions.values import equal
 
@@ -142,7 +142,7 @@ def _changes(collection: Collection, layers: Layers) -> dict[str, JSON]:
     return {key: copied(row) for key, row in found.items()} | dict.fromkeys(gone)
 
 
-def store_of(session: Session) -> Store:
+def store_of(session: CallSession) -> Store:
     """The store of a session."""
     return session.slot("store", Store)
 
@@ -181,3 +181,42 @@ def lost_rows(collection: Collection, why: str, hint: str) -> ExpressionError:
     """The error of a mock that asks for rows that can't be read."""
     message = f"the rows of `{collection.name}` can't be had: {why}"
     return ExpressionError(message, code="rows_unreadable", hint=hint)
+
+
+MOST = 10_000
+"""Calls of one tool whose numbers are known; of more the latest."""
+
+
+class CallCounter:
+    """The calls of one tool in one session.
+
+    A call keeps its number for as long as fewer than `MOST` others of its tool have begun since.
+
+    Attributes:
+        calls: How many there were; attempts and deliveries of one call count once.
+    """
+
+    __slots__ = ("_known", "calls")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._known: OrderedDict[str, int] = OrderedDict()
+
+    def of(self, call: Call) -> int:
+        """The number of a call, from 1; given at its first attempt that arrives."""
+        number = self._known.get(call.id)
+        if number is None:
+            self.calls += 1
+            number = self._known[call.id] = self.calls
+            if len(self._known) > MOST:
+                self._known.popitem(last=False)
+        return number
+
+    def would_be(self, call: Call) -> int:
+        """The number that a call has, or would be given now."""
+        return self._known.get(call.id, self.calls + 1)
+
+
+def call_counter_of(session: CallSession, tool: str) -> CallCounter:
+    """The calls of a tool in a session, as those count that let faults happen."""
+    return session.slot(f"calls of {tool}", CallCounter)

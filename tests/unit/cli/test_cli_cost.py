@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from toolcrib.formats.providers.tokens import counter, estimate
+from toolcrib.formats.providers.tokens import estimate, token_counter
 
 STORE = """
 name: put.row
@@ -45,7 +45,7 @@ def test_tokens_are_those_of_the_json_that_is_sent(tools, document):
         '{"type":"function","function":{"name":"failing","description":"Never works.",'
         '"parameters":{"properties":{},"type":"object","additionalProperties":false}}}'
     )
-    count = counter().count(sent)
+    count = token_counter().count(sent)
     assert told == {
         "dialect": "openai",
         "encoding": "o200k_base",
@@ -127,4 +127,4 @@ def test_the_estimate_is_near_for_declarations():
         '{"email":{"type":"string","description":"The email of the user, such as \'something@example.com\'."}},'
         '"required":["email"]}}}'
     )
-    assert estimate(text) == pytest.approx(counter().count(text), rel=0.1)
+    assert estimate(text) == pytest.approx(token_counter().count(text), rel=0.1)

@@ -19,9 +19,9 @@ from toolcrib.cli.group import cli
 from toolcrib.engine.open_project import read_stock
 from toolcrib.engine.profiles import listings_of
 from toolcrib.executors import Executors
-from toolcrib.loading.cache import Index, key_of, profiles_of
-from toolcrib.loading.cache.header import Head, head_of, index_folder
-from toolcrib.loading.cache.store import Cabinet
+from toolcrib.loading.cache.header import IndexHeader, index_folder, key_of, parse_header
+from toolcrib.loading.cache.index import Index, profiles_of
+from toolcrib.loading.cache.store import IndexFolder
 from toolcrib.loading.documents.file_fingerprints import Seen, Trail
 from toolcrib.loading.settings import PROFILE_VARIABLE
 
@@ -318,20 +318,22 @@ def test_an_index_that_is_harmed_is_left_to_the_command(harm, project, told, mon
 )
 def test_an_authentic_file_that_is_no_index_is_left_to_the_command(body, project, told, monkeypatch):
     told(by_click, ["list"])
-    Cabinet(index_folder()).write(key_of(()), body, len(body))
+    IndexFolder(index_folder()).write(key_of(()), body)
     assert answered(["list"], monkeypatch) is None
 
 
 def test_a_list_settles_an_index_of_what_has_rested_since(project, told, monkeypatch):
     told(by_click, ["list"])
-    key, cabinet = key_of(()), Cabinet(index_folder())
-    head, parts = head_of(cabinet.read(key))
+    key, cabinet = key_of(()), IndexFolder(index_folder())
+    head, parts = parse_header(cabinet.read(key))
     rested = str(Path(os.__file__).parent)
     folders = {**head.seen.folders, rested: ((), Trail().folder(rested))}
-    doubtful = Head(head.around, Seen(head.seen.files, head.seen.contents, folders), head.parts, head.tags)
-    cabinet.write(key, *doubtful.encoded(parts))
+    doubtful = IndexHeader(
+        head.around, Seen(head.seen.files, head.seen.contents, folders), head.parts, head.tags
+    )
+    cabinet.write(key, doubtful.encoded(parts))
     assert answered(["list"], monkeypatch) == 0
-    settled, _parts = head_of(cabinet.read(key))
+    settled, _parts = parse_header(cabinet.read(key))
     assert settled.doubts < doubtful.doubts
 
 

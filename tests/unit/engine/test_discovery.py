@@ -10,8 +10,7 @@ import pytest
 
 from offering import NOW, Offering, definition, offer, outcome
 from toolcrib import ConfigurationError, Outcome, Registry, Runtime
-from toolcrib.core.async_lock import Turn
-from toolcrib.core.clock import RealClock
+from toolcrib.core.clock import CrossLoopLock, RealClock
 from toolcrib.core.server_config import Server
 from toolcrib.loading.reload import ToolAppeared, ToolChanged, ToolGone
 
@@ -321,7 +320,7 @@ async def test_two_event_loops_ask_one_after_the_other(project):
 
 
 async def test_who_is_cancelled_while_another_loop_changes_tools_leaves_it_free():
-    turn = Turn()
+    turn = CrossLoopLock()
     async with turn:
         waiting = asyncio.create_task(turn.__aenter__())
         await RealClock().sleep(0)

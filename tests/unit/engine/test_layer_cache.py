@@ -8,7 +8,7 @@ import pytest
 
 from reaching import Script, failed, reaching
 from toolcrib import CallFinished, Result, VirtualClock
-from toolcrib.core.model import Content, Kept
+from toolcrib.core.model import Content, StaleAnswer
 from toolcrib.engine.middleware import cache
 
 READS = "annotations: {read_only: true}\n"
@@ -130,7 +130,9 @@ def test_content_is_kept_too():
 def test_a_stale_answer_goes_along_with_what_asks_about_it():
     script = Script(fresh(1, 10.0, If_None_Match='"a"'), fresh(2))
     first, second = Held(script).calls((0, {}), (10, {}))
-    assert script.calls[1].kept == Kept(first._replace(usage=Result.ok().usage), {"If-None-Match": '"a"'})
+    assert script.calls[1].kept == StaleAnswer(
+        first._replace(usage=Result.ok().usage), {"If-None-Match": '"a"'}
+    )
     assert second.value == 2
     assert "cache" not in second.meta
 

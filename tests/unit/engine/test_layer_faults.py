@@ -9,7 +9,7 @@ import pytest
 from faulty import REPEATABLE, acted, failing, ordered
 from in_memory import runtime_of
 from toolcrib import Call, CallContext, Executors, Outcome, Result, VirtualClock
-from toolcrib.core.model import Fault
+from toolcrib.core.model import InjectedFault
 from toolcrib.engine.middleware import layers_of
 from toolcrib.engine.middleware.faults import fired, why_not_due
 from toolcrib.executors.mock import MockExecutor
@@ -416,7 +416,7 @@ async def test_a_dry_run_says_which_fault_would_come_first_and_changes_nothing()
 
 async def test_faults_that_are_wrong_keep_a_tool_from_being_bound():
     runtime = runtime_of(ordered(), clock=VirtualClock())
-    wrong = Fault("f", "tool", {"violate_schema": "missing_nothing"})
+    wrong = InjectedFault("f", "tool", {"violate_schema": "missing_nothing"})
     registry = runtime.registry.with_tools([runtime.registry["tool"]._replace(faults=(wrong,))])
     result = await runtime.session(registry=registry).call("tool")
     assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "not_bound")

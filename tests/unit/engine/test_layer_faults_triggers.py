@@ -6,9 +6,9 @@ import pytest
 
 from faulty import REPEATABLE, acted, failing, ordered
 from toolcrib import Call, CallContext, Outcome, VirtualClock
-from toolcrib.core.call_numbers import MOST, Numbers
 from toolcrib.engine.middleware.faults import fired, why_not_due
 from toolcrib.simulation.faults import records_of
+from toolcrib.simulation.store import MOST, CallCounter
 
 OTHER = "---\n" + ordered(name="other")
 
@@ -303,7 +303,7 @@ async def test_of_many_attempts_the_first_are_remembered_and_all_are_counted():
 async def test_the_numbers_of_calls_that_are_long_over_are_forgotten():
     session = session_with("{call: 2}")
     (tool, _other) = session.registry.values()
-    numbers = Numbers()
+    numbers = CallCounter()
     calls = [Call(tool, {}, CallContext(session), id=str(number)) for number in range(MOST + 2)]
     assert [numbers.of(call) for call in calls] == [*range(1, MOST + 3)]
     assert numbers.of(calls[2]) == 3

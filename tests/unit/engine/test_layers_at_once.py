@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from in_memory import MOCKS, fake, mocked, runtime_of
 from sampling import examples
 from toolcrib import Call, Outcome, Result
-from toolcrib.core.model import CallContext, Sound
+from toolcrib.core.model import CallContext, TrustedAnswer
 from toolcrib.engine.middleware import build_chain, chain_of, layers_of
 from toolcrib.engine.middleware.fast_path import MISSED
 from toolcrib.executors.mock import MockExecutor
@@ -97,7 +97,7 @@ def test_both_ways_come_to_the_same(block, output, more, arguments):
         lambda: asyncio.run(layers(call._replace(context=CallContext(session=session_of()))))
     )
     found = outcome_of(lambda: direct(call))
-    if isinstance(found, Sound):
+    if isinstance(found, TrustedAnswer):
         assert json_fault(found.value) is None
         found = Result.ok(found.value, meta=found.meta)
     assert repr(found) == repr(expected)

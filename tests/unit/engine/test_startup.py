@@ -13,7 +13,7 @@ import pytest
 from kept import assert_same, write_project
 from toolcrib import ConfigurationError, Executors, Runtime
 from toolcrib.engine.startup import Asked, start
-from toolcrib.loading.cache.fingerprint import Surroundings, look_around
+from toolcrib.loading.cache.fingerprint import EnvironmentFingerprint, fingerprint_environment
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def is_recalled(runtime: Runtime) -> bool:
 
 def code_is_as_imported() -> bool:
     """Whether nobody has edited the code since these tests began: else there is no index, and that is right."""
-    return look_around(()) is not None
+    return fingerprint_environment(()) is not None
 
 
 def test_the_second_start_is_from_the_index(cache):
@@ -132,7 +132,7 @@ def test_a_mode_of_others_is_found_again_after_a_start_from_the_index(cache, tmp
     code = site / "acme_of_starting.py"
     code.write_text(ACME)
     monkeypatch.syspath_prepend(site)
-    for look in (look_around, Surroundings.refreshed):
+    for look in (fingerprint_environment, EnvironmentFingerprint.refreshed):
         monkeypatch.setattr(look, "__defaults__", (2**63,))  # as if the code were older than this process
     Path("team/acme.yaml").write_text("name: acme\nmode: acme\nacme: {}\n")
     cold, warm = Runtime.open(), Runtime.open()

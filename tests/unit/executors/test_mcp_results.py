@@ -11,11 +11,18 @@ from hypothesis import strategies as st
 from toolcrib.core.model import Content, Outcome
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.executors.mcp.results import result_of
-from toolcrib.servers.mcp.failures import Asked, Broken, Garbled, Refused, broken, refused
+from toolcrib.servers.mcp.failures import (
+    CallTarget,
+    ConnectionLoss,
+    InvalidAnswer,
+    ProtocolError,
+    result_of_lost_connection,
+    result_of_protocol_error,
+)
 from toolcrib.servers.mcp.tool_list import approximate_size
 from toolcrib.servers.mcp.transports import Trouble
 
-ASKED = Asked(Server("shop"), "buy", "shop__buy", repeatable=False)
+ASKED = CallTarget(Server("shop"), "buy", "shop__buy", repeatable=False)
 READS = ASKED._replace(repeatable=True)
 CATALOGUE = Catalogue("shop", {"buy": {"name": "buy"}, "sell": {"name": "sell"}})
 OBJECT = {"type": "object"}
@@ -147,7 +154,7 @@ def test_a_result_of_the_modern_era_need_not_say_that_it_is_complete():
     ],
 )
 def test_what_is_no_answer_of_the_protocol_is_told(raw, why):
-    with pytest.raises(Garbled) as error:
+    with pytest.raises(InvalidAnswer) as error:
         result_of(raw, ASKED, None, CATALOGUE, str)
     assert (error.value.message, error.value.raw) == (why, raw)
 
@@ -208,7 +215,10 @@ def test_an_error_of_the_protocol_within_a_result_is_unwrapped(said, code, messa
 )
 def test_an_unknown_tool_is_known_however_the_server_says_it(said):
     asked = ASKED._replace(tool="sel")
-    ways = [of(text(said), isError=True, asked=asked), refused(asked, Refused(-32602, said), CATALOGUE.tools)]
+    ways = [
+        of(text(said), isError=True, asked=asked),
+        result_of_protocol_error(asked, ProtocolError(-32602, said), CATALOGUE.tools),
+    ]
     for result in ways:
         assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "unknown_remote_tool")
         assert result.message == "the server `shop` has no tool `sel`; did you mean `sell`?"
@@ -220,7 +230,7 @@ def test_a_tool_that_is_listed_may_fail_with_words_that_are_like_those():
 
 
 def test_other_invalid_params_are_the_tools_own_failure():
-    result = refused(ASKED, Refused(-32602, "`n` must be positive"), CATALOGUE.tools)
+    result = result_of_protocol_error(ASKED, ProtocolError(-32602, "`n` must be positive"), CATALOGUE.tools)
     assert (result.outcome, result.error.code) == (Outcome.TOOL_ERROR, "mcp_invalid_params")
 
 
@@ -300,7 +310,9 @@ def test_an_answer_that_is_too_large_is_refused():
     ],
 )
 def test_a_call_that_broke_off_ends_as_far_as_it_came(asked, begun, trouble, outcome, code, acted):
-    result = broken(asked, Broken("exited with code 3", begun=begun, trouble=trouble))
+    result = result_of_lost_connection(
+        asked, ConnectionLoss("exited with code 3", begun=begun, trouble=trouble)
+    )
     assert (result.outcome, result.error.code) == (outcome, code)
     assert bool(result.error.details.get("may_have_acted")) is acted
     if trouble is not None and trouble.code != "protocol_violation":
@@ -329,7 +341,7 @@ def test_whatever_a_server_answers_ends_in_a_result_or_is_told_as_garbled(conten
     raw = {"content": content, "structuredContent": structured}
     try:
         result = result_of(raw, ASKED, {"type": "object"}, CATALOGUE, str)
-    except Garbled:
+    except InvalidAnswer:
         pass
     else:
         assert structured is None or result.value == structured

@@ -7,9 +7,9 @@ import pytest
 from keeping import calls, loaded_with
 from library import LIBRARY, tool
 from toolcrib import Executors, Outcome, Runtime, VirtualClock
-from toolcrib.core.model import Collection, Fault, Origin
+from toolcrib.core.model import Collection, InjectedFault, Origin
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.cache.codec import with_row_reader
+from toolcrib.loading.cache.index import with_row_reader
 from toolcrib.registry.registry import Registry
 
 CONTENT = b'{"x": {"n": 1}}'
@@ -81,10 +81,12 @@ def test_rows_that_changed_behind_an_index_are_told():
 
 def test_a_fault_reads_what_it_names():
     result, read = asked(
-        "result: 1", (Fault("f", "tool", "disconnect", {"if": "{{ 'b1' in store.books }}"}),)
+        "result: 1", (InjectedFault("f", "tool", "disconnect", {"if": "{{ 'b1' in store.books }}"}),)
     )
     assert (result.outcome, read) == (Outcome.TRANSPORT_ERROR, [])
-    result, read = asked("result: 1", (Fault("f", "tool", "disconnect", {"if": "{{ 'x' in store.far }}"}),))
+    result, read = asked(
+        "result: 1", (InjectedFault("f", "tool", "disconnect", {"if": "{{ 'x' in store.far }}"}),)
+    )
     assert (result.error.code, read) == ("fault_failed", ["far.json"])
 
 

@@ -9,7 +9,7 @@ import pytest
 from in_memory import MOCKS, loaded, mocked, runtime_of
 from keeping import TAKE, calls, changed, faults_of, session_of
 from toolcrib import Outcome, Registry, Runtime, VirtualClock
-from toolcrib.core.model import Fault
+from toolcrib.core.model import InjectedFault
 from toolcrib.executors.mock.variables import MOST_ACTS, MockState
 
 IDEMPOTENT = "annotations: {idempotent: true}"
@@ -217,8 +217,8 @@ def test_a_fault_of_a_scenario_changes_no_draw_unless_the_tool_acts_twice():
         return [result.value for result in calls(runtime.session(id="s", clock=VirtualClock()), {}, {})]
 
     plain = drawn()
-    assert drawn(Fault("gone", "tool", "disconnect", {"first": 1})) == plain
-    lost = drawn(Fault("lost", "tool", "lost_ack", {"first": 1}))
+    assert drawn(InjectedFault("gone", "tool", "disconnect", {"first": 1})) == plain
+    lost = drawn(InjectedFault("lost", "tool", "lost_ack", {"first": 1}))
     assert lost[0] not in plain
     assert lost[1] == plain[1]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolcrib import Executors, Outcome, Runtime
 from toolcrib.engine.runtime import loaded_runtime
-from toolcrib.loading.cache.codec import from_plain, to_plain
+from toolcrib.loading.cache.index import from_plain, to_plain
 from toolcrib.loading.prompts import Guardrail, PromptVariable
 from toolcrib.loading.sources import load, parse
 from toolcrib.security.tool_policy import ToolPolicy

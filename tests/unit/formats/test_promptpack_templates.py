@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.expressions import compile_value
-from toolcrib.formats.promptpack.reader.templates import Fault, Templates, place_of
+from toolcrib.formats.promptpack.pack_templates import TemplateProblem, Templates, place_of
 
 VALUES = {"a": "A", "bb": "{{ a }}", "c_1": "${c}"}
 
@@ -95,7 +95,7 @@ def test_fragments_stand_in_their_places():
 )
 def test_fragments_that_do_not_come_together_are_refused(text, fragments, code, hint):
     fault = turned(text, fragments).fault
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, TemplateProblem)
     assert (fault.code, fault.hint) == (code, hint)
 
 

@@ -11,7 +11,7 @@ from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.prompts import parse_policy
-from toolcrib.loading.scenarios.provider_names import BUILT_IN
+from toolcrib.loading.scenarios.agents import BUILT_IN
 from toolcrib.provider.models import installed_providers
 from toolcrib.provider.models.scripted import scripted_replies
 from toolcrib.security.tool_policy import ToolPolicy

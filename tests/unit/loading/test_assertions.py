@@ -11,12 +11,12 @@ from toolcrib.core.schemas import part_schema
 from toolcrib.loading.scenarios.assertions import (
     ALIASES,
     GUARDING,
-    SPEAKING,
     SPELLINGS,
     check_assertions,
     check_guardrails,
     kinds,
 )
+from toolcrib.loading.scenarios.model import SPEAKING
 
 PROMPTKIT = [
     "tools_called",

@@ -26,12 +26,17 @@ from sampling import examples
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import Descriptor, Example, Origin, Toolset
 from toolcrib.core.server_config import Server
-from toolcrib.loading.cache import codec, json_codec, profiles_of, snapshot_codec
-from toolcrib.loading.cache.codec import CLASSES, from_plain, to_plain
-from toolcrib.loading.cache.header import head_of
-from toolcrib.loading.cache.json_codec import DEPTH, INTEGER_BITS, read_json, with_lists, write_json
-from toolcrib.loading.cache.snapshot_codec import Profiles
-from toolcrib.loading.cache.store import Cabinet
+from toolcrib.loading.cache import header, index
+from toolcrib.loading.cache.header import (
+    INTEGER_BITS,
+    MAX_DEPTH,
+    parse_header,
+    read_json,
+    with_lists,
+    write_json,
+)
+from toolcrib.loading.cache.index import CLASSES, Profiles, from_plain, profiles_of, to_plain
+from toolcrib.loading.cache.store import IndexFolder
 from toolcrib.loading.cache_codec import Unkept
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.projects import Project
@@ -97,8 +102,8 @@ def test_other_bytes_are_read_as_json_reads_them_or_refused(text):
 def test_without_the_code_in_c_the_same_is_written_and_read(monkeypatch):
     value = {"a": [1, 2.5, "\ud800\u00e9\n", None, True, {"": []}], "b": -0.0}
     expected = write_json(value)
-    monkeypatch.setattr(json_codec, "_ENCODERS", [])
-    monkeypatch.setattr(json_codec, "_SCANNERS", [])
+    monkeypatch.setattr(header, "_ENCODERS", [])
+    monkeypatch.setattr(header, "_SCANNERS", [])
     monkeypatch.setitem(sys.modules, "_json", None)
     assert write_json(value) == expected
     assert same(read_json(expected), value)
@@ -140,7 +145,7 @@ REFUSED = {
     "a key that is code": {CODE: 1},
     "a key of another class": {Text("x"): 1},
     "a long integer": 2**INTEGER_BITS,
-    "deep": nested(DEPTH + 1),
+    "deep": nested(MAX_DEPTH + 1),
 }
 
 
@@ -152,7 +157,7 @@ def test_all_else_is_refused_wherever_it_is(value):
 
 
 def test_the_deepest_nesting_is_read_again():
-    assert read_json(write_json(nested(DEPTH))) == nested(DEPTH)
+    assert read_json(write_json(nested(MAX_DEPTH))) == nested(MAX_DEPTH)
 
 
 # Code objects.
@@ -225,21 +230,21 @@ FOREIGN = {
 
 @pytest.mark.parametrize("body", FOREIGN.values(), ids=FOREIGN)
 def test_an_authentic_file_that_is_no_index_is_not_used(shelf, body):
-    cabinet = Cabinet(str(shelf.folder))
-    cabinet.write(shelf.key, body, len(body))
+    cabinet = IndexFolder(str(shelf.folder))
+    cabinet.write(shelf.key, body)
     assert bytes(cabinet.read(shelf.key)) == body
     assert shelf.recall() is None
 
 
 def test_a_part_that_is_no_json_makes_no_index(shelf):
     shelf.keep()
-    cabinet = Cabinet(str(shelf.folder))
-    head, parts = head_of(cabinet.read(shelf.key))
+    cabinet = IndexFolder(str(shelf.folder))
+    head, parts = parse_header(cabinet.read(shelf.key))
     for name in ("rest", "tools"):
         start, end = head.parts[name]
         for content in (marshal.dumps(CODE), b"[]", b"3"):
             changed = bytes(parts[:start]) + content.ljust(end - start) + bytes(parts[end:])
-            cabinet.write(shelf.key, *head.encoded(changed))
+            cabinet.write(shelf.key, head.encoded(changed))
             assert shelf.index.recall(shelf.key) is None, (name, content)
 
 
@@ -305,7 +310,7 @@ def test_every_class_in_the_examples_of_the_repository_is_in_the_table(root, tmp
             met.add(tag)
             return super().get(tag, default)
 
-    monkeypatch.setattr(codec, "CLASSES", Spy(CLASSES))
+    monkeypatch.setattr(index, "CLASSES", Spy(CLASSES))
     shelf = Shelf(tmp_path / "index", str(root / folder))
     shelf.keep()
     assert shelf.file().exists()
@@ -316,7 +321,7 @@ def test_an_index_with_an_unknown_class_is_not_used(shelf, monkeypatch):
     shelf.keep()
     assert shelf.recall() is not None
     known = {tag: module for tag, module in CLASSES.items() if tag != "Toolset"}
-    monkeypatch.setattr(snapshot_codec, "CLASSES", known)
+    monkeypatch.setattr(index, "CLASSES", known)
     assert shelf.recall() is None
 
 

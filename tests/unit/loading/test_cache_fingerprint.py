@@ -13,8 +13,8 @@ import pytest
 
 import toolcrib
 from kept import Shelf, write_project
-from toolcrib.loading.cache.fingerprint import Surroundings, look_around
-from toolcrib.loading.cache.header import Head, head_of
+from toolcrib.loading.cache.fingerprint import EnvironmentFingerprint, fingerprint_environment
+from toolcrib.loading.cache.header import IndexHeader, parse_header
 from toolcrib.loading.documents.file_fingerprints import Seen
 
 LATER = time.time_ns() + 3600 * 1_000_000_000
@@ -47,11 +47,11 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def around() -> Surroundings:
-    found = look_around(TARGETS, LATER)
+def around() -> EnvironmentFingerprint:
+    found = fingerprint_environment(TARGETS, LATER)
     assert found is not None
-    encoded, _beginning = Head(found, Seen({}, {}, {}), {}).encoded(b"")
-    head, _parts = head_of(memoryview(encoded))
+    encoded = IndexHeader(found, Seen({}, {}, {}), {}).encoded(b"")
+    head, _parts = parse_header(memoryview(encoded))
     assert head.around == found
     return head.around
 
@@ -133,12 +133,12 @@ def test_an_archive_on_the_path_is_noticed(tmp_path, monkeypatch):
 
 def test_another_version_is_another_judge(site):
     now = around()
-    assert Surroundings("0.0.0", now.code, now.path).refreshed(LATER) is None
+    assert EnvironmentFingerprint("0.0.0", now.code, now.path).refreshed(LATER) is None
 
 
 def test_code_that_changed_after_it_was_imported_judges_nothing(site):
     """What runs is older than what would be noted, so nothing is kept, and nothing newer is believed."""
-    assert look_around(TARGETS) is None
+    assert fingerprint_environment(TARGETS) is None
     before = around()
     assert before.refreshed() is None
     assert before.refreshed(LATER) is not None
@@ -167,6 +167,6 @@ def test_nothing_is_kept_where_the_code_changed(tmp_path, monkeypatch, caplog):
 
 
 def test_the_version_is_that_of_the_package():
-    found = look_around((), LATER)
+    found = fingerprint_environment((), LATER)
     assert found is not None
     assert found.version == toolcrib.__version__

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.loading.cache.mac_key import DamagedKeyError, read_key, read_or_make_key, why_no_key
-from toolcrib.loading.cache.store import Cabinet
+from toolcrib.loading.cache.store import DamagedKeyError, IndexFolder, read_key, read_or_make_key, why_no_key
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX's")
 
@@ -23,9 +22,9 @@ def key_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def cabinet(tmp_path: Path, key_file: Path) -> Cabinet:
+def cabinet(tmp_path: Path, key_file: Path) -> IndexFolder:
     """A folder with one index, under the key `k`."""
-    cabinet = Cabinet(str(tmp_path / "index"))
+    cabinet = IndexFolder(str(tmp_path / "index"))
     cabinet.write(b"k", b"body")
     assert bytes(cabinet.read(b"k")) == b"body"
     return cabinet
@@ -131,7 +130,6 @@ def test_an_index_of_another_key_is_not_read(cabinet, key_file):
         cabinet.read(b"k")
     read_or_make_key()
     assert cabinet.read(b"k") is None
-    assert cabinet.read_beginning(b"k") is None
 
 
 @pytest.mark.parametrize("place", ["state", "index"])
@@ -144,7 +142,6 @@ def test_nothing_is_kept_in_a_work_tree(cabinet, key_file, tmp_path, place):
         expected = f"the folder of its key, {folder}, lies in the work tree {folder}"
     else:
         assert cabinet.read(b"k") is None
-        assert cabinet.read_beginning(b"k") is None
         expected = f"it lies in the work tree {folder}"
     assert cabinet.why_unused() == expected
     with pytest.raises(PermissionError, match="lies in the work tree"):
@@ -161,7 +158,7 @@ def test_no_folder_is_made_in_a_work_tree(tmp_path, monkeypatch):
         read_or_make_key()
     assert why_no_key() == f"the folder of its key, {tmp_path / 'state'}, lies in the work tree {tmp_path}"
     with pytest.raises(PermissionError):
-        Cabinet(str(tmp_path / "index")).write(b"k", b"body")
+        IndexFolder(str(tmp_path / "index")).write(b"k", b"body")
     assert [*tmp_path.iterdir()] == [tmp_path / ".git"]
 
 
@@ -207,7 +204,7 @@ def test_a_full_disk_leaves_no_half_of_a_key(key_file, monkeypatch):
     assert [*key_file.parent.iterdir()] == []
 
 
-MAKER = "from toolcrib.loading.cache.mac_key import read_or_make_key\nprint(read_or_make_key().hex())"
+MAKER = "from toolcrib.loading.cache.store import read_or_make_key\nprint(read_or_make_key().hex())"
 
 
 def test_processes_that_start_at_once_agree_on_a_key(key_file):

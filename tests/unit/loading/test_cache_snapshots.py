@@ -10,8 +10,7 @@ import pytest
 
 from kept import Shelf, assert_same, write_project
 from toolcrib import Runtime
-from toolcrib.loading.cache import profiles_of
-from toolcrib.loading.cache.codec import to_plain
+from toolcrib.loading.cache.index import profiles_of, to_plain
 from toolcrib.loading.cache_codec import Unkept
 from toolcrib.loading.projects import settings_of
 from toolcrib.loading.settings import PROFILE_VARIABLE

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from kept import Shelf, assert_same, write_project
 from sampling import examples
-from toolcrib.loading.cache import default_index, key_of
-from toolcrib.loading.cache.store import BYTES, FILES, Cabinet
+from toolcrib.loading.cache.header import key_of
+from toolcrib.loading.cache.index import default_index
+from toolcrib.loading.cache.store import BYTES, FILES, IndexFolder
 
 
 @pytest.fixture
@@ -64,14 +65,14 @@ def test_whatever_becomes_of_the_file_it_is_whole_or_no_index(shelf, data):
         file.write_bytes(whole)
 
 
-MAGIC = b"toolcrib index 2\n"
+MAGIC = b"toolcrib index 3\n"
 
 FORGED = st.one_of(
     st.binary(max_size=300),
     st.binary(max_size=300).map(MAGIC.__add__),
     st.tuples(
-        st.sampled_from([0, 1, 129, 2**31, 2**63, 2**64 - 1]), st.binary(min_size=96, max_size=200)
-    ).map(lambda drawn: MAGIC + drawn[0].to_bytes(8, "big") * 2 + drawn[1]),
+        st.sampled_from([0, 1, 129, 2**31, 2**63, 2**64 - 1]), st.binary(min_size=64, max_size=200)
+    ).map(lambda drawn: MAGIC + drawn[0].to_bytes(8, "big") + drawn[1]),
 )
 """Files as somebody without the key makes them."""
 
@@ -86,7 +87,7 @@ def test_a_file_that_was_made_without_the_key_is_no_index(shelf, content):
     file.write_bytes(content)
     try:
         assert shelf.recall() is None
-        assert Cabinet(str(shelf.folder)).read_beginning(shelf.key) is None
+        assert IndexFolder(str(shelf.folder)).read(shelf.key) is None
     finally:
         file.write_bytes(whole)
 
@@ -94,39 +95,25 @@ def test_a_file_that_was_made_without_the_key_is_no_index(shelf, content):
 @pytest.mark.parametrize(
     "harm",
     [
-        lambda data: MAGIC + (2**64 - 1).to_bytes(8, "big") * 2 + data[len(MAGIC) + 16 :],
+        lambda data: MAGIC + (2**64 - 1).to_bytes(8, "big") + data[len(MAGIC) + 8 :],
         lambda data: MAGIC + (1).to_bytes(8, "big") + data[len(MAGIC) + 8 :],
         lambda data: os.urandom(len(data)),
         lambda data: MAGIC + os.urandom(len(data)),
     ],
-    ids=["huge lengths", "a short beginning", "random bytes", "random bytes behind the magic line"],
+    ids=["a huge length", "a short body", "random bytes", "random bytes behind the magic line"],
 )
 def test_no_length_is_used_before_the_header_is_authentic(shelf, monkeypatch, harm):
     file = shelf.file()
     file.write_bytes(harm(file.read_bytes()))
     read, lengths = os.read, []
     monkeypatch.setattr(os, "read", lambda handle, length: lengths.append(length) or read(handle, length))
-    cabinet = Cabinet(str(shelf.folder))
+    cabinet = IndexFolder(str(shelf.folder))
     assert cabinet.read(shelf.key) is None
-    assert cabinet.read_beginning(shelf.key) is None
     assert max(lengths) < 200
 
 
-def test_a_beginning_is_authenticated_alone(tmp_path):
-    cabinet = Cabinet(str(tmp_path / "index"))
-    cabinet.write(b"key", b"beginning and the rest", 9)
-    file = Path(cabinet.path(b"key"))
-    data = file.read_bytes()
-    assert bytes(cabinet.read_beginning(b"key")) == b"beginning"
-    file.write_bytes(data[:-1] + b"T")
-    assert bytes(cabinet.read_beginning(b"key")) == b"beginning"
-    assert cabinet.read(b"key") is None
-    file.write_bytes(data.replace(b"beginning", b"Beginning"))
-    assert cabinet.read_beginning(b"key") is None
-
-
 def test_a_file_that_is_larger_than_all_may_be_is_not_read(tmp_path):
-    cabinet = Cabinet(str(tmp_path / "index"))
+    cabinet = IndexFolder(str(tmp_path / "index"))
     cabinet.write(b"key", b"body")
     os.truncate(cabinet.path(b"key"), BYTES + 1)
     assert cabinet.read(b"key") is None
@@ -145,7 +132,7 @@ def test_a_link_in_place_of_the_file_is_replaced(shelf, tmp_path):
 
 def test_a_file_of_another_format_is_no_index(shelf):
     file = shelf.file()
-    file.write_bytes(file.read_bytes().replace(b"toolcrib index 2\n", b"toolcrib index 1\n"))
+    file.write_bytes(file.read_bytes().replace(b"toolcrib index 3\n", b"toolcrib index 2\n"))
     assert shelf.recall() is None
     cold = shelf.keep()
     assert_same(shelf.recall(), cold)
@@ -247,7 +234,7 @@ def test_drafts_that_nobody_finished_are_removed_when_they_are_old(shelf):
 
 
 def test_what_was_used_longest_ago_is_removed(tmp_path):
-    cabinet = Cabinet(str(tmp_path / "index"))
+    cabinet = IndexFolder(str(tmp_path / "index"))
     for number in range(FILES + 5):
         cabinet.write(b"k" * (number + 1), b"body")
         os.utime(cabinet.path(b"k" * (number + 1)), (number, number))
@@ -258,7 +245,7 @@ def test_what_was_used_longest_ago_is_removed(tmp_path):
 
 
 def test_so_much_is_kept_and_no_more(tmp_path):
-    cabinet = Cabinet(str(tmp_path / "index"))
+    cabinet = IndexFolder(str(tmp_path / "index"))
     cabinet.write(b"small", b"body")
     cabinet.write(b"large", b"body")
     os.truncate(cabinet.path(b"large"), BYTES)
@@ -268,7 +255,7 @@ def test_so_much_is_kept_and_no_more(tmp_path):
 
 
 def test_what_is_used_counts_as_young(tmp_path):
-    cabinet = Cabinet(str(tmp_path / "index"))
+    cabinet = IndexFolder(str(tmp_path / "index"))
     cabinet.write(b"key", b"body")
     os.utime(cabinet.path(b"key"), (1, 1))
     assert cabinet.read(b"key") is not None

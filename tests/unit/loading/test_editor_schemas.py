@@ -20,7 +20,7 @@ from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.documents.inline_sources import documents_of
 from toolcrib.loading.editor_schemas import editor_schema
 from toolcrib.loading.projects import Project
-from toolcrib.loading.scenarios.assertions.kinds import ALIASES, kinds
+from toolcrib.loading.scenarios.assertions import ALIASES, kinds
 from toolcrib.loading.sources import parse, parse_files
 from toolcrib.schema.validation import check_schema
 

@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib import Executors, Runtime
 from toolcrib.formats.table import FORMATS
-from toolcrib.loading.cache.codec import from_plain, to_plain
+from toolcrib.loading.cache.index import from_plain, to_plain
 from toolcrib.loading.formats import NO_FORMATS, Conversion, ForeignTool, Format, Formats
 from toolcrib.loading.sources import load, parse
 

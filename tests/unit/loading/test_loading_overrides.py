@@ -9,7 +9,7 @@ import pytest
 
 from toolcrib import Runtime
 from toolcrib.executors import Executors
-from toolcrib.loading.cache.codec import from_plain, to_plain
+from toolcrib.loading.cache.index import from_plain, to_plain
 from toolcrib.loading.documents.files import files_at
 from toolcrib.loading.sources import Source, load
 

@@ -11,7 +11,8 @@ from toolcrib.core.model import Descriptor, Example, Outcome
 from toolcrib.core.schemas import LATER_KEYS
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.scenarios.scenario import YEARS, Scenario, examples_of, with_mock
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import YEARS, examples_of, with_mock
 from toolcrib.loading.sources import parse
 
 KINDS = Executors({"mock": MockExecutor})

@@ -9,7 +9,7 @@ import pytest
 from toolcrib import Pack
 from toolcrib.core.errors import ConfigurationError, DocumentError
 from toolcrib.executors import Executors
-from toolcrib.loading.cache.codec import from_plain, to_plain
+from toolcrib.loading.cache.index import from_plain, to_plain
 from toolcrib.loading.prompts import Guardrail, PromptVariable, find_prompt
 from toolcrib.security.tool_policy import ToolPolicy
 

@@ -13,7 +13,7 @@ from toolcrib.core.schemas import envelope, with_blocks
 from toolcrib.core.server_config import Server
 from toolcrib.executors import Executors
 from toolcrib.formats.table import FORMATS
-from toolcrib.loading.cache.codec import from_plain, to_plain
+from toolcrib.loading.cache.index import from_plain, to_plain
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import parse_documents, read_documents
 from toolcrib.loading.documents.file_fingerprints import Trail

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toolcrib import Executors
 from toolcrib.core.errors import DocumentError
 from toolcrib.core.model import BUILT_IN_LIMITS, Backoff, Bounds, Breaker, Descriptor, Limits, Origin, Rate
-from toolcrib.loading.cache.codec import from_plain, to_plain
+from toolcrib.loading.cache.index import from_plain, to_plain
 from toolcrib.loading.projects import Project, settings_of
 from toolcrib.loading.settings import (
     Settings,

@@ -17,7 +17,7 @@ from toolcrib.provider.models.installed_providers import open_provider, provider
 from toolcrib.provider.models.openai import OpenAIChat, OpenAIResponses
 from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import Vault
-from toolcrib.servers.environment import World
+from toolcrib.servers.environment import NetworkEnvironment
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_distributions_offer(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_an_operator_names_may_be_reached(url: str, allowed: bool) -> None:
-    world = World(Guard(), Vault({}))
+    world = NetworkEnvironment(Guard(), Vault({}))
     assert (reaching(world, url) is not world) == allowed
 
 
@@ -116,7 +116,7 @@ async def test_the_key_of_the_environment_is_not_for_addresses_of_documents(url:
     async with serving(answering_json({"error": {"message": "no"}}, 401)) as server:
         names = ("https://api.openai.com", "http://api.openai.com", "https://evil.example")
         meant = dict.fromkeys([*names, "https://api.openai.com.evil.example"], server.origin)
-        world = World(
+        world = NetworkEnvironment(
             Guard([f"127.0.0.1:{server.port}"]), Vault({"OPENAI_API_KEY": KEY, "MINE": "m" * 20}), meant
         )
         hints = []

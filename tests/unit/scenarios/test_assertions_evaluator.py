@@ -13,7 +13,8 @@ from in_memory import runtime_of
 from toolcrib import Outcome, Result, VirtualClock
 from toolcrib.core.model import Usage
 from toolcrib.loading.prompts import Guardrail
-from toolcrib.loading.scenarios.assertions import SPEAKING, WRAPPER, kinds
+from toolcrib.loading.scenarios.assertions import kinds
+from toolcrib.loading.scenarios.model import SPEAKING, WRAPPER
 from toolcrib.provider.conversations import CallRecord, Conversation
 from toolcrib.provider.messages import Message, Text, ToolCall, system, user
 from toolcrib.provider.models.protocol import Finish, ProviderError, ReasoningDelta, TextDelta, Tokens

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from in_memory import MOCKS, loaded, problems_of
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.loading.documents.files import DiskFiles, MemoryFiles
-from toolcrib.loading.scenarios.goldens import golden_text, place_of
+from toolcrib.loading.scenarios.expectations import golden_text, place_of
 from toolcrib.scenarios import run_scenario, runs_of
 from toolcrib.scenarios.reports import GoldenChange
 

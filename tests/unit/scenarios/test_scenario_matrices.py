@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from in_memory import MOCKS, loaded, problems_of
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.engine.runtime import loaded_runtime
-from toolcrib.loading.scenarios.matrices import combinations
+from toolcrib.loading.scenarios.scenario import combinations
 from toolcrib.scenarios import run_scenario, runs_of, select
 
 ECHO = """

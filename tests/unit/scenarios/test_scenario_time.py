@@ -13,7 +13,7 @@ from reaching import ReachingExecutor, broken
 from toolcrib import Executors, Result
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.scenarios.steps import AdvanceStep
+from toolcrib.loading.scenarios.model import AdvanceStep
 from toolcrib.scenarios import run_scenario
 
 CLOCK = """

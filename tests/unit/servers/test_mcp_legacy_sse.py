@@ -14,8 +14,8 @@ from mcp_over_http import STREAM, answer_to, chunk, event
 from toolcrib.core.server_config import Server
 from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import Vault
-from toolcrib.servers.environment import World
-from toolcrib.servers.mcp.transports import Link, StartFailed, one_passage, open_link
+from toolcrib.servers.environment import NetworkEnvironment
+from toolcrib.servers.mcp.transports import Link, StartFailure, open_link, trace_call
 
 
 class Old:
@@ -61,7 +61,7 @@ class Old:
 
 
 def link_to(server: Any, **fields: Any) -> Link:
-    there = World.ordinary()._replace(vault=Vault({"KEY": "canary-3fd0"}))
+    there = NetworkEnvironment.ordinary()._replace(vault=Vault({"KEY": "canary-3fd0"}))
     return open_link(Server("old", transport="sse", **{"url": f"{server.origin}/sse", **fields}), there)
 
 
@@ -69,10 +69,10 @@ async def test_a_call_is_answered():
     async with serving(Old()) as server:
         link = link_to(server, headers={"X-Key": "${KEY}"})
         async with Client(link, mode="legacy") as client:
-            with one_passage() as passage:
+            with trace_call() as call_trace:
                 answer = await client.call_tool("echo", {"city": "Köln"})
             assert json.loads(answer.content[0].text) == {"city": "Köln"}
-            assert (passage.begun, passage.trouble, link.ended) == (True, None, "")
+            assert (call_trace.begun, call_trace.trouble, link.ended) == (True, None, "")
         assert link.ended == "was left"
         await server.all_closed()
         assert {head.target for head in server.requests} == {"/sse", "/messages?session=1"}
@@ -89,7 +89,7 @@ async def test_an_absolute_address_of_its_own_is_good():
 
 async def failure(handler: Handler, **fields: Any) -> str:
     async with serving(handler) as server:
-        with pytest.raises(StartFailed) as caught:
+        with pytest.raises(StartFailure) as caught:
             async with link_to(server, **fields):
                 pass
         await server.all_closed()
@@ -135,7 +135,7 @@ async def test_a_server_that_is_not_there_and_one_that_may_not_be_reached():
     async with serving(Old()) as server:
         pass
     link = link_to(server)
-    with pytest.raises(StartFailed, match="can't be reached: no connection"):
+    with pytest.raises(StartFailure, match="can't be reached: no connection"):
         await link.__aenter__()
     assert link.ended.startswith("can't be reached")
 
@@ -143,10 +143,10 @@ async def test_a_server_that_is_not_there_and_one_that_may_not_be_reached():
         return ["127.0.0.1"]
 
     async with serving(Old()) as server:
-        there = World.ordinary()._replace(guard=Guard(resolve=resolve))
+        there = NetworkEnvironment.ordinary()._replace(guard=Guard(resolve=resolve))
         url = f"http://old.test:{server.port}/sse"
         link = open_link(Server("old", transport="sse", url=url), there)
-        with pytest.raises(StartFailed, match="may not reach"):
+        with pytest.raises(StartFailure, match="may not reach"):
             await link.__aenter__()
         assert link.refusal is not None
         assert server.accepted == 0
@@ -165,9 +165,9 @@ async def test_a_call_under_way_ends_with_the_stream(handler, words):
     async with serving(handler) as server:
         link = link_to(server)
         async with Client(link, mode="legacy") as client:
-            with one_passage() as passage, pytest.raises(MCPError):
+            with trace_call() as call_trace, pytest.raises(MCPError):
                 await client.call_tool("echo", {})
-            assert passage.begun
+            assert call_trace.begun
             assert words in link.ended
 
 
@@ -190,10 +190,10 @@ async def test_a_message_that_is_not_taken_ends_its_call_alone(posted, code):
     async with serving(handle) as server:
         link = link_to(server)
         async with Client(link, mode="legacy") as client:
-            with one_passage() as passage, pytest.raises(MCPError):
+            with trace_call() as call_trace, pytest.raises(MCPError):
                 await client.call_tool("echo", {})
-            assert passage.trouble is not None
-            assert passage.trouble.code == code
+            assert call_trace.trouble is not None
+            assert call_trace.trouble.code == code
             assert link.ended == ""
             assert len((await client.list_tools()).tools) == 1
 
@@ -202,8 +202,8 @@ async def test_an_answer_that_is_none_ends_its_call_at_once():
     async with serving(Old(answers=event('{"jsonrpc": "2.0", "id": 2, "result": null}'))) as server:
         link = link_to(server)
         async with Client(link, mode="legacy") as client:
-            with one_passage() as passage, pytest.raises(MCPError):
+            with trace_call() as call_trace, pytest.raises(MCPError):
                 await client.call_tool("echo", {})
-            assert passage.trouble is not None
-            assert passage.trouble.code == "protocol_violation"
+            assert call_trace.trouble is not None
+            assert call_trace.trouble.code == "protocol_violation"
             assert link.garbage == 1

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from toolcrib import RealClock, VirtualClock
-from toolcrib.servers.mcp.supervisor import FIRST, LONGEST, MOST, WINDOW, Starts, StartsByClock
+from toolcrib.servers.mcp.supervisor import FIRST, LONGEST, MOST, WINDOW, RestartBackoff, RestartBackoffs
 
 
 def test_the_first_start_waits_for_nothing():
-    assert (Starts().wait(0.0), Starts().resting(0.0)) == (0.0, 0.0)
+    assert (RestartBackoff().wait(0.0), RestartBackoff().resting(0.0)) == (0.0, 0.0)
 
 
 def test_the_pause_doubles_and_is_counted_from_the_end():
-    starts, now, pauses = Starts(), 0.0, []
+    starts, now, pauses = RestartBackoff(), 0.0, []
     for _turn in range(MOST):
         starts.began(now)
         starts.ended(now)
@@ -24,14 +24,14 @@ def test_the_pause_doubles_and_is_counted_from_the_end():
 
 
 def test_what_is_left_of_a_pause_by_rounding_is_no_pause():
-    starts = Starts()
+    starts = RestartBackoff()
     starts.began(0.1)
     starts.ended(0.1)
     assert starts.wait(0.1 + FIRST - 1e-12) == 0.0
 
 
 def test_after_five_starts_in_a_minute_it_is_left_alone_until_the_first_is_past():
-    starts = Starts()
+    starts = RestartBackoff()
     for now in range(MOST):
         starts.began(float(now))
         starts.ended(float(now))
@@ -41,14 +41,14 @@ def test_after_five_starts_in_a_minute_it_is_left_alone_until_the_first_is_past(
 
 
 def test_what_ran_for_long_starts_again_at_once():
-    starts = Starts()
+    starts = RestartBackoff()
     starts.began(0.0)
     starts.ended(WINDOW)
     assert starts.wait(WINDOW) == 0.0
 
 
 def test_an_end_that_was_wanted_does_not_count():
-    starts = Starts()
+    starts = RestartBackoff()
     starts.began(0.0)
     starts.ended(1.0)
     starts.forgiven()
@@ -56,7 +56,7 @@ def test_an_end_that_was_wanted_does_not_count():
 
 
 def test_clocks_of_virtual_time_count_for_themselves():
-    starts, virtual = StartsByClock(), VirtualClock()
+    starts, virtual = RestartBackoffs(), VirtualClock()
     assert starts.on(RealClock()) is starts.on(RealClock())
     assert starts.on(virtual) is starts.on(virtual)
     assert starts.on(virtual) is not starts.on(VirtualClock())

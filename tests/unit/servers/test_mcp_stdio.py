@@ -24,9 +24,9 @@ from mcp_scripts import scripted
 from toolcrib.core.clock import RealClock
 from toolcrib.core.server_config import Server
 from toolcrib.security.secrets import MissingSecret, Vault
-from toolcrib.servers.environment import World
-from toolcrib.servers.mcp.stdio import Lines, TooLong
-from toolcrib.servers.mcp.transports import Link, StartFailed, one_passage, open_link
+from toolcrib.servers.environment import NetworkEnvironment
+from toolcrib.servers.mcp.stdio import LineSplitter, LineTooLong
+from toolcrib.servers.mcp.transports import Link, StartFailure, open_link, trace_call
 
 
 class Wire:
@@ -55,8 +55,8 @@ class Wire:
         return json.loads(answer.result["content"][0]["text"])
 
 
-def world(**environment: str) -> World:
-    return World.ordinary()._replace(vault=Vault(environment))
+def world(**environment: str) -> NetworkEnvironment:
+    return NetworkEnvironment.ordinary()._replace(vault=Vault(environment))
 
 
 @asynccontextmanager
@@ -97,8 +97,8 @@ async def test_a_large_argument_passes_and_a_large_answer_too():
 # What can't be started (D73)
 
 
-async def failure(server: Server, **environment: str) -> StartFailed:
-    with pytest.raises(StartFailed) as caught:
+async def failure(server: Server, **environment: str) -> StartFailure:
+    with pytest.raises(StartFailure) as caught:
         async with open_link(server, world(**environment)):
             pass
     return caught.value
@@ -247,13 +247,13 @@ async def test_lines_may_end_with_carriage_returns():
 
 async def test_a_line_of_twenty_megabytes_is_too_long():  # D79
     async with entered(f"long={20 * 1024 * 1024}") as (link, wire):
-        with one_passage() as passage:
+        with trace_call() as call_trace:
             await wire.send(1)
         answer = await wire.next()
         assert isinstance(answer, JSONRPCError)
         assert answer.id == 1
-        assert passage.trouble is not None
-        assert passage.trouble.code == "too_large"
+        assert call_trace.trouble is not None
+        assert call_trace.trouble.code == "too_large"
         assert await wire.next() is None
         assert link.ended == "sent a line longer than 16MiB"
 
@@ -283,14 +283,14 @@ async def test_a_flood_without_a_newline_ends_the_link():
 )
 async def test_an_answer_that_is_none_ends_its_call_at_once(text):
     async with entered(f"instead={text}") as (link, wire):
-        with one_passage() as passage:
+        with trace_call() as call_trace:
             await wire.send(1)
         answer = await wire.next()
         assert isinstance(answer, JSONRPCError)
         assert (answer.id, answer.error.code) == (1, -32700)
-        assert passage.begun
-        assert passage.trouble is not None
-        assert passage.trouble.code == "protocol_violation"
+        assert call_trace.begun
+        assert call_trace.trouble is not None
+        assert call_trace.trouble.code == "protocol_violation"
         assert link.ended == ""
 
 
@@ -362,9 +362,9 @@ def test_before_it_is_entered_nothing_was_said():
 )
 async def test_a_call_under_way_ends_with_the_server(behaviour, words):
     async with entered(behaviour) as (link, wire):
-        with one_passage() as passage:
+        with trace_call() as call_trace:
             await wire.send(1)
-        assert passage.begun
+        assert call_trace.begun
         assert await wire.next() is None
         assert link.ended == words
 
@@ -414,16 +414,16 @@ async def test_what_nobody_takes_waits_in_the_pipe():
 async def test_after_the_end_nothing_is_sent():
     async with entered("exit=7") as (_, wire):
         assert await wire.next() is None
-        with one_passage() as passage, pytest.raises(anyio.BrokenResourceError):
+        with trace_call() as call_trace, pytest.raises(anyio.BrokenResourceError):
             await wire.send(1)
-        assert not passage.begun
+        assert not call_trace.begun
 
 
 async def test_a_request_that_waits_for_room_was_not_sent():
     async with entered("deaf") as (_, wire):
-        with one_passage() as first:
+        with trace_call() as first:
             await wire.send(1, "echo", {"text": "x" * 1_000_000})
-        with one_passage() as second, pytest.raises(TimeoutError):
+        with trace_call() as second, pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await wire.send(2)
         assert (first.begun, second.begun) == (True, False)
@@ -434,21 +434,21 @@ async def test_a_request_that_waits_for_room_was_not_sent():
 
 async def test_only_calls_are_told_of_as_begun():
     async with entered() as (_, wire):
-        with one_passage() as passage:
+        with trace_call() as call_trace:
             await wire.write.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")))
         assert (await wire.next()).id == 1
-        assert not passage.begun
+        assert not call_trace.begun
 
 
 @given(st.lists(st.binary(max_size=20), max_size=20), st.integers(1, 60))
 def test_lines_are_the_same_however_they_come(chunks, longest):
     whole = b"".join(chunks)
     expected = whole.split(b"\n")
-    lines, found = Lines(longest), []
+    lines, found = LineSplitter(longest), []
     try:
         for data in chunks:
             found += lines.add(data)
-    except TooLong:
+    except LineTooLong:
         assert max(map(len, expected)) > longest
     else:
         assert found == expected[:-1]

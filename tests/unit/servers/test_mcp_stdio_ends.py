@@ -21,8 +21,8 @@ from mcp_types import JSONRPCRequest
 from mcp_scripts import scripted
 from sampling import sample
 from toolcrib.core.clock import RealClock
-from toolcrib.servers.environment import World
-from toolcrib.servers.mcp.process_tree import kin_of, send_to
+from toolcrib.servers.environment import NetworkEnvironment
+from toolcrib.servers.mcp.process_tree import find_processes, signal_processes
 from toolcrib.servers.mcp.transports import Link, open_link
 
 if not Path("/proc/self/environ").exists():
@@ -32,7 +32,7 @@ TESTS = Path(__file__).parents[2]
 
 
 def link_to(*behaviours: str) -> Link:
-    return open_link(scripted(*behaviours), World.ordinary())
+    return open_link(scripted(*behaviours), NetworkEnvironment.ordinary())
 
 
 async def kin(streams: Any) -> list[int]:
@@ -140,7 +140,7 @@ async def kin_by_environment(link: Any) -> list[int]:
     """The same, by the mark that they carry: both of them, and not the server."""
     child = link._child
     async with asyncio.timeout(20):
-        while len(found := kin_of(child.pid, child.mark)) < 3:
+        while len(found := find_processes(child.pid, child.mark)) < 3:
             await RealClock().sleep(0.01)
     return [pid for pid in found if pid != child.pid]
 
@@ -215,7 +215,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing():
         await asyncio.wait({task})
         if not task.cancelled():
             await link.__aexit__(None, None, None)
-        assert kin_of(0, link._child.mark) == []
+        assert find_processes(0, link._child.mark) == []
 
 
 async def test_no_task_no_file_and_no_child_is_left():
@@ -304,20 +304,22 @@ async def test_marks_of_those_above_are_passed_on(monkeypatch):
 
 
 def test_nobody_else_is_kin():
-    assert kin_of(0, "no process carries this") == []
-    assert os.getpid() not in kin_of(0, "no process carries this")
+    assert find_processes(0, "no process carries this") == []
+    assert os.getpid() not in find_processes(0, "no process carries this")
 
 
 @pytest.mark.parametrize("leader", [-1, 0, 1])
 def test_groups_of_others_are_sent_nothing(leader):
-    assert not send_to(leader, "no process carries this", 0, running=True, sees_all=False)
+    assert not signal_processes(leader, "no process carries this", 0, running=True, sees_all=False)
 
 
 async def test_where_strays_cannot_be_seen_the_group_ends():
     link = link_to("child", "stay", "ignore-term")
     async with link as streams:
         started = await kin(streams)
-        assert send_to(server_of(link), link._child.mark, signal.SIGKILL, running=True, sees_all=False)
+        assert signal_processes(
+            server_of(link), link._child.mark, signal.SIGKILL, running=True, sees_all=False
+        )
         await all_gone([*started, server_of(link)])
         async with asyncio.timeout(20):
             assert [message async for message in streams[0]] == []

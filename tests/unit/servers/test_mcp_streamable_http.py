@@ -19,8 +19,8 @@ from toolcrib.core.clock import RealClock
 from toolcrib.core.server_config import Server
 from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import MissingSecret, Vault
-from toolcrib.servers.environment import World
-from toolcrib.servers.mcp.transports import Link, Passage, StartFailed, one_passage, open_link
+from toolcrib.servers.environment import NetworkEnvironment
+from toolcrib.servers.mcp.transports import CallTrace, Link, StartFailure, open_link, trace_call
 
 CANARY = "canary-7e21"
 
@@ -29,13 +29,13 @@ def at(server: Any, **fields: Any) -> Server:
     return Server("crm", transport="http", **{"url": f"{server.origin}/mcp", **fields})
 
 
-def world(*allow: str, guard: Guard | None = None, **environment: str) -> World:
-    return World.ordinary()._replace(guard=guard or Guard(allow), vault=Vault(environment))
+def world(*allow: str, guard: Guard | None = None, **environment: str) -> NetworkEnvironment:
+    return NetworkEnvironment.ordinary()._replace(guard=guard or Guard(allow), vault=Vault(environment))
 
 
 @asynccontextmanager
 async def connected(
-    server: Server, there: World | None = None, mode: str = "legacy"
+    server: Server, there: NetworkEnvironment | None = None, mode: str = "legacy"
 ) -> AsyncIterator[tuple[Link, Client]]:
     link = open_link(server, there or world())
     async with Client(link, mode=mode) as client:
@@ -47,13 +47,13 @@ async def call(client: Client, arguments: Any = None) -> Any:
     return json.loads(answer.content[0].text)
 
 
-async def trouble_of_call(client: Client) -> Passage:
+async def trouble_of_call(client: Client) -> CallTrace:
     """What is known of a call that fails."""
-    with one_passage() as passage, pytest.raises(MCPError):
+    with trace_call() as call_trace, pytest.raises(MCPError):
         async with asyncio.timeout(20):
             await client.call_tool("echo", {})
-    assert passage.trouble is not None
-    return passage
+    assert call_trace.trouble is not None
+    return call_trace
 
 
 # When it works
@@ -64,9 +64,9 @@ async def trouble_of_call(client: Client) -> Passage:
 async def test_a_call_is_answered(mode, stream):
     async with serving(speaking(stream=stream)) as server:
         async with connected(at(server), mode=mode) as (link, client):
-            with one_passage() as passage:
+            with trace_call() as call_trace:
                 assert await call(client, {"city": "Köln"}) == {"city": "Köln"}
-            assert (passage.begun, passage.trouble) == (True, None)
+            assert (call_trace.begun, call_trace.trouble) == (True, None)
             assert (link.ended, link.refusal, link.garbage, link.said()) == ("", None, 0, "")
         assert link.ended == "was left"
 
@@ -155,25 +155,25 @@ async def test_where_clouds_keep_credentials_is_not_allowed_by_being_written(hos
     await refused(Server("meta", transport="http", url=f"http://{host}/mcp"), world())
 
 
-def resolving(address: str, *allow: str) -> World:
+def resolving(address: str, *allow: str) -> NetworkEnvironment:
     async def resolve(_name: str, _port: int) -> list[str]:
         return [address]
 
     return world(guard=Guard(allow, resolve=resolve))
 
 
-async def refused(server: Server, there: World) -> None:
+async def refused(server: Server, there: NetworkEnvironment) -> None:
     link = open_link(server, there)
-    with one_passage() as passage:
+    with trace_call() as call_trace:
         with pytest.raises((MCPError, ExceptionGroup)):
             async with Client(link, mode="legacy"):
                 pass
         assert link.refusal is not None
         assert link.refusal.code == "address_refused"
         assert "may not reach" in link.ended
-        assert passage.trouble is not None
-        assert passage.trouble.code == "address_refused"
-        assert not passage.begun
+        assert call_trace.trouble is not None
+        assert call_trace.trouble.code == "address_refused"
+        assert not call_trace.begun
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
@@ -204,9 +204,9 @@ async def test_a_redirect_to_another_origin_is_not_followed(status):
         async with serving(speaking(calls=answering(status, {"Location": elsewhere}))) as server:
             there = world(f"127.0.0.2:{canary.port}")
             async with connected(at(server, headers={"X-Key": CANARY}), there) as (_, client):
-                passage = await trouble_of_call(client)
-        assert passage.trouble is not None
-        assert passage.trouble.message == f"the server redirects to `127.0.0.2` (status {status})"
+                call_trace = await trouble_of_call(client)
+        assert call_trace.trouble is not None
+        assert call_trace.trouble.message == f"the server redirects to `127.0.0.2` (status {status})"
         assert canary.accepted == 0
 
 
@@ -215,9 +215,9 @@ async def test_a_redirect_within_the_origin_is_followed():
         return raw_answer(307, {"Location": "/mcp/"}) if head.path == "/mcp" else None
 
     async with serving(speaking(seen=seen)) as server, connected(at(server)) as (_, client):
-        with one_passage() as passage:
+        with trace_call() as call_trace:
             assert await call(client, {"n": 1}) == {"n": 1}
-        assert passage.trouble is None
+        assert call_trace.trouble is None
 
 
 # How it fails
@@ -228,11 +228,11 @@ async def test_a_server_that_is_down_and_then_up_again_needs_a_new_link():  # D8
         await call(client)
         server.stop_listening()
         await server.stop()
-        passage = await trouble_of_call(client)
-        assert not passage.begun
-        assert passage.trouble is not None
-        assert passage.trouble.code == "connect_failed"
-        assert passage.trouble.hint == "see whether it runs, and `url`"
+        call_trace = await trouble_of_call(client)
+        assert not call_trace.begun
+        assert call_trace.trouble is not None
+        assert call_trace.trouble.code == "connect_failed"
+        assert call_trace.trouble.hint == "see whether it runs, and `url`"
         assert link.ended.startswith(f"can't be reached: no connection to `127.0.0.1:{server.port}`")
     async with serving(speaking(), port=server.port) as again, connected(at(server)) as (_, client):
         assert await call(client, {"n": 1}) == {"n": 1}
@@ -243,10 +243,10 @@ async def test_a_server_that_goes_away_between_calls():
     async with serving(speaking()) as server, connected(at(server)) as (link, client):
         await call(client)
         server.handler = answering_raw(b"")
-        passage = await trouble_of_call(client)
-        assert passage.begun
-        assert passage.trouble is not None
-        assert passage.trouble.code == "connection_broken"
+        call_trace = await trouble_of_call(client)
+        assert call_trace.begun
+        assert call_trace.trouble is not None
+        assert call_trace.trouble.code == "connection_broken"
         assert link.ended == ""
 
 
@@ -286,10 +286,10 @@ async def test_a_server_that_goes_away_between_calls():
 )
 async def test_an_exchange_that_fails_is_told_and_takes_nothing_with_it(raw, code):
     async with serving(speaking(calls=answering_raw(raw))) as server, connected(at(server)) as (link, client):
-        passage = await trouble_of_call(client)
-        assert passage.begun
-        assert passage.trouble is not None
-        assert passage.trouble.code == code
+        call_trace = await trouble_of_call(client)
+        assert call_trace.begun
+        assert call_trace.trouble is not None
+        assert call_trace.trouble.code == code
         assert link.ended == ("ended the session" if code == "session_over" else "")
         assert [tool.name for tool in (await client.list_tools()).tools] == ["echo"]
 
@@ -323,10 +323,10 @@ async def test_an_error_of_the_protocol_passes_whatever_its_status():
         serving(speaking(calls=answering_json(error, 400))) as server,
         connected(at(server)) as (_, client),
     ):
-        with one_passage() as passage, pytest.raises(MCPError) as caught:
+        with trace_call() as call_trace, pytest.raises(MCPError) as caught:
             await client.call_tool("echo", {})
         assert caught.value.error.code == -32020
-        assert passage.trouble is None
+        assert call_trace.trouble is None
 
 
 async def silent(reader, _writer, _head):
@@ -369,9 +369,9 @@ async def test_a_stream_that_breaks_off_is_resumed():
 
     cut = answering_raw(STREAM + chunk(b"id: 7\nretry: 1\ndata:\n\n"))
     async with serving(speaking(calls=cut, seen=seen)) as server, connected(at(server)) as (link, client):
-        with one_passage() as passage:
+        with trace_call() as call_trace:
             assert await call(client) is None
-        assert (passage.trouble, link.ended) == (None, "")
+        assert (call_trace.trouble, link.ended) == (None, "")
 
 
 async def test_a_server_that_always_wants_us_back_is_not_flooded():
@@ -392,10 +392,10 @@ async def test_a_server_that_always_wants_us_back_is_not_flooded():
 
 
 async def test_what_is_looked_up_has_to_be_an_address_and_a_header():
-    with pytest.raises(StartFailed, match="is no address"):
+    with pytest.raises(StartFailure, match="is no address"):
         open_link(Server("crm", transport="http", url="${BASE}/mcp"), world(BASE="crm.example.com"))
     server = Server("crm", transport="http", url="https://crm.example.com", headers={"X-Key": "${KEY}"})
-    with pytest.raises(StartFailed, match="holds a line break") as caught:
+    with pytest.raises(StartFailure, match="holds a line break") as caught:
         open_link(server, world(KEY=f"{CANARY}\nX: 1"))
     assert CANARY not in str(caught.value)
     with pytest.raises(MissingSecret) as missing:

@@ -19,8 +19,8 @@ from toolcrib.core.server_config import Server
 from toolcrib.http.auth import TokenCache
 from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import MissingSecret, Vault
-from toolcrib.servers.environment import World
-from toolcrib.servers.mcp.transports import Passage, one_passage, open_link
+from toolcrib.servers.environment import NetworkEnvironment
+from toolcrib.servers.mcp.transports import CallTrace, open_link, trace_call
 
 KEY = "canary-key-4b1f"
 
@@ -28,8 +28,8 @@ KEY = "canary-key-4b1f"
 @asynccontextmanager
 async def connected(
     server: Served, auth: Any, *allow: str, tokens: TokenCache | None = None
-) -> AsyncIterator[tuple[Client, World]]:
-    there = World.ordinary()._replace(guard=Guard(allow), vault=Vault({"KEY": KEY}))
+) -> AsyncIterator[tuple[Client, NetworkEnvironment]]:
+    there = NetworkEnvironment.ordinary()._replace(guard=Guard(allow), vault=Vault({"KEY": KEY}))
     named = Server("crm", transport="http", url=f"{server.origin}/mcp", auth=auth)
     async with Client(open_link(named, there, tokens), mode="legacy") as client:
         yield client, there
@@ -102,21 +102,21 @@ async def test_a_token_that_is_refused_is_renewed_once():
     wanted = demanding("authorization", "Bearer token-2")
     async with serving(giving("token-1", "token-2")) as givers, serving(wanted) as server:
         async with connected(server, oauth(givers), f"127.0.0.1:{givers.port}") as (client, _):
-            with one_passage() as passage:
+            with trace_call() as call_trace:
                 await client.call_tool("echo", {})
-            assert passage.trouble is None
+            assert call_trace.trouble is None
         first = [head.header("authorization") for head in server.requests[:2]]
         assert first == ["Bearer token-1", "Bearer token-2"]
         assert server.requests[0].body == server.requests[1].body
 
 
-async def failed(server: Served, auth: Any, *allow: str) -> Passage:
-    with one_passage() as passage, pytest.raises((MCPError, ExceptionGroup)):
+async def failed(server: Served, auth: Any, *allow: str) -> CallTrace:
+    with trace_call() as call_trace, pytest.raises((MCPError, ExceptionGroup)):
         async with connected(server, auth, *allow):
             pass
-    assert passage.trouble is not None
-    assert not passage.begun
-    return passage
+    assert call_trace.trouble is not None
+    assert not call_trace.begun
+    return call_trace
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ async def failed(server: Served, auth: Any, *allow: str) -> Passage:
 )
 async def test_what_is_refused_is_told(auth, hint):
     async with serving(demanding("authorization", "Bearer other")) as server:
-        passage = await failed(server, auth)
-    assert passage.trouble == ("unauthorized", "the server answered with status 401", hint)
+        call_trace = await failed(server, auth)
+    assert call_trace.trouble == ("unauthorized", "the server answered with status 401", hint)
 
 
 async def test_without_a_token_nothing_is_asked():
@@ -140,19 +140,19 @@ async def test_without_a_token_nothing_is_asked():
         lambda _head: raw_answer(400, {"Content-Type": "application/json"}, b'{"error": "invalid_client"}')
     )
     async with serving(refusing) as givers, serving(speaking()) as server:
-        passage = await failed(server, oauth(givers), f"127.0.0.1:{givers.port}")
-        assert passage.trouble is not None
-        assert passage.trouble.code == "auth_failed"
-        assert "gave no token: status 400, `invalid_client`" in passage.trouble.message
+        call_trace = await failed(server, oauth(givers), f"127.0.0.1:{givers.port}")
+        assert call_trace.trouble is not None
+        assert call_trace.trouble.code == "auth_failed"
+        assert "gave no token: status 400, `invalid_client`" in call_trace.trouble.message
         assert server.requests == []
 
 
 async def test_the_server_that_gives_tokens_needs_leave_of_its_own():
     async with serving(giving("token-1"), host="127.0.0.2") as givers, serving(speaking()) as server:
         where = oauth(givers) | {"token_url": f"http://127.0.0.2:{givers.port}/token"}
-        passage = await failed(server, where)
-        assert passage.trouble is not None
-        assert passage.trouble.code == "address_refused"
+        call_trace = await failed(server, where)
+        assert call_trace.trouble is not None
+        assert call_trace.trouble.code == "address_refused"
         assert (givers.accepted, server.requests) == (0, [])
 
 
@@ -161,6 +161,6 @@ def test_a_secret_that_is_not_there_is_told_with_its_place():
     with pytest.raises(MissingSecret) as caught:
         open_link(
             Server("crm", transport="http", url="https://crm.example.com", auth=auth),
-            World.ordinary()._replace(vault=Vault({})),
+            NetworkEnvironment.ordinary()._replace(vault=Vault({})),
         )
     assert caught.value.pointer == "/auth/token"

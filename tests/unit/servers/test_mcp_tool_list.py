@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.security.secrets import Vault
-from toolcrib.servers.mcp.failures import Garbled
+from toolcrib.servers.mcp.failures import InvalidAnswer
 from toolcrib.servers.mcp.tool_list import MOST_OF_ONE, MOST_PAGES, MOST_TOOLS, list_tools
 
 SCHEMA = {"type": "object"}
@@ -140,7 +140,7 @@ async def test_a_page_that_is_no_list_is_told():
     async def ask(_cursor):
         return {"tools": None}
 
-    with pytest.raises(Garbled, match="has no `tools`"):
+    with pytest.raises(InvalidAnswer, match="has no `tools`"):
         await list_tools("shop", ask, info={}, vault=Vault({}))
 
 

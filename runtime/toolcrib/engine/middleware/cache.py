@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from toolcrib.core.model import NOTHING, Call, Content, Descriptor, Kept, Outcome, Result
+from toolcrib.core.model import NOTHING, Call, Content, Descriptor, Outcome, Result, StaleAnswer
 from toolcrib.core.protocols import CallNext, Middleware
 from toolcrib.core.text import canonical
 from toolcrib.engine.middleware.call_failures import untried
@@ -35,7 +35,7 @@ def layer(tool: Descriptor) -> Middleware | None:
             age = answer.age + session.clock.monotonic() - answer.since
             if age < answer.lifetime:
                 return untried(answer.result().with_meta(cache={"age": round(age, 3)}))
-            call = call._replace(kept=Kept(answer.result(), answer.validators))
+            call = call._replace(kept=StaleAnswer(answer.result(), answer.validators))
         result, freshness = _taken_out(await call_next(call))
         if result.outcome is Outcome.OK and (freshness is not None or answer is not None):
             kept = _answer(result, freshness, answer, session.clock.monotonic())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolcrib.core.abandonment import given_up
+from toolcrib.core.errors import progress_of
 from toolcrib.core.model import NO_USAGE, Call, Descriptor, Outcome, Result, Usage
 
 _OK = Outcome.OK
@@ -51,7 +51,7 @@ def asked_to_cancel() -> bool:
 
 def cancelled(call: Call, message: str, error: BaseException | None = None) -> Result:
     """The result of a call that was given up on its way, by an error if that is known."""
-    given = given_up(error)
+    given = progress_of(error)
     acted = given.attempts and given.reached and may_have_acted(call.tool)
     details = {"may_have_acted": True} if acted else {}
     ended = Result.failed(Outcome.CANCELLED, message, details=details)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from toolcrib.core.abandonment import GivenUp, given_up
 from toolcrib.core.clock import format_duration
+from toolcrib.core.errors import CallProgress, progress_of
 from toolcrib.core.model import Call, Descriptor, Outcome, Result, Usage
 from toolcrib.core.protocols import BoundTool, CallNext, Middleware
 from toolcrib.engine.middleware.call_failures import may_have_acted, untried
@@ -24,12 +24,12 @@ def layer(tool: Descriptor, bound: BoundTool) -> Middleware | None:
         except TimeoutError as error:
             if not timer.expired():
                 raise
-            return _late(call, seconds, given_up(error.__cause__))
+            return _late(call, seconds, progress_of(error.__cause__))
 
     return deadline
 
 
-def _late(call: Call, seconds: float, given: GivenUp) -> Result:
+def _late(call: Call, seconds: float, given: CallProgress) -> Result:
     acted = bool(given.attempts) and given.reached and may_have_acted(call.tool)
     text = format_duration(seconds)
     queued = f"; it waited in the queue of `{given.queue}`" if given.queue else ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from toolcrib.core.model import JSON, Call, Descriptor, Result, Sound
+from toolcrib.core.model import JSON, Call, Descriptor, Result, TrustedAnswer
 from toolcrib.core.protocols import PromptTool
 from toolcrib.engine.middleware import arguments, results
 from toolcrib.schema.validation.json_values import is_large, weigh
 
-Direct: TypeAlias = Callable[[Call], Result | Sound | None]
-"""What a call comes to, at once. `Sound` is an answer that its tool vouches for and that fits its schema.
+Direct: TypeAlias = Callable[[Call], Result | TrustedAnswer | None]
+"""What a call comes to, at once. `TrustedAnswer` is an answer that its tool vouches for and that fits its schema.
 
 None of a call whose arguments are large: judging them takes too long to be done at once.
 """
@@ -34,18 +34,18 @@ def direct(tool: Descriptor, bound: PromptTool) -> tuple[Direct | None, Plain | 
 
 
 def _direct(
-    door: arguments.Door, bench: results.Bench, answer_now: Callable[[Call], Result | Sound]
+    door: arguments.Door, bench: results.Bench, answer_now: Callable[[Call], Result | TrustedAnswer]
 ) -> Direct:
     passed, mended = door.passed, door.mended
     fits, judged = bench
 
-    def answered(call: Call) -> Result | Sound:
+    def answered(call: Call) -> Result | TrustedAnswer:
         answer = answer_now(call)
-        if type(answer) is Sound and fits(answer[0]):
+        if type(answer) is TrustedAnswer and fits(answer[0]):
             return answer
         return judged(call, as_result(answer))
 
-    def run(call: Call) -> Result | Sound | None:
+    def run(call: Call) -> Result | TrustedAnswer | None:
         given = call.arguments
         good = passed(given)
         if good is not None:
@@ -81,6 +81,6 @@ def _plain(door: arguments.Door, bench: results.Bench, value_of: Callable[[dict[
     return run
 
 
-def as_result(answer: Result | Sound) -> Result:
+def as_result(answer: Result | TrustedAnswer) -> Result:
     """An answer as the layers pass it on."""
     return answer if isinstance(answer, Result) else Result.ok(answer.value, meta=answer.meta)

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from toolcrib.core.abandonment import gave_up, given_up
-from toolcrib.core.call_numbers import numbers_of
-from toolcrib.core.errors import DocumentError, ExpressionError, Problem
-from toolcrib.core.model import JSON, Call, Descriptor, Fault, Outcome, Result
+from toolcrib.core.errors import DocumentError, ExpressionError, Problem, attach_progress, progress_of
+from toolcrib.core.model import JSON, Call, Descriptor, InjectedFault, Outcome, Result
 from toolcrib.core.protocols import BoundTool, CallNext, Middleware
 from toolcrib.core.text import canonical
 from toolcrib.expressions.compiler import key_alone
@@ -31,7 +29,7 @@ from toolcrib.simulation.faults import (
 )
 from toolcrib.simulation.faults.history import READY
 from toolcrib.simulation.faults.triggers import Condition
-from toolcrib.simulation.store import states, store_of, view
+from toolcrib.simulation.store import call_counter_of, states, store_of, view
 
 __all__ = ["Faulted", "faulted", "fired", "layer", "why_not_due"]
 
@@ -45,7 +43,7 @@ class Compiled(NamedTuple):
         injection: What it does.
     """
 
-    fault: Fault
+    fault: InjectedFault
     trigger: Trigger
     injection: Injection
 
@@ -84,7 +82,7 @@ class Faulted:
         plan = self._bound.explain(call)
         if isinstance(plan, Result) or not isinstance(plan, dict):
             return plan
-        number = numbers_of(call.context.session, call.tool.name).calls + 1
+        number = call_counter_of(call.context.session, call.tool.name).calls + 1
         told: list[JSON] = [self._explained(entry, call, number) for entry in self.faults]
         return {**plan, "faults": told}
 
@@ -159,7 +157,7 @@ class _Judged(NamedTuple):
 
     due: list[tuple[Compiled, Record]]
     limits: list[Injection]
-    broken: tuple[Fault, ExpressionError] | None = None
+    broken: tuple[InjectedFault, ExpressionError] | None = None
 
 
 class _Layer:
@@ -172,7 +170,7 @@ class _Layer:
 
     async def pass_through(self, call: Call, call_next: CallNext) -> Result:
         """One attempt: the first fault that is due happens to it, or none."""
-        number = numbers_of(call.context.session, call.tool.name).of(call)
+        number = call_counter_of(call.context.session, call.tool.name).of(call)
         if self._remembers:
             call_next = self._remembering(call_next)
         due, limits, broken = self._judged(call, number)
@@ -222,11 +220,11 @@ class _Layer:
         try:
             ended = await injection.happen(self._bound.attempt(call, call_next, number))
         except asyncio.CancelledError as error:
-            given = given_up(error)
+            given = progress_of(error)
             if not injection.certain:
                 record.misses(seen._replace(instead="the call was given up before the tool had answered"))
             elif not given.reached:
-                gave_up(error, attempts=given.attempts, reached=False, meta={"fault": told})
+                attach_progress(error, attempts=given.attempts, reached=False, meta={"fault": told})
             raise
         except ExpressionError as error:
             record.misses(seen._replace(instead=f"it failed: {error.message}"))
@@ -274,7 +272,7 @@ def _kept(call: Call, name: str) -> JSON:
     return kept
 
 
-def _broken(call: Call, fault: Fault, error: ExpressionError) -> Result:
+def _broken(call: Call, fault: InjectedFault, error: ExpressionError) -> Result:
     """The fault itself is wrong: never an answer that a model could take for the tool's."""
     place = fault.origin.place(error.pointer or fault.pointer)
     return Result.failed(

@@ -8,8 +8,8 @@ from functools import partial
 from threading import RLock
 from weakref import WeakSet
 
-from toolcrib.core.abandonment import gave_up
 from toolcrib.core.clock import format_duration
+from toolcrib.core.errors import attach_progress
 from toolcrib.core.model import JSON, Bounds, Call, Descriptor, Outcome, Rate, Result
 from toolcrib.core.protocols import CallNext, Middleware, Reaching
 from toolcrib.engine.middleware.call_failures import untried
@@ -155,7 +155,7 @@ async def _admitted(call: Call, own: Side, shared: Side, lock: RLock) -> Result 
                         side.gate.enter(side.bounds, clock.monotonic())
                 return None
     except asyncio.CancelledError as error:
-        gave_up(error, attempts=0, queue=awaited.name)
+        attach_progress(error, attempts=0, queue=awaited.name)
         raise
     finally:
         with lock:

@@ -8,8 +8,8 @@ from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from toolcrib.core.abandonment import gave_up
 from toolcrib.core.clock import RealClock, format_duration
+from toolcrib.core.errors import attach_progress
 from toolcrib.core.model import JSON, Call, Descriptor, Limits, Outcome, Result, Usage
 from toolcrib.core.protocols import CallNext, Middleware, Reaching
 from toolcrib.engine.middleware.call_failures import attempts_of
@@ -112,7 +112,7 @@ class _Attempts:
         try:
             result: Result = await attempts(self._attempt)
         except asyncio.CancelledError as error:
-            gave_up(error, attempts=self._made)
+            attach_progress(error, attempts=self._made)
             raise
         tried = self._made - 1 + attempts_of(result)  # none where the breaker stopped the last one
         return self._told(result)._replace(usage=Usage(tried))
@@ -135,11 +135,11 @@ class _Attempts:
         session = self._call.context.session
         if isinstance(session.clock, RealClock):
             return random.random()  # noqa: S311 -- other processes must not draw the same
-        from toolcrib.core.call_numbers import numbers_of  # noqa: PLC0415 -- virtual time, which is to repeat itself
         from toolcrib.schema.keyed_random import Draw  # noqa: PLC0415 -- as above
+        from toolcrib.simulation.store import call_counter_of  # noqa: PLC0415 -- virtual time, which is to repeat itself
 
         tool = self._call.tool.name
-        number = numbers_of(session, tool).of(self._call)
+        number = call_counter_of(session, tool).of(self._call)
         return Draw(session.seed, "backoff", session.id, tool, number, self._made).number(0, 1)
 
     def _stops(self, state: RetryCallState) -> bool:

@@ -20,7 +20,7 @@ from toolcrib.http.auth import schema as auth_schema
 from toolcrib.security.secrets import MissingSecret, Vault, variables_of
 from toolcrib.security.trust.check import Workspace
 from toolcrib.security.trust.needs import Need, needs_of_http
-from toolcrib.servers.environment import World
+from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
     from toolcrib.http.client import HTTPClient
@@ -73,8 +73,8 @@ class LiveExecutor:
     """
 
     def __init__(self) -> None:
-        self.world: World | None = None
-        self._clients: dict[int, tuple[World, HTTPClient]] = {}
+        self.world: NetworkEnvironment | None = None
+        self._clients: dict[int, tuple[NetworkEnvironment, HTTPClient]] = {}
         self._tokens = TokenCache()
 
     @property
@@ -122,7 +122,7 @@ class LiveExecutor:
             raise DocumentError(problems)
         return BoundLive(descriptor, parts, world, self._client(world))
 
-    def _client(self, world: World) -> HTTPClient:
+    def _client(self, world: NetworkEnvironment) -> HTTPClient:
         held = self._clients.get(id(world.guard))
         if held is None:
             made = open_client(world.guard)
@@ -169,5 +169,5 @@ def _not_ready(tool: Descriptor, vault: Vault, first: MissingSecret) -> NotReady
     return NotReady(message, code=first.code, hint="; ".join(hints))
 
 
-_nothing_special: Callable[[], World] = cache(World.ordinary)
+_nothing_special: Callable[[], NetworkEnvironment] = cache(NetworkEnvironment.ordinary)
 """The world of an executor that nobody gave one."""

@@ -29,7 +29,7 @@ from toolcrib.security.egress import EgressRefused
 from toolcrib.security.secrets import Vault
 from toolcrib.security.secrets.redactor import one_call
 from toolcrib.security.secrets.result_redaction import masked
-from toolcrib.servers.environment import World
+from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
     from toolcrib.http.client import HTTPClient
@@ -68,7 +68,7 @@ class BoundLive:
 
     waits = True
 
-    def __init__(self, tool: Descriptor, parts: Parts, world: World, sender: HTTPClient) -> None:
+    def __init__(self, tool: Descriptor, parts: Parts, world: NetworkEnvironment, sender: HTTPClient) -> None:
         block: Any = tool.bindings["live"]
         request, auth = parts.request, parts.auth
         annotations = tool.annotations
@@ -142,7 +142,7 @@ class BoundLive:
         return draft
 
 
-def _route_of(block: dict[str, Any], tool: Descriptor, parts: Parts, world: World) -> Route:
+def _route_of(block: dict[str, Any], tool: Descriptor, parts: Parts, world: NetworkEnvironment) -> Route:
     """Where the requests of a tool may go, and what an exchange may take."""
     named = (*parts.request.hosts, *(parts.auth.hosts if parts.auth is not None else ()))
     told = block.get("timeouts", {})
@@ -163,7 +163,7 @@ def _route_of(block: dict[str, Any], tool: Descriptor, parts: Parts, world: Worl
     )
 
 
-def _instead_of(hosts: Collection[str], world: World) -> Iterator[str]:
+def _instead_of(hosts: Collection[str], world: NetworkEnvironment) -> Iterator[str]:
     """The hosts that stand for others of these: who puts them there means them to be reached."""
     for written, instead in world.origins.items():
         _scheme, host, port = parse_origin(written)
@@ -190,7 +190,7 @@ class Route(NamedTuple):
     bounds: ExchangeBounds
     redirects: int
     owner: str
-    world: World
+    world: NetworkEnvironment
 
     def aimed(self, request: HTTPRequest) -> HTTPRequest:
         """The request, sent where its origin is meant to lie."""

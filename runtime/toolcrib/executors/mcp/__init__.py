@@ -18,8 +18,8 @@ from toolcrib.core.server_config import Catalogue, Server
 if TYPE_CHECKING:
     from toolcrib.executors.mcp.remote_tool import BoundMcp
     from toolcrib.http.auth import TokenCache
-    from toolcrib.servers.environment import World
-    from toolcrib.servers.mcp.supervisor import Connections
+    from toolcrib.servers.environment import NetworkEnvironment
+    from toolcrib.servers.mcp.supervisor import ServerPool
 
 __all__ = ["McpExecutor"]
 
@@ -42,10 +42,10 @@ class McpExecutor:
     """
 
     def __init__(self) -> None:
-        self.world: World | None = None
+        self.world: NetworkEnvironment | None = None
         self.changed: Callable[[str, Catalogue], None] | None = None
-        self._in_use: Connections | None = None
-        self._retired: list[Connections] = []
+        self._in_use: ServerPool | None = None
+        self._retired: list[ServerPool] = []
         self._tokens: TokenCache | None = None
 
     @property
@@ -131,21 +131,21 @@ class McpExecutor:
         for connections in everything:
             await connections.aclose()
 
-    def _all(self) -> list[Connections]:
+    def _all(self) -> list[ServerPool]:
         return [*self._retired, *([] if self._in_use is None else [self._in_use])]
 
-    def _connections(self) -> Connections:
+    def _connections(self) -> ServerPool:
         """Those of the World that is in force; the servers of another one end once their calls are over."""
         world = self.world or _nothing_special()
         current = self._in_use
         if current is not None and current.world is world:
             return current
-        from toolcrib.servers.mcp.supervisor import Connections  # noqa: PLC0415 -- as above
+        from toolcrib.servers.mcp.supervisor import ServerPool  # noqa: PLC0415 -- as above
 
         if current is not None:
             current.retire()
             self._retired = [*(each for each in self._retired if not each.empty), current]
-        self._in_use = Connections(world, self._given_tokens, self._tell)
+        self._in_use = ServerPool(world, self._given_tokens, self._tell)
         return self._in_use
 
     def _given_tokens(self) -> TokenCache:
@@ -158,7 +158,7 @@ class McpExecutor:
         if self.changed is not None:
             self.changed(server, catalogue)
 
-    def _server(self, name: str, connections: Connections, place: str) -> Server:
+    def _server(self, name: str, connections: ServerPool, place: str) -> Server:
         servers = connections.world.servers
         if name in servers:
             return servers[name]
@@ -173,8 +173,8 @@ class McpExecutor:
 
 
 @cache
-def _nothing_special() -> World:
+def _nothing_special() -> NetworkEnvironment:
     """The world of an executor that nobody gave one."""
-    from toolcrib.servers.environment import World  # noqa: PLC0415 -- as above
+    from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- as above
 
-    return World.ordinary()
+    return NetworkEnvironment.ordinary()

@@ -32,7 +32,7 @@ _Read: TypeAlias = Callable[[Arguments], Any]
 """Works out a JSON value, or `_ABSENT`; raises ExpressionError."""
 
 
-class Overlay(NamedTuple):
+class ArgumentOverlay(NamedTuple):
     """What a descriptor does to the arguments of its calls.
 
     Attributes:
@@ -73,7 +73,7 @@ class Overlay(NamedTuple):
         )
 
 
-def compile_overlay(tool: Descriptor, problems: list[Problem]) -> Overlay:
+def compile_overlay(tool: Descriptor, problems: list[Problem]) -> ArgumentOverlay:
     """Compile `args` of the block.
 
     Args:
@@ -85,7 +85,7 @@ def compile_overlay(tool: Descriptor, problems: list[Problem]) -> Overlay:
     watch = ArgumentReads(closed_names(tool.input_schema) if "input_schema" in tool.origin.written else None)
     compile_value(args, watch.names, problems, _AT)
     members = tuple((name, _reader(value, f"{_AT}/{pointer_step(name)}")) for name, value in args.items())
-    return Overlay(members, tuple(watch.keys), watch.whole)
+    return ArgumentOverlay(members, tuple(watch.keys), watch.whole)
 
 
 def fixed_names(block: Mapping[str, Any]) -> frozenset[str]:

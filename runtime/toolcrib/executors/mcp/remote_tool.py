@@ -11,7 +11,7 @@ from toolcrib.core.model import JSON, Call, CallContext, Descriptor, Outcome, Pr
 from toolcrib.core.server_config import Server, Verdict
 from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
-from toolcrib.executors.mcp.argument_overlay import Overlay
+from toolcrib.executors.mcp.argument_overlay import ArgumentOverlay
 from toolcrib.schema.validation.json_values import DEPTH, SMALL, is_large
 from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.redaction import redact
@@ -19,11 +19,18 @@ from toolcrib.security.secrets import Vault
 from toolcrib.security.secrets.result_redaction import masked
 from toolcrib.security.server_display import address_of
 from toolcrib.servers.mcp import failures
-from toolcrib.servers.mcp.failures import Asked, Broken, Down, Garbled, Refused, Silent
-from toolcrib.servers.mcp.supervisor import Connections
+from toolcrib.servers.mcp.failures import (
+    CallTarget,
+    ConnectionLoss,
+    IdleTimeout,
+    InvalidAnswer,
+    ProtocolError,
+    ServerUnavailable,
+)
+from toolcrib.servers.mcp.supervisor import ServerPool
 
 if TYPE_CHECKING:
-    from toolcrib.servers.mcp.connection import Connection
+    from toolcrib.servers.mcp.connection import ServerConnection
 
 _NOBODY_LISTENS = CallContext._field_defaults["emit"]
 
@@ -40,7 +47,7 @@ class BoundMcp:
     waits = True
 
     def __init__(
-        self, tool: Descriptor, server: Server, remote: str, overlay: Overlay, connections: Connections
+        self, tool: Descriptor, server: Server, remote: str, overlay: ArgumentOverlay, connections: ServerPool
     ) -> None:
         """Hold what every call needs.
 
@@ -55,12 +62,12 @@ class BoundMcp:
         self.origin = f"mcp:{server.name}"
         self.repeatable = annotations.idempotent or annotations.read_only
         self._tool = tool
-        self._asked = Asked(server, remote, tool.name, self.repeatable)
+        self._target = CallTarget(server, remote, tool.name, self.repeatable)
         self._overlay = overlay
         self._fixed = [name for name, _ in overlay.members]
         self._connections = connections
         self._vault: Vault = connections.world.vault
-        self._filtered = None if server.offers(remote) else failures.filtered(self._asked)
+        self._filtered = None if server.offers(remote) else failures.result_of_filtered_tool(self._target)
 
     async def execute(self, call: Call) -> Result:
         """One attempt: the tool is called at most once."""
@@ -72,7 +79,7 @@ class BoundMcp:
             return misfit.refused(call, "mcp")
         try:
             result = await self._called(call, arguments)
-        except Down as down:
+        except ServerUnavailable as down:
             result = down.result
         if not self._may_tell(result):
             return result
@@ -89,7 +96,7 @@ class BoundMcp:
             arguments = self._overlay.over(call.arguments)
         except UnusableArguments as misfit:
             return misfit.refused(call, "mcp")
-        server = self._asked.server
+        server = self._target.server
         verdict = self._connections.world.judge(server, None)
         refused = self._refused_by(verdict)
         if refused is not None:
@@ -98,7 +105,7 @@ class BoundMcp:
             "server": server.name,
             "transport": server.transport,
             "endpoint": address_of(server),
-            "tool": self._asked.tool,
+            "tool": self._target.tool,
             "arguments": redact(arguments, self._tool.input_schema),
         }
         return self._vault.hide_in(plan)
@@ -106,31 +113,31 @@ class BoundMcp:
     async def _called(self, call: Call, arguments: dict[str, JSON]) -> Result:
         """Call once more over a new connection where nothing of the first call can have reached the server."""
         session = call.context.session
-        name = self._asked.server.name
+        name = self._target.server.name
         for last in (False, True):
             connection = await self._connections.get(name, session.id, session.clock)
             with session.clock.outside():
                 try:
                     return await self._answer(connection, call, arguments)
-                except Broken as error:
+                except ConnectionLoss as error:
                     if last or error.begun or connection.alive:
-                        return failures.broken(self._asked, error)
+                        return failures.result_of_lost_connection(self._target, error)
         raise AssertionError("the second turn returns")
 
-    async def _answer(self, connection: Connection, call: Call, arguments: dict[str, JSON]) -> Result:
+    async def _answer(self, connection: ServerConnection, call: Call, arguments: dict[str, JSON]) -> Result:
         """What a connection makes of a call.
 
         Raises:
             Broken: No answer can come any more.
         """
-        asked = self._asked
+        target = self._target
         await connection.trusted()
         refused = self._refused_by(connection.verdict) or await self._unable(connection)
         if refused is not None:
             return refused
         try:
             raw = await connection.call(
-                asked.tool, arguments, progress=self._listener(call.context), trace=call.context.trace
+                target.tool, arguments, progress=self._listener(call.context), trace=call.context.trace
             )
             from toolcrib.executors.mcp.results import result_of  # noqa: PLC0415 -- once a call came so far
             from toolcrib.servers.mcp.tool_list import approximate_size  # noqa: PLC0415 -- as above
@@ -138,16 +145,16 @@ class BoundMcp:
             hide = self._vault.hide_in_text
             most = self._tool.limits.output_size
             make = partial(
-                result_of, raw, asked, self._tool.output_schema, connection.catalogue, hide, most=most
+                result_of, raw, target, self._tool.output_schema, connection.catalogue, hide, most=most
             )
             large = approximate_size(raw, SMALL) > SMALL
             result = await run_in_thread(call.context.session.clock, make) if large else make()
-        except Refused as error:
-            result = failures.refused(asked, error, connection.catalogue.tools)
-        except Silent:
-            result = failures.silent(asked)
-        except Garbled as error:
-            result = failures.violated(asked, error.message, error.raw)
+        except ProtocolError as error:
+            result = failures.result_of_protocol_error(target, error, connection.catalogue.tools)
+        except IdleTimeout:
+            result = failures.result_of_silence(target)
+        except InvalidAnswer as error:
+            result = failures.result_of_invalid_answer(target, error.message, error.raw)
         if result.outcome is Outcome.TOOL_ERROR:
             unanswered = connection.unanswered(result.message)
             return failures.with_more(result, unanswered) if unanswered else result
@@ -165,33 +172,37 @@ class BoundMcp:
         refused = verdict.refused
         if not refused:
             return None
-        why = refused.get(self._asked.tool) or refused.get("*")
-        return None if why is None else failures.changed(self._asked, why)
+        why = refused.get(self._target.tool) or refused.get("*")
+        return None if why is None else failures.result_of_changed_tool(self._target, why)
 
-    async def _unable(self, connection: Connection) -> Result | None:
+    async def _unable(self, connection: ServerConnection) -> Result | None:
         """The result where what the server has listed says beforehand that it can't be called so."""
-        asked = self._asked
-        definition = connection.catalogue.tools.get(asked.tool)
+        target = self._target
+        definition = connection.catalogue.tools.get(target.tool)
         if definition is None:
             return await self._unlisted(connection)
         execution = definition.get("execution")
         if isinstance(execution, dict) and execution.get("taskSupport") == "required":
-            return failures.task_only(asked)
+            return failures.result_of_task_only_tool(target)
         taken = closed_names(definition["inputSchema"]) if self._fixed else None
         unknown = [] if taken is None else [name for name in self._fixed if name not in taken]
-        return failures.misfixed(asked, unknown, taken or ()) if unknown else None
+        return failures.result_of_bad_fixed_arguments(target, unknown, taken or ()) if unknown else None
 
-    async def _unlisted(self, connection: Connection) -> Result | None:
+    async def _unlisted(self, connection: ServerConnection) -> Result | None:
         """The result where the server has no such tool; it is asked once more, for not all tell that their list changed.
 
         A tool that it has, with a definition that is refused, may be called by a descriptor with a schema of its own.
         So may any, where the list was cut.
         """
-        asked = self._asked
+        target = self._target
         await connection.relisted()
         catalogue = connection.catalogue
         known = {*catalogue.tools, *catalogue.refused}
-        return None if asked.tool in known or catalogue.remarks else failures.unknown(asked, catalogue.tools)
+        return (
+            None
+            if target.tool in known or catalogue.remarks
+            else failures.result_of_unknown_tool(target, catalogue.tools)
+        )
 
     def _may_tell(self, result: Result) -> bool:
         """Whether a result may hold a secret: a quick look, which may spare a long one."""

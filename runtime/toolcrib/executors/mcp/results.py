@@ -19,7 +19,14 @@ from toolcrib.core.server_config import Catalogue
 from toolcrib.core.subschemas import once_for_each
 from toolcrib.core.text import DuplicateKey, canonical, decode_json, format_size
 from toolcrib.schema.validation import Validator
-from toolcrib.servers.mcp.failures import Asked, Garbled, says_unknown, tool_error, unknown, unwrapped
+from toolcrib.servers.mcp.failures import (
+    CallTarget,
+    InvalidAnswer,
+    result_of_tool_error,
+    result_of_unknown_tool,
+    says_unknown_tool,
+    split_error_number,
+)
 from toolcrib.servers.mcp.tool_list import approximate_size
 
 _LONGEST_KIND: Final = 40
@@ -35,7 +42,7 @@ def _judge(schema: Schema | None) -> Callable[[JSON], bool]:
 
 def result_of(
     raw: dict[str, Any],
-    asked: Asked,
+    target: CallTarget,
     schema: Schema | None,
     catalogue: Catalogue,
     hide: Callable[[str], str],
@@ -46,7 +53,7 @@ def result_of(
 
     Args:
         raw: The answer, as it came.
-        asked: The tool.
+        target: The tool.
         schema: The output schema in force; None for none.
         catalogue: What its server offers.
         hide: Gives a text without secrets.
@@ -56,7 +63,7 @@ def result_of(
         Garbled: It is no answer of the protocol.
     """
     if approximate_size(raw, most) > most:
-        return _too_large(asked, most)
+        return _too_large(target, most)
     content = _content_of(raw)
     failed = raw.get("isError")
     structured = raw.get("structuredContent")
@@ -67,7 +74,7 @@ def result_of(
     parts = [_part(part, place, raw) for place, part in enumerate(content)]
     if failed:
         said = hide("\n".join(part.text for part in parts if part.type == "text" and part.text))
-        return _failed(said, parts, structured, asked, catalogue)
+        return _failed(said, parts, structured, target, catalogue)
     if structured is None:
         return _without_structure(parts, schema)
     return Result.ok(structured, content=tuple(_beside(parts, structured)))
@@ -77,12 +84,12 @@ def _content_of(raw: dict[str, Any]) -> list[Any]:
     """The parts of an answer whose other members are sound."""
     failed = raw.get("isError")
     if not isinstance(failed, bool | None):
-        raise Garbled(f"its `isError` is {_kind(failed)}, and not true or false", raw)
+        raise InvalidAnswer(f"its `isError` is {_kind(failed)}, and not true or false", raw)
     if raw.get("resultType", "complete") != "complete":
-        raise Garbled("it is a result of a kind that was not asked for", raw)
+        raise InvalidAnswer("it is a result of a kind that was not asked for", raw)
     content = raw.get("content", [] if "structuredContent" in raw else None)
     if not isinstance(content, list):
-        raise Garbled(f"its `content` is {_kind(content)}, and not a list", raw)
+        raise InvalidAnswer(f"its `content` is {_kind(content)}, and not a list", raw)
     return content
 
 
@@ -92,24 +99,28 @@ def _plain_text(part: Any) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _too_large(asked: Asked, most: int) -> Result:
+def _too_large(target: CallTarget, most: int) -> Result:
     return Result.failed(
         Outcome.LIMIT_EXCEEDED,
-        f"`{asked.name}`: the answer of the server `{asked.server.name}` is too large: more than "
+        f"`{target.name}`: the answer of the server `{target.server.name}` is too large: more than "
         f"{format_size(most)}, which is its `limits.output_size`; ask for less",
         code="too_large",
-        details={} if asked.repeatable else {"may_have_acted": True},
+        details={} if target.repeatable else {"may_have_acted": True},
     )
 
 
-def _failed(text: str, parts: list[Content], structured: JSON, asked: Asked, catalogue: Catalogue) -> Result:
-    if says_unknown(text, asked.tool) and (asked.tool not in catalogue.tools or _says_nothing_else(text)):
-        return unknown(asked, catalogue.tools)
-    return tool_error(text, tuple(parts), structured)
+def _failed(
+    text: str, parts: list[Content], structured: JSON, target: CallTarget, catalogue: Catalogue
+) -> Result:
+    if says_unknown_tool(text, target.tool) and (
+        target.tool not in catalogue.tools or _says_nothing_else(text)
+    ):
+        return result_of_unknown_tool(target, catalogue.tools)
+    return result_of_tool_error(text, tuple(parts), structured)
 
 
 def _says_nothing_else(text: str) -> bool:
-    return _KNOWN_AS.search(unwrapped(text)[1]) is not None and len(text) < 400
+    return _KNOWN_AS.search(split_error_number(text)[1]) is not None and len(text) < 400
 
 
 def _without_structure(parts: list[Content], schema: Schema | None) -> Result:
@@ -143,7 +154,7 @@ def _read(text: str) -> JSON:
     try:
         return decode_json(text)
     except DuplicateKey as error:
-        raise Garbled(f"{error} of a text that is JSON") from None
+        raise InvalidAnswer(f"{error} of a text that is JSON") from None
     except (ValueError, RecursionError):
         return None
 
@@ -181,12 +192,14 @@ def _part(part: Any, place: int, raw: JSON) -> Content:
         what = "of a type" if isinstance(kind, str) else "no part"
         if isinstance(kind, str) and len(kind) <= _LONGEST_KIND:
             what = f"of the type `{kind}`"
-        raise Garbled(f"part {place + 1} of its content is {what}, which the protocol does not know", raw)
+        raise InvalidAnswer(
+            f"part {place + 1} of its content is {what}, which the protocol does not know", raw
+        )
     try:
         return make(part)
     except (_Malformed, NoBase64) as error:
         what = "its data is no base64" if isinstance(error, NoBase64) else str(error)
-        raise Garbled(f"part {place + 1} of its content is malformed: {what}", raw) from None
+        raise InvalidAnswer(f"part {place + 1} of its content is malformed: {what}", raw) from None
 
 
 class _Malformed(Exception):

@@ -15,7 +15,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from toolcrib.core.errors import DocumentError, ExpressionError, Problem
-from toolcrib.core.model import JSON, Call, Descriptor, Fixture, Result, Schema, Sound
+from toolcrib.core.model import JSON, Call, Descriptor, Fixture, Result, Schema, TrustedAnswer
 from toolcrib.core.protocols import BoundTool
 from toolcrib.executors.mock.replies import Reply
 from toolcrib.executors.mock.rule_index import choice_of
@@ -33,7 +33,7 @@ from toolcrib.executors.mock.transaction import (
 from toolcrib.executors.mock.variables import KeepingScope, MockState, Scope, keeps, scope_of, slot_of
 
 if TYPE_CHECKING:
-    from toolcrib.core.call_numbers import Numbers
+    from toolcrib.simulation.store import CallCounter
 
 __all__ = ["BoundMock", "MockExecutor"]
 
@@ -152,7 +152,7 @@ class BoundMock:
         self.value_of = None if self._counts else self._rules[0].replies[0].sound
         counting = self._answer_in_steps if self.keeps or comes_again else self._answer
         answer_now = counting if self._counts else self._answer_plain
-        self.answer_now: Callable[[Call], Result | Sound] | None = None if paced else answer_now
+        self.answer_now: Callable[[Call], Result | TrustedAnswer] | None = None if paced else answer_now
 
     async def execute(self, call: Call) -> Result:
         """Answer, in the reply's own time."""
@@ -176,12 +176,12 @@ class BoundMock:
         if reply.latency is not None:
             await clock.sleep(reply.latency(call, turn.number))
 
-    def _answer_plain(self, call: Call) -> Result | Sound:
+    def _answer_plain(self, call: Call) -> Result | TrustedAnswer:
         """One reply that reads the arguments at most: no state is needed."""
         reply = self._rules[0].replies[0]
         if self.value_of is not None:
             try:
-                return Sound(self.value_of(call.arguments))
+                return TrustedAnswer(self.value_of(call.arguments))
             except UNSOUND:
                 pass
         try:
@@ -189,7 +189,7 @@ class BoundMock:
         except ExpressionError as error:
             return bug(call, error, reply.place_of(error))
 
-    def _answer(self, call: Call) -> Result | Sound:
+    def _answer(self, call: Call) -> Result | TrustedAnswer:
         """What a mock answers that keeps nothing but the count of its calls."""
         state = call.context.session.slot(self._slot, MockState)
         if call.attempt == 1:
@@ -208,7 +208,7 @@ class BoundMock:
         state.used[rule.pointer] = state.used.get(rule.pointer, 0) + 1
         return answer
 
-    def _answer_in_steps(self, call: Call) -> Result | Sound:
+    def _answer_in_steps(self, call: Call) -> Result | TrustedAnswer:
         """What a mock answers that reads or changes what the session keeps, or whose calls may come again."""
         turn = self._turn(call)
         if isinstance(turn, Result):
@@ -299,11 +299,11 @@ class _Scoping(Protocol):
         ...
 
 
-def _numbers_of(call: Call) -> Numbers:
+def _numbers_of(call: Call) -> CallCounter:
     """The numbers of calls that may come again, or may have failed before: each attempt of one has the same."""
-    from toolcrib.core.call_numbers import numbers_of  # noqa: PLC0415 -- most calls come once
+    from toolcrib.simulation.store import call_counter_of  # noqa: PLC0415 -- most calls come once
 
-    return numbers_of(call.context.session, call.tool.name)
+    return call_counter_of(call.context.session, call.tool.name)
 
 
 def _keeping(fixture: Fixture, pack: str) -> _Scoping:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
 from toolcrib.core.errors import ExpressionError
-from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Progress, Result, Schema, Sound
+from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Progress, Result, Schema, TrustedAnswer
 from toolcrib.core.subschemas import once_for_each
 from toolcrib.executors.mock.replies import RESULT_DEPTH, Reply
 from toolcrib.executors.mock.variables import KeepingScope, MockState, Scope
@@ -19,7 +19,7 @@ UNSOUND = (ExpressionError, NotJSONError, LookupError, TypeError, RecursionError
 
 Meta = Mapping[str, JSON]
 
-Fits = Callable[[Result | Sound], bool]
+Fits = Callable[[Result | TrustedAnswer], bool]
 """Whether an answer will pass for one of the tool, so that what the call changes may stay."""
 
 
@@ -32,12 +32,12 @@ class Taken(NamedTuple):
         used: Whether it counts among the calls that the reply has answered.
     """
 
-    answer: Result | Sound
+    answer: Result | TrustedAnswer
     reports: tuple[tuple[float, Progress], ...] = ()
     used: bool = True
 
 
-def worked_out(reply: Reply, scope: Scope, meta: Meta) -> Result | Sound:
+def worked_out(reply: Reply, scope: Scope, meta: Meta) -> Result | TrustedAnswer:
     """The answer of a reply.
 
     Raises:
@@ -45,7 +45,7 @@ def worked_out(reply: Reply, scope: Scope, meta: Meta) -> Result | Sound:
     """
     if reply.sound is not None:
         try:
-            return tuple.__new__(Sound, (reply.sound(scope), meta))
+            return tuple.__new__(TrustedAnswer, (reply.sound(scope), meta))
         except UNSOUND:
             pass  # what is wrong is told by the answer or by whoever has it judged
     result = reply.answer(scope)
@@ -127,7 +127,7 @@ def _key(reply: Reply, scope: Scope) -> Hashable:
     return None if value is None else frozen(value)
 
 
-def _kept(answer: Result | Sound) -> Result:
+def _kept(answer: Result | TrustedAnswer) -> Result:
     """An answer to be given again: nobody else has its objects and lists."""
     return _copy(as_result(answer))
 
@@ -146,9 +146,9 @@ def _copy(result: Result) -> Result:
     return result._replace(value=copied(result.value), error=error)
 
 
-def as_result(answer: Result | Sound) -> Result:
+def as_result(answer: Result | TrustedAnswer) -> Result:
     """An answer as the layers pass it on."""
-    return Result.ok(answer.value, meta=answer.meta) if isinstance(answer, Sound) else answer
+    return Result.ok(answer.value, meta=answer.meta) if isinstance(answer, TrustedAnswer) else answer
 
 
 def fits_of(tool: Descriptor) -> Fits:
@@ -158,8 +158,8 @@ def fits_of(tool: Descriptor) -> Fits:
     """
     judge = _validator(tool.output_schema if tool.on_invalid_result == "error" else None).judge
 
-    def fits(answer: Result | Sound) -> bool:
-        if isinstance(answer, Sound):
+    def fits(answer: Result | TrustedAnswer) -> bool:
+        if isinstance(answer, TrustedAnswer):
             return judge(answer.value)
         if answer.outcome is not Outcome.OK:
             return answer.error is None or _is_json(dict(answer.error.details))

@@ -27,7 +27,7 @@ from toolcrib.loading.formats import Conversion, ForeignTool, Format, ParentDocu
 
 if TYPE_CHECKING:
     from toolcrib.loading.builder import Home
-    from toolcrib.loading.scenarios.scenario import Scenario
+    from toolcrib.loading.scenarios.model import Scenario
 
 _Read: TypeAlias = Callable[[Document, Files | None], tuple[list[Document], list[Problem]]]
 

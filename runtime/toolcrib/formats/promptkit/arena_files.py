@@ -14,7 +14,7 @@ from toolcrib.core.protocols import Files
 from toolcrib.formats.yaml_writer import yaml_of
 from toolcrib.loading.cache_codec import Unkept, document_behind
 from toolcrib.loading.documents.document import parse_documents
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.model import Scenario
 
 PACK: Final = "pack.yaml"
 PROJECT: Final = "toolcrib.yaml"

@@ -25,7 +25,7 @@ from toolcrib.loading.builder import Home
 from toolcrib.loading.documents.document import Document, read_documents
 from toolcrib.loading.documents.files import SKIPPED_FOLDERS, SUFFIXES
 from toolcrib.loading.formats import Conversion, ForeignTool, NamedFile
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.model import Scenario
 
 _SAME: Final = ("command", "args", "env", "url", "headers")
 _SCOPES: Final = {"run": "runtime", "scenario": "session", "session": "session"}

@@ -49,7 +49,8 @@ from toolcrib.formats.promptkit.source_nodes import (
     placed_list,
     placed_object,
 )
-from toolcrib.loading.scenarios.assertions import ALIASES, SPEAKING, check_assertions
+from toolcrib.loading.scenarios.assertions import ALIASES, check_assertions
+from toolcrib.loading.scenarios.model import SPEAKING
 
 _PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
 _CONSENT: Final = ("grant", "deny", "timeout")

@@ -23,15 +23,15 @@ def is_promptpack(value: JSON) -> bool:
 
 
 def _convert(document: Document, where: Home) -> Conversion:
-    from toolcrib.formats.promptpack.reader.pack_documents import convert_promptpack  # noqa: PLC0415 -- few folders have one
+    from toolcrib.formats.promptpack.pack_reader import convert_promptpack  # noqa: PLC0415 -- few folders have one
 
-    return convert_promptpack(document, where)
+    return convert_promptpack(document, where.files)
 
 
 def _documents(document: Document, _files: Files | None) -> Sequence[Document]:
-    from toolcrib.formats.promptpack.reader import parts_of  # noqa: PLC0415 -- as above
+    from toolcrib.formats.promptpack.pack_reader import documents_in  # noqa: PLC0415 -- as above
 
-    return parts_of(document)
+    return documents_in(document)
 
 
 PROMPTPACK: Final = Format(

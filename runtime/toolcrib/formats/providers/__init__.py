@@ -1,6 +1,216 @@
 """Tools as providers of models want them declared, and the arguments of their calls back in the tools' own form."""
 
-from toolcrib.formats.providers.declarations import Declaration, Loss
-from toolcrib.formats.providers.dialects import DIALECTS, Dialect, declare
+from __future__ import annotations
 
-__all__ = ["DIALECTS", "Declaration", "Dialect", "Loss", "declare"]
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias, cast
+
+from toolcrib.core.errors import ConfigurationError, did_you_mean
+from toolcrib.core.model import JSON, NOTHING, Descriptor, Schema
+from toolcrib.core.subschemas import once_for_each
+from toolcrib.formats.mcp_tools import description_of
+from toolcrib.formats.providers.compiler import SchemaPart, as_object_schema, with_sentences
+from toolcrib.formats.providers.declarations import Declaration, DialectSchema, Loss, aliases_for
+from toolcrib.formats.providers.gemini import GeminiCompiler
+from toolcrib.formats.providers.generic import ANTHROPIC, OPENAI, PLAIN, RootRules, compile_open
+from toolcrib.formats.providers.normalized_schema import current
+from toolcrib.formats.providers.openai_strict import StrictCompiler
+from toolcrib.registry.aliases import aliases_of
+
+__all__ = [
+    "DIALECTS",
+    "MOST_SCHEMAS",
+    "Declaration",
+    "Dialect",
+    "Envelope",
+    "Loss",
+    "SchemaCompiler",
+    "compile_gemini",
+    "compile_strict",
+    "declare",
+]
+
+
+def compile_strict(schema: Schema, otherwise: Callable[[Schema], DialectSchema]) -> DialectSchema:
+    """A schema for OpenAI's strict mode; what `otherwise` makes of it where there is none, and why there is none."""
+    read = current(schema, references=False)
+    compiler = StrictCompiler()
+    part = compiler.compile(as_object_schema(read.schema))
+    if compiler.why_not:
+        loose = otherwise(schema)
+        return loose._replace(losses=(*compiler.why_not, *loose.losses))
+    return _compiled(part, (*read.losses, *compiler.losses), strict=True)
+
+
+def compile_gemini(schema: Schema) -> DialectSchema:
+    """A schema for Gemini's function declarations."""
+    read = current(schema, references=False)
+    compiler = GeminiCompiler()
+    part = compiler.compile(as_object_schema(read.schema))
+    return _compiled(part, (*read.losses, *compiler.losses))
+
+
+def _compiled(part: SchemaPart, losses: tuple[Loss, ...], *, strict: bool = False) -> DialectSchema:
+    """What was compiled; what its root is described as is said of the tool, since models see that."""
+    told: dict[str, JSON] = {key: value for key, value in part.schema.items() if key != "description"}
+    note = part.schema.get("description")
+    return DialectSchema(told, note if isinstance(note, str) else "", strict, losses, part.restore)
+
+
+MOST_SCHEMAS: Final = 4096
+"""Schemas of which each dialect remembers what it made."""
+
+Envelope: TypeAlias = Callable[[str, str, DialectSchema], dict[str, JSON]]
+"""The name, the description and the compiled schema -> the whole that is sent."""
+
+SchemaCompiler: TypeAlias = Callable[[Schema], DialectSchema]
+
+
+class Dialect(NamedTuple):
+    """A form in which tools are declared.
+
+    Attributes:
+        name: Names it.
+        summary: Whose it is, on one line.
+        compile: A schema of arguments -> the same in the dialect. It is worked out once for each schema object.
+        envelope: What is put around a compiled schema.
+        names: What a tool may be called.
+    """
+
+    name: str
+    summary: str
+    compile: SchemaCompiler
+    envelope: Envelope
+    names: re.Pattern[str] = re.compile("[a-zA-Z0-9_-]{1,64}")
+
+
+def _once(compile_schema: SchemaCompiler) -> SchemaCompiler:
+    """The same, once for each schema object: descriptors of all profiles and scenarios share theirs."""
+    return once_for_each(lambda schema: compile_schema(cast(Schema, schema)), MOST_SCHEMAS)
+
+
+def _open(rules: RootRules) -> SchemaCompiler:
+    return _once(partial(compile_open, rules=rules))
+
+
+def _plain(name: str, description: str, compiled: DialectSchema) -> dict[str, JSON]:
+    return {"name": name, "description": description, "parameters": compiled.schema}
+
+
+def _chat(name: str, description: str, compiled: DialectSchema) -> dict[str, JSON]:
+    strict: dict[str, JSON] = {"strict": True} if compiled.strict else {}
+    return {"type": "function", "function": {**_plain(name, description, compiled), **strict}}
+
+
+def _responses(name: str, description: str, compiled: DialectSchema) -> dict[str, JSON]:
+    # `strict` is true there unless it is said.
+    return {"type": "function", **_plain(name, description, compiled), "strict": compiled.strict}
+
+
+def _anthropic(name: str, description: str, compiled: DialectSchema) -> dict[str, JSON]:
+    return {"name": name, "description": description, "input_schema": compiled.schema}
+
+
+def _gemini(name: str, description: str, compiled: DialectSchema) -> dict[str, JSON]:
+    told = _plain(name, description, compiled)
+    # An object without properties is refused.
+    return told if compiled.schema["properties"] else {"name": name, "description": description}
+
+
+_OPENAI = _open(OPENAI)
+_STRICT = _once(partial(compile_strict, otherwise=_OPENAI))
+
+DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
+    {
+        dialect.name: dialect
+        for dialect in (
+            Dialect("plain", "JSON Schema as it is, for providers of one's own", _open(PLAIN), _plain),
+            Dialect("openai", "OpenAI's chat completions, and what is compatible with them", _OPENAI, _chat),
+            Dialect("openai_strict", "the same in strict mode, where a schema allows it", _STRICT, _chat),
+            Dialect("openai_responses", "OpenAI's responses", _OPENAI, _responses),
+            Dialect(
+                "openai_responses_strict",
+                "the same in strict mode, where a schema allows it",
+                _STRICT,
+                _responses,
+            ),
+            Dialect("anthropic", "Anthropic's messages", _open(ANTHROPIC), _anthropic),
+            Dialect(
+                "gemini",
+                "Gemini's function declarations",
+                _once(compile_gemini),
+                _gemini,
+                re.compile("[a-zA-Z_][a-zA-Z0-9_-]{0,63}"),
+            ),
+        )
+    }
+)
+"""Name -> dialect."""
+
+
+def declare(
+    tools: Iterable[Descriptor], dialect: str, names: Mapping[str, str] = NOTHING
+) -> tuple[Declaration, ...]:
+    """The declarations of tools, in the order of the tools' names: for the same tools byte by byte the same.
+
+    Args:
+        tools: The tools.
+        dialect: One of `DIALECTS`.
+        names: Name of a tool -> what the model is to call it, as `Registry.alias_of` says. One that is not there
+            gets an alias by the same rules.
+
+    Raises:
+        ConfigurationError: There is no such dialect; a name is none that the dialect takes; two tools have one name.
+    """
+    form = _named(dialect)
+    chosen = sorted(tools, key=lambda tool: tool.name)
+    called = _called([tool.name for tool in chosen], form, names)
+    return tuple(_declared(tool, form, called[tool.name]) for tool in chosen)
+
+
+def _named(dialect: str) -> Dialect:
+    if dialect not in DIALECTS:
+        hint = did_you_mean(dialect, DIALECTS) or f"there are: {', '.join(f'`{name}`' for name in DIALECTS)}"
+        raise ConfigurationError(f"there is no dialect `{dialect}`", code="no_such_dialect", hint=hint)
+    return DIALECTS[dialect]
+
+
+def _called(tools: list[str], dialect: Dialect, names: Mapping[str, str]) -> dict[str, str]:
+    """Name of a tool -> what the model is to call it."""
+    aliases = aliases_of(tools)
+    called = {tool: names.get(tool, aliases.get(tool, tool)) for tool in tools}
+    # Where a dialect takes fewer names than others do, an alias that is good elsewhere needs one more.
+    safe = [name for name in called.values() if DIALECTS["plain"].names.fullmatch(name)]
+    again = aliases_for(safe, dialect.names)
+    seen: dict[str, str] = {}
+    for tool, name in called.items():
+        alias = called[tool] = again.get(name, name)
+        if dialect.names.fullmatch(alias) is None:
+            _refuse(f"`{alias[:200]}` of `{tool}` is no name for a tool in the dialect `{dialect.name}`")
+        if alias in seen:
+            _refuse(f"`{seen[alias]}` and `{tool}` would both be called `{alias}`")
+        seen[alias] = tool
+    return called
+
+
+def _refuse(message: str) -> None:
+    hint = "use `Registry.alias_of`, which gives each tool a name of its own that every provider takes"
+    raise ConfigurationError(message, code="invalid_alias", hint=hint)
+
+
+def _declared(tool: Descriptor, dialect: Dialect, name: str) -> Declaration:
+    compiled = dialect.compile(tool.input_schema)
+    description = with_sentences(description_of(tool), [compiled.note])
+    return Declaration(
+        name=name,
+        tool=tool.name,
+        description=description,
+        schema=compiled.schema,
+        definition=dialect.envelope(name, description, compiled),
+        strict=compiled.strict,
+        losses=compiled.losses,
+        restore=cast("Callable[[dict[str, JSON]], dict[str, JSON]]", compiled.restore),
+    )

@@ -2,21 +2,25 @@
 
 A compiler goes through a schema once. Each subschema is taken apart into **options** of one type each: `allOf` is
 merged, `anyOf` and `oneOf` are multiplied out with what stands beside them, several types become several options.
-Then each option is written as the dialect has it. A keyword that the dialect lacks is told in the description, and
-is a loss; so is whatever else can't be said. Unless a loss says otherwise, every value that the tool takes can be
-given: what is declared takes more than the tool does, not less.
+Then each option is written as the dialect has it. A keyword that the dialect lacks is put into words in the
+description, and is a loss; so is whatever else can't be said. Unless a loss says otherwise, every value that the tool
+takes can be given: what is declared takes more than the tool does, not less.
+
+Every compiled part restores values: each `restore_...` function makes a `Restore`, which gives an argument the tool's
+own form again. Whatever has another form than the one that was declared is passed on as it is: the tool's own schema
+checks it, and says what is wrong with it. So arguments that a model gives in the tool's own form stay what they are.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
-from typing import ClassVar, Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
-from toolcrib.core.model import JSON
-from toolcrib.formats.providers.argument_restorers import Restore, each, keep, one_of
+from toolcrib.core.model import JSON, Schema
+from toolcrib.core.text import compact, decode_json
 from toolcrib.formats.providers.declarations import Loss
-from toolcrib.formats.providers.descriptions import extended, phrase, says_nothing
 from toolcrib.formats.providers.normalized_schema import PLACE, place_of, unmarked
 from toolcrib.formats.providers.schema_merge import (
     ANNOTATIONS,
@@ -35,6 +39,215 @@ from toolcrib.formats.providers.value_types import (
     narrowed,
     values_of,
 )
+from toolcrib.schema.validation import Validator
+
+Restore: TypeAlias = Callable[[JSON], JSON]
+"""A value as it was declared -> the same in the tool's own form."""
+
+
+def restore_as_is(value: JSON) -> JSON:
+    """The value itself."""
+    return value
+
+
+def restore_members(
+    inner: Mapping[str, Restore], names: Mapping[str, str], left_out: Collection[str]
+) -> Restore:
+    """Of objects.
+
+    Args:
+        inner: Declared name -> what restores its value; those that are kept are not there.
+        names: Declared name -> the tool's own, where they differ.
+        left_out: Declared names whose null stands for a property that is not given.
+    """
+    if not (inner or names or left_out):
+        return restore_as_is
+
+    def restore(value: JSON) -> JSON:
+        if not isinstance(value, dict):
+            return value
+        return {
+            names.get(key, key) if names.get(key, key) not in value else key: inner.get(key, restore_as_is)(
+                item
+            )
+            for key, item in value.items()
+            if item is not None or key not in left_out
+        }
+
+    return restore
+
+
+def restore_each(inner: Restore) -> Restore:
+    """Of lists, whose items are all declared alike."""
+    if inner is restore_as_is:
+        return restore_as_is
+    return lambda value: [inner(item) for item in value] if isinstance(value, list) else value
+
+
+def restore_named_values(values: Mapping[str, JSON]) -> Restore:
+    """Of values that are declared as texts."""
+    if all(text == value for text, value in values.items()):
+        return restore_as_is
+    return lambda value: values.get(value, value) if isinstance(value, str) else value
+
+
+def restore_json_text(value: JSON) -> JSON:
+    """Of any value that is declared as JSON text; a text that is none stands for itself."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return decode_json(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def restore_one_of(choices: Sequence[tuple[Restore, Schema]]) -> Restore:
+    """Of values that fit one of several schemas: by the first whose outcome the tool's own schema takes.
+
+    Args:
+        choices: What restores, and the tool's own schema of what it restores.
+    """
+    if all(restore is restore_as_is for restore, _schema in choices):
+        return restore_as_is
+    return _FirstFit(choices)
+
+
+class _FirstFit:
+    def __init__(self, choices: Sequence[tuple[Restore, Schema]]) -> None:
+        self._choices = choices
+
+    @cached_property
+    def _judges(self) -> list[Validator]:
+        return [Validator(schema) for _restore, schema in self._choices]
+
+    def __call__(self, value: JSON) -> JSON:
+        candidates = [restore(value) for restore, _schema in self._choices]
+        for candidate, judge in zip(candidates, self._judges, strict=True):
+            if judge.is_valid(candidate):
+                return candidate
+        return next((candidate for candidate in candidates if candidate != value), value)
+
+
+def restore_unwrapped(name: str, inner: Restore) -> Restore:
+    """Of arguments that are declared as one property."""
+
+    def restore(value: JSON) -> JSON:
+        if not isinstance(value, dict) or value.keys() != {name}:
+            return value
+        whole = inner(value[name])
+        return whole if isinstance(whole, dict) else value
+
+    return restore
+
+
+LONGEST: Final = 200
+"""Characters of JSON that a description takes up at most."""
+
+_PHRASES: Final[Mapping[str, str]] = {
+    "contains": "Has an item like {}",
+    "contentEncoding": "Encoded as {}",
+    "contentMediaType": "Media type: {}",
+    "const": "Always {}",
+    "default": "Default: {}",
+    "dependentRequired": "Properties that need others: {}",
+    "deprecated": "Deprecated",
+    "enum": "One of {}",
+    "examples": "Examples: {}",
+    "exclusiveMaximum": "Less than {}",
+    "exclusiveMinimum": "More than {}",
+    "format": "Format: {}",
+    "maxItems": "Items at most: {}",
+    "maxLength": "Characters at most: {}",
+    "maxProperties": "Properties at most: {}",
+    "maximum": "At most {}",
+    "minItems": "Items at least: {}",
+    "minLength": "Characters at least: {}",
+    "minProperties": "Properties at least: {}",
+    "minimum": "At least {}",
+    "multipleOf": "A multiple of {}",
+    "not": "Not: {}",
+    "pattern": "Pattern: {}",
+    "patternProperties": "Properties by pattern: {}",
+    "prefixItems": "The items, in order: {}",
+    "propertyNames": "Names of properties: {}",
+    "uniqueItems": "No item twice",
+}
+
+_PLAIN: Final = frozenset(
+    (
+        "additionalProperties",
+        "allOf",
+        "anyOf",
+        "contentSchema",
+        "dependentSchemas",
+        "else",
+        "if",
+        "maxContains",
+        "minContains",
+        "oneOf",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    )
+)
+"""Keywords that are told as they are; of others than these nobody knows what they mean."""
+
+_CHOICES: Final[Mapping[str, str]] = {"anyOf": "Give at least one of", "oneOf": "Give exactly one of"}
+_REQUIRING: Final = frozenset(("required", "type", PLACE))
+
+_NEEDLESS: Final[Mapping[str, JSON]] = {
+    "deprecated": False,
+    "examples": [],
+    "minItems": 0,
+    "minLength": 0,
+    "minProperties": 0,
+    "uniqueItems": False,
+}
+"""Values with which a keyword says nothing."""
+
+
+def is_needless(keyword: str, value: JSON) -> bool:
+    """Whether a keyword could as well not be there."""
+    return keyword in _NEEDLESS and _NEEDLESS[keyword] == value
+
+
+def sentence_for(keyword: str, value: JSON) -> str:
+    """A sentence that says what a keyword says; empty where none would be short enough."""
+    forms = _required(value) if keyword in _CHOICES else []
+    if forms:
+        return f"{_CHOICES[keyword]}: {'; '.join(forms)}."
+    text = (
+        value
+        if isinstance(value, str) and keyword != "default"
+        else compact(unmarked({keyword: value})[keyword])
+    )
+    if len(text) > LONGEST:
+        return ""
+    form = _PHRASES.get(keyword, f"{keyword}: {{}}" if keyword in _PLAIN else "")
+    return form and form.format(text) + "."
+
+
+def _required(branches: JSON) -> list[str]:
+    """The properties that each branch wants, where none says anything else."""
+    forms: list[str] = []
+    for branch in branches if isinstance(branches, list) else ():
+        wanted = (
+            branch.get("required") if isinstance(branch, dict) and not branch.keys() - _REQUIRING else None
+        )
+        if not isinstance(wanted, list) or not wanted:
+            return []
+        forms.append(" and ".join(map(str, wanted)))
+    return forms if len("; ".join(forms)) <= LONGEST else []
+
+
+def with_sentences(description: JSON, notes: Iterable[str]) -> str:
+    """A description, and further sentences."""
+    said = description.strip() if isinstance(description, str) else ""
+    more = " ".join(note for note in notes if note)
+    if not said or not more:
+        return said or more
+    return f"{said} {more}" if said.endswith((".", "!", "?", ":", "\n")) else f"{said}. {more}"
+
 
 MOST_OPTIONS: Final = 32
 """Options of one subschema; one with more is not taken apart."""
@@ -50,7 +263,7 @@ _OF_OTHERS: Final = frozenset(
 """Keywords of an object that has properties which it does not name."""
 
 
-class Part(NamedTuple):
+class SchemaPart(NamedTuple):
     """A compiled subschema.
 
     Attributes:
@@ -59,10 +272,10 @@ class Part(NamedTuple):
     """
 
     schema: dict[str, JSON]
-    restore: Restore = keep
+    restore: Restore = restore_as_is
 
 
-class Option(NamedTuple):
+class TypeOption(NamedTuple):
     """What a value may be.
 
     Attributes:
@@ -78,7 +291,7 @@ class TooManyOptionsError(Exception):
     """A subschema has too many options to be taken apart."""
 
 
-class Compiler(ABC):
+class NarrowCompiler(ABC):
     """Compiles one schema.
 
     Attributes:
@@ -96,23 +309,23 @@ class Compiler(ABC):
         self.losses: dict[Loss, None] = {}
 
     @abstractmethod
-    def anything(self, schema: dict[str, JSON]) -> Part:
+    def anything(self, schema: dict[str, JSON]) -> SchemaPart:
         """What takes values of all types."""
 
     @abstractmethod
-    def values(self, schema: dict[str, JSON], kind: str, values: list[JSON]) -> Part:
+    def values(self, schema: dict[str, JSON], kind: str, values: list[JSON]) -> SchemaPart:
         """What takes the values that a schema names; all are of one type."""
 
     @abstractmethod
-    def properties(self, schema: dict[str, JSON], inner: dict[str, dict[str, JSON]]) -> Part:
+    def properties(self, schema: dict[str, JSON], inner: dict[str, dict[str, JSON]]) -> SchemaPart:
         """An object, of all the properties that the schema names."""
 
     @abstractmethod
-    def nullable(self, part: Part) -> Part:
+    def nullable(self, part: SchemaPart) -> SchemaPart:
         """What takes null too."""
 
     @abstractmethod
-    def union(self, parts: list[Part], description: str) -> dict[str, JSON]:
+    def union(self, parts: list[SchemaPart], description: str) -> dict[str, JSON]:
         """One of several."""
 
     def lose(self, schema: dict[str, JSON], keyword: str, message: str) -> None:
@@ -125,9 +338,9 @@ class Compiler(ABC):
 
     def in_words(self, schema: dict[str, JSON], keyword: str) -> str:
         """A sentence that says what a keyword says; empty where it says nothing, or too much."""
-        if says_nothing(keyword, schema[keyword]):
+        if is_needless(keyword, schema[keyword]):
             return ""
-        said = phrase(keyword, schema[keyword])
+        said = sentence_for(keyword, schema[keyword])
         self.lose(schema, keyword, "is told in the description" if said else "is left out")
         return said
 
@@ -139,7 +352,7 @@ class Compiler(ABC):
 
     # From here on, all dialects do alike.
 
-    def part(self, schema: dict[str, JSON]) -> Part:
+    def part(self, schema: dict[str, JSON]) -> SchemaPart:
         """A subschema, compiled."""
         flat = self.flat(schema)
         options = self.options(flat)
@@ -160,9 +373,9 @@ class Compiler(ABC):
             if isinstance(branches, list) and all(is_refinement(branch, told) for branch in branches):
                 notes.append(self.in_words(told, keyword))
                 told = without(told, keyword)
-        return {**told, "description": extended(told.get("description"), notes)} if any(notes) else told
+        return {**told, "description": with_sentences(told.get("description"), notes)} if any(notes) else told
 
-    def options(self, flat: dict[str, JSON]) -> list[Option] | None:
+    def options(self, flat: dict[str, JSON]) -> list[TypeOption] | None:
         """What a value may be; None where there are too many options."""
         try:
             found = list(self._multiplied(flat, [MOST_OPTIONS]))
@@ -170,9 +383,9 @@ class Compiler(ABC):
             self.lose(flat, "anyOf", f"has more than {MOST_OPTIONS} options: any value is taken")
             return None
         is_open = any(not option.kind for option in found)
-        return [Option("", flat)] if not found or (is_open and len(found) > 1) else found
+        return [TypeOption("", flat)] if not found or (is_open and len(found) > 1) else found
 
-    def _multiplied(self, flat: dict[str, JSON], left: list[int]) -> Iterator[Option]:
+    def _multiplied(self, flat: dict[str, JSON], left: list[int]) -> Iterator[TypeOption]:
         keyword = next((keyword for keyword in _ALTERNATIVES if isinstance(flat.get(keyword), list)), "")
         branches = flat.get(keyword)
         if not isinstance(branches, list):
@@ -195,7 +408,7 @@ class Compiler(ABC):
                 both: dict[str, JSON] = {PLACE: place_of(branch), **own, "allOf": [branch]}
                 yield from self._multiplied(self.flat(both if own else branch), left)
 
-    def by_type(self, flat: dict[str, JSON]) -> Iterator[Option]:
+    def by_type(self, flat: dict[str, JSON]) -> Iterator[TypeOption]:
         """A schema without alternatives, for each type that it takes."""
         kinds = declared(flat)
         values = values_of(flat)
@@ -207,22 +420,23 @@ class Compiler(ABC):
             if kinds:
                 told = " or ".join(f"`{kind}`" for kind in kinds)
                 self.lose(flat, "type", f"is not said: taken for {told}, which the other keywords are about")
-        yield from (Option(kind, narrowed(flat, kind)) for kind in kinds)
+        yield from (TypeOption(kind, narrowed(flat, kind)) for kind in kinds)
         if not kinds:
-            yield Option("", flat)
+            yield TypeOption("", flat)
 
-    def several(self, flat: dict[str, JSON], options: list[Option]) -> Part:
+    def several(self, flat: dict[str, JSON], options: list[TypeOption]) -> SchemaPart:
         """What takes what one of several takes."""
         parts = [self.only(option.schema, option) for option in options]
         notes = [self.left_over(flat, keyword) for keyword in _NOTED if keyword in flat]
         judged = [
             (part.restore, unmarked(option.schema)) for part, option in zip(parts, options, strict=True)
         ]
-        return Part(
-            self.union(parts, extended(flat.get("description", flat.get("title")), notes)), one_of(judged)
+        return SchemaPart(
+            self.union(parts, with_sentences(flat.get("description", flat.get("title")), notes)),
+            restore_one_of(judged),
         )
 
-    def only(self, flat: dict[str, JSON], option: Option) -> Part:
+    def only(self, flat: dict[str, JSON], option: TypeOption) -> SchemaPart:
         """The only option of a schema, whose annotations count before those of the option."""
         nearer: dict[str, JSON] = {key: flat[key] for key in ANNOTATIONS if key in flat}
         told = {**option.schema, **nearer}
@@ -233,29 +447,31 @@ class Compiler(ABC):
             return self.object(told)
         if option.kind == "array":
             return self.described(told, self.items(told), ("items",))
-        return self.described(told, Part({"type": option.kind}) if option.kind else self.anything(told), ())
+        return self.described(
+            told, SchemaPart({"type": option.kind}) if option.kind else self.anything(told), ()
+        )
 
     def arguments(self, schema: dict[str, JSON]) -> dict[str, JSON]:
         """The object at the root; one that says nothing of properties is that of a tool without arguments."""
-        if named(schema) or _OF_OTHERS & schema.keys():
+        if named_properties(schema) or _OF_OTHERS & schema.keys():
             return schema
         self.lose(schema, "additionalProperties", "is not said: no arguments can be given")
         return {**schema, "additionalProperties": False}
 
-    def object(self, schema: dict[str, JSON]) -> Part:
+    def object(self, schema: dict[str, JSON]) -> SchemaPart:
         """An object."""
-        return self.described(schema, self.properties(schema, named(schema)), self.object_keywords)
+        return self.described(schema, self.properties(schema, named_properties(schema)), self.object_keywords)
 
-    def items(self, schema: dict[str, JSON]) -> Part:
+    def items(self, schema: dict[str, JSON]) -> SchemaPart:
         """A list, as far as one schema goes that holds for all its items."""
         said, first = schema.get("items"), schema.get("prefixItems")
         rest = [said] if isinstance(said, dict) else []
         branches = [*first, *rest] if isinstance(first, list) else rest
         inner: dict[str, JSON] = {PLACE: place_of(schema)}
         part = self.part({**inner, "anyOf": [*branches]} if branches else inner)
-        return Part({"type": "array", "items": part.schema}, each(part.restore))
+        return SchemaPart({"type": "array", "items": part.schema}, restore_each(part.restore))
 
-    def described(self, schema: dict[str, JSON], part: Part, done: Collection[str]) -> Part:
+    def described(self, schema: dict[str, JSON], part: SchemaPart, done: Collection[str]) -> SchemaPart:
         """What was compiled, with the keywords that the dialect has; the others, but those of `done`, are told."""
         kind = part.schema.get("type")
         kept: dict[str, JSON] = {}
@@ -268,18 +484,18 @@ class Compiler(ABC):
             else:
                 notes.append(self.left_over(schema, keyword))
         own = part.schema.get("description")
-        described = extended(schema.get("description"), (own if isinstance(own, str) else "", *notes))
+        described = with_sentences(schema.get("description"), (own if isinstance(own, str) else "", *notes))
         told = {**part.schema, **kept}
-        return Part({**told, "description": described} if described else told, part.restore)
+        return SchemaPart({**told, "description": described} if described else told, part.restore)
 
 
-def of_objects(schema: dict[str, JSON]) -> dict[str, JSON]:
+def as_object_schema(schema: dict[str, JSON]) -> dict[str, JSON]:
     """The schema at the root, where values are always objects."""
     kinds = declared(schema)
     return {**schema, "type": "object"} if not kinds or "object" in kinds else schema
 
 
-def named(schema: dict[str, JSON]) -> dict[str, dict[str, JSON]]:
+def named_properties(schema: dict[str, JSON]) -> dict[str, dict[str, JSON]]:
     """The properties that an object's schema names, also those that it only requires."""
     said = schema.get("properties")
     inner = (

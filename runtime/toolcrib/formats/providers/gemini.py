@@ -17,17 +17,21 @@ from typing import ClassVar, Final
 
 from toolcrib.core.model import JSON
 from toolcrib.core.text import compact
-from toolcrib.formats.providers.argument_restorers import (
+from toolcrib.formats.providers.compiler import (
+    NarrowCompiler,
     Restore,
-    keep,
-    members,
-    named_values,
-    unwrapped,
-    written,
+    SchemaPart,
+    TypeOption,
+    named_properties,
+    restore_as_is,
+    restore_json_text,
+    restore_members,
+    restore_named_values,
+    restore_unwrapped,
+    sentence_for,
+    with_sentences,
 )
-from toolcrib.formats.providers.compiler import Compiler, Option, Part, named
-from toolcrib.formats.providers.descriptions import extended, phrase
-from toolcrib.formats.providers.names import renamed, wrapper_for
+from toolcrib.formats.providers.declarations import aliases_for, wrapper_for
 from toolcrib.formats.providers.normalized_schema import PLACE
 from toolcrib.formats.providers.schema_merge import ANNOTATIONS
 from toolcrib.formats.providers.value_types import declared, values_of
@@ -36,7 +40,7 @@ NAMES: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 """Names of properties."""
 
 
-class GeminiCompiler(Compiler):
+class GeminiCompiler(NarrowCompiler):
     """Compiles a schema for Gemini."""
 
     kept: ClassVar[frozenset[str]] = frozenset(
@@ -59,7 +63,7 @@ class GeminiCompiler(Compiler):
         "number": frozenset(("float", "double")),
     }
 
-    def compile(self, schema: dict[str, JSON]) -> Part:
+    def compile(self, schema: dict[str, JSON]) -> SchemaPart:
         """The schema of arguments; without properties where there are none to give."""
         flat = self.flat(schema)
         options = [] if values_of(flat) is not None else self.options(flat) or []
@@ -69,12 +73,14 @@ class GeminiCompiler(Compiler):
         if len(objects) > 1:
             return self._wrapped(self.several(flat, objects), flat)
         whole = self.arguments(objects[0].schema)
-        if not named(whole) and is_closed(whole):
-            return self.described(whole, Part({"type": "object", "properties": {}}), self.object_keywords)
-        part = self.only(flat, Option("object", whole))
-        return part if named(whole) else self._wrapped(part, flat)
+        if not named_properties(whole) and is_closed(whole):
+            return self.described(
+                whole, SchemaPart({"type": "object", "properties": {}}), self.object_keywords
+            )
+        part = self.only(flat, TypeOption("object", whole))
+        return part if named_properties(whole) else self._wrapped(part, flat)
 
-    def _wrapped(self, part: Part, schema: dict[str, JSON]) -> Part:
+    def _wrapped(self, part: SchemaPart, schema: dict[str, JSON]) -> SchemaPart:
         """Arguments as one property, since the root can't say what they are."""
         wrapper = wrapper_for(schema)
         told: dict[str, JSON] = {
@@ -82,9 +88,9 @@ class GeminiCompiler(Compiler):
             "properties": {wrapper: part.schema},
             "required": [wrapper],
         }
-        return Part(told, unwrapped(wrapper, part.restore))
+        return SchemaPart(told, restore_unwrapped(wrapper, part.restore))
 
-    def by_type(self, flat: dict[str, JSON]) -> Iterator[Option]:
+    def by_type(self, flat: dict[str, JSON]) -> Iterator[TypeOption]:
         """As for every dialect; values that are named are all told as texts."""
         values = values_of(flat)
         if values is None:
@@ -94,23 +100,25 @@ class GeminiCompiler(Compiler):
         given = [value for value in values if value is not None]
         if given:
             rest: dict[str, JSON] = {key: flat[key] for key in (PLACE, *ANNOTATIONS) if key in flat}
-            yield Option("string", {**rest, "enum": [*given]})
+            yield TypeOption("string", {**rest, "enum": [*given]})
         if len(given) < len(values) and (not kinds or "null" in kinds):
-            yield Option("null", flat)
+            yield TypeOption("null", flat)
 
-    def anything(self, schema: dict[str, JSON]) -> Part:
+    def anything(self, schema: dict[str, JSON]) -> SchemaPart:
         """JSON text."""
         return self.text(schema, "a value of any type")
 
-    def text(self, schema: dict[str, JSON], what: str) -> Part:
+    def text(self, schema: dict[str, JSON], what: str) -> SchemaPart:
         """What is given as JSON text."""
         self.lose(schema, "type", f"{what} is given as JSON text")
-        return Part({"type": "string", "description": f"JSON text of {what}."}, written)
+        return SchemaPart({"type": "string", "description": f"JSON text of {what}."}, restore_json_text)
 
-    def values(self, schema: dict[str, JSON], kind: str, values: list[JSON]) -> Part:
+    def values(self, schema: dict[str, JSON], kind: str, values: list[JSON]) -> SchemaPart:
         """A text that is one of some."""
         if kind == "null":
-            return self.nullable(Part({"type": "string", "description": "Always null."}, lambda _value: None))
+            return self.nullable(
+                SchemaPart({"type": "string", "description": "Always null."}, lambda _value: None)
+            )
         texts: dict[str, JSON] = {}
         for value in sorted(values, key=lambda value: not isinstance(value, str)):
             text = value if isinstance(value, str) else compact(value)
@@ -118,26 +126,27 @@ class GeminiCompiler(Compiler):
                 self.lose(schema, "enum", f"{text} means the text, and can't mean another value too")
             else:
                 texts[text] = value
-        restore = named_values(texts)
+        restore = restore_named_values(texts)
         if "" in texts:
             self.lose(schema, "enum", "has an empty text: the values are told in the description")
-            return Part({"type": "string", "description": phrase("enum", values)}, restore)
+            return SchemaPart({"type": "string", "description": sentence_for("enum", values)}, restore)
         order = [value if isinstance(value, str) else compact(value) for value in values]
-        return Part({"type": "string", "enum": list(dict.fromkeys(order))}, restore)
+        return SchemaPart({"type": "string", "enum": list(dict.fromkeys(order))}, restore)
 
-    def properties(self, schema: dict[str, JSON], inner: dict[str, dict[str, JSON]]) -> Part:
+    def properties(self, schema: dict[str, JSON], inner: dict[str, dict[str, JSON]]) -> SchemaPart:
         """An object; JSON text where it names no property."""
         extra = schema.get("additionalProperties", schema.get("unevaluatedProperties"))
         if not inner:
-            note = phrase("additionalProperties", extra) if isinstance(extra, dict) else ""
+            note = sentence_for("additionalProperties", extra) if isinstance(extra, dict) else ""
             part = self.text(schema, "an object")
-            return Part(
-                {**part.schema, "description": extended("JSON text of an object.", [note])}, part.restore
+            return SchemaPart(
+                {**part.schema, "description": with_sentences("JSON text of an object.", [note])},
+                part.restore,
             )
         if extra is not None:
             what = "forbidden" if extra is False else "declared"
             self.lose(schema, "additionalProperties", f"properties beyond those named can't be {what}")
-        names = renamed(inner, NAMES)
+        names = aliases_for(inner, NAMES)
         parts = {names.get(name, name): self.part(one) for name, one in inner.items()}
         wanted = schema.get("required")
         required: list[JSON] = (
@@ -150,24 +159,24 @@ class GeminiCompiler(Compiler):
             "properties": {name: part.schema for name, part in parts.items()},
         }
         restoring: dict[str, Restore] = {
-            name: part.restore for name, part in parts.items() if part.restore is not keep
+            name: part.restore for name, part in parts.items() if part.restore is not restore_as_is
         }
-        restore = members(restoring, {alias: name for name, alias in names.items()}, ())
-        return Part({**told, "required": required} if required else told, restore)
+        restore = restore_members(restoring, {alias: name for name, alias in names.items()}, ())
+        return SchemaPart({**told, "required": required} if required else told, restore)
 
-    def nullable(self, part: Part) -> Part:
+    def nullable(self, part: SchemaPart) -> SchemaPart:
         """What takes null too; of several, the first does."""
         branches = part.schema.get("anyOf")
         if isinstance(branches, list) and isinstance(branches[0], dict):
             first: dict[str, JSON] = {**branches[0], "nullable": True}
-            return Part({"anyOf": [first, *branches[1:]]}, part.restore)
-        return Part({**part.schema, "nullable": True}, part.restore)
+            return SchemaPart({"anyOf": [first, *branches[1:]]}, part.restore)
+        return SchemaPart({**part.schema, "nullable": True}, part.restore)
 
-    def union(self, parts: list[Part], description: str) -> dict[str, JSON]:
+    def union(self, parts: list[SchemaPart], description: str) -> dict[str, JSON]:
         """One of several. Nothing may stand beside `anyOf`, so the description is that of the first."""
         first, *rest = (part.schema for part in parts)
         if description:
-            first = {**first, "description": extended(description, [str(first.get("description", ""))])}
+            first = {**first, "description": with_sentences(description, [str(first.get("description", ""))])}
         return {"anyOf": [first, *rest]}
 
 

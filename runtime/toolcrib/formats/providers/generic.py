@@ -18,16 +18,21 @@ import re
 from typing import Final, NamedTuple
 
 from toolcrib.core.model import JSON, Schema
-from toolcrib.formats.providers.argument_restorers import Restore, keep, members, unwrapped
-from toolcrib.formats.providers.declarations import Compiled, Loss
-from toolcrib.formats.providers.descriptions import extended, phrase
-from toolcrib.formats.providers.names import renamed, wrapper_for
+from toolcrib.formats.providers.compiler import (
+    Restore,
+    restore_as_is,
+    restore_members,
+    restore_unwrapped,
+    sentence_for,
+    with_sentences,
+)
+from toolcrib.formats.providers.declarations import DialectSchema, Loss, aliases_for, wrapper_for
 from toolcrib.formats.providers.normalized_schema import PLACE, current, place_of, rebuilt, unmarked
 from toolcrib.formats.providers.schema_merge import is_refinement, merged, without
 from toolcrib.formats.providers.value_types import declared
 
 
-class Rules(NamedTuple):
+class RootRules(NamedTuple):
     """What a provider refuses.
 
     Attributes:
@@ -41,9 +46,9 @@ class Rules(NamedTuple):
     explicit: bool = False
 
 
-PLAIN: Final = Rules()
-OPENAI: Final = Rules(frozenset(("allOf", "anyOf", "oneOf", "enum", "not")), explicit=True)
-ANTHROPIC: Final = Rules(frozenset(("allOf", "anyOf", "oneOf")), re.compile("[a-zA-Z0-9_.-]{1,64}"))
+PLAIN: Final = RootRules()
+OPENAI: Final = RootRules(frozenset(("allOf", "anyOf", "oneOf", "enum", "not")), explicit=True)
+ANTHROPIC: Final = RootRules(frozenset(("allOf", "anyOf", "oneOf")), re.compile("[a-zA-Z0-9_.-]{1,64}"))
 
 _NAMING: Final = frozenset(
     ("dependentSchemas", "if", "then", "else", "not", "patternProperties", "propertyNames")
@@ -51,7 +56,7 @@ _NAMING: Final = frozenset(
 """Keywords that speak of properties by their names, in ways that other names would not fit."""
 
 
-def compile_open(schema: Schema, rules: Rules) -> Compiled:
+def compile_open(schema: Schema, rules: RootRules) -> DialectSchema:
     """A schema of arguments for a provider that takes nearly all of JSON Schema."""
     read = current(schema, references=True)
     opener = _Opener(rules)
@@ -59,8 +64,8 @@ def compile_open(schema: Schema, rules: Rules) -> Compiled:
     if rules.explicit:
         root = _explicit({"properties": {}, **root})
     told: dict[str, JSON] = {"type": "object", **unmarked(root)}
-    note = extended("", opener.notes)
-    return Compiled(told, note, losses=(*read.losses, *opener.losses), restore=restore)
+    note = with_sentences("", opener.notes)
+    return DialectSchema(told, note, losses=(*read.losses, *opener.losses), restore=restore)
 
 
 class _Opener:
@@ -71,7 +76,7 @@ class _Opener:
         notes: What is told instead.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: RootRules) -> None:
         self._rules = rules
         self.losses: dict[Loss, None] = {}
         self.notes: list[str] = []
@@ -101,14 +106,14 @@ class _Opener:
             "required": [wrapper],
             "additionalProperties": False,
         }
-        return told, unwrapped(wrapper, keep)
+        return told, restore_unwrapped(wrapper, restore_as_is)
 
     def _renamed(self, schema: dict[str, JSON]) -> tuple[dict[str, JSON], Restore]:
         """The root with names of properties that the provider takes."""
         inner = schema.get("properties")
-        names = renamed(inner, self._rules.names) if self._rules.names and isinstance(inner, dict) else {}
+        names = aliases_for(inner, self._rules.names) if self._rules.names and isinstance(inner, dict) else {}
         if not names or not isinstance(inner, dict):
-            return schema, keep
+            return schema, restore_as_is
         for keyword in sorted(_NAMING & schema.keys()):
             schema = self._told_in_words(schema, keyword)
         told = {**schema, "properties": {names.get(name, name): one for name, one in inner.items()}}
@@ -120,10 +125,10 @@ class _Opener:
                 for name, some in needs.items()
                 if isinstance(some, list)
             }
-        return told, members({}, {alias: name for name, alias in names.items()}, ())
+        return told, restore_members({}, {alias: name for name, alias in names.items()}, ())
 
     def _told_in_words(self, schema: dict[str, JSON], keyword: str) -> dict[str, JSON]:
-        said = phrase(keyword, schema[keyword])
+        said = sentence_for(keyword, schema[keyword])
         message = "is told in the description" if said else "is left out"
         self.losses[Loss(place_of(schema), keyword, message)] = None
         self.notes.append(said)

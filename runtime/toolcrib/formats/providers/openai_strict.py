@@ -17,11 +17,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from toolcrib.core.model import JSON
-from toolcrib.formats.providers.argument_restorers import Restore, keep, members, unwrapped
-from toolcrib.formats.providers.compiler import Compiler, Option, Part
-from toolcrib.formats.providers.declarations import Loss
-from toolcrib.formats.providers.descriptions import says_nothing
-from toolcrib.formats.providers.names import wrapper_for
+from toolcrib.formats.providers.compiler import (
+    NarrowCompiler,
+    Restore,
+    SchemaPart,
+    TypeOption,
+    is_needless,
+    restore_as_is,
+    restore_members,
+    restore_unwrapped,
+)
+from toolcrib.formats.providers.declarations import Loss, wrapper_for
 from toolcrib.formats.providers.normalized_schema import place_of
 
 MOST_LEVELS: Final = 10
@@ -55,7 +61,7 @@ _STRUCTURAL: Final = frozenset(
 _LOOKS_AROUND: Final = ("(?=", "(?!", "(?<=", "(?<!")
 
 
-class StrictCompiler(Compiler):
+class StrictCompiler(NarrowCompiler):
     """Compiles a schema for strict mode.
 
     Attributes:
@@ -85,24 +91,24 @@ class StrictCompiler(Compiler):
         super().__init__()
         self.why_not: dict[Loss, None] = {}
 
-    def compile(self, schema: dict[str, JSON]) -> Part:
+    def compile(self, schema: dict[str, JSON]) -> SchemaPart:
         """The schema of arguments in strict mode; of no use where `why_not` says something."""
         flat = self.flat(schema)
         options = self.options(flat) or []
         objects = [option for option in options if option.kind == "object"]
         if len(objects) == 1:
-            part = self.only(flat, Option("object", self.arguments(objects[0].schema)))
+            part = self.only(flat, TypeOption("object", self.arguments(objects[0].schema)))
         else:
             part = self._wrapped(flat, objects)
         for problem in _beyond_limits(part.schema):
             self.refuse(schema, "", problem)
         return part
 
-    def _wrapped(self, flat: dict[str, JSON], objects: list[Option]) -> Part:
+    def _wrapped(self, flat: dict[str, JSON], objects: list[TypeOption]) -> SchemaPart:
         """Arguments of several forms as one property, since the root can't have several."""
         if not objects:
             self.refuse(flat, "type", "no object fits")
-            return Part({})
+            return SchemaPart({})
         part = self.several(flat, objects)
         wrapper = wrapper_for(flat)
         told: dict[str, JSON] = {
@@ -111,7 +117,7 @@ class StrictCompiler(Compiler):
             "required": [wrapper],
             "additionalProperties": False,
         }
-        return Part(told, unwrapped(wrapper, part.restore))
+        return SchemaPart(told, restore_unwrapped(wrapper, part.restore))
 
     def refuse(self, schema: dict[str, JSON], keyword: str, why: str) -> None:
         """Say why there is no strict mode for the schema."""
@@ -128,22 +134,22 @@ class StrictCompiler(Compiler):
         """Whether the dialect has a keyword, with this value and at this type."""
         if keyword == "pattern" and isinstance(value, str) and any(sign in value for sign in _LOOKS_AROUND):
             return False
-        return super().is_kept(keyword, value, kind) and not says_nothing(keyword, value)
+        return super().is_kept(keyword, value, kind) and not is_needless(keyword, value)
 
-    def anything(self, schema: dict[str, JSON]) -> Part:
+    def anything(self, schema: dict[str, JSON]) -> SchemaPart:
         """Nothing that strict mode has."""
         self.refuse(schema, "type", "strict mode has no value of any type")
-        return Part({})
+        return SchemaPart({})
 
-    def values(self, schema: dict[str, JSON], kind: str, values: list[JSON]) -> Part:
+    def values(self, schema: dict[str, JSON], kind: str, values: list[JSON]) -> SchemaPart:
         """One of some values."""
         if kind == "null":
-            return Part({"type": "null"})
+            return SchemaPart({"type": "null"})
         if not values or kind not in {"string", "number", "integer", "boolean"}:
             self.refuse(schema, "enum", "strict mode takes only texts, numbers and booleans here")
-        return Part({"type": kind, "enum": values})
+        return SchemaPart({"type": kind, "enum": values})
 
-    def properties(self, schema: dict[str, JSON], inner: dict[str, dict[str, JSON]]) -> Part:
+    def properties(self, schema: dict[str, JSON], inner: dict[str, dict[str, JSON]]) -> SchemaPart:
         """A closed object, whose optional properties may be null instead."""
         self._close(schema, inner)
         wanted = schema.get("required")
@@ -161,7 +167,7 @@ class StrictCompiler(Compiler):
                 part = self.nullable(part)
                 left_out.add(name)
             declared[name] = part.schema
-            if part.restore is not keep:
+            if part.restore is not restore_as_is:
                 restoring[name] = part.restore
         told: dict[str, JSON] = {
             "type": "object",
@@ -169,7 +175,7 @@ class StrictCompiler(Compiler):
             "required": list(declared),
             "additionalProperties": False,
         }
-        return Part(told, members(restoring, {}, left_out))
+        return SchemaPart(told, restore_members(restoring, {}, left_out))
 
     def _close(self, schema: dict[str, JSON], inner: Mapping[str, object]) -> None:
         keyword = "additionalProperties" if "additionalProperties" in schema else "unevaluatedProperties"
@@ -185,7 +191,7 @@ class StrictCompiler(Compiler):
         else:
             self.refuse(schema, keyword, "strict mode has no properties of any name")
 
-    def nullable(self, part: Part) -> Part:
+    def nullable(self, part: SchemaPart) -> SchemaPart:
         """What takes null too."""
         told = dict(part.schema)
         branches, kind, values = told.get("anyOf"), told.get("type"), told.get("enum")
@@ -195,9 +201,9 @@ class StrictCompiler(Compiler):
             told["type"] = [kind, "null"]
             if isinstance(values, list):
                 told["enum"] = [*values, None]
-        return Part(told, part.restore)
+        return SchemaPart(told, part.restore)
 
-    def union(self, parts: list[Part], description: str) -> dict[str, JSON]:
+    def union(self, parts: list[SchemaPart], description: str) -> dict[str, JSON]:
         """One of several."""
         told: dict[str, JSON] = {"anyOf": [part.schema for part in parts]}
         return {**told, "description": description} if description else told

@@ -22,7 +22,7 @@ EXTRA: Final = "tokens"
 _PIECES: Final = re.compile(r"(?P<word>[A-Za-z]+)|(?P<number>[0-9]+)|(?P<other>[^\sA-Za-z0-9]+)")
 
 
-class Counter(NamedTuple):
+class TokenCounter(NamedTuple):
     """Counts the tokens of texts.
 
     Attributes:
@@ -34,7 +34,7 @@ class Counter(NamedTuple):
     exact: bool
 
 
-def counter() -> Counter:
+def token_counter() -> TokenCounter:
     """What counts best of what is installed."""
     try:
         with warnings.catch_warnings():
@@ -42,9 +42,9 @@ def counter() -> Counter:
             warnings.simplefilter("ignore", DeprecationWarning)
             from bpe_openai import get_encoding  # noqa: PLC0415 -- an extra, and large
     except ImportError:
-        return Counter(estimate, exact=False)
+        return TokenCounter(estimate, exact=False)
     encode = get_encoding(ENCODING).encode_ordinary
-    return Counter(lambda text: len(encode(text)), exact=True)
+    return TokenCounter(lambda text: len(encode(text)), exact=True)
 
 
 def estimate(text: str) -> int:

@@ -1,6 +1,6 @@
 """What judged documents besides the documents themselves: the code of toolcrib and of the modes, and what is installed.
 
-An index that was written under other surroundings is not read. Distributions are noticed by the folders on
+An index that was written in another environment is not read. Distributions are noticed by the folders on
 `sys.path`, without reading their metadata.
 """
 
@@ -28,8 +28,8 @@ Entry: TypeAlias = tuple[State, Distributions]
 """A folder on `sys.path`: its state (empty where its times can't be trusted), and what is installed there."""
 
 
-class Surroundings:
-    """What else decides what documents mean.
+class EnvironmentFingerprint:
+    """What decides what documents mean, besides the documents.
 
     Attributes:
         version: That of toolcrib.
@@ -48,7 +48,7 @@ class Surroundings:
         self.newest = _newest(code) if newest is None else newest
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Surroundings) and (self.version, self.code, self.path) == (
+        return isinstance(other, EnvironmentFingerprint) and (self.version, self.code, self.path) == (
             other.version,
             other.code,
             other.path,
@@ -56,7 +56,7 @@ class Surroundings:
 
     __hash__ = None  # type: ignore[assignment]  # it holds what may change
 
-    def refreshed(self, imported: int = toolcrib._IMPORTED) -> Surroundings | None:  # noqa: SLF001 -- nobody else needs it
+    def refreshed(self, imported: int = toolcrib._IMPORTED) -> EnvironmentFingerprint | None:  # noqa: SLF001 -- nobody else needs it
         """The same, for a faster look next time, or None where anything is different.
 
         Args:
@@ -74,11 +74,14 @@ class Surroundings:
             if entry is None:
                 return None
             path[folder] = entry
-        return Surroundings(self.version, code, path, self.newest)
+        return EnvironmentFingerprint(self.version, code, path, self.newest)
 
 
-def look_around(targets: Iterable[str], imported: int = toolcrib._IMPORTED) -> Surroundings | None:  # noqa: SLF001
-    """The surroundings as they are now; None where code changed after it was imported, so that older code runs.
+def fingerprint_environment(
+    targets: Iterable[str],
+    imported: int = toolcrib._IMPORTED,  # noqa: SLF001 -- as above
+) -> EnvironmentFingerprint | None:
+    """The environment as it is now; None where code changed after it was imported, so that older code runs.
 
     Args:
         targets: Where the modes lie: `module:class`.
@@ -90,7 +93,7 @@ def look_around(targets: Iterable[str], imported: int = toolcrib._IMPORTED) -> S
     path = {folder: _entry(folder, trail) for folder in search_path()}
     others = trail.closed()
     code = Seen(own.files | others.files, own.contents | others.contents, {})
-    around = Surroundings(toolcrib.__version__, code, path)
+    around = EnvironmentFingerprint(toolcrib.__version__, code, path)
     return None if around.newest > imported - RACY else around
 
 

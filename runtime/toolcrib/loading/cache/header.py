@@ -1,6 +1,7 @@
-"""What is read first of an index: for what it was written, whether it holds good, and where its parts are.
+"""The header of an index: what it was written for, whether it is still valid, where its parts are; and the JSON it uses.
 
-A list of tools begins here, so this module imports nothing that is slow.
+`toolcrib list` is answered here, so this module imports nothing slow: of `json`, only the C code that it uses, because
+`json` compiles regular expressions, which takes longer than reading an index.
 """
 
 from __future__ import annotations
@@ -11,25 +12,147 @@ import sys
 
 import toolcrib
 from toolcrib.core.user_folders import cache_folder
-from toolcrib.loading.cache.fingerprint import Surroundings, search_path
-from toolcrib.loading.cache.json_codec import read_json, with_lists, write_json
-from toolcrib.loading.cache.store import Cabinet
+from toolcrib.loading.cache.fingerprint import EnvironmentFingerprint, search_path
+from toolcrib.loading.cache.store import IndexFolder
 from toolcrib.loading.documents.file_fingerprints import Seen
 from toolcrib.loading.project_discovery import find_project
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any, TypeAlias
 
     from toolcrib.loading.cache.fingerprint import Entry
     from toolcrib.loading.documents.file_fingerprints import Names, State
 
+MAX_DEPTH = 128
+"""The deepest nesting that is written: twice that of documents (`loading.documents.positions.DEPTH`), far from any recursion limit."""
+
+INTEGER_BITS = 2_000
+"""The longest integer that is written. `PYTHONINTMAXSTRDIGITS` may forbid reading integers of more than 640 digits."""
+
+_FIXED = frozenset({str, float, bool, type(None)})
+"""Types whose values can always be written."""
+
+
+def write_json(value: Any) -> bytes:
+    """Encode a value, so that `read_json` returns an equal one.
+
+    Raises:
+        ValueError: It holds something else than the types of JSON, or is nested too deep.
+    """
+    why = why_not_json(value)
+    if why:
+        raise ValueError(why)
+    # Surrogates are not escaped, because two escaped ones in a row would be read as one character.
+    return "".join(_encoder()(value, 0)).encode("utf-8", "surrogatepass")
+
+
+def why_not_json(value: Any, depth: int = MAX_DEPTH) -> str:
+    """Why a value can't be written as JSON; empty if it can.
+
+    Subclasses of the types of JSON are refused too, because what they add would be lost.
+
+    Args:
+        value: The value.
+        depth: How deep it may be nested.
+    """
+    kind = type(value)
+    if kind in _FIXED:
+        return ""
+    if kind is int:
+        return "" if value.bit_length() <= INTEGER_BITS else f"an integer is longer than {INTEGER_BITS} bits"
+    if kind is not dict and kind is not list:
+        return f"`{kind.__name__}` is no plain data"
+    if not depth:
+        return f"values are nested deeper than {MAX_DEPTH} levels"
+    if kind is dict and not {*map(type, value)} <= {str}:
+        return "a key is not a string"
+    for item in value.values() if kind is dict else value:
+        # Nearly all items are texts: looking at them here makes this three times as fast.
+        if type(item) not in _FIXED:
+            why = why_not_json(item, depth - 1)
+            if why:
+                return why
+    return ""
+
+
+def with_lists(value: Any) -> Any:
+    """Copy plain data with lists in place of tuples, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: with_lists(item) for key, item in value.items()}
+    return [*map(with_lists, value)] if isinstance(value, tuple | list) else value
+
+
+def read_json(text: bytes | memoryview) -> Any:
+    """Decode a value.
+
+    Raises:
+        ValueError: The text is not JSON.
+    """
+    scan, decoded = _scanner(), str(text, "utf-8", "surrogatepass")
+    try:
+        value, end = scan(decoded, 0)
+    except (StopIteration, RecursionError):
+        raise ValueError("invalid JSON") from None
+    if end != len(decoded):
+        raise ValueError("trailing data after the JSON")
+    return value
+
+
+_ENCODERS: list[Callable[[Any, int], Iterable[str]]] = []
+
+
+def _encoder() -> Callable[[Any, int], Iterable[str]]:
+    """A function from a value, and how deep it is nested, to the pieces of its text."""
+    if not _ENCODERS:
+        try:
+            from _json import encode_basestring, make_encoder  # noqa: PLC0415 -- CPython has them
+
+            # As `json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))` makes it. `why_not_json` has found no
+            # cycle, for which there would be a dictionary of marks, and no other type, for which `repr` would be called.
+            _ENCODERS.append(make_encoder(None, repr, encode_basestring, None, ":", ",", False, False, True))
+        except (ImportError, TypeError):
+            from json import JSONEncoder  # noqa: PLC0415 -- as above
+
+            encoder = JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+            _ENCODERS.append(lambda value, _level: encoder.iterencode(value))
+    return _ENCODERS[0]
+
+
+class _Options:
+    """The options of the scanner, as `json.loads` sets them."""
+
+    strict = True
+    object_hook = object_pairs_hook = array_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}.__getitem__
+
+
+_SCANNERS: list[Callable[[str, int], tuple[Any, int]]] = []
+
+
+def _scanner() -> Callable[[str, int], tuple[Any, int]]:
+    """A function from a text and a position to the value that starts there, and the position where it ends."""
+    if not _SCANNERS:
+        try:
+            from _json import make_scanner  # noqa: PLC0415 -- CPython has it
+
+            _SCANNERS.append(make_scanner(_Options))  # type: ignore[arg-type]  # it asks for nothing but these
+        except (ImportError, AttributeError):
+            from json import JSONDecoder  # noqa: PLC0415 -- as above
+
+            _SCANNERS.append(JSONDecoder().raw_decode)
+    return _SCANNERS[0]
+
+
 SWITCH = "TOOLCRIB_INDEX"
 """The environment variable that turns indexes off: `off`, `0`, `no`, `false`."""
 
 LISTINGS = "listings"
-"""The part that a list shows; it is the first, so that it can be read without the others."""
+"""The part that `toolcrib list` shows."""
 
 _LENGTH = 8
 
@@ -80,33 +203,33 @@ def key_of(paths: Sequence[str], also: Sequence[str] = ()) -> bytes | None:
     return repr((folder, tuple(paths), tuple(also), project, code)).encode("utf-8", "backslashreplace")
 
 
-class Head:
+class IndexHeader:
     """What is read first of an index.
 
     Attributes:
         around: What judged the documents.
         seen: What was looked at.
         parts: Name of a part -> where it is.
-        tags: The tags of the classes whose values are in the parts (`codec.CLASSES`).
+        tags: The tags of the classes whose values are in the parts (`index.CLASSES`).
     """
 
     __slots__ = ("around", "parts", "seen", "tags")
 
     def __init__(
-        self, around: Surroundings, seen: Seen, parts: dict[str, Span], tags: Collection[str] = ()
+        self, around: EnvironmentFingerprint, seen: Seen, parts: dict[str, Span], tags: Collection[str] = ()
     ) -> None:
         self.around = around
         self.seen = seen
         self.parts = parts
         self.tags = tags
 
-    def refreshed(self) -> Head | None:
+    def refreshed(self) -> IndexHeader | None:
         """The same, for a faster look next time, or None where anything is different."""
         around = self.around.refreshed()
         seen = self.seen.refreshed() if around is not None else None
         if around is None or seen is None:
             return None
-        return Head(around, seen, self.parts, self.tags)
+        return IndexHeader(around, seen, self.parts, self.tags)
 
     @property
     def doubts(self) -> int:
@@ -114,8 +237,8 @@ class Head:
         folders = (state for state, _names in (*self.seen.folders.values(), *self.around.path.values()))
         return len(self.seen.contents) + len(self.around.code.contents) + sum(not state for state in folders)
 
-    def encoded(self, parts: bytes | memoryview) -> tuple[bytes, int]:
-        """The bytes of the whole index, given those of its parts; and how many of them a list needs.
+    def encoded(self, parts: bytes | memoryview) -> bytes:
+        """The bytes of the whole index, given those of its parts.
 
         Raises:
             ValueError: Something can't be written as JSON.
@@ -132,19 +255,17 @@ class Head:
             "tables": [*map(len, tables)],
         }
         text = write_json(with_lists(plain))
-        listed = self.parts[LISTINGS][1] if LISTINGS in self.parts else 0
-        head = b"".join((len(text).to_bytes(_LENGTH, "big"), text, *tables))
-        return b"".join((head, parts)), len(head) + listed
+        return b"".join((len(text).to_bytes(_LENGTH, "big"), text, *tables, parts))
 
 
-def head_of(body: memoryview) -> tuple[Head, memoryview]:
+def parse_header(body: memoryview) -> tuple[IndexHeader, memoryview]:
     """The head of an index, and its parts.
 
     Raises:
         AttributeError, LookupError, TypeError, ValueError: The bytes are not an index.
     """
     end = _LENGTH + int.from_bytes(body[:_LENGTH], "big")
-    with Uncollected():
+    with GarbageCollectionPause():
         plain = read_json(body[_LENGTH:end])
         tables = []
         for length in plain["tables"]:
@@ -155,8 +276,8 @@ def head_of(body: memoryview) -> tuple[Head, memoryview]:
             folder: (tuple(state), tuple((name, tuple(points)) for name, points in distributions))
             for folder, (state, distributions) in plain["path"].items()
         }
-    around = Surroundings(plain["version"], code, path, plain["newest"])
-    return Head(around, seen, plain["parts"], plain["tags"]), body[end:]
+    around = EnvironmentFingerprint(plain["version"], code, path, plain["newest"])
+    return IndexHeader(around, seen, plain["parts"], plain["tags"]), body[end:]
 
 
 def _plain_seen(seen: Seen, tables: list[bytes]) -> list[Any]:
@@ -211,19 +332,19 @@ def find_listing(also: Sequence[str], profile: str | None, *, insists: bool) -> 
     folder, key = index_folder(), key_of((), also)
     if folder is None or key is None:
         return None
-    cabinet = Cabinet(folder)
+    cabinet = IndexFolder(folder)
     try:
-        body = cabinet.read_beginning(key)
+        body = cabinet.read(key)
         if body is None:
             return None
-        head, parts = head_of(body)
+        head, parts = parse_header(body)
         fresh = head.refreshed()
         if fresh is None or LISTINGS not in head.parts:
             return None
         start, end = head.parts[LISTINGS]
         (default, named), modes = read_json(parts[start:end])
         if fresh.doubts < head.doubts:
-            _settle(cabinet, key)
+            cabinet.write(key, fresh.encoded(parts))
     except UNREADABLE:
         return None
     counts = profile is not None and (insists or named is not None)
@@ -231,19 +352,8 @@ def find_listing(also: Sequence[str], profile: str | None, *, insists: bool) -> 
     return None if listing is None else (listing, modes)
 
 
-def _settle(cabinet: Cabinet, key: bytes) -> None:
-    """Write an index again that can be looked at faster from now on. Another one may be there by now."""
-    body = cabinet.read(key)
-    if body is None:
-        return
-    head, parts = head_of(body)
-    fresh = head.refreshed()
-    if fresh is not None and fresh.doubts < head.doubts:
-        cabinet.write(key, *fresh.encoded(parts))
-
-
-class Uncollected:
-    """While very many values come to be, none of which is garbage, no garbage is looked for: `with Uncollected():`."""
+class GarbageCollectionPause:
+    """While very many values come to be, none of which is garbage, no garbage is looked for: `with GarbageCollectionPause():`."""
 
     __slots__ = ("_was_on",)
 

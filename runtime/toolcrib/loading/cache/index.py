@@ -1,15 +1,503 @@
-"""From paths to what was kept of them, and the other way round."""
+"""The index: a loaded project as bytes, and back. Each part is decoded when somebody asks for it.
+
+The bytes are the length of the header (8, big-endian), the header and the parts. Values are plain data for JSON: a list
+is an encoded value, and its first item, the tag, names a class, a tuple, a mapping or a list. Anything but a list is
+itself. The tags of classes are in a table of this module; an unknown tag is an error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import sys
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, overload
 
-from toolcrib.loading.cache.fingerprint import Surroundings, look_around
-from toolcrib.loading.cache.header import UNREADABLE, Listings, head_of, index_folder
-from toolcrib.loading.cache.snapshot_codec import Profiles, Recalled, encode
-from toolcrib.loading.cache.store import Cabinet
+from toolcrib.core.model import BUILT_IN_LIMITS, NO_FIXTURE, Collection, Descriptor, Fixture, Origin
+from toolcrib.loading.cache.fingerprint import EnvironmentFingerprint, fingerprint_environment
+from toolcrib.loading.cache.header import (
+    LISTINGS,
+    UNREADABLE,
+    GarbageCollectionPause,
+    IndexHeader,
+    Listings,
+    Span,
+    index_folder,
+    parse_header,
+    read_json,
+    why_not_json,
+    with_lists,
+    write_json,
+)
+from toolcrib.loading.cache.store import IndexFolder
+from toolcrib.loading.settings import PROFILE_VARIABLE
 from toolcrib.loading.snapshot import Stock
+from toolcrib.registry.catalog import Card
+from toolcrib.registry.registry import Registry
+
+if TYPE_CHECKING:
+    from toolcrib.core.model import JSON
+    from toolcrib.core.protocols import Files, Kinds
+    from toolcrib.loading.cache.header import Modes
+    from toolcrib.loading.documents.document import Document
+    from toolcrib.loading.formats import Formats
+    from toolcrib.loading.scenarios.model import Scenario
+    from toolcrib.loading.settings import Settings
+
+CLASSES: Final = MappingProxyType(
+    {
+        "Annotations": "toolcrib.core.model",
+        "Backoff": "toolcrib.core.model",
+        "Bounds": "toolcrib.core.model",
+        "Breaker": "toolcrib.core.model",
+        "Collection": "toolcrib.core.model",
+        "Descriptor": "toolcrib.core.model",
+        "Example": "toolcrib.core.model",
+        "Fixture": "toolcrib.core.model",
+        "Guardrail": "toolcrib.loading.prompts",
+        "Icon": "toolcrib.core.model",
+        "InjectedFault": "toolcrib.core.model",
+        "Limits": "toolcrib.core.model",
+        "Machine": "toolcrib.core.model",
+        "Pack": "toolcrib.loading.packs",
+        "Problem": "toolcrib.core.errors",
+        "Profile": "toolcrib.loading.projects",
+        "Profiles": "toolcrib.loading.cache.index",
+        "Project": "toolcrib.loading.projects",
+        "Prompt": "toolcrib.loading.prompts",
+        "Rate": "toolcrib.core.model",
+        "Server": "toolcrib.core.server_config",
+        "Settings": "toolcrib.loading.settings",
+        "SourceEntry": "toolcrib.loading.projects",
+        "ToolPolicy": "toolcrib.security.tool_policy",
+        "Toolset": "toolcrib.core.model",
+        "PromptVariable": "toolcrib.loading.prompts",
+        "Waiting": "toolcrib.loading.snapshot",
+    }
+)
+"""The classes whose values an index may hold -> their modules. No module name is taken from an index."""
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_TUPLE, _LIST, _PLAIN_LIST, _DICT, _MAPPING = "()", "[]", "[=]", "{}", "{=}"
+_SET, _FROZEN_SET, _BYTES = "{,}", "{,=}", "b"
+_ORIGIN, _LIMITS, _NOTHING_KEPT = "@", "=", "-"
+_OF_ORIGIN = tuple(name for name in Origin._fields if name not in {"files", "locate"})
+
+
+def to_plain(value: Any) -> Any:
+    """Encode a value as plain data.
+
+    Raises:
+        Unkept: Something is no plain data, does not lie on disk, or is out of date.
+    """
+    if type(value) in _SCALARS:
+        return value
+    if isinstance(value, Origin):
+        return _plain_origin(value)
+    if value is BUILT_IN_LIMITS:  # those of most tools
+        return [_LIMITS]
+    if value is NO_FIXTURE:
+        return [_NOTHING_KEPT]
+    if isinstance(value, Collection) and value.file:
+        value = value._replace(rows=None)  # they are read again where a mock asks for them
+    plain = _plain_container(value)
+    if plain is not None:
+        return plain
+    tag = type(value).__name__
+    if CLASSES.get(tag) == type(value).__module__:
+        names = getattr(value, "_fields", None) or value.__dataclass_fields__
+        return [tag, *(to_plain(getattr(value, name)) for name in names)]
+    from toolcrib.loading.cache_codec import Unkept  # noqa: PLC0415 -- a start from an index reads no documents
+
+    raise Unkept(f"`{tag}` is no plain data")
+
+
+def _plain_container(value: Any) -> Any:
+    """Encode a container, which most often holds nothing but JSON; None for any other value."""
+    kind = type(value)
+    if kind is dict:
+        return value if not why_not_json(value) else [_DICT, _plain_items(value)]
+    if kind is MappingProxyType:
+        return [_MAPPING, _plain_items(value)]
+    if kind is list:
+        return [_PLAIN_LIST, value] if not why_not_json(value) else [_LIST, *map(to_plain, value)]
+    if kind is tuple:
+        return [_TUPLE, *map(to_plain, value)]
+    if kind is set or kind is frozenset:
+        tag = _SET if kind is set else _FROZEN_SET
+        return [tag, *map(to_plain, sorted(value, key=repr))]
+    return [_BYTES, value.decode("latin-1")] if kind is bytes else None
+
+
+def _plain_items(values: Any) -> dict[str, Any]:
+    return {key: to_plain(item) for key, item in values.items()}
+
+
+def from_plain(value: Any, kinds: Kinds | None = None) -> Any:
+    """Decode a value.
+
+    Args:
+        value: What `to_plain` made.
+        kinds: Brings the formats in which documents are found again that are not our own.
+
+    Raises:
+        KeyError: A tag is unknown.
+    """
+    if type(value) is not list:
+        return value
+    kind = value[0]
+    if kind == _ORIGIN:
+        return _origin_from(value, kinds)
+    if kind in _OF_CONTAINERS:
+        return _OF_CONTAINERS[kind](value, kinds)
+    cls = _LOADED.get(kind) or _class(kind)
+    items = _items_from(value, kinds)
+    if cls is Collection:
+        return with_row_reader(Collection(*items))
+    if issubclass(cls, tuple):
+        return cls(*items)
+    return cls(**dict(zip(cls.__dataclass_fields__, items, strict=True)))
+
+
+def with_row_reader(collection: Collection) -> Collection:
+    """Let a collection whose rows lie in a file read them when a mock first asks for them."""
+    if not collection.file or collection.fault:
+        return collection
+
+    def rows() -> Mapping[str, JSON]:
+        from toolcrib.loading.stores import read_rows  # noqa: PLC0415 -- a start from an index reads no documents
+
+        return read_rows(collection)
+
+    return collection._replace(rows=rows)
+
+
+def _items_from(value: list[Any], kinds: Kinds | None) -> list[Any]:
+    return [from_plain(item, kinds) if type(item) is list else item for item in value[1:]]
+
+
+def _dict_from(value: list[Any], kinds: Kinds | None) -> dict[str, Any]:
+    return {key: from_plain(item, kinds) for key, item in value[1].items()}
+
+
+_OF_CONTAINERS: Final[dict[str, Callable[[list[Any], Kinds | None], Any]]] = {
+    _TUPLE: lambda value, kinds: tuple(_items_from(value, kinds)),
+    _LIST: _items_from,
+    _PLAIN_LIST: lambda value, _kinds: value[1],
+    _DICT: _dict_from,
+    _MAPPING: lambda value, kinds: MappingProxyType(_dict_from(value, kinds)),
+    _SET: lambda value, kinds: set(_items_from(value, kinds)),
+    _FROZEN_SET: lambda value, kinds: frozenset(_items_from(value, kinds)),
+    _BYTES: lambda value, _kinds: value[1].encode("latin-1"),
+    _LIMITS: lambda _value, _kinds: BUILT_IN_LIMITS,
+    _NOTHING_KEPT: lambda _value, _kinds: NO_FIXTURE,
+}
+
+
+_LOADED: dict[str, Any] = {}
+
+
+def _class(tag: str) -> Any:
+    """The class with a tag.
+
+    Raises:
+        KeyError: There is none.
+    """
+    module = CLASSES[tag]
+    if module not in sys.modules:
+        import_module(module)
+    found = _LOADED[tag] = getattr(sys.modules[module], tag)
+    return found
+
+
+def _plain_origin(origin: Origin) -> Any:
+    from toolcrib.loading.cache_codec import Unkept, document_behind, plain_files, plain_text  # noqa: PLC0415
+
+    if origin.stale:
+        raise Unkept(f"{origin.source} is not what is in force: {origin.stale}")
+    text = plain_text(document_behind(origin), origin.files, "")
+    values = [to_plain(getattr(origin, name)) for name in _OF_ORIGIN]
+    return [_ORIGIN, values, to_plain(text), to_plain(plain_files(origin.files))]
+
+
+def _origin_from(value: list[Any], kinds: Kinds | None) -> Origin:
+    _kind, values, text, files = value
+    known = dict(zip(_OF_ORIGIN, map(from_plain, values), strict=True))
+    beside = None if files is None else _Beside(from_plain(files))
+    return Origin(**known, files=beside, locate=_Places(from_plain(text), kinds))
+
+
+class _Places:
+    """From JSON Pointers to lines and columns. The text is read again when somebody asks."""
+
+    __slots__ = ("_kinds", "_locate", "_text")
+
+    def __init__(self, text: Any, kinds: Kinds | None) -> None:
+        self._text = text
+        self._kinds = kinds
+        self._locate: Callable[[str], tuple[int, int]] | None = None
+
+    @property
+    def document(self) -> Document | None:
+        """The document, read again; None where it is no longer there."""
+        from toolcrib.loading.cache_codec import document_from  # noqa: PLC0415 -- as below
+
+        return document_from(self._text, self._formats())
+
+    def __call__(self, pointer: str) -> tuple[int, int]:
+        if self._locate is None:
+            from toolcrib.loading.cache_codec import locator  # noqa: PLC0415 -- who asks for no line reads no text
+
+            self._locate = locator(self._text, self._formats())
+        return self._locate(pointer)
+
+    def _formats(self) -> Formats:
+        from toolcrib.loading.formats import NO_FORMATS, formats_of  # noqa: PLC0415 -- as above
+
+        return NO_FORMATS if self._kinds is None else formats_of(self._kinds)
+
+
+class _Beside:
+    """The files that a document names. What reads them is imported when one is read."""
+
+    __slots__ = ("_files", "_plain")
+
+    def __init__(self, plain: Any) -> None:
+        self._plain = plain
+        self._files: Files | None = None
+
+    def of(self, pointer: str) -> Files | None:
+        from toolcrib.loading.documents.files import files_at  # noqa: PLC0415 -- as above
+
+        files = self._opened()
+        return None if files is None else files_at(files, pointer)
+
+    def read(self, name: str) -> bytes:
+        files = self._opened()
+        if files is None:
+            raise FileNotFoundError(name)
+        return files.read(name)
+
+    def _opened(self) -> Files | None:
+        if self._files is None:
+            from toolcrib.loading.cache_codec import files_from  # noqa: PLC0415 -- as above
+
+            self._files = files_from(self._plain)
+        return self._files
+
+
+T = TypeVar("T")
+
+
+class Profiles(NamedTuple):
+    """What a project puts in force, by profile.
+
+    Attributes:
+        default: Without a profile that somebody asks for.
+        named: Name of a profile -> what it puts in force; None outside projects.
+    """
+
+    default: Settings
+    named: Mapping[str, Settings] | None
+
+    def chosen(self, profile: str | None, chosen_by: str) -> Settings | None:
+        """What is in force under a profile; as `loading.projects.settings_of`, but None where that may raise."""
+        if profile is None or (self.named is None and chosen_by == PROFILE_VARIABLE):
+            return self.default
+        found = self.named.get(profile) if self.named is not None else None
+        return None if found is None else found._replace(chosen_by=chosen_by)
+
+
+def encode(
+    around: EnvironmentFingerprint,
+    stock: Stock,
+    modes: Modes,
+    profiles: Profiles,
+    *,
+    listings: Listings | None = None,
+) -> bytes:
+    """The bytes of an index.
+
+    Raises:
+        Unkept: Something can't be told as plain data.
+        ValueError: As above, in a schema or block.
+    """
+    from toolcrib.loading.cache_codec import Unkept, plain_scenario  # noqa: PLC0415 -- a start from an index reads none
+
+    if stock.seen is None:
+        raise Unkept("not everything that was looked at can be followed")
+    if stock.withheld:
+        raise Unkept("some data was withheld, and may be read by the next start")
+    for problem in stock.problems:
+        if problem.code == "file_unreadable" and not problem.pointer:
+            raise Unkept(f"{problem.source} may be readable for another user, or later, without a trace")
+    blobs: list[bytes] = []
+    end = 0
+
+    def put(value: Any) -> Span:
+        nonlocal end
+        blobs.append(write_json(value))
+        end += len(blobs[-1])
+        return end - len(blobs[-1]), end
+
+    registry = stock.registry
+    fixtures = _Fixtures(put)
+    tools = {name: [*put(fixtures.apart(tool))] for name, tool in registry.items()}
+    parts = {
+        "tools": put(tools),
+        "cards": put([with_lists(card) for card in registry.cards.values()]),
+        "packs": put([to_plain(pack) for pack in stock.packs]),
+        "projects": put([to_plain(project) for project in stock.projects]),
+        "scenarios": put([to_plain(tuple(plain_scenario(scenario))) for scenario in stock.scenarios]),
+        "rest": put([modes, to_plain(profiles), {name: to_plain(getattr(stock, name)) for name in _REST}]),
+    }
+    if listings is not None:
+        parts[LISTINGS] = put(with_lists([listings, modes]))
+    return IndexHeader(around, stock.seen, parts, CLASSES).encoded(b"".join(blobs))
+
+
+class _Fixtures:
+    """What stores begin with, each put once, however many tools share it."""
+
+    def __init__(self, put: Callable[[Any], Span]) -> None:
+        self._put = put
+        self._spans: dict[int, Span] = {}
+
+    def apart(self, tool: Descriptor) -> list[Any]:
+        """The tool without its fixture, and where that is; None where nothing is kept."""
+        fixture = tool.fixture
+        if fixture is NO_FIXTURE:
+            return [to_plain(tool), None]
+        if id(fixture) not in self._spans:
+            self._spans[id(fixture)] = self._put(to_plain(fixture))
+        return [to_plain(tool._replace(fixture=NO_FIXTURE)), [*self._spans[id(fixture)]]]
+
+
+_LARGE = frozenset({"registry", "packs", "projects", "scenarios", "seen"})
+_REST = tuple(name for name in Stock._fields if name not in _LARGE)
+"""What is needed whenever tools are called or listed, and small."""
+
+
+class CachedProject:
+    """What was read of an index that holds good.
+
+    Attributes:
+        modes: The modes that were installed.
+        profiles: What the project puts in force.
+    """
+
+    def __init__(self, head: IndexHeader, parts: memoryview) -> None:
+        """Decode what every start needs.
+
+        Raises:
+            AttributeError, LookupError, TypeError, ValueError: The index has another form, or values of unknown
+                classes.
+        """
+        if not CLASSES.keys() >= {*head.tags}:
+            raise ValueError("it holds values of unknown classes")
+        self._head = head
+        self._parts = parts
+        self._tools: Mapping[str, Span] = self._part("tools")
+        self._fixtures: dict[Span, Fixture] = {}
+        self.modes: Modes
+        self.modes, profiles, self._rest = self._part("rest")
+        self.profiles: Profiles = from_plain(profiles)
+
+    def stock(self, kinds: Kinds) -> Stock:
+        """The stock; its tools, packs, project and scenarios are made when they are asked for.
+
+        Args:
+            kinds: What the modes say of their blocks, for the scenarios, and the formats of other systems.
+        """
+        rest = {name: from_plain(value, kinds) for name, value in self._rest.items()}
+        return Stock(
+            registry=Registry.lazy(_Cards(self._tools, self._part), lambda name: self._tool(name, kinds)),
+            packs=_Later(lambda: [from_plain(pack, kinds) for pack in self._part("packs")]),
+            scenarios=_Later(lambda: self._scenarios(kinds)),
+            projects=_Later(lambda: [from_plain(project, kinds) for project in self._part("projects")]),
+            seen=self._head.seen,
+            **rest,
+        )
+
+    def _part(self, name: str) -> Any:
+        return self._decoded(self._head.parts[name])
+
+    def _decoded(self, span: Span) -> Any:
+        start, end = span
+        return read_json(self._parts[start:end])
+
+    def _tool(self, name: str, kinds: Kinds) -> Descriptor:
+        plain, kept = self._decoded(self._tools[name])
+        tool: Descriptor = from_plain(plain, kinds)
+        return tool if kept is None else tool._replace(fixture=self._fixture((kept[0], kept[1])))
+
+    def _fixture(self, span: Span) -> Fixture:
+        """What the stores of several tools begin with: one value, as it was."""
+        if span not in self._fixtures:
+            self._fixtures[span] = from_plain(self._decoded(span))
+        return self._fixtures[span]
+
+    def _scenarios(self, kinds: Kinds) -> Iterable[Scenario]:
+        from toolcrib.loading.cache_codec import ScenarioText, scenarios_from  # noqa: PLC0415 -- calls need none
+
+        texts = [ScenarioText(*from_plain(values)) for values in self._part("scenarios")]
+        return scenarios_from(texts, self._tools, kinds)
+
+
+class _Cards(Mapping[str, Card]):
+    """The cards by name; all of them are decoded at once when the first is asked for."""
+
+    def __init__(self, names: Mapping[str, Span], part: Callable[[str], Any]) -> None:
+        self._names = names
+        self._part = part
+        self._cards: dict[str, Card] | None = None
+
+    def __getitem__(self, name: str) -> Card:
+        if self._cards is None:
+            with GarbageCollectionPause():
+                self._cards = {values[0]: _card_from(values) for values in self._part("cards")}
+        return self._cards[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+_LABELS = Card._fields.index("labels")
+_TUPLES = tuple(at for at, name in enumerate(Card._fields) if Card._field_defaults.get(name) == ())
+"""The fields of a card that are tuples. JSON has none, and converting only these makes queries twice as fast."""
+
+
+def _card_from(values: list[Any]) -> Card:
+    values[_LABELS] = map(tuple, values[_LABELS])
+    for at in _TUPLES:
+        values[at] = tuple(values[at])
+    return Card._make(values)
+
+
+class _Later(Sequence[T]):
+    """Values that are made when somebody looks at them."""
+
+    def __init__(self, make: Callable[[], Iterable[T]]) -> None:
+        self._make = make
+        self._made: tuple[T, ...] | None = None
+
+    def _values(self) -> tuple[T, ...]:
+        if self._made is None:
+            self._made = tuple(self._make())
+        return self._made
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        return self._values()[index]
+
+    def __len__(self) -> int:
+        return len(self._values())
 
 
 def default_index() -> Index | None:
@@ -22,7 +510,9 @@ class Index:
     """Stocks that were kept. Several processes may read and write at once."""
 
     def __init__(
-        self, folder: str, around: Callable[[Iterable[str]], Surroundings | None] = look_around
+        self,
+        folder: str,
+        around: Callable[[Iterable[str]], EnvironmentFingerprint | None] = fingerprint_environment,
     ) -> None:
         """Use a folder; it is made when something is written.
 
@@ -30,7 +520,7 @@ class Index:
             folder: Where the files of indexes lie.
             around: What judges documents now: from where the modes lie to the surroundings.
         """
-        self._cabinet = Cabinet(folder)
+        self._cabinet = IndexFolder(folder)
         self._around = around
 
     def file(self, key: bytes) -> str:
@@ -41,22 +531,22 @@ class Index:
         """Why nothing is kept or recalled, as the end of a sentence about a file; empty if indexes are used."""
         return self._cabinet.why_unused()
 
-    def recall(self, key: bytes) -> Recalled | None:
+    def recall(self, key: bytes) -> CachedProject | None:
         """What was kept under a key, if nothing that it came from is different now."""
         try:
             body = self._cabinet.read(key)
             if body is None:
                 return None
-            head, parts = head_of(body)
+            head, parts = parse_header(body)
             fresh = head.refreshed()
             if fresh is None:
                 return None
-            recalled = Recalled(fresh, parts)
+            recalled = CachedProject(fresh, parts)
         except UNREADABLE as error:
             _tell("an index was not read", error)
             return None
         if fresh.doubts < head.doubts:
-            self._write(key, *fresh.encoded(parts))
+            self._write(key, fresh.encoded(parts))
         return recalled
 
     def keep(
@@ -66,7 +556,7 @@ class Index:
         targets: Mapping[str, str],
         profiles: Profiles,
         *,
-        built_in: Collection[str] = (),
+        built_in: Container[str] = (),
         listings: Listings | None = None,
     ) -> None:
         """Keep a stock, if all of it can be told as plain data.
@@ -91,11 +581,11 @@ class Index:
         except (Unkept, ValueError) as error:
             _tell("no index was written", error)
             return
-        self._write(key, *written)
+        self._write(key, written)
 
-    def _write(self, key: bytes, body: bytes, beginning: int) -> None:
+    def _write(self, key: bytes, body: bytes) -> None:
         try:
-            self._cabinet.write(key, body, beginning)
+            self._cabinet.write(key, body)
         except OSError as error:
             _tell("an index was not written", error)
 

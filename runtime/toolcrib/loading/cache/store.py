@@ -1,8 +1,9 @@
-"""The files of indexes in the user's cache folder: replaced atomically, and authenticated.
+"""The files of indexes in the user's cache folder, replaced atomically, and the key that authenticates them.
 
 A file starts with a header of fixed size. The header is authenticated with the user's key before anything in it is
-used; it holds the lengths and the authentication codes (MACs) of the content. So a file that is damaged, cut short or
-written by somebody else is ignored, whatever it contains.
+used; it holds the length and the authentication code (MAC) of the content. So a file that is damaged, cut short or
+written by somebody else is ignored, whatever it contains. The key is 32 random bytes in a file that only the user can
+read.
 """
 
 from __future__ import annotations
@@ -11,8 +12,13 @@ import os
 import stat
 import time
 
-from toolcrib.core.user_folders import in_work_tree, others_may_write, why_unused
-from toolcrib.loading.cache.mac_key import read_key, read_or_make_key, why_no_key
+from toolcrib.core.user_folders import (
+    STATE_VARIABLE,
+    in_work_tree,
+    others_may_write,
+    state_folder,
+    why_unused,
+)
 
 try:
     from _blake2 import blake2b  # importing `hashlib` loads OpenSSL, which takes 5 ms
@@ -20,8 +26,142 @@ except ImportError:
     from hashlib import blake2b
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+KEY_BYTES = 32
+
+_KEY_NAME = "key"
+_BINARY = getattr(os, "O_BINARY", 0)
+_READ_KEY = os.O_RDONLY | _BINARY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Links are refused, because they could lead to another file of the user. Opening a pipe must not wait for a writer."""
+
+
+class DamagedKeyError(OSError):
+    """The key file is the user's own, but does not hold a key."""
+
+
+def read_key() -> bytes:
+    """Read the user's key.
+
+    Raises:
+        FileNotFoundError: There is no key yet.
+        OSError: The key can't be used; the message says why.
+    """
+    folder = _state_folder()
+    path = os.path.join(folder, _KEY_NAME)
+    handle = os.open(path, _READ_KEY)
+    try:
+        why = _why_refused(path, os.fstat(handle)) or _why_folder_refused(folder)
+        if why:
+            raise PermissionError(why)
+        key = os.read(handle, KEY_BYTES + 1)
+    finally:
+        os.close(handle)
+    if len(key) != KEY_BYTES:
+        raise DamagedKeyError(f"its key file {path} does not hold {KEY_BYTES} bytes")
+    return key
+
+
+def read_or_make_key() -> bytes:
+    """Read the user's key, and make it if there is none.
+
+    Raises:
+        OSError: The key can't be used, or can't be made; the message says why.
+    """
+    try:
+        return read_key()
+    except FileNotFoundError:
+        pass
+    except DamagedKeyError:
+        os.unlink(os.path.join(_state_folder(), _KEY_NAME))
+    return _make_key()
+
+
+def why_no_key() -> str:
+    """Why there is no usable key, as the end of a sentence; empty if there is one, or one can be made."""
+    folder = state_folder()
+    if folder is None:
+        return f"there is no folder for its key; set {STATE_VARIABLE}"
+    try:
+        read_key()
+    except FileNotFoundError:
+        why = why_unused(folder)
+        return f"its key can't be kept in {folder}: {why}" if why else _why_in_work_tree(folder)
+    except DamagedKeyError:
+        return ""  # it is replaced by the next start
+    except OSError as error:
+        return str(error) if error.errno is None else f"its key can't be read: {error}"
+    return ""
+
+
+def _make_key() -> bytes:
+    folder = _state_folder()
+    why = _why_in_work_tree(folder)
+    if not why:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        why = _why_folder_refused(folder)
+    if why:
+        raise PermissionError(why)
+    path = os.path.join(folder, _KEY_NAME)
+    draft = f"{path}.{os.getpid()}.{time.time_ns()}"
+    try:
+        _write(draft, os.urandom(KEY_BYTES))
+        _publish(draft, path)
+    finally:
+        if os.path.exists(draft):
+            os.unlink(draft)
+    return read_key()
+
+
+def _write(draft: str, key: bytes) -> None:
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
+    try:
+        if os.write(handle, key) != len(key):
+            raise OSError(f"there is no room for {draft}")
+    finally:
+        os.close(handle)
+
+
+def _publish(draft: str, path: str) -> None:
+    """Give a complete key its name, so that no process reads half a key, and all processes use the same one."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass  # another process was faster
+    except OSError:
+        os.replace(draft, path)  # FAT and Android have no hard links; there the last process wins
+
+
+def _state_folder() -> str:
+    folder = state_folder()
+    if folder is None:
+        raise OSError(f"there is no folder for its key; set {STATE_VARIABLE}")
+    return folder
+
+
+def _why_refused(path: str, found: os.stat_result) -> str:
+    """Why a key file is not used; empty if only the user can read and write it."""
+    if not stat.S_ISREG(found.st_mode):
+        return f"its key file {path} is not a regular file"
+    if os.name != "posix":
+        return ""
+    if found.st_uid != os.geteuid():
+        return f"its key file {path} belongs to another user"
+    return f"others may read or write its key file {path}" if found.st_mode & 0o077 else ""
+
+
+def _why_folder_refused(folder: str) -> str:
+    """Why the folder of a key is not used; empty if only the user decides what is in it."""
+    why = others_may_write(os.stat(folder))
+    return f"its key can't be kept in {folder}: {why}" if why else _why_in_work_tree(folder)
+
+
+def _why_in_work_tree(folder: str) -> str:
+    top = in_work_tree(folder)
+    return f"the folder of its key, {folder}, lies in the work tree {top}" if top else ""
+
 
 FILES = 64
 """So many indexes are kept, those that were used last."""
@@ -33,17 +173,14 @@ _SUFFIX = ".index"
 _LEFT_OVER = 3600
 _DAY = 86400
 
-_MAGIC = b"toolcrib index 2\n"
+_MAGIC = b"toolcrib index 3\n"
 _LENGTH = 8
 _MAC = 32
-_LENGTHS = len(_MAGIC)
-_BODY_LENGTH = _LENGTHS + _LENGTH
-_BEGINNING_MAC = _BODY_LENGTH + _LENGTH
-_BODY_MAC = _BEGINNING_MAC + _MAC
+_BODY_MAC = len(_MAGIC) + _LENGTH
 _HEADER_MAC = _BODY_MAC + _MAC
 _HEADER = _HEADER_MAC + _MAC
-"""The header: a line that names the format, the lengths of the beginning and of the body, their MACs, and a MAC of all
-of these and of the key that the index belongs to. The body follows; its beginning can be read alone."""
+"""The header: a line that names the format, the length of the body, its MAC, and a MAC of all of these and of the key
+that the index belongs to. The body follows."""
 
 _READ = (
     os.O_RDONLY
@@ -53,8 +190,8 @@ _READ = (
 )
 
 
-class Cabinet:
-    """A folder of indexes."""
+class IndexFolder:
+    """A folder of index files."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -74,17 +211,6 @@ class Cabinet:
         Raises:
             OSError: The file, or the user's key, can't be read.
         """
-        return self._read(key, whole=True)
-
-    def read_beginning(self, key: bytes) -> memoryview | None:
-        """The beginning of what was written under a key, unharmed; None where there is nothing.
-
-        Raises:
-            OSError: The file, or the user's key, can't be read.
-        """
-        return self._read(key, whole=False)
-
-    def _read(self, key: bytes, *, whole: bool) -> memoryview | None:
         path = self.path(key)
         try:
             handle = os.open(path, _READ)
@@ -102,26 +228,24 @@ class Cabinet:
             header = os.read(handle, _HEADER)
             if not header.startswith(_MAGIC) or not _is_authentic(mac_key, header, key):
                 return None
-            beginning, length = _lengths(header)
+            length = int.from_bytes(header[len(_MAGIC) : _BODY_MAC], "big")
             if _HEADER + length != found.st_size:
                 return None
-            content = os.read(handle, length if whole else beginning)
+            content = os.read(handle, length)
         finally:
             os.close(handle)
-        expected = header[_BODY_MAC:_HEADER_MAC] if whole else header[_BEGINNING_MAC:_BODY_MAC]
-        if not _is_same(mac_key, _mac(mac_key, content), expected):
+        if not _is_same(mac_key, _mac(mac_key, content), header[_BODY_MAC:_HEADER_MAC]):
             return None
         if found.st_mtime < time.time() - _DAY:
             _if_possible(os.utime, path)
         return memoryview(content)
 
-    def write(self, key: bytes, body: bytes, beginning: int = 0) -> None:
+    def write(self, key: bytes, body: bytes) -> None:
         """Write what belongs to a key. A reader sees what was there before, or all of this.
 
         Args:
             key: What it belongs to.
             body: The content.
-            beginning: How many bytes of it can be read alone.
 
         Raises:
             OSError: It can't be written; nothing is left of it.
@@ -132,7 +256,7 @@ class Cabinet:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         if not self._is_safe():
             raise PermissionError(f"others may write to {self._folder}")
-        header = _header(read_or_make_key(), key, body, beginning)
+        header = _header(read_or_make_key(), key, body)
         path = self.path(key)
         draft = f"{path}.{os.getpid()}.{time.time_ns()}"
         try:
@@ -175,29 +299,13 @@ class Cabinet:
             return
 
 
-def _header(mac_key: bytes, key: bytes, body: bytes, beginning: int) -> bytes:
-    header = b"".join(
-        (
-            _MAGIC,
-            beginning.to_bytes(_LENGTH, "big"),
-            len(body).to_bytes(_LENGTH, "big"),
-            _mac(mac_key, memoryview(body)[:beginning]),
-            _mac(mac_key, body),
-        )
-    )
+def _header(mac_key: bytes, key: bytes, body: bytes) -> bytes:
+    header = b"".join((_MAGIC, len(body).to_bytes(_LENGTH, "big"), _mac(mac_key, body)))
     return header + _mac_of_header(mac_key, header, key)
 
 
 def _is_authentic(mac_key: bytes, header: bytes, key: bytes) -> bool:
     return _is_same(mac_key, _mac_of_header(mac_key, header[:_HEADER_MAC], key), header[_HEADER_MAC:])
-
-
-def _lengths(header: bytes) -> tuple[int, int]:
-    """The lengths of the beginning and of the body, from an authentic header."""
-    return (
-        int.from_bytes(header[_LENGTHS:_BODY_LENGTH], "big"),
-        int.from_bytes(header[_BODY_LENGTH:_BEGINNING_MAC], "big"),
-    )
 
 
 def _mac(mac_key: bytes, content: bytes | memoryview) -> bytes:

@@ -1,1 +1,1 @@
-"""Scenarios as documents write them."""
+"""Scenarios as documents write them: read, checked against the tools that are there, and compiled (`model`)."""

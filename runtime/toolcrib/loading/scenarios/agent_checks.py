@@ -1,18 +1,236 @@
-"""What a scenario says of its agent, checked against the tools and prompts that are there."""
+"""Agents of scenarios, checked against the tools and prompts that are there: providers, policies and all names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from toolcrib.core.errors import ConfigurationError, Problem
+from toolcrib.core.errors import ConfigurationError, Problem, did_you_mean
 from toolcrib.core.model import Descriptor, Origin
+from toolcrib.core.pointers import pointer_step
+from toolcrib.core.subschemas import closed_names
+from toolcrib.expressions.matchers import compile_matcher
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.prompts import Prompt, find_prompt
-from toolcrib.loading.scenarios.agent_names import check_names, unknown_tool
-from toolcrib.loading.scenarios.agents import Agent, ScriptedCall
-from toolcrib.loading.scenarios.provider_names import check_providers
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.agents import check_providers
+from toolcrib.loading.scenarios.assertions import kinds
+from toolcrib.loading.scenarios.model import WRAPPER, Agent, AgentReply, Assertion, Scenario, ScriptedCall
+from toolcrib.loading.scenarios.scenario import with_mock
+from toolcrib.loading.scenarios.scenario_state import visible_state
+from toolcrib.registry.namespaces import short_name
 from toolcrib.security.tool_policy import check_policy
+
+_OF_TOOLS: Final = frozenset({"#/$defs/name", "#/$defs/names", "#/$defs/tools_or_none"})
+"""What the schemas of parameters call a tool, or several."""
+
+_OF_ARGUMENTS: Final = ("expected_args", "excluded_args", "forbidden_args", "args_match", "args")
+"""Parameters whose keys are arguments of the tool beside them."""
+
+
+class NameUse(NamedTuple):
+    """Something that is named.
+
+    Attributes:
+        name: Its name.
+        pointer: Where it stands.
+        tool: Whose argument it is; empty for anything else.
+    """
+
+    name: str
+    pointer: str
+    tool: str = ""
+
+
+def named_tools(assertion: Assertion) -> Iterator[NameUse]:
+    """The tools that an assertion names, in `when` as well."""
+    for schema, params, pointer in _parts(assertion):
+        yield from _tools(schema["$defs"], schema, params, pointer)
+    when, pointer = assertion.when, f"{assertion.pointer}/when"
+    if "tool_called" in when:
+        yield NameUse(when["tool_called"], f"{pointer}/tool_called")
+    if isinstance(any_of := when.get("any_tool_called"), list):
+        yield from (NameUse(name, f"{pointer}/any_tool_called/{index}") for index, name in enumerate(any_of))
+
+
+def named_arguments(assertion: Assertion) -> Iterator[NameUse]:
+    """The arguments that an assertion names, where calls that were refused for theirs don't count."""
+    for _schema, params, pointer in _parts(assertion):
+        if params.get("ignore_validation"):
+            continue
+        steps = [(step, f"{pointer}/steps/{index}") for index, step in enumerate(params.get("steps", ()))]
+        for part, place in [(params, pointer), *steps]:
+            tool = part.get("tool_name") or part.get("tool")
+            for key in _OF_ARGUMENTS if isinstance(tool, str) else ():
+                yield from (
+                    NameUse(name, f"{place}/{key}/{pointer_step(name)}", tool) for name in part.get(key, ())
+                )
+
+
+def named_states(assertion: Assertion) -> Iterator[NameUse]:
+    """The states that an assertion names."""
+    for _schema, params, pointer in _parts(assertion):
+        for index, rule in enumerate(params.get("rules", ())):
+            yield NameUse(rule["state"], f"{pointer}/rules/{index}/state")
+
+
+def _parts(assertion: Assertion) -> Iterable[tuple[dict[str, Any], Mapping[str, Any], str]]:
+    """The schema of its kind, its parameters and where they stand; then those of what it wraps."""
+    if assertion.unsupported:
+        return
+    kind, params, pointer = assertion.type, assertion.params, f"{assertion.pointer}/params"
+    while kind == WRAPPER:
+        kind, params, pointer = params["eval_type"], params["eval_params"], f"{pointer}/eval_params"
+    yield kinds()[kind], params, pointer
+
+
+def _tools(
+    definitions: Mapping[str, Any], schema: Mapping[str, Any], value: Any, pointer: str
+) -> Iterator[NameUse]:
+    """The names of tools in a value, by what its schema says of it."""
+    reference = schema.get("$ref", "")
+    if reference in _OF_TOOLS:
+        if isinstance(value, str):
+            yield NameUse(value, pointer)
+        else:
+            yield from (NameUse(name, f"{pointer}/{index}") for index, name in enumerate(value))
+        return
+    known = {**definitions.get(reference.removeprefix("#/$defs/"), {}), **schema}
+    if isinstance(value, dict):
+        inner = known.get("properties", {})
+        for key in value.keys() & inner.keys():
+            yield from _tools(definitions, inner[key], value[key], f"{pointer}/{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _tools(definitions, known.get("items", {}), item, f"{pointer}/{index}")
+
+
+_MADE_ID: Final = re.compile(r"call_[1-9][0-9]*")
+"""The id of a call that has none of its own."""
+
+_OF_LAST: Final = ("tool", "outcome", "code", "value", "text")
+
+
+class KnownNames(NamedTuple):
+    """What can be named.
+
+    Attributes:
+        tools: The tools that there are, as the scenario calls them -> what they are.
+        others: Further names of tools that mean something: of refused ones, and what a script asks for in vain.
+    """
+
+    tools: Mapping[str, Descriptor]
+    others: Collection[str]
+
+    def has(self, name: str) -> bool:
+        """Whether a tool can be called so."""
+        return name in self.tools or name in self.others
+
+
+def check_names(
+    scenario: Scenario, agent: Agent, tools: Mapping[str, Descriptor], others: Iterable[str]
+) -> Iterator[Problem]:
+    """Names in assertions, in `when` and in `answers` that are those of nothing.
+
+    Args:
+        scenario: What to check.
+        agent: Its agent.
+        tools: The tools that are loaded together with it.
+        others: Further names of tools that mean something.
+    """
+    namespace = scenario.origin.namespace
+    known = KnownNames(
+        {short_name(namespace, name): tool for name, tool in tools.items()},
+        {short_name(namespace, name) for name in others},
+    )
+    assertions = list(agent.all_assertions)
+    for assertion in assertions:
+        yield from _assertion(assertion, known)
+    yield from _states(scenario, assertions, tools)
+    for reply in agent.replies:
+        yield from _when(reply, known)
+    yield from _answers(agent, known, lambda name: short_name(namespace, name))
+
+
+def _assertion(assertion: Assertion, known: KnownNames) -> Iterator[Problem]:
+    for name, pointer, _tool in named_tools(assertion):
+        if not known.has(name):
+            yield unknown_tool(name, pointer, known.tools)
+    for name, pointer, tool in named_arguments(assertion):
+        names = closed_names(known.tools[tool].input_schema) if tool in known.tools else None
+        if names is not None and name not in names:
+            message = f"`{tool}` has no argument `{name}`, so no call of it is made with one"
+            hint = did_you_mean(name, names) or f"it has {_listed(names)}"
+            yield Problem(code="unknown_argument", message=message, pointer=pointer, hint=hint)
+    pattern = assertion.when.get("tool_called_pattern")
+    if pattern and not any(map(compile_matcher({"$regex": pattern}, []).matches, known.tools)):
+        message = f"no tool has a name that matches {pattern}, so the assertion never applies"
+        place = f"{assertion.pointer}/when/tool_called_pattern"
+        yield Problem(code="idle_glob", message=message, pointer=place, severity="warning")
+
+
+def _states(
+    scenario: Scenario, assertions: Iterable[Assertion], tools: Mapping[str, Descriptor]
+) -> Iterator[Problem]:
+    """States that no machine can have, where all machines say which they can have."""
+    named: list[NameUse] = [each for assertion in assertions for each in named_states(assertion)]
+    if not named:
+        return
+    machines = visible_state(
+        scenario, {name: with_mock(tool, scenario) for name, tool in tools.items()}
+    ).fixture[1]
+    if not machines or not all(machine.states for machine in machines.values()):
+        return
+    states = {state for machine in machines.values() for state in machine.states}
+    for name, pointer, _tool in named:
+        if name not in states:
+            message = f"no machine is ever in a state `{name}`"
+            hint = did_you_mean(name, states) or f"their states are {_listed(states)}"
+            yield Problem(code="never_matches", message=message, pointer=pointer, hint=hint)
+
+
+def _when(reply: AgentReply, known: KnownNames) -> Iterator[Problem]:
+    """Names in what a reply waits for."""
+    pointer = f"{reply.pointer}/when"
+    patterns = {key: matcher.expected() for key, matcher in reply.when.items()}
+    last = patterns.get("last")
+    if isinstance(last, dict):
+        for key in (key for key in last if key not in _OF_LAST and not key.startswith("$")):
+            hint = did_you_mean(key, _OF_LAST) or f"known: {_listed(_OF_LAST)}"
+            place = f"{pointer}/last/{pointer_step(key)}"
+            yield Problem(
+                code="unknown_key", message=f"`{key}` is no key of `last`", pointer=place, hint=hint
+            )
+        tool = last.get("tool")
+        if isinstance(tool, str) and "{{" not in tool and not known.has(tool):
+            yield unknown_tool(tool, f"{pointer}/last/tool", known.tools)
+    results = patterns.get("results")
+    for name in results if isinstance(results, dict) else ():
+        if not name.startswith("$") and not known.has(name):
+            yield unknown_tool(name, f"{pointer}/results/{pointer_step(name)}", known.tools)
+
+
+def _answers(agent: Agent, known: KnownNames, short: Callable[[str], str]) -> Iterator[Problem]:
+    """Answers to what is neither a tool nor the id of a call."""
+    ids = {call.id for call in agent.scripted_calls if call.id}
+    for turn in agent.turns:
+        for name in map(short, turn.answers):
+            if not (known.has(name) or name in ids or _MADE_ID.fullmatch(name)):
+                pointer = f"{turn.pointer}/answers/{pointer_step(name)}"
+                problem = unknown_tool(name, pointer, {*known.tools, *ids})
+                yield problem._replace(message=f"`{name}` is no tool, and no id of a call")
+
+
+def unknown_tool(name: str, pointer: str, tools: Collection[str], way: str = "") -> Problem:
+    """A tool that is not there; `way` says what can be done besides."""
+    hint = did_you_mean(name, tools) or "the tool must be loaded together with the scenario"
+    hint = "; ".join(filter(None, (hint, way)))
+    return Problem(code="unknown_tool", message=f"there is no tool `{name}`", pointer=pointer, hint=hint)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names)) or "none"
+
 
 READING = "read_result"
 """The tool by which a model reads on in a result that was too long to be shown; it is always there."""

@@ -1,231 +1,28 @@
-"""The agent of a scenario: a model, scripted or real, what the user says to it, and how its way is judged."""
+"""From a document to the agent of a scenario: its provider, scripts, turns and assertions, compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Final
 
-from toolcrib.core.errors import Problem
+from toolcrib.core.errors import DocumentError, Problem, did_you_mean
 from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.pointers import pointer_step
+from toolcrib.core.schemas import envelope, without_told
 from toolcrib.core.text import compact
 from toolcrib.expressions import Rendering, compile_value
 from toolcrib.expressions.matchers import Matcher, compile_matcher, impossible
+from toolcrib.loading.document_checks import problem_of
 from toolcrib.loading.scenarios.expectations import Names
-from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy, renamed
+from toolcrib.loading.scenarios.model import Agent, AgentReply, AgentTurn, Assertion, ScriptedCall
+from toolcrib.schema.validation import Validator
+from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 
 SEEN = ("user", "results", "turn")
 """What the expressions of a script may read besides those of the scenario: the last text of the user, tool -> the last
 value that the model was told, and how often the user has spoken."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assertion:
-    """Something that must be true of the way that an agent took.
-
-    Attributes:
-        type: Which kind, by its own name; aliases are settled.
-        params: What it asks for, each parameter by its own name.
-        message: What it shows, for reports.
-        when: What must have happened for it to apply.
-        pass_threshold: The share of trials in which it must hold, 0 to 1; None for that of the scenario.
-        scope: What one of a turn sees: `turn`, or `conversation`, which is all as far as it came.
-        unsupported: Why it can't be judged at all; empty if it can.
-        pointer: Where it stands in the document.
-    """
-
-    type: str
-    params: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
-    message: str = ""
-    when: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
-    pass_threshold: float | None = None
-    scope: Literal["turn", "conversation"] = "turn"
-    unsupported: str = ""
-    pointer: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptedCall:
-    """A call that a scripted model asks for.
-
-    Attributes:
-        tool: Name of the tool.
-        args: The arguments; a text is what the model writes in their place.
-        id: Its id; one is made unless given.
-        expect_result: Matcher for what the model must be told of it; None for anything.
-        pointer: Where it stands in the document.
-    """
-
-    tool: str
-    args: Rendering
-    id: str = ""
-    expect_result: Matcher | None = None
-    pointer: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentReply:
-    """One answer of a scripted model.
-
-    Attributes:
-        when: Part of what the model sees -> matcher for it; all must fit.
-        reasoning: What it thinks; None for nothing.
-        say: What it says; None for nothing.
-        calls: What it asks for, in order.
-        finish: How it breaks off, `length` or `refused`; empty for an answer that is complete.
-        times: How often it may be used; 0 for any number of times.
-        optional: Whether nobody minds that it was never used.
-        pointer: Where it stands in the document.
-    """
-
-    when: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
-    reasoning: Rendering | None = None
-    say: Rendering | None = None
-    calls: tuple[ScriptedCall, ...] = ()
-    finish: str = ""
-    times: int = 1
-    optional: bool = False
-    pointer: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentTurn:
-    """What happens between two moments at which the agent is waited for.
-
-    Attributes:
-        user: What the user says; None where a suspended turn goes on.
-        answers: Tool name or call id -> what is said of its pending call.
-        script: What a scripted model answers in this turn.
-        client: Tool name -> how the caller fulfils it in this turn, before the agent's own.
-        assertions: What must be true of this turn.
-        pointer: Where it stands in the document.
-    """
-
-    user: Rendering | None = None
-    answers: Mapping[str, Rendering] = field(default_factory=lambda: NOTHING)
-    script: tuple[AgentReply, ...] = ()
-    client: Mapping[str, Rendering] = field(default_factory=lambda: NOTHING)
-    assertions: tuple[Assertion, ...] = ()
-    pointer: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
-    """The agent of a scenario.
-
-    Attributes:
-        provider: `scripted`, `direct`, or the name of a provider of models.
-        model: Which model; empty for the provider's choice.
-        base_url: Where it is; empty for the provider's own address.
-        api_key: The provider's key, in which `${VAR}` is looked up; None for the one that goes without saying.
-        chosen: Whether somebody at the command line chose it, and no document named its service or its key.
-        permitted: Whether the address is the operator's, who may reach it, and not that of a document.
-        settings: The provider's own: `temperature` ...
-        prices: US dollars per million tokens: `input, output, cached, cache_writes`.
-        prompt: Name of a prompt of the pack; empty for none.
-        variables: What the prompt is filled in with, by name.
-        system: What instructs it; None where nothing does.
-        policy: What it may do with tools.
-        policy_keys: What of it the document says; the rest is that of the prompt, where there is one.
-        client: Tool name -> how the caller fulfils it: `grant`, `deny`, `timeout`, `defer`, `{result: ...}`, `{error: ...}`.
-        judge: Who judges where a model must: `{provider, model, base_url, api_key, settings}`; empty for nobody.
-        script: Replies that any turn may use.
-        turns: What is said to it, in order.
-        guardrails: What must be true of each answer, as written, besides the guardrails of the prompt.
-        assertions: What must be true of the whole conversation.
-        unused_turns: What it means that a reply was never used: `error`, `warn`, `ignore`.
-        unknown_tools: What it means that a tool is named which is not there: `error`, `warn`.
-        pointer: Where it stands in the document.
-    """
-
-    provider: str = "scripted"
-    model: str = ""
-    base_url: str = ""
-    api_key: str | None = None
-    chosen: bool = False
-    permitted: bool = False
-    settings: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
-    prices: Mapping[str, float] = field(default_factory=lambda: NOTHING)
-    prompt: str = ""
-    variables: Mapping[str, Rendering] = field(default_factory=lambda: NOTHING)
-    system: Rendering | None = None
-    policy: ToolPolicy = NO_POLICY
-    policy_keys: frozenset[str] = frozenset()
-    client: Mapping[str, Rendering] = field(default_factory=lambda: NOTHING)
-    judge: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
-    script: tuple[AgentReply, ...] = ()
-    turns: tuple[AgentTurn, ...]
-    guardrails: tuple[Mapping[str, Any], ...] = ()
-    assertions: tuple[Assertion, ...] = ()
-    unused_turns: str = "error"
-    unknown_tools: str = "error"
-    pointer: str = "/agent"
-
-    @property
-    def replies(self) -> Iterator[AgentReply]:
-        """The replies of all scripts, as written."""
-        for turn in self.turns:
-            yield from turn.script
-        yield from self.script
-
-    @property
-    def all_assertions(self) -> Iterator[Assertion]:
-        """The assertions of the turns, then those of the whole conversation."""
-        for turn in self.turns:
-            yield from turn.assertions
-        yield from self.assertions
-
-    @property
-    def scripted_calls(self) -> Iterator[ScriptedCall]:
-        """The calls of all scripts, as written."""
-        for reply in self.replies:
-            yield from reply.calls
-
-    @property
-    def _holders(self) -> tuple[Agent | AgentTurn, ...]:
-        return (self, *self.turns)
-
-    @property
-    def fulfilled(self) -> Iterator[tuple[str, str]]:
-        """The tools that the caller fulfils, and where it is said."""
-        for holder in self._holders:
-            for tool in holder.client:
-                yield tool, f"{holder.pointer}/client/{pointer_step(tool)}"
-
-    def grants(self, tool: str) -> bool:
-        """Whether the caller answers for a tool what its mock does."""
-        answers = (holder.client.get(tool) for holder in self._holders)
-        return any(answer is not None and answer.constant and answer.run({}) == GRANT for answer in answers)
-
-    def named(self, full: Callable[[str], str]) -> Agent:
-        """The agent with other names of tools, wherever they are compared with those of real ones."""
-        return replace(
-            self,
-            policy=renamed(self.policy, full),
-            client={full(tool): answer for tool, answer in self.client.items()},
-            script=_named(self.script, full),
-            turns=tuple(
-                replace(
-                    turn,
-                    answers={full(tool): answer for tool, answer in turn.answers.items()},
-                    client={full(tool): answer for tool, answer in turn.client.items()},
-                    script=_named(turn.script, full),
-                )
-                for turn in self.turns
-            ),
-        )
-
-
-GRANT = "grant"
-"""How the caller fulfils a tool that answers as its mock does."""
-
-
-def _named(script: Iterable[AgentReply], full: Callable[[str], str]) -> tuple[AgentReply, ...]:
-    return tuple(
-        replace(reply, calls=tuple(replace(call, tool=full(call.tool)) for call in reply.calls))
-        for reply in script
-    )
 
 
 def parse_agent(entry: Mapping[str, Any], names: Names, problems: list[Problem]) -> Agent:
@@ -463,3 +260,70 @@ def _contradictions(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]
             message = f"`{key}` belongs to a `call`, and there is none beside it"
             hint = "move it into the call it is about"
             yield Problem(code="wrong_combination", message=message, pointer=f"{pointer}/{key}", hint=hint)
+
+
+GROUP: Final = "toolcrib.providers"
+"""The entry-point group in which distributions offer providers: name -> what makes one."""
+
+BUILT_IN: Final = ("anthropic", "azure_openai", "openai", "openai_responses")
+"""The providers of models that come along."""
+
+_WITHOUT_MODEL: Final = ("scripted", "direct")
+
+
+def check_providers(agent: Agent) -> Iterator[Problem]:
+    """Who speaks, and who judges, where nobody is called so."""
+    yield from _check(agent.provider, f"{agent.pointer}/provider", (*_WITHOUT_MODEL, *BUILT_IN))
+    if agent.judge:
+        yield from _check(agent.judge["provider"], f"{agent.pointer}/judge/provider", BUILT_IN)
+
+
+def _check(name: str, pointer: str, known: tuple[str, ...]) -> Iterator[Problem]:
+    if name in known:
+        return
+    installed = {entry.name for entry in entry_points(group=GROUP)}  # slow, so only where it may help
+    if name not in installed:
+        names = sorted({*known, *installed})
+        hint = did_you_mean(name, names) or f"there are {', '.join(f'`{each}`' for each in names)}"
+        message = f"no provider is called `{name}`"
+        yield Problem(code="unknown_provider", message=message, pointer=pointer, hint=hint)
+
+
+def parse_turns(turns: Sequence[Sequence[Mapping[str, Any]]]) -> list[AgentTurn]:
+    """Turns of which only the scripts are known.
+
+    Args:
+        turns: For each message of the user the replies, as documents have them under `script`.
+
+    Raises:
+        DocumentError: Something is wrong with them.
+    """
+    problems = [
+        problem
+        for index, replies in enumerate(turns)
+        for problem in _misshapen([dict(reply) for reply in replies], f"/{index}")
+    ]
+    if problems:
+        raise DocumentError(problems)
+    read = [
+        AgentTurn(user=_SAID, script=parse_script(replies, f"/{index}", {}, problems), pointer=f"/{index}")
+        for index, replies in enumerate(turns)
+    ]
+    if problems:
+        raise DocumentError(problems)
+    return read
+
+
+_SAID = Rendering(constant=True, names=frozenset(), run=lambda _scope: "")
+"""What the user says is not the script's business."""
+
+
+@cache
+def _validator() -> Validator:
+    definitions = without_told(envelope("scenario")["$defs"])
+    return Validator({"type": "array", "items": {"$ref": "#/$defs/scripted_reply"}, "$defs": definitions})
+
+
+def _misshapen(replies: list[JSON], pointer: str) -> Iterator[Problem]:
+    for fault in _validator().faults(replies):
+        yield problem_of(fault)._replace(pointer=pointer + fault.pointer)

@@ -1,19 +1,26 @@
-"""What a scenario expects: of the answer of each call, and of all calls together."""
+"""What a scenario expects: of the answer of each call, of golden files, and of all calls together."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from toolcrib.core.clock import parse_duration
-from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON, NOTHING, Outcome
+from toolcrib.core.errors import ExpressionError, Problem
+from toolcrib.core.model import JSON, Outcome
+from toolcrib.core.protocols import Files
 from toolcrib.core.text import compact
 from toolcrib.expressions import Rendering, compile_value
 from toolcrib.expressions.matchers import Matcher, compile_matcher, impossible
+from toolcrib.loading.documents.document import parse_json
+from toolcrib.loading.documents.files import DiskFiles
+from toolcrib.loading.scenarios.model import NO_RULES, CallRule, Expectation, Verification, any_of
 
 Names: TypeAlias = Mapping[str, Collection[str] | None]
 """What expressions may read, each with the keys that it may have, or None where they are not known."""
@@ -23,72 +30,6 @@ KEPT = ("store", "state")
 
 PARTS = ("result", "error", "content", "attempts", "elapsed")
 """What an expectation may hold a matcher for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
-    """What a step's call must answer.
-
-    Attributes:
-        outcomes: How it may end; none for any but `ok` (an error is expected, whichever).
-        parts: Matchers for `result`, `error`, `content`, `attempts`, `elapsed`, as far as given. `result` is about a
-            call that ended `ok`, `error` about any other.
-        golden: Name of the JSON file that the whole result is compared with; None for none.
-    """
-
-    outcomes: tuple[Outcome, ...] = (Outcome.OK,)
-    parts: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
-    golden: Rendering | None = None
-
-
-ANSWERED = Expectation()
-"""Outcome `ok`, whatever the answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallRule:
-    """Calls that must or must not have been made.
-
-    Attributes:
-        tool: Name or glob.
-        args: What their arguments are; None for anything.
-        times: How many there are.
-        outcomes: How they ended; none for however.
-        pointer: Where it stands in the document.
-    """
-
-    tool: str
-    args: Matcher | None
-    times: Matcher
-    outcomes: tuple[Outcome, ...]
-    pointer: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
-    """What must be true when all steps are done.
-
-    Attributes:
-        calls: Calls with how many there must be; a forbidden call is one with 0.
-        order: `exact`, `subsequence` or `any`, and the tools' names; None for no rule.
-        kept: Matchers for `store` (collection -> key -> row) and `state` (machine -> state), as far as given.
-        budget: Matchers for what all calls took: `calls`, `attempts`, `elapsed`, as far as given.
-        unused_rules: What it means that no call used a rule of the scenario's own mocks.
-        final_text: Matcher for what the agent said last; None for anything.
-        stops: Why the agent's last turn ended: any of these; none for whatever reason.
-    """
-
-    calls: tuple[CallRule, ...] = ()
-    order: tuple[Literal["exact", "subsequence", "any"], tuple[str, ...]] | None = None
-    kept: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
-    budget: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
-    unused_rules: Literal["error", "warn", "ignore"] = "warn"
-    final_text: Matcher | None = None
-    stops: tuple[str, ...] = ()
-
-
-NO_RULES = Verification()
-"""Anything may have happened."""
 
 
 def parse_expectation(
@@ -135,11 +76,6 @@ def _contradictions(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]
             message = f"a call that ends {any_of(outcomes, '`{}`')} has no result"
             hint = f"leave out `outcome` or `{key}`"
             yield Problem(code="contradiction", message=message, pointer=f"{pointer}/{key}", hint=hint)
-
-
-def any_of(outcomes: tuple[Outcome, ...], form: str = "{}") -> str:
-    """`ok or tool_error`, each written in a form."""
-    return " or ".join(form.format(outcome) for outcome in outcomes)
 
 
 _OF_PART: dict[str, dict[str, JSON]] = {
@@ -253,3 +189,105 @@ def _made(
         outcomes=_outcomes(entry),
         pointer=pointer,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenFile:
+    """What a golden file says.
+
+    Attributes:
+        name: Path of the file, as the scenario names it.
+        value: The result that it holds.
+        missing: Whether there is no such file.
+        fault: Why it holds no result; empty if it holds one or is missing.
+    """
+
+    name: str
+    value: JSON = None
+    missing: bool = False
+    fault: str = ""
+
+
+def read_golden(files: Files | None, name: str) -> GoldenFile:
+    """Read a golden file; that there is none is no error.
+
+    Raises:
+        OSError: It can't be read, or lies outside what the scenario may read.
+    """
+    try:
+        content = None if files is None else files.read(name)
+    except FileNotFoundError:
+        content = None
+    if content is None:
+        return GoldenFile(name=name, missing=True)
+    value, problems = parse_json(name, content)
+    if problems:
+        first = problems[0]
+        return GoldenFile(name=name, fault=f"`{name}` holds no result: line {first.line}: {first.message}")
+    return GoldenFile(name=name, value=value)
+
+
+def golden_name(golden: Rendering, scope: Mapping[str, JSON]) -> str:
+    """The path that a scenario names in one of its runs.
+
+    Raises:
+        ExpressionError: It can't be worked out, or is no text.
+    """
+    name = golden.render(scope)
+    if isinstance(name, str) and name.strip():
+        return name
+    raise ExpressionError("the name of a golden file is a text that is not empty")
+
+
+def place_of(files: Files | None, name: str) -> Path:
+    """Where a golden file lies on disk, whether it is there or not.
+
+    Raises:
+        OSError: It lies in no folder (but in an archive, or in memory), or outside what the scenario may read.
+    """
+    if not isinstance(files, DiskFiles):
+        raise PermissionError(f"`{name}` can't be written: its scenario does not lie in a folder")
+    path = Path(os.path.realpath(files.folder / name))
+    if not path.is_relative_to(os.path.realpath(files.root)):
+        raise PermissionError(f"`{name}` can't be written: it lies outside {files.root}")
+    return path
+
+
+def golden_text(value: JSON) -> str:
+    """What a golden file says of a result: indented JSON, keys in the order of the result."""
+    return json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def check_golden(
+    golden: Rendering, pointer: str, scopes: Iterable[Mapping[str, JSON]], files: Files | None
+) -> Iterable[Problem]:
+    """What is wrong with the golden files of one step; that one is missing, or differs, is for the run to say.
+
+    Args:
+        golden: The name.
+        pointer: Where it stands.
+        scopes: What the name may read, for each run.
+        files: The files that the scenario may name.
+    """
+    names: dict[str, None] = {}
+    for scope in scopes:
+        try:
+            names[golden_name(golden, scope)] = None
+        except ExpressionError as error:
+            yield error.problem(pointer)
+            return
+    for name in names:
+        try:
+            fault = read_golden(files, name).fault
+        except OSError as error:
+            text = str(error) if error.errno is None else f"`{name}` can't be read: {error.strerror}"
+            yield Problem(code="file_unreadable", message=text, pointer=pointer, hint=_WHERE)
+        else:
+            if fault:
+                yield Problem(
+                    code="invalid_golden", message=fault, pointer=pointer, hint=_ANEW, severity="warning"
+                )
+
+
+_WHERE = "paths are relative to the scenario and may not leave its folder or pack"
+_ANEW = "`toolcrib run --update` writes it anew"

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
-from toolcrib.core.model import JSON, NOTHING, Descriptor, Fault, Origin
+from toolcrib.core.model import JSON, NOTHING, Descriptor, InjectedFault, Origin
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.text import compact
 from toolcrib.expressions import compile_value, is_expression
@@ -25,7 +25,7 @@ def parse_faults(
     origin: Origin,
     problems: list[Problem],
     names: Names = NOTHING,
-) -> tuple[Fault, ...]:
+) -> tuple[InjectedFault, ...]:
     """Read `faults:` of a scenario whose shape its schema has accepted.
 
     Args:
@@ -34,7 +34,7 @@ def parse_faults(
         problems: Receives everything that is wrong and can be seen without the tools.
         names: What texts may read of the whole run besides `run`: `matrix`, with its keys if they are known.
     """
-    faults: list[Fault] = []
+    faults: list[InjectedFault] = []
     for index, entry in enumerate(entries):
         if entry is None:
             continue
@@ -46,7 +46,7 @@ def parse_faults(
             hint = "take another name: reports and draws go by it"
             problem = Problem(code="duplicate_name", message=message, pointer=f"{pointer}/name", hint=hint)
             problems.append(problem)
-        fault = Fault(
+        fault = InjectedFault(
             name=name,
             tool=entry["tool"],
             inject=entry["inject"],
@@ -60,7 +60,7 @@ def parse_faults(
     return tuple(faults)
 
 
-def _never_drawn(fault: Fault) -> Iterator[Problem]:
+def _never_drawn(fault: InjectedFault) -> Iterator[Problem]:
     if fault.must_fire and fault.when.get("probability") == 0:
         message = f"`{fault.name}` must happen, and with a probability of 0 it never does"
         hint = "write a greater probability, or `must_fire: false` for a fault that is switched off"
@@ -73,7 +73,7 @@ def _unwritten_name(inject: JSON, taken: Collection[str]) -> str:
     return next(name for name in numbered if name not in taken)
 
 
-def _of_the_run(fault: Fault, names: Names) -> Iterator[Problem]:
+def _of_the_run(fault: InjectedFault, names: Names) -> Iterator[Problem]:
     """What is wrong with the texts that read `matrix` or `run`."""
     known: Names = {**names_for(), "run": None, **names}
     for pointer, text in _texts(_written(fault), fault.pointer):
@@ -91,7 +91,7 @@ def _of_the_run(fault: Fault, names: Names) -> Iterator[Problem]:
             yield Problem(code="mixed_names", message=message, pointer=pointer, hint=hint)
 
 
-def _written(fault: Fault) -> dict[str, JSON]:
+def _written(fault: InjectedFault) -> dict[str, JSON]:
     return {"inject": fault.inject, "when": dict(fault.when)}
 
 
@@ -104,7 +104,7 @@ def _texts(value: JSON, pointer: str) -> Iterator[tuple[str, str]]:
             yield from _texts(item, f"{pointer}/{pointer_step(key)}")
 
 
-def resolve_faults(faults: Iterable[Fault], scope: Mapping[str, JSON]) -> tuple[Fault, ...]:
+def resolve_faults(faults: Iterable[InjectedFault], scope: Mapping[str, JSON]) -> tuple[InjectedFault, ...]:
     """The faults of one run: texts that read `matrix` or `run` are worked out.
 
     Args:
@@ -114,7 +114,7 @@ def resolve_faults(faults: Iterable[Fault], scope: Mapping[str, JSON]) -> tuple[
     return tuple(_settled(fault, scope) for fault in faults)
 
 
-def _settled(fault: Fault, scope: Mapping[str, JSON]) -> Fault:
+def _settled(fault: InjectedFault, scope: Mapping[str, JSON]) -> InjectedFault:
     written: Any = _worked_out(_written(fault), scope)
     return fault._replace(inject=written["inject"], when=written["when"])
 
@@ -134,7 +134,7 @@ Tools: TypeAlias = "Mapping[str, Descriptor]"
 
 
 def check_faults(
-    faults: Sequence[Fault],
+    faults: Sequence[InjectedFault],
     tools: Tools,
     refused: Collection[str] = (),
     runs: Iterable[Mapping[str, JSON]] = (),
@@ -161,7 +161,7 @@ def check_faults(
     return [*found]
 
 
-def _for_nobody(fault: Fault, tools: Tools) -> Iterator[Problem]:
+def _for_nobody(fault: InjectedFault, tools: Tools) -> Iterator[Problem]:
     near = did_you_mean(fault.tool, tools)
     message = f"the fault `{fault.name}` fits no tool: none is called `{fault.tool}`"
     hint = near or "the tool must be loaded together with the scenario"
@@ -171,11 +171,13 @@ def _for_nobody(fault: Fault, tools: Tools) -> Iterator[Problem]:
         yield wrong
 
 
-def _different(fault: Fault, scopes: Sequence[Mapping[str, JSON]], found: dict[Problem, None]) -> list[Fault]:
+def _different(
+    fault: InjectedFault, scopes: Sequence[Mapping[str, JSON]], found: dict[Problem, None]
+) -> list[InjectedFault]:
     """The fault as it is in the runs, each way once."""
     if not any(_reads_run(text) for _pointer, text in _texts(_written(fault), "")):
         return [fault]
-    ways: list[Fault] = []
+    ways: list[InjectedFault] = []
     for scope in scopes:
         try:
             settling = _settled(fault, scope)
@@ -198,7 +200,7 @@ def _reads_run(text: str) -> bool:
     return bool(compile_value(text, {*names_for(), *OF_A_RUN}, []).names & {*OF_A_RUN})
 
 
-def _misfits(fault: Fault, tool: Descriptor) -> list[Problem]:
+def _misfits(fault: InjectedFault, tool: Descriptor) -> list[Problem]:
     problems: list[Problem] = []
     names = names_for(tool)
     compile_trigger(fault.when, f"{fault.pointer}/when", names, problems, key=fault.name, tool=tool)
@@ -207,6 +209,6 @@ def _misfits(fault: Fault, tool: Descriptor) -> list[Problem]:
     return problems
 
 
-def faults_of(tool: Descriptor, faults: Sequence[Fault]) -> tuple[Fault, ...]:
+def faults_of(tool: Descriptor, faults: Sequence[InjectedFault]) -> tuple[InjectedFault, ...]:
     """The faults that are for a tool, in their order."""
     return tuple(fault for fault in faults if fnmatchcase(tool.name, fault.tool))

@@ -1,103 +1,215 @@
-"""From a document to a scenario: its steps, expectations and verification, compiled."""
+"""From a document to a scenario: its matrix, steps, expectations and verification, compiled."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from datetime import datetime
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.core.clock import START
+from toolcrib.core.clock import START, parse_duration
 from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fault, Fixture, Origin
+from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fixture, InjectedFault, Origin
 from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files
-from toolcrib.expressions import Rendering
+from toolcrib.core.text import compact
+from toolcrib.expressions import Rendering, compile_value, is_expression
 from toolcrib.expressions.matchers import compile_matcher
 from toolcrib.loading.document_checks import TOO_MANY, DocumentChecker, hidden_problems, valid_parts
 from toolcrib.loading.documents.document import Document
-from toolcrib.loading.scenarios.expectations import (
-    NO_RULES,
+from toolcrib.loading.scenarios.expectations import Names, check_golden, parse_expectation, parse_verification
+from toolcrib.loading.scenarios.model import (
+    AdvanceStep,
+    AnyStep,
+    CallStep,
     Expectation,
-    Names,
-    Verification,
-    parse_verification,
+    ParallelStep,
+    Scenario,
 )
-from toolcrib.loading.scenarios.goldens import check_golden
-from toolcrib.loading.scenarios.matrices import combinations, parse_matrix
-from toolcrib.loading.scenarios.steps import AnyStep, CallStep, ParallelStep, StepReader
 from toolcrib.loading.stores import with_names
 
 if TYPE_CHECKING:
-    from toolcrib.loading.scenarios.agents import Agent
+    from toolcrib.loading.scenarios.model import Agent
+
+MOST_RUNS = 1000
+"""Runs that one scenario may come to: every combination of its matrix, so often as it repeats."""
+
+_LONGEST = 40
+"""Characters of a value that is shown in the name of a run; a longer one is shown by its place."""
+
+
+def parse_matrix(
+    entry: Mapping[str, Any], repeat: int, problems: list[Problem]
+) -> Mapping[str, tuple[JSON, ...]]:
+    """The values of a matrix by their key. They are data: an expression in them reads nothing.
+
+    Args:
+        entry: As the document has it.
+        repeat: How often each combination runs.
+        problems: Receives what is wrong with it.
+    """
+    matrix = {
+        key: tuple(
+            compile_value(value, (), problems, f"/matrix/{key}/{index}").render({})
+            for index, value in enumerate(values)
+        )
+        for key, values in entry.items()
+    }
+    message = too_many(matrix, repeat)
+    if message:
+        pointer = "/matrix" if matrix else "/repeat"
+        problems.append(Problem(code="too_many_runs", message=message, pointer=pointer, hint=_FEWER))
+    return matrix
+
+
+_FEWER = "divide it into several scenarios, or repeat it less often"
+
+
+def too_many(matrix: Mapping[str, Sequence[JSON]], repeat: int) -> str:
+    """What is wrong with a number of runs; empty if they may be so many."""
+    runs = prod(len(values) for values in matrix.values()) * repeat
+    if runs <= MOST_RUNS:
+        return ""
+    factors = " x ".join(str(len(values)) for values in matrix.values()) or "1"
+    return f"this comes to {runs:,} runs ({factors}, {repeat} times each); one scenario has at most {MOST_RUNS:,}"
+
+
+def combinations(matrix: Mapping[str, Sequence[JSON]]) -> Iterator[tuple[str, dict[str, JSON]]]:
+    """Every combination of a matrix, the last key changing fastest: how it is named, and its values by key."""
+    named = [list(zip(_labels(key, values), values, strict=True)) for key, values in matrix.items()]
+    for chosen in product(*named):
+        yield (
+            ",".join(label for label, _value in chosen),
+            dict(zip(matrix, (value for _label, value in chosen), strict=True)),
+        )
+
+
+def _labels(key: str, values: Sequence[JSON]) -> list[str]:
+    """`city=Oslo` for each value; by its place, `city=#2`, where it is long or shown like another one."""
+    shown = [value if isinstance(value, str) else compact(value) for value in values]
+    often = Counter(shown)
+    return [
+        f"{key}={text}"
+        if often[text] == 1 and 0 < len(text) <= _LONGEST and text.isprintable()
+        else f"{key}=#{place}"
+        for place, text in enumerate(shown, start=1)
+    ]
+
+
+NAMES = ("now", "seed", "run", "store", "state")
+"""What expressions of a scenario may read besides the results of earlier steps and its `matrix`."""
+
+RESERVED = (*NAMES, "matrix")
+"""Names that no step may give to its result."""
+
+
+class StepReader:
+    """Reads steps in their order; what one saves, those after it may read.
+
+    Attributes:
+        names: What expressions may read, after all steps that were read.
+    """
+
+    def __init__(self, names: Names, problems: list[Problem], *, real: bool = False) -> None:
+        self._run_names: Names = {"run": None, **names}
+        self._problems = problems
+        self._real = real
+        self.names: Names = {**dict.fromkeys(NAMES), **self._run_names}
+
+    def steps(self, entries: Sequence[Mapping[str, Any]]) -> Iterator[AnyStep]:
+        """The steps of a scenario."""
+        for index, entry in enumerate(entries):
+            pointer = f"/steps/{index}"
+            if "parallel" in entry:
+                yield self._parallel(entry, pointer, index + 1)
+            elif "advance" in entry:
+                yield self._advance(entry, pointer, index + 1)
+            else:
+                yield self._call(entry, pointer, index + 1)
+                self._save(entry, pointer)
+
+    def _parallel(self, entry: Mapping[str, Any], pointer: str, number: int) -> ParallelStep:
+        inner = [(f"{pointer}/parallel/{place}", call) for place, call in enumerate(entry["parallel"])]
+        siblings = {call["as"] for _pointer, call in inner if "as" in call} - self.names.keys()
+        for place, call in inner:
+            self._problems += _reads(call, siblings, {*self.names, *siblings}, place)
+        # A name of a sibling is told above, better than as one that is not known.
+        outer, self.names = self.names, {**self.names, **dict.fromkeys(siblings)}
+        name = entry.get("name", "")
+        calls = tuple(
+            replace(self._call(call, place, number), branch=branch, within=name)
+            for branch, (place, call) in enumerate(inner, start=1)
+        )
+        self.names = outer
+        for place, call in inner:
+            self._save(call, place)
+        return ParallelStep(calls=calls, number=number, name=name, pointer=pointer)
+
+    def _advance(self, entry: Mapping[str, Any], pointer: str, number: int) -> AdvanceStep:
+        if self._real:
+            message = "the clock of this scenario is real, and nobody can move that on"
+            hint = "leave `advance` out, or `clock.mode: real`"
+            place = f"{pointer}/advance"
+            self._problems.append(Problem(code="contradiction", message=message, pointer=place, hint=hint))
+        seconds = parse_duration(entry["advance"])
+        return AdvanceStep(seconds=seconds, number=number, name=entry.get("name", ""), pointer=pointer)
+
+    def _call(self, entry: Mapping[str, Any], pointer: str, number: int) -> CallStep:
+        return CallStep(
+            call=entry["call"],
+            args=compile_value(entry.get("args", {}), self.names, self._problems, f"{pointer}/args"),
+            number=number,
+            name=entry.get("name", ""),
+            save_as=entry.get("as", ""),
+            expect=parse_expectation(
+                entry.get("expect", {}), f"{pointer}/expect", self.names, self._run_names, self._problems
+            ),
+            pointer=pointer,
+            written=entry.get("args", {}),
+        )
+
+    def _save(self, entry: Mapping[str, Any], pointer: str) -> None:
+        name = entry.get("as")
+        if name is None:
+            return
+        if name in self.names or name in RESERVED:
+            owner = "something else" if name in RESERVED else "an earlier step"
+            message = f"`{name}` is already the name of {owner}"
+            problem = Problem(
+                code="duplicate_name", message=message, pointer=f"{pointer}/as", hint="take another name"
+            )
+            self._problems.append(problem)
+        else:
+            self.names = {**self.names, name: None}
+
+
+def _reads(
+    entry: Mapping[str, Any], siblings: AbstractSet[str], names: AbstractSet[str], pointer: str
+) -> Iterator[Problem]:
+    """A problem for every text of a parallel call that reads what a sibling saves."""
+    parts = {key: value for key, value in entry.items() if key in {"args", "expect"}}
+    for place, text in _texts(parts, pointer) if siblings else ():
+        for name in sorted(compile_value(text, names, []).names & siblings):
+            message = f"`{name}` is saved by a call of the same `parallel`: they begin together, so it is not there yet"
+            hint = "make the call that reads it a step after this one"
+            yield Problem(code="reads_sibling", message=message, pointer=place, hint=hint)
+
+
+def _texts(value: JSON, pointer: str) -> Iterator[tuple[str, str]]:
+    """The texts with expressions, and where they stand."""
+    if isinstance(value, str) and is_expression(value):
+        yield pointer, value
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _texts(item, f"{pointer}/{pointer_step(key)}")
+
 
 YEARS = range(1000, 9000)
 """Years in which a scenario may start: time zones and virtual time stay within the calendar."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    """A scripted run.
-
-    Attributes:
-        name: Name of the scenario; of one of its runs with what tells that from the others.
-        description: What it shows.
-        tags: Words to choose it by.
-        seed: Seeds every generated value.
-        start: Time of day at the first step.
-        real: Whether it runs on the machine's time, and not on virtual time.
-        modes: Tool glob -> mode, the first that fits counts.
-        mocks: Tool name -> mock block that stands in for the tool's own binding.
-        fixture: The collections and machines that it declares.
-        store: Its collections as they are written.
-        faults: What goes wrong with the tools.
-        matrix: Key -> values; every combination of them is a run of its own.
-        repeat: How often each combination runs, each time with the next seed.
-        steps: The calls, in order.
-        verify: What must be true at the end.
-        agent: Who goes on when the steps are done; None for nobody.
-        trials: How often one run is tried.
-        pass_threshold: The share of trials that must be good, 0 to 1.
-        origin: Where it came from.
-        values: The matrix of one run: key -> its value.
-        run: The number of one run among those of its combination, from 1.
-        order: The number of the order in which the calls of parallel steps begin, from 1, the written one; 0 where
-            there is no other.
-        base: The name as it is written, where this is one of several runs.
-    """
-
-    name: str
-    description: str = ""
-    tags: tuple[str, ...] = ()
-    seed: int = 0
-    start: datetime = START
-    real: bool = False
-    modes: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    mocks: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
-    fixture: Fixture = NO_FIXTURE
-    store: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
-    faults: tuple[Fault, ...] = ()
-    matrix: Mapping[str, tuple[JSON, ...]] = field(default_factory=lambda: NOTHING)
-    repeat: int = 1
-    steps: tuple[AnyStep, ...]
-    verify: Verification = NO_RULES
-    agent: Agent | None = None
-    trials: int = 1
-    pass_threshold: float = 1.0
-    origin: Origin = field(default_factory=Origin)
-    values: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
-    run: int = 1
-    order: int = 0
-    base: str = ""
-
-    @property
-    def calls(self) -> Iterator[CallStep]:
-        """The calls of all steps, in order of their beginning."""
-        for step in self.steps:
-            if isinstance(step, ParallelStep):
-                yield from step.calls
-            elif isinstance(step, CallStep):
-                yield step
 
 
 def is_scenario(value: JSON) -> bool:
@@ -218,7 +330,7 @@ def _fixture(value: Mapping[str, Any], origin: Origin, problems: list[Problem]) 
 
 def _faults(
     entries: Sequence[Mapping[str, Any]], origin: Origin, names: Names, problems: list[Problem]
-) -> tuple[Fault, ...]:
+) -> tuple[InjectedFault, ...]:
     if not entries:
         return ()
     from toolcrib.loading.scenarios.faults import parse_faults  # noqa: PLC0415 -- in most scenarios nothing goes wrong

@@ -10,10 +10,9 @@ from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON, Descriptor, Outcome
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Kinds
-from toolcrib.loading.scenarios.matrices import combinations
-from toolcrib.loading.scenarios.scenario import Scenario, with_mock
+from toolcrib.loading.scenarios.model import AnyStep, CallStep, ParallelStep, Scenario
+from toolcrib.loading.scenarios.scenario import combinations, with_mock
 from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state
-from toolcrib.loading.scenarios.steps import AnyStep, CallStep, ParallelStep
 from toolcrib.registry.namespaces import full_name
 
 Tools = Mapping[str, Descriptor]

@@ -11,7 +11,8 @@ from toolcrib.core.model import JSON, Collection, Descriptor, Fixture, Machine, 
 from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.text import canonical, compact
 from toolcrib.expressions.matchers import impossible
-from toolcrib.loading.scenarios.scenario import OWN, Scenario, with_mock
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import OWN, with_mock
 from toolcrib.loading.stores import parse_store
 from toolcrib.schema.validation import check_schema
 

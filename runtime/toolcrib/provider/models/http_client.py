@@ -36,7 +36,7 @@ from toolcrib.provider.models.protocol import Delta, Finish, ProviderError, Requ
 from toolcrib.security.egress import EgressRefused, is_loopback
 from toolcrib.security.redaction import is_secret_name
 from toolcrib.security.secrets import MissingSecret, Variable, Vault, pieces_of
-from toolcrib.servers.environment import World, normal_origin
+from toolcrib.servers.environment import NetworkEnvironment, normal_origin
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -220,7 +220,7 @@ class ServiceClient:
         timeout: float = 600.0,
         attempts: int = 3,
     ) -> None:
-        self.world = World.ordinary()
+        self.world = NetworkEnvironment.ordinary()
         self._service = service
         self._at = parse_base_url(base_url or service.base_url)
         self._api_key = api_key
@@ -229,9 +229,9 @@ class ServiceClient:
         self._headers = _checked(headers)
         self._timeout = timeout
         self._attempts = attempts
-        self._pools: list[tuple[World, PerLoop[StreamingClient]]] = []
+        self._pools: list[tuple[NetworkEnvironment, PerLoop[StreamingClient]]] = []
 
-    def within(self, world: World) -> ServiceClient:
+    def within(self, world: NetworkEnvironment) -> ServiceClient:
         """The same in another world; connections are those of both."""
         wire = copy(self)
         wire.world = world
@@ -588,7 +588,7 @@ class ServedModel(ABC):
         model: str,
         base_url: str = "",
         api_key: str | None = None,
-        world: World | None = None,
+        world: NetworkEnvironment | None = None,
         clock: Clock | None = None,
         headers: Mapping[str, str] = NOTHING,
         timeout: float = 600.0,

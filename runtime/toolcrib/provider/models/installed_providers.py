@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 from toolcrib.core.errors import ConfigurationError, did_you_mean
 from toolcrib.core.protocols import Clock
 from toolcrib.http.messages import parse_origin
-from toolcrib.loading.scenarios.provider_names import GROUP
+from toolcrib.loading.scenarios.agents import GROUP
 from toolcrib.provider.models.protocol import Provider
 from toolcrib.security.egress import is_loopback, is_metadata, read_host
 from toolcrib.security.egress.hosts import place_of
-from toolcrib.servers.environment import World
+from toolcrib.servers.environment import NetworkEnvironment
 
 
 def open_provider(
@@ -23,7 +23,7 @@ def open_provider(
     model: str = "",
     base_url: str = "",
     api_key: str | None = None,
-    world: World | None = None,
+    world: NetworkEnvironment | None = None,
     clock: Clock | None = None,
     trusted: bool = True,
     **options: Any,
@@ -75,7 +75,7 @@ def provider_names() -> list[str]:
     return sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
 
 
-def reaching(world: World, base_url: str) -> World:
+def reaching(world: NetworkEnvironment, base_url: str) -> NetworkEnvironment:
     """The world, where the address that an operator gives may be reached: on this machine, or by its number.
 
     That is for addresses of whoever runs the command. A name is judged by the egress guard as always, and so is an

@@ -13,7 +13,7 @@ from toolcrib.core.errors import ConfigurationError, ToolcribError
 from toolcrib.core.model import JSON, NOTHING
 from toolcrib.formats.providers import Declaration
 from toolcrib.provider.messages import Message
-from toolcrib.servers.environment import World
+from toolcrib.servers.environment import NetworkEnvironment
 
 
 class Request(NamedTuple):
@@ -37,7 +37,7 @@ class Request(NamedTuple):
     streaming: bool = False
     settings: Mapping[str, JSON] = NOTHING
     aware: bool = False
-    world: World | None = None
+    world: NetworkEnvironment | None = None
 
 
 class TextDelta(NamedTuple):

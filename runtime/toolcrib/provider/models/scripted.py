@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, Outcome
 from toolcrib.core.text import JSON_DECODER, compact, truncate
-from toolcrib.loading.scenarios.agents import AgentReply, AgentTurn, ScriptedCall
+from toolcrib.loading.scenarios.model import AgentReply, AgentTurn, ScriptedCall
 from toolcrib.provider.messages import Message, ToolResult
 from toolcrib.provider.models.protocol import (
     CallDelta,
@@ -244,7 +244,7 @@ class Scripted:
         Raises:
             DocumentError: Something is wrong with a reply.
         """
-        from toolcrib.loading.scenarios.scripts import parse_turns  # noqa: PLC0415 -- documents are read another way
+        from toolcrib.loading.scenarios.agents import parse_turns  # noqa: PLC0415 -- documents are read another way
 
         return cls(scripted_replies(parse_turns(turns)))
 

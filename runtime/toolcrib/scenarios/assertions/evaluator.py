@@ -11,8 +11,8 @@ from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.text import JSON_DECODER, text_for_model
 from toolcrib.loading.prompts import Guardrail
-from toolcrib.loading.scenarios.agents import Assertion
-from toolcrib.loading.scenarios.assertions import ALIASES, SPEAKING, WRAPPER, check_guardrails
+from toolcrib.loading.scenarios.assertions import ALIASES, check_guardrails
+from toolcrib.loading.scenarios.model import SPEAKING, WRAPPER, Assertion
 from toolcrib.provider.messages import Message, ToolResult, system, user
 from toolcrib.provider.models.protocol import Finish, Provider, ProviderError, Request, TextDelta
 from toolcrib.scenarios.assertions import calls, texts

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from toolcrib.http.connect import readable
-from toolcrib.servers.mcp.process_tree import ORPHAN_REAPER, kin_of, send_to
+from toolcrib.servers.mcp.process_tree import ORPHAN_REAPER, find_processes, signal_processes
 
 MARK = "TOOLCRIB_CHILD"
 """Name of the variable that marks a child and what it starts; the value names those above it too."""
@@ -211,7 +211,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     def _send(self, number: int) -> bool:
         """Send a signal to all that is left; whether there was anything."""
-        return send_to(self.pid, self.mark, number, running=self.code is None)
+        return signal_processes(self.pid, self.mark, number, running=self.code is None)
 
     async def _wound_down(self) -> None:
         stdin = self._pipe(0)
@@ -231,7 +231,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """Wait for the end of all of it, so long at most; what others started can only be looked for."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        while (left := deadline - loop.time()) > 0 and (self.code is None or kin_of(self.pid, self.mark)):
+        while (left := deadline - loop.time()) > 0 and (
+            self.code is None or find_processes(self.pid, self.mark)
+        ):
             watched = self._exited if self.code is None else loop.create_future()
             await asyncio.wait({watched}, timeout=min(left, _LOOK_AGAIN))
             if self._hurry.done() and seconds == GRACE:
@@ -247,5 +249,5 @@ def _end_what_is_left() -> None:
     """Children that were never ended; those of a process that forked this one are not its to end."""
     for mark, (owner, pid) in list(_LIVE.items()):
         if owner == os.getpid():
-            send_to(pid, mark, signal.SIGKILL, running=True)
+            signal_processes(pid, mark, signal.SIGKILL, running=True)
     ORPHAN_REAPER.end()

@@ -47,15 +47,15 @@ from toolcrib.servers.mcp.failures import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
-    Broken,
-    Garbled,
-    Refused,
-    Silent,
-    told,
+    ConnectionLoss,
+    IdleTimeout,
+    InvalidAnswer,
+    ProtocolError,
+    clean_text,
 )
-from toolcrib.servers.mcp.server_requests import Hooks
+from toolcrib.servers.mcp.server_requests import ServerRequestHooks
 from toolcrib.servers.mcp.tool_list import list_tools
-from toolcrib.servers.mcp.transports import Link, Passage, one_passage
+from toolcrib.servers.mcp.transports import CallTrace, Link, trace_call
 
 Era = Literal["auto", "handshake", "modern"]
 
@@ -63,7 +63,7 @@ _PROBE_SHARE: Final = 3
 """The part of the time to start in which a server must have answered which protocol it speaks."""
 
 
-class Wire(JSONRPCDispatcher[Any]):
+class McpDispatcher(JSONRPCDispatcher[Any]):
     """The SDK's dispatcher, which says what this client can do, and when it is over.
 
     Args:
@@ -120,7 +120,7 @@ class Wire(JSONRPCDispatcher[Any]):
         return {**(params or {}), "_meta": {**meta, CLIENT_CAPABILITIES_META_KEY: self._capabilities}}
 
 
-async def agree(session: ClientSession, era: Era, over: anyio.Event) -> None:
+async def negotiate_version(session: ClientSession, era: Era, over: anyio.Event) -> None:
     """Come to terms with a server.
 
     Raises:
@@ -157,7 +157,7 @@ def _speaks_other_modern(error: Exception) -> bool:
     return isinstance(supported, list) and not any(each in HANDSHAKE_PROTOCOL_VERSIONS for each in supported)
 
 
-class Patience:
+class IdleTimer:
     """How long a server may be silent within a call; it is not silent while it waits for an answer of ours.
 
     Args:
@@ -186,15 +186,15 @@ class Patience:
                 answer = await exchange(lambda: self._wind(timer))
         except TimeoutError:
             if timer.expired():
-                raise Silent from None
+                raise IdleTimeout from None
             raise
         finally:
             self._timers.discard(timer)
         return answer
 
-    def quiet(self) -> _Quiet:
+    def quiet(self) -> _Pause:
         """Within, it is us who let the server wait."""
-        return _Quiet(self)
+        return _Pause(self)
 
     def hold(self, by: int) -> None:
         """More or fewer answers are waited for."""
@@ -208,15 +208,15 @@ class Patience:
             timer.reschedule(when)
 
 
-class _Quiet:
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
+class _Pause:
+    def __init__(self, timer: IdleTimer) -> None:
+        self._timer = timer
 
     def __enter__(self) -> None:
-        self._patience.hold(1)
+        self._timer.hold(1)
 
     def __exit__(self, *_error: object) -> None:
-        self._patience.hold(-1)
+        self._timer.hold(-1)
 
 
 _log = logging.getLogger("toolcrib")
@@ -236,7 +236,7 @@ _RENEWED_AT_MOST: Final = 10.0
 OnProgress = Callable[[Progress], None]
 
 
-class Connection:
+class ServerConnection:
     """A server that runs, or can be reached.
 
     Attributes:
@@ -251,7 +251,7 @@ class Connection:
         self,
         server: Server,
         link: Link,
-        hooks: Hooks,
+        hooks: ServerRequestHooks,
         judge: Callable[[Catalogue], Verdict],
         listed: Callable[[Catalogue], None],
     ) -> None:
@@ -278,8 +278,8 @@ class Connection:
         self._doubt: anyio.Event | None = None
         self._doubted = anyio.Event()
         self._leaving = False
-        self._patience = Patience(server.idle_timeout)
-        self._wire: Wire
+        self._idle_timer = IdleTimer(server.idle_timeout)
+        self._wire: McpDispatcher
         self._asking: ClientSession
         self._headers: dict[str, str] = {}
         self._meta: dict[str, Any] = {}
@@ -302,7 +302,7 @@ class Connection:
         """
         try:
             async with self._link as (read, write):
-                self._wire = Wire(
+                self._wire = McpDispatcher(
                     read,
                     write,
                     capabilities=self._hooks.capabilities,
@@ -356,13 +356,13 @@ class Connection:
             self._hooks.unanswered.clear()
         self.calls += 1
         try:
-            with one_passage() as passage:
+            with trace_call() as call_trace:
                 try:
-                    return await self._patience.bear(
+                    return await self._idle_timer.bear(
                         lambda heard: self._exchange(tool, arguments, _told(progress, heard), trace)
                     )
                 except MCPError as error:
-                    raise self._failure(error, passage) from None
+                    raise self._failure(error, call_trace) from None
         finally:
             self.calls -= 1
             if self._leaving and not self.calls:
@@ -384,7 +384,7 @@ class Connection:
             await self.trusted()
 
     def _session(self) -> ClientSession:
-        hooks, quiet = self._hooks, self._patience.quiet
+        hooks, quiet = self._hooks, self._idle_timer.quiet
         info = types.Implementation(name="toolcrib", version=toolcrib.__version__)
 
         async def elicit(context: Any, params: Any) -> Any:
@@ -406,15 +406,15 @@ class Connection:
 
     async def _started(self, session: ClientSession, era: Any) -> Exception | None:
         """Come to terms, and list the tools; what went wrong is returned, so that no group of the SDK wraps it up."""
-        with one_passage() as passage:
+        with trace_call() as call_trace:
             try:
                 with anyio.fail_after(self._server.start_timeout):
-                    await agree(session, era, self._over)
+                    await negotiate_version(session, era, self._over)
                     self._know(session)
                     self._put_in_force(await self._listed(session))
             except MCPError as error:
-                return self._failure(error, passage)
-            except (TimeoutError, RuntimeError, ValidationError, Garbled) as error:
+                return self._failure(error, call_trace)
+            except (TimeoutError, RuntimeError, ValidationError, InvalidAnswer) as error:
                 return error
         return None
 
@@ -454,7 +454,7 @@ class Connection:
         while answer.get("resultType") == "input_required" and self.modern:
             rounds += 1
             if rounds > _MOST_ROUNDS:
-                raise Garbled(f"it asked back more than {_MOST_ROUNDS} times", answer)
+                raise InvalidAnswer(f"it asked back more than {_MOST_ROUNDS} times", answer)
             more = await self._input(answer)
             rest = {
                 key: value for key, value in params.items() if key not in {"inputResponses", "requestState"}
@@ -490,7 +490,7 @@ class Connection:
         try:
             asked = types.InputRequiredResult.model_validate(answer, by_name=False)
         except ValidationError:
-            raise Garbled("what it asks back is not understood", answer) from None
+            raise InvalidAnswer("what it asks back is not understood", answer) from None
         responses: dict[str, Any] = {}
         for key, request in (asked.input_requests or {}).items():
             context = ClientRequestContext(session=self._asking, request_id=key)
@@ -503,17 +503,17 @@ class Connection:
         state = {} if asked.request_state is None else {"requestState": asked.request_state}
         return {**({"inputResponses": responses} if responses else {}), **state}
 
-    def _failure(self, error: MCPError, passage: Passage) -> Exception:
+    def _failure(self, error: MCPError, call_trace: CallTrace) -> Exception:
         """What an error of the SDK comes to; it also tells so of what never came from the server."""
         vault = self._link.vault
-        if passage.trouble is None and error.code != CONNECTION_CLOSED:
-            return Refused(error.code, vault.hide_in_text(error.message), vault.hide_in(error.data))
-        trouble = passage.trouble
+        if call_trace.trouble is None and error.code != CONNECTION_CLOSED:
+            return ProtocolError(error.code, vault.hide_in_text(error.message), vault.hide_in(error.data))
+        trouble = call_trace.trouble
         if trouble is not None:  # of a redirect it tells where it leads
             trouble = trouble._replace(message=vault.hide_in_text(trouble.message))
         over = trouble is not None and trouble.code == "session_over"
         # A server that does not know the session does nothing, and a new one is begun (2025-11-25, basic/transports).
-        return Broken(self._link.ended, begun=passage.begun and not over, trouble=trouble)
+        return ConnectionLoss(self._link.ended, begun=call_trace.begun and not over, trouble=trouble)
 
     async def _listed(self, session: ClientSession) -> Catalogue:
         """The tools as they are now."""
@@ -564,8 +564,8 @@ class Connection:
             self._doubted = anyio.Event()
             try:
                 self._put_in_force(await self._listed(session))
-            except (MCPError, Garbled) as error:
-                name, why = self._server.name, told(self._link.vault.hide_in_text(str(error)))
+            except (MCPError, InvalidAnswer) as error:
+                name, why = self._server.name, clean_text(self._link.vault.hide_in_text(str(error)))
                 _log.warning("the tools of the server `%s` could not be listed again: %s", name, why)
             # Whoever waited has a list from after the change; a server that changes without end holds nobody for ever.
             self._settle()

@@ -40,7 +40,7 @@ _UNKNOWN: Final = re.compile(
 )
 
 
-class Down(ServerDown):
+class ServerUnavailable(ServerDown):
     """A server can't be used for a call. Nothing of the call has reached it.
 
     Attributes:
@@ -65,9 +65,9 @@ class Down(ServerDown):
         self.details = details
         self.retryable = retryable
 
-    def again(self) -> Down:
+    def again(self) -> ServerUnavailable:
         """The same once more, for another call."""
-        return Down(
+        return ServerUnavailable(
             self.message,
             code=self.code,
             hint=self.hint,
@@ -88,7 +88,7 @@ class Down(ServerDown):
         )
 
 
-class Refused(Exception):
+class ProtocolError(Exception):
     """A server answered a call with an error of the protocol.
 
     Attributes:
@@ -104,7 +104,7 @@ class Refused(Exception):
         self.data = data
 
 
-class Broken(Exception):
+class ConnectionLoss(Exception):
     """A call broke off: no answer can come any more.
 
     Attributes:
@@ -120,11 +120,11 @@ class Broken(Exception):
         self.trouble = trouble
 
 
-class Silent(Exception):
+class IdleTimeout(Exception):
     """Nothing was heard of a call for longer than the server may be silent."""
 
 
-class Garbled(Exception):
+class InvalidAnswer(Exception):
     """What the server answered is no answer of the protocol. Its text says what is wrong.
 
     Attributes:
@@ -137,7 +137,7 @@ class Garbled(Exception):
         self.raw = raw
 
 
-class Asked(NamedTuple):
+class CallTarget(NamedTuple):
     """The tool that was asked for, as failures tell of it.
 
     Attributes:
@@ -153,31 +153,31 @@ class Asked(NamedTuple):
     repeatable: bool
 
 
-def told(text: str) -> str:
+def clean_text(text: str) -> str:
     """A text of a server as it may be told: without controls, in at most `MOST_TOLD` bytes."""
     return truncate(escape_terminal(text.strip()), MOST_TOLD)
 
 
-def unwrapped(text: str) -> tuple[int | None, str]:
+def split_error_number(text: str) -> tuple[int | None, str]:
     """The number of the protocol error that a text begins with, and the rest of the text."""
     found = _WRAPPED.match(text)
     return (None, text) if found is None else (int(found[1]), text[found.end() :])
 
 
-def says_unknown(text: str, tool: str) -> bool:
+def says_unknown_tool(text: str, tool: str) -> bool:
     """Whether a text says of a tool that there is none of this name."""
     return tool in text and _UNKNOWN.search(text) is not None
 
 
-def broken(asked: Asked, error: Broken) -> Result:
+def result_of_lost_connection(target: CallTarget, error: ConnectionLoss) -> Result:
     """The result of a call that broke off."""
     trouble = error.trouble
     code = "" if trouble is None else trouble.code
     if trouble is not None and code == "protocol_violation":
-        return violated(asked, trouble.message)
-    acted = error.begun and not asked.repeatable and code not in _UNTOUCHED
+        return result_of_invalid_answer(target, trouble.message)
+    acted = error.begun and not target.repeatable and code not in _UNTOUCHED
     outcome = _outcome_of(code, begun=error.begun, acted=acted)
-    message = _broken_message(asked, error)
+    message = _broken_message(target, error)
     if outcome is Outcome.UNKNOWN_OUTCOME:
         message += "; the call was sent, so it may have acted"
     lasting = acted or code in _LASTING or outcome is Outcome.LIMIT_EXCEEDED
@@ -214,57 +214,57 @@ def _outcome_of(code: str, *, begun: bool, acted: bool) -> Outcome:
     return Outcome.UNKNOWN_OUTCOME if acted else Outcome.TRANSPORT_ERROR
 
 
-def _broken_message(asked: Asked, error: Broken) -> str:
-    name, server, trouble = asked.name, asked.server.name, error.trouble
+def _broken_message(target: CallTarget, error: ConnectionLoss) -> str:
+    name, server, trouble = target.name, target.server.name, error.trouble
     if trouble is not None:
         return _with_hint(f"`{name}` (server `{server}`): {trouble.message}", trouble.hint)
     return f"`{name}`: the server `{server}` {error.why or 'closed the connection'}"
 
 
-def silent(asked: Asked) -> Result:
+def result_of_silence(target: CallTarget) -> Result:
     """The result of a call that was given up because nothing was heard of it."""
-    time = format_duration(asked.server.idle_timeout)
-    acted = not asked.repeatable
+    time = format_duration(target.server.idle_timeout)
+    acted = not target.repeatable
     return Result.failed(
         Outcome.TIMEOUT,
-        f"`{asked.name}`: nothing was heard from the server `{asked.server.name}` for {time}; it was told to stop",
+        f"`{target.name}`: nothing was heard from the server `{target.server.name}` for {time}; it was told to stop",
         code="idle_timeout",
         details={"timeout": time, **({"may_have_acted": True} if acted else {})},
         retryable=not acted,
     )
 
 
-def violated(asked: Asked, why: str, raw: JSON = None) -> Result:
+def result_of_invalid_answer(target: CallTarget, why: str, raw: JSON = None) -> Result:
     """The result of a call whose answer is none of the protocol. It may have acted, as any call with an answer."""
     return Result.failed(
         Outcome.INVALID_RESULT,
-        f"`{asked.name}`: the answer of the server `{asked.server.name}` breaks the protocol: {why}",
+        f"`{target.name}`: the answer of the server `{target.server.name}` breaks the protocol: {why}",
         code="protocol_violation",
-        details={} if asked.repeatable else {"may_have_acted": True},
+        details={} if target.repeatable else {"may_have_acted": True},
         raw_value=raw,
     )
 
 
-def refused(asked: Asked, error: Refused, known: Iterable[str]) -> Result:
+def result_of_protocol_error(target: CallTarget, error: ProtocolError, known: Iterable[str]) -> Result:
     """The result of a call that the server answered with an error of the protocol.
 
     Args:
-        asked: The tool.
+        target: The tool.
         error: What it answered.
         known: The tools that it has listed.
     """
-    if error.number in {INVALID_PARAMS, METHOD_NOT_FOUND} and says_unknown(error.message, asked.tool):
-        return unknown(asked, known)
+    if error.number in {INVALID_PARAMS, METHOD_NOT_FOUND} and says_unknown_tool(error.message, target.tool):
+        return result_of_unknown_tool(target, known)
     details: dict[str, JSON] = {"number": error.number}
     if error.data is not None and _is_small(error.data):
         details["data"] = error.data
-    message = told(error.message) or "it did not say why"
+    message = clean_text(error.message) or "it did not say why"
     return Result.failed(
         Outcome.TOOL_ERROR, message, code=_CODES.get(error.number, "mcp_error"), details=details
     )
 
 
-def tool_error(text: str, content: tuple[Content, ...] = (), structured: JSON = None) -> Result:
+def result_of_tool_error(text: str, content: tuple[Content, ...] = (), structured: JSON = None) -> Result:
     """The result of a call whose tool said that it failed.
 
     Args:
@@ -272,7 +272,7 @@ def tool_error(text: str, content: tuple[Content, ...] = (), structured: JSON = 
         content: All parts of its answer. Its texts are told by the message, where that is not cut.
         structured: Its structured content; None for none.
     """
-    number, rest = unwrapped(text)
+    number, rest = split_error_number(text)
     if len(rest.encode()) <= MOST_TOLD:
         content = tuple(part for part in content if part.type != "text")
     details: dict[str, JSON] = {} if number is None else {"number": number}
@@ -280,7 +280,7 @@ def tool_error(text: str, content: tuple[Content, ...] = (), structured: JSON = 
         details["structured"] = structured
     return Result.failed(
         Outcome.TOOL_ERROR,
-        told(rest) or "the tool failed and did not say why",
+        clean_text(rest) or "the tool failed and did not say why",
         code=None if number is None else _CODES.get(number, "mcp_error"),
         details=details,
         content=content,
@@ -288,63 +288,63 @@ def tool_error(text: str, content: tuple[Content, ...] = (), structured: JSON = 
     )
 
 
-def unknown(asked: Asked, known: Iterable[str]) -> Result:
+def result_of_unknown_tool(target: CallTarget, known: Iterable[str]) -> Result:
     """The result of a call of a tool that the server does not have."""
-    near = did_you_mean(asked.tool, known)
-    message = f"the server `{asked.server.name}` has no tool `{asked.tool}`"
+    near = did_you_mean(target.tool, known)
+    message = f"the server `{target.server.name}` has no tool `{target.tool}`"
     return Result.failed(
         Outcome.UNAVAILABLE,
         _with_hint(message, near),
         code="unknown_remote_tool",
-        details={"tool": asked.tool},
+        details={"tool": target.tool},
     )
 
 
-def filtered(asked: Asked) -> Result:
+def result_of_filtered_tool(target: CallTarget) -> Result:
     """The result of a call of a tool that the project does not take from the server."""
-    server = asked.server
-    message = f"the tool `{asked.tool}` of the server `{server.name}` is left out by `only` or `except`"
+    server = target.server
+    message = f"the tool `{target.tool}` of the server `{server.name}` is left out by `only` or `except`"
     place = server.place("import")
     return Result.failed(
         Outcome.DENIED,
         f"{message} ({place})" if place else message,
         code="filtered",
-        details={"tool": asked.tool},
+        details={"tool": target.tool},
     )
 
 
-def changed(asked: Asked, why: str) -> Result:
+def result_of_changed_tool(target: CallTarget, why: str) -> Result:
     """The result of a call of a tool that a lock refuses."""
     return Result.failed(
         Outcome.DENIED,
         why,
         code="definition_changed",
-        details={"server": asked.server.name, "tool": asked.tool},
+        details={"server": target.server.name, "tool": target.tool},
     )
 
 
-def misfixed(asked: Asked, names: Collection[str], taken: Iterable[str]) -> Result:
+def result_of_bad_fixed_arguments(target: CallTarget, names: Collection[str], taken: Iterable[str]) -> Result:
     """The result of a call for which the descriptor sets arguments that the server's tool does not take.
 
     Args:
-        asked: The tool.
+        target: The tool.
         names: Those arguments.
         taken: What it takes.
     """
     faults = [_with_hint(f"`mcp.args` sets `{name}`", did_you_mean(name, taken)) for name in names]
-    message = f"the tool `{asked.tool}` of the server `{asked.server.name}` takes no such argument"
+    message = f"the tool `{target.tool}` of the server `{target.server.name}` takes no such argument"
     return Result.failed(
         Outcome.UNAVAILABLE,
-        f"`{asked.name}`: {message}: {', '.join(faults)}",
+        f"`{target.name}`: {message}: {', '.join(faults)}",
         code="unknown_fixed_argument",
-        details={"tool": asked.tool, "arguments": [*names]},
+        details={"tool": target.tool, "arguments": [*names]},
     )
 
 
-def task_only(asked: Asked) -> Result:
+def result_of_task_only_tool(target: CallTarget) -> Result:
     """The result of a call of a tool that a server runs only as a task (MCP 2025-11-25, tasks)."""
-    message = f"the tool `{asked.tool}` of the server `{asked.server.name}` runs only as a task, which is not done here"
-    return Result.failed(Outcome.UNAVAILABLE, message, code="task_required", details={"tool": asked.tool})
+    message = f"the tool `{target.tool}` of the server `{target.server.name}` runs only as a task, which is not done here"
+    return Result.failed(Outcome.UNAVAILABLE, message, code="task_required", details={"tool": target.tool})
 
 
 def with_more(result: Result, more: str) -> Result:

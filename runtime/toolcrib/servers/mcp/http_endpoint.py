@@ -18,8 +18,8 @@ from toolcrib.http.headers import header_fault
 from toolcrib.http.messages import parse_origin
 from toolcrib.security.egress import EgressRefused, Guard, is_metadata, read_host
 from toolcrib.security.egress.hosts import place_of, shown
-from toolcrib.servers.environment import World, normal_origin
-from toolcrib.servers.mcp.transports import StartFailed, Texts, Trouble
+from toolcrib.servers.environment import NetworkEnvironment, normal_origin
+from toolcrib.servers.mcp.transports import ServerTexts, StartFailure, Trouble
 
 if TYPE_CHECKING:
     from toolcrib.http.client import HTTPClient
@@ -34,7 +34,7 @@ _HINTS = {
 }
 
 
-class Failed(Exception):
+class ExchangeFailure(Exception):
     """An exchange failed.
 
     Attributes:
@@ -59,7 +59,7 @@ class Failed(Exception):
         self.lost = lost
 
     @classmethod
-    def by(cls, error: HTTPError | EgressRefused | AuthFailed) -> Failed:
+    def by(cls, error: HTTPError | EgressRefused | AuthFailed) -> ExchangeFailure:
         """What an error of the exchange, the guard or the authentication comes to."""
         if isinstance(error, HTTPError):
             trouble = Trouble(error.fault.value, error.message, _HINTS.get(error.fault, ""))
@@ -69,7 +69,7 @@ class Failed(Exception):
         return cls(Trouble("auth_failed", error.message), sent=False)
 
 
-class Endpoint(NamedTuple):
+class ServerEndpoint(NamedTuple):
     """Where a server is, and what every request to it has. Its `repr` shows the origin.
 
     Attributes:
@@ -118,21 +118,21 @@ class Endpoint(NamedTuple):
         )
 
 
-def endpoint_of(server: Server, world: World) -> Endpoint:
+def resolve_endpoint(server: Server, world: NetworkEnvironment) -> ServerEndpoint:
     """Where a server is, with everything looked up.
 
     Raises:
         MissingSecret: Something is not there.
         StartFailed: What is looked up makes no address, or no header.
     """
-    texts = Texts(server, world.vault)
+    texts = ServerTexts(server, world.vault)
     url = texts.address(server.url, "/url")
     headers = [(name, texts.named(name, text, f"/headers/{name}")) for name, text in server.headers.items()]
     texts.check()
     for name, value in headers:
         if fault := header_fault(value):
             message = f"the header `{name}` of the server `{server.name}` {fault}"
-            raise StartFailed(message, hint="see to what is looked up for it")
+            raise StartFailure(message, hint="see to what is looked up for it")
     start, mark, query = url.partition("#")[0].partition("?")
     scheme, _, rest = start.partition("://")
     authority, slash, path = rest.partition("/")
@@ -142,16 +142,18 @@ def endpoint_of(server: Server, world: World) -> Endpoint:
         read = read_host(host)
     except ValueError:
         message = f"the `url` of the server `{server.name}` is no address"
-        raise StartFailed(
+        raise StartFailure(
             message, hint="write `https://host/mcp`, and see to what is looked up for it"
         ) from None
     aimed = parse_origin(world.instead_of(written))
     by_itself = read.name == "localhost" or (read.literal and not is_metadata(read.name))
     guard = world.guard.also([place_of(read.name, port)] if by_itself else [])
-    return Endpoint(*aimed, f"/{path}{mark}{query}" if slash or mark else "/", tuple(headers), written, guard)
+    return ServerEndpoint(
+        *aimed, f"/{path}{mark}{query}" if slash or mark else "/", tuple(headers), written, guard
+    )
 
 
-class Caller:
+class EndpointClient:
     """Sends requests to one server, and renews what proves who asks where it is refused.
 
     Args:
@@ -164,8 +166,8 @@ class Caller:
         StartFailed: What is looked up makes no address, or no header.
     """
 
-    def __init__(self, server: Server, world: World, tokens: TokenCache | None) -> None:
-        self.endpoint = endpoint_of(server, world)
+    def __init__(self, server: Server, world: NetworkEnvironment, tokens: TokenCache | None) -> None:
+        self.endpoint = resolve_endpoint(server, world)
         self._streamer = StreamingClient(self.endpoint.guard)
         self._sender: HTTPClient = open_client(self.endpoint.guard)
         way = AuthContext(self._sender, RealClock(), [self.endpoint.request("GET").origin], _aim(world))
@@ -188,7 +190,7 @@ class Caller:
         try:
             return await self._sent(request, silence, sending)
         except (HTTPError, EgressRefused, AuthFailed) as error:
-            raise Failed.by(error) from None
+            raise ExchangeFailure.by(error) from None
 
     async def _sent(
         self, request: HTTPRequest, silence: float | None, sending: Callable[[], None] | None
@@ -217,7 +219,7 @@ class Caller:
         await self._sender.aclose()
 
 
-def _aim(world: World) -> Callable[[HTTPRequest], HTTPRequest]:
+def _aim(world: NetworkEnvironment) -> Callable[[HTTPRequest], HTTPRequest]:
     def aimed(request: HTTPRequest) -> HTTPRequest:
         scheme, host, port = parse_origin(world.instead_of(request.origin))
         return request._replace(scheme=scheme, host=host, port=port)
@@ -229,7 +231,7 @@ _UNKNOWN_SESSION = -32000
 """The code that servers of the TypeScript SDK answer with, and status 400, where they do not know a session."""
 
 
-def session_is_over(status: int, body: bytes) -> bool:
+def is_session_over(status: int, body: bytes) -> bool:
     """Whether a request with a session was refused for that (2025-11-25, basic/transports, "Session Management")."""
     if status == 404:
         return True
@@ -239,7 +241,9 @@ def session_is_over(status: int, body: bytes) -> bool:
     return "session" in str(error.get("message", "")).lower()
 
 
-def trouble_of(status: int, headers: Mapping[str, str], body: bytes, *, proves: bool) -> Trouble | None:
+def trouble_in_status(
+    status: int, headers: Mapping[str, str], body: bytes, *, proves: bool
+) -> Trouble | None:
     """What is wrong; None where the body says it, or nothing is.
 
     Args:

@@ -24,7 +24,7 @@ from mcp_types import (
 )
 
 from toolcrib.core.text import DuplicateKey, unique_members
-from toolcrib.servers.mcp.transports import PASSAGE, Passage, Trouble
+from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, Trouble
 
 GARBAGE = 100
 """How many lines may be no messages."""
@@ -104,41 +104,41 @@ class Inbox:
         await self.aclose()
 
 
-class Waiting:
+class PendingRequests:
     """Requests that were not answered yet."""
 
     def __init__(self) -> None:
-        self._passages: dict[RequestId, Passage | None] = {}
+        self._traces: dict[RequestId, CallTrace | None] = {}
 
     def sent(self, message: JSONRPCMessage) -> None:
         """A message is on its way: a request, whose call may have reached the server from now on, or one called off."""
         if isinstance(message, JSONRPCRequest):
-            passage = PASSAGE.get()
-            if passage is not None and message.method == "tools/call":
-                passage.begun = True
-            self._passages[message.id] = passage
+            call_trace = CALL_TRACE.get()
+            if call_trace is not None and message.method == "tools/call":
+                call_trace.begun = True
+            self._traces[message.id] = call_trace
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self.drop((message.params or {}).get("requestId"))
 
     def drop(self, number: object) -> None:
         """A request was answered, or is not waited for any more."""
         for key in (number, str(number), _whole(number)):
-            if isinstance(key, int | str) and self._passages.pop(key, self) is not self:
+            if isinstance(key, int | str) and self._traces.pop(key, self) is not self:
                 return
 
     def only(self) -> RequestId | None:
         """The one request that waits; none where there are several."""
-        return next(iter(self._passages)) if len(self._passages) == 1 else None
+        return next(iter(self._traces)) if len(self._traces) == 1 else None
 
     def failed(self, number: RequestId, trouble: Trouble, code: int) -> JSONRPCError:
         """What ends a request whose answer can't come."""
-        passage = self._passages.pop(number, None)
-        if passage is not None:
-            passage.trouble = trouble
+        call_trace = self._traces.pop(number, None)
+        if call_trace is not None:
+            call_trace.trouble = trouble
         return JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=code, message=trouble.message))
 
     def __contains__(self, number: object) -> bool:
-        return number in self._passages
+        return number in self._traces
 
 
 def _whole(number: object) -> object:
@@ -159,12 +159,12 @@ class Intake:
 
     def __init__(self, listen: Callable[[bool], None]) -> None:
         self.inbox = Inbox(listen)
-        self.waiting = Waiting()
+        self.waiting = PendingRequests()
         self.garbage = 0
 
     def read(self, text: str, size: int) -> None:
         """Take a line or an event in, of so many bytes."""
-        for message in messages_in(text):
+        for message in parse_messages(text):
             if isinstance(message, ValueError):
                 self._no_message(text, message)
             else:
@@ -205,7 +205,7 @@ class Intake:
         return number if isinstance(number, int | str) and number in self.waiting else self.waiting.only()
 
 
-def messages_in(text: str) -> list[JSONRPCMessage | ValueError]:
+def parse_messages(text: str) -> list[JSONRPCMessage | ValueError]:
     """The messages of a line: one, or those of a batch (2025-03-26); what is wrong in place of what is none.
 
     What is nested deeper than 200 levels is none: the SDK's parser ends there.

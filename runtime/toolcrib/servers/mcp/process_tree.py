@@ -21,7 +21,7 @@ SEES_ALL = hasattr(os, "pidfd_open") and (_PROC / "self" / "environ").exists()
 """Whether strays can be found, and be sent signals without mistaking another process for one: Linux from 5.3."""
 
 
-def kin_of(leader: int, mark: str) -> list[int]:
+def find_processes(leader: int, mark: str) -> list[int]:
     """What still runs of a session and of everything that carries a mark. Empty where that can't be seen.
 
     Args:
@@ -35,19 +35,21 @@ def kin_of(leader: int, mark: str) -> list[int]:
     return [pid for pid in _numbers() if _is_kin(pid, leader, needle, user)]
 
 
-def send_to(leader: int, mark: str, number: int, *, running: bool, sees_all: bool = SEES_ALL) -> bool:
+def signal_processes(
+    leader: int, mark: str, number: int, *, running: bool, sees_all: bool = SEES_ALL
+) -> bool:
     """Send a signal to all kin; whether there was any.
 
     Args:
-        leader: As `kin_of` takes it.
-        mark: As `kin_of` takes it.
+        leader: As `find_processes` takes it.
+        mark: As `find_processes` takes it.
         number: Of the signal.
         running: Whether the leader is known to run.
         sees_all: Whether kin can be seen; else the leader's group is sent the signal.
     """
     if not sees_all:
         return _send_to_group(leader, number, running=running)
-    found = kin_of(leader, mark)
+    found = find_processes(leader, mark)
     for pid in found:
         with suppress(ProcessLookupError, PermissionError):
             handle = os.pidfd_open(pid)
@@ -105,7 +107,7 @@ _LOOK_AGAIN = 0.1
 _ROUNDS = 5
 
 
-def watch(pid: int) -> None:
+def reap_orphans(pid: int) -> None:
     """Wait for the end of the process that started this one, and end everything with a mark that stands then.
 
     Stdin says which: a line `+mark` for each that begins, `-mark` for each that is over.
@@ -116,10 +118,10 @@ def watch(pid: int) -> None:
     marks = _marks_until_end(handle) if came_in_time else _marks_in(_read_all())
     # Time passes by `select`: this program has none of our other modules.
     deadline = time.monotonic() + _GRACE
-    while any(kin_of(0, mark) for mark in marks) and time.monotonic() < deadline:
+    while any(find_processes(0, mark) for mark in marks) and time.monotonic() < deadline:
         select.select([], [], [], _LOOK_AGAIN)
     for _ in range(_ROUNDS):
-        if not sum(send_to(0, mark, signal.SIGKILL, running=True) for mark in marks):
+        if not sum(signal_processes(0, mark, signal.SIGKILL, running=True) for mark in marks):
             return
         select.select([], [], [], _LOOK_AGAIN)
 
@@ -234,4 +236,4 @@ ORPHAN_REAPER = OrphanReaper()
 
 
 if __name__ == "__main__":
-    watch(int(sys.argv[1]))
+    reap_orphans(int(sys.argv[1]))

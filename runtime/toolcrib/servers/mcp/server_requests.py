@@ -56,7 +56,7 @@ class Sampling(NamedTuple):
     request: dict[str, Any]
 
 
-def functions_of(server: Server) -> dict[str, Callable[[Any], Any]]:
+def load_functions(server: Server) -> dict[str, Callable[[Any], Any]]:
     """What a server may ask -> the function that answers.
 
     Raises:
@@ -70,7 +70,7 @@ def functions_of(server: Server) -> dict[str, Callable[[Any], Any]]:
     }
 
 
-class Hooks:
+class ServerRequestHooks:
     """The functions that answer one server.
 
     Attributes:
@@ -84,7 +84,7 @@ class Hooks:
             MissingHook: One of them is not there.
         """
         self._server = server
-        self._functions = functions_of(server)
+        self._functions = load_functions(server)
         self.unanswered: dict[str, str] = {}
 
     @property

@@ -24,10 +24,10 @@ from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.server_config import Server
 from toolcrib.core.text import format_size
 from toolcrib.security.secrets import Vault
-from toolcrib.servers.environment import World
+from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.servers.mcp.child_process import SAID, ChildProcess
-from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, Waiting
-from toolcrib.servers.mcp.transports import StartFailed, Texts, Trouble, never
+from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, PendingRequests
+from toolcrib.servers.mcp.transports import ServerTexts, StartFailure, Trouble, is_public
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -56,7 +56,7 @@ _KEPT_ON_WINDOWS = (
 """Without these most programs do not begin there."""
 
 
-class Command(NamedTuple):
+class ServerCommand(NamedTuple):
     """What is started. Its `repr` holds no argument and no value of a variable.
 
     Attributes:
@@ -75,30 +75,32 @@ class Command(NamedTuple):
         return f"Command({self.name}: {self.argv[0]} with {len(self.argv) - 1} arguments)"
 
 
-def command_of(server: Server, vault: Vault) -> Command:
+def resolve_command(server: Server, vault: Vault) -> ServerCommand:
     """The command of a server, with everything looked up.
 
     Raises:
         MissingSecret: Something is not there; the message tells of all of it, the pointer of the first.
     """
-    texts = Texts(server, vault)
-    argv = [texts.filled(server.command, "/command", secret=never)]
+    texts = ServerTexts(server, vault)
+    argv = [texts.filled(server.command, "/command", secret=is_public)]
     argv += [texts.filled(arg, f"/args/{index}") for index, arg in enumerate(server.args)]
-    cwd = texts.filled(server.cwd, "/cwd", secret=never)
+    cwd = texts.filled(server.cwd, "/cwd", secret=is_public)
     named = {name: texts.named(name, value, f"/env/{name}") for name, value in server.env.items()}
     texts.check()
     folder = Path(server.root, cwd).absolute()
-    return Command(server.name, tuple(argv), {**kept(os.environ), **named}, str(folder))
+    return ServerCommand(
+        server.name, tuple(argv), {**inherited_environment(os.environ), **named}, str(folder)
+    )
 
 
-def kept(environment: Mapping[str, str]) -> dict[str, str]:
+def inherited_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What every server has of an environment. Functions of shells (`() {`) are no values."""
     names = (*KEPT, *_KEPT_ON_WINDOWS) if os.name == "nt" else KEPT
     found = {name: environment.get(name) for name in names}
     return {name: value for name, value in found.items() if value is not None and not value.startswith("()")}
 
 
-def find_program(command: Command) -> str:
+def find_program(command: ServerCommand) -> str:
     """The program that a command names, as the child would find it.
 
     Raises:
@@ -108,7 +110,7 @@ def find_program(command: Command) -> str:
     if not Path(command.cwd).is_dir():
         message = f"the working directory of the server `{command.name}`, `{command.cwd}`, does not exist"
         hint = "make it, or correct `cwd`; a relative one begins at the file that names the server"
-        raise StartFailed(message, hint=hint)
+        raise StartFailure(message, hint=hint)
     if any(mark in name for mark in (os.sep, os.altsep) if mark):
         found = Path(command.cwd, name)
         if found.is_file() and os.access(found, os.X_OK):
@@ -121,7 +123,7 @@ def find_program(command: Command) -> str:
     return str(Path(program).absolute())
 
 
-def not_started(command: Command, program: str, error: OSError | ValueError) -> StartFailed:
+def start_failure(command: ServerCommand, program: str, error: OSError | ValueError) -> StartFailure:
     """The error of a program that the system did not start."""
     what = f"the server `{command.name}` could not be started: "
     number = getattr(error, "errno", None)
@@ -137,19 +139,19 @@ def not_started(command: Command, program: str, error: OSError | ValueError) -> 
     else:
         reason = os.strerror(number) if isinstance(number, int) else type(error).__name__
         fault, hint = f"`{program}`: {reason}", "try it in a shell"
-    return StartFailed(what + fault, hint=hint)
+    return StartFailure(what + fault, hint=hint)
 
 
-def _no_program(command: Command, path: Path) -> StartFailed:
+def _no_program(command: ServerCommand, path: Path) -> StartFailure:
     what = f"the command of the server `{command.name}`, `{command.argv[0]}`,"
     if path.is_file():
-        return StartFailed(f"{what} may not be run", hint=f"chmod +x {path}")
+        return StartFailure(f"{what} may not be run", hint=f"chmod +x {path}")
     home = command.argv[0].startswith("~")
     hint = "no shell reads it: write `${HOME}` for `~`" if home else "correct `command`"
-    return StartFailed(f"{what} does not exist: looked for `{path}`", hint=hint)
+    return StartFailure(f"{what} does not exist: looked for `{path}`", hint=hint)
 
 
-def _nowhere(command: Command, places: str) -> StartFailed:
+def _nowhere(command: ServerCommand, places: str) -> StartFailure:
     name = command.argv[0]
     message = f"the command of the server `{command.name}`, `{name}`, was not found in PATH ({places})"
     if " " in name.strip():
@@ -159,7 +161,7 @@ def _nowhere(command: Command, places: str) -> StartFailed:
     else:
         near = did_you_mean(name, {each for place in places.split(os.pathsep) for each in _names_in(place)})
         hint = near or "install it, or write where it lies"
-    return StartFailed(message, hint=hint)
+    return StartFailure(message, hint=hint)
 
 
 _MAKERS = {
@@ -185,11 +187,11 @@ _LAST_WORDS = 1.0
 """Seconds for which what a dead server wrote is heard, where somebody else still holds its stdout."""
 
 
-class TooLong(Exception):
+class LineTooLong(Exception):
     """A line does not end in time."""
 
 
-class Lines:
+class LineSplitter:
     """Cuts what comes into lines, without their ends; holds no more than one line.
 
     Args:
@@ -213,7 +215,7 @@ class Lines:
             lines.append(bytes(self._rest))
             self._rest = bytearray(other)
         if max(map(len, (*lines, self._rest))) > self._longest:
-            raise TooLong
+            raise LineTooLong
         return lines
 
     def unfinished(self) -> bool:
@@ -234,10 +236,10 @@ class StdioLink:
 
     refusal: EgressRefused | None = None
 
-    def __init__(self, server: Server, world: World) -> None:
-        self._command = command_of(server, world.vault)
+    def __init__(self, server: Server, world: NetworkEnvironment) -> None:
+        self._command = resolve_command(server, world.vault)
         self._hide = world.vault.hide_in_text
-        self._lines = Lines()
+        self._lines = LineSplitter()
         self._child = ChildProcess(self._heard, self._silent)
         self._intake = Intake(self._child.listen)
         self.ended = ""
@@ -258,8 +260,8 @@ class StdioLink:
         try:
             await self._child.start(program, command.argv[1:], env=command.env, cwd=command.cwd)
         except (OSError, ValueError) as error:
-            raise not_started(command, program, error) from None
-        return self._intake.inbox, Outbox(self._child, self._intake.waiting)
+            raise start_failure(command, program, error) from None
+        return self._intake.inbox, StdioOutbox(self._child, self._intake.waiting)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -292,7 +294,7 @@ class StdioLink:
             return
         try:
             lines = self._lines.add(data)
-        except TooLong:
+        except LineTooLong:
             self._too_long()
             return
         for line in lines:
@@ -353,10 +355,10 @@ class StdioLink:
         self._child.stop_listening()
 
 
-class Outbox:
+class StdioOutbox:
     """Where messages are sent: a write stream of the SDK. Lines go out whole or not at all."""
 
-    def __init__(self, child: ChildProcess, waiting: Waiting) -> None:
+    def __init__(self, child: ChildProcess, waiting: PendingRequests) -> None:
         self._child = child
         self._waiting = waiting
         self._closed = False

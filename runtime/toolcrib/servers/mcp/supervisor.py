@@ -23,14 +23,20 @@ from toolcrib.core.server_config import Catalogue, Server, Verdict
 from toolcrib.security.egress import EgressRefused
 from toolcrib.security.secrets import MissingSecret, Vault, variables_of
 from toolcrib.security.trust.check import Untrusted
-from toolcrib.servers.environment import Judge, World
-from toolcrib.servers.mcp.failures import Broken, Down, Garbled, Refused, told
-from toolcrib.servers.mcp.server_requests import functions_of
-from toolcrib.servers.mcp.transports import Link, StartFailed, open_link
+from toolcrib.servers.environment import LockJudge, NetworkEnvironment
+from toolcrib.servers.mcp.failures import (
+    ConnectionLoss,
+    InvalidAnswer,
+    ProtocolError,
+    ServerUnavailable,
+    clean_text,
+)
+from toolcrib.servers.mcp.server_requests import load_functions
+from toolcrib.servers.mcp.transports import Link, StartFailure, open_link
 
 if TYPE_CHECKING:
     from toolcrib.http.auth import TokenCache
-    from toolcrib.servers.mcp.connection import Connection
+    from toolcrib.servers.mcp.connection import ServerConnection
 
 MISSING_EXTRA = "pip install 'toolcrib[mcp]'"
 """The way out where the SDK is not installed."""
@@ -42,26 +48,26 @@ _LAST_WORDS = 2000
 """Characters that are told of what a server wrote to stderr."""
 
 
-def missing_extra() -> Down:
+def missing_extra() -> ServerUnavailable:
     """The error where the SDK is not installed."""
     message = "MCP servers need the package `mcp`, which is not installed"
-    return Down(message, code="missing_extra", hint=MISSING_EXTRA, retryable=False)
+    return ServerUnavailable(message, code="missing_extra", hint=MISSING_EXTRA, retryable=False)
 
 
-def missing_secret(server: Server, error: MissingSecret) -> Down:
+def missing_secret(server: Server, error: MissingSecret) -> ServerUnavailable:
     """The error of a server for which something is not there to be looked up."""
     place = server.place(next(iter(keys_of(error.pointer)), ""))
     where = f" ({place})" if place else ""
     message = f"the server `{server.name}` can't be started: {error.message}{where}"
-    return Down(message, code=error.code, hint=error.hint, retryable=False)
+    return ServerUnavailable(message, code=error.code, hint=error.hint, retryable=False)
 
 
-def locked(server: Server, verdict: Verdict) -> Down | None:
+def check_lock(server: Server, verdict: Verdict) -> ServerUnavailable | None:
     """The error of a server that a lock refuses as a whole; None where it does not."""
     why = verdict.refused.get("*")
     if why is None:
         return None
-    return Down(
+    return ServerUnavailable(
         why,
         code="definition_changed",
         outcome=Outcome.DENIED,
@@ -70,10 +76,10 @@ def locked(server: Server, verdict: Verdict) -> Down | None:
     )
 
 
-def untrusted(error: Untrusted) -> Down:
+def untrusted_server(error: Untrusted) -> ServerUnavailable:
     """The error of a server whose start nobody has agreed to."""
     details: dict[str, JSON] = {"workspace": error.request.workspace.root, "hash": error.request.hash}
-    return Down(
+    return ServerUnavailable(
         error.message,
         code=error.code,
         hint=error.hint,
@@ -83,7 +89,7 @@ def untrusted(error: Untrusted) -> Down:
     )
 
 
-def down_of(server: Server, failure: Exception, link: Link | None) -> Down:
+def describe_failure(server: Server, failure: Exception, link: Link | None) -> ServerUnavailable:
     """The error of a server that could not be started."""
     if _is_of_the_extra(failure):
         return missing_extra()
@@ -92,19 +98,21 @@ def down_of(server: Server, failure: Exception, link: Link | None) -> Down:
     refusal = failure if isinstance(failure, EgressRefused) else None if link is None else link.refusal
     if refusal is not None:
         message = f"the server `{server.name}`: {refusal.message}"
-        return Down(message, code=refusal.code, hint=refusal.hint, outcome=Outcome.DENIED, retryable=False)
+        return ServerUnavailable(
+            message, code=refusal.code, hint=refusal.hint, outcome=Outcome.DENIED, retryable=False
+        )
     if isinstance(failure, Untrusted):
-        return untrusted(failure)
+        return untrusted_server(failure)
     if isinstance(failure, NotReady | DocumentError):
-        return Down(failure.message, code=failure.code, hint=failure.hint, retryable=False)
-    if isinstance(failure, StartFailed):
-        return Down(failure.message, hint=failure.hint)
+        return ServerUnavailable(failure.message, code=failure.code, hint=failure.hint, retryable=False)
+    if isinstance(failure, StartFailure):
+        return ServerUnavailable(failure.message, hint=failure.hint)
     what, hint = _what(server, failure)
     words = _last_words(link)
-    return Down(f"the server `{server.name}` could not be started: it {what}{words}", hint=hint)
+    return ServerUnavailable(f"the server `{server.name}` could not be started: it {what}{words}", hint=hint)
 
 
-def of_group(error: Exception) -> Exception:
+def first_cause(error: Exception) -> Exception:
     """The error that a group of one holds: task groups wrap up whatever ends them."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
@@ -119,7 +127,16 @@ def is_foreseen(failure: Exception) -> bool:
     return isinstance(failure, _FORESEEN) or _is_of_the_extra(failure)
 
 
-_FORESEEN = (ToolcribError, Broken, Refused, Garbled, EgressRefused, OSError, RuntimeError, ValueError)
+_FORESEEN = (
+    ToolcribError,
+    ConnectionLoss,
+    ProtocolError,
+    InvalidAnswer,
+    EgressRefused,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
 
 
 def _is_of_the_extra(failure: Exception) -> bool:
@@ -136,16 +153,16 @@ def _what(server: Server, failure: Exception) -> tuple[str, str]:
             f"did not answer within {time}",
             "raise `timeouts: {start: ...}` of the server if it takes longer",
         )
-    if isinstance(failure, Broken):
+    if isinstance(failure, ConnectionLoss):
         trouble = failure.trouble
         return (
             (failure.why or "closed the connection", "")
             if trouble is None
             else (f"did not answer: {trouble.message}", trouble.hint)
         )
-    if isinstance(failure, Refused):
-        return f"answered with the error {failure.number}: {told(failure.message)}", ""
-    if isinstance(failure, Garbled):
+    if isinstance(failure, ProtocolError):
+        return f"answered with the error {failure.number}: {clean_text(failure.message)}", ""
+    if isinstance(failure, InvalidAnswer):
         return f"does not speak MCP: {failure.message}", ""
     if is_foreseen(failure):
         return "speaks no version of MCP that is known here", "`era` says which protocol it is asked for"
@@ -157,7 +174,7 @@ def _last_words(link: Link | None) -> str:
     if not said:
         return ""
     cut = said if len(said) <= _LAST_WORDS else "..." + said[-_LAST_WORDS:]
-    return f"; its stderr ends with:\n{told(cut)}"
+    return f"; its stderr ends with:\n{clean_text(cut)}"
 
 
 def check_ready(server: Server, vault: Vault) -> None:
@@ -168,8 +185,8 @@ def check_ready(server: Server, vault: Vault) -> None:
     """
     if find_spec("mcp") is None:
         raise missing_extra()
-    functions_of(server)
-    missing: dict[str, Down] = {}
+    load_functions(server)
+    missing: dict[str, ServerUnavailable] = {}
     for key in _WITH_VARIABLES:
         written: Any = getattr(server, key)
         for pointer, variable in variables_of(_plain(written), f"/{key}"):
@@ -181,7 +198,7 @@ def check_ready(server: Server, vault: Vault) -> None:
     if missing:
         message = "; ".join(missing)
         hints = "; ".join(dict.fromkeys(down.hint for down in missing.values() if down.hint))
-        raise Down(message, code=next(iter(missing.values())).code, hint=hints, retryable=False)
+        raise ServerUnavailable(message, code=next(iter(missing.values())).code, hint=hints, retryable=False)
 
 
 _WITH_VARIABLES = ("command", "args", "env", "cwd", "url", "headers", "auth")
@@ -210,7 +227,7 @@ _NEARLY: Final = 0.001
 """Seconds that need not be waited for: sums of times are not exact, and clocks have a smallest step."""
 
 
-class Starts:
+class RestartBackoff:
     """The starts of one server within the last minute, on one clock."""
 
     __slots__ = ("_began", "_ended")
@@ -251,18 +268,18 @@ class Starts:
             self._began.popleft()
 
 
-class StartsByClock:
+class RestartBackoffs:
     """The starts of one server, for each clock: what waits on virtual time does not wait for others."""
 
     def __init__(self) -> None:
-        self._real = Starts()
-        self._others: WeakKeyDictionary[Clock, Starts] = WeakKeyDictionary()
+        self._real = RestartBackoff()
+        self._others: WeakKeyDictionary[Clock, RestartBackoff] = WeakKeyDictionary()
 
-    def on(self, clock: Clock) -> Starts:
+    def on(self, clock: Clock) -> RestartBackoff:
         """Those that count for a clock."""
         if isinstance(clock, RealClock):  # each session has one of its own, and all tell the same time
             return self._real
-        return self._others.setdefault(clock, Starts())
+        return self._others.setdefault(clock, RestartBackoff())
 
 
 _log = logging.getLogger("toolcrib")
@@ -271,7 +288,7 @@ Changed = Callable[[str, Catalogue], None]
 """Called in the event loop when the list of a server turned out different."""
 
 
-class Berth:
+class Supervisor:
     """Holds the connection to one server in one event loop, for whoever shares it.
 
     Attributes:
@@ -284,7 +301,7 @@ class Berth:
     def __init__(
         self,
         server: Server,
-        judge: Judge,
+        judge: LockJudge,
         link_to: Callable[[Server], Link],
         *,
         loop: asyncio.AbstractEventLoop,
@@ -304,17 +321,17 @@ class Berth:
         self.server = server
         self.link_to = link_to
         self.loop = loop
-        self.connection: Connection | None = None
+        self.connection: ServerConnection | None = None
         self._judge = judge
         self._changed = changed
         self._warned = warned
-        self._starts = StartsByClock()
+        self._starts = RestartBackoffs()
         self._clock: Clock | None = None
-        self._starting: asyncio.Future[Connection | Down] | None = None
+        self._starting: asyncio.Future[ServerConnection | ServerUnavailable] | None = None
         self._lives: set[_Life] = set()
         self._era: str = server.era
         self._listed: Catalogue | None = None
-        self._why: Down | None = None
+        self._why: ServerUnavailable | None = None
 
     @property
     def state(self) -> str:
@@ -327,7 +344,7 @@ class Berth:
             return "resting"
         return "idle" if self._why is None else "down"
 
-    async def started(self, clock: Clock) -> Connection:
+    async def started(self, clock: Clock) -> ServerConnection:
         """The connection; started by the first that asks, and awaited by all.
 
         Raises:
@@ -345,7 +362,7 @@ class Berth:
                     self._start(clock)
         with clock.outside():
             outcome = await asyncio.shield(starting)
-        if isinstance(outcome, Down):
+        if isinstance(outcome, ServerUnavailable):
             raise outcome.again()
         return outcome
 
@@ -388,7 +405,7 @@ class Berth:
             return starts.wait(now)
         seconds = round(rest, 3)
         last = f"; the last time, {self._why.message}" if self._why is not None else ""
-        raise Down(
+        raise ServerUnavailable(
             f"the server `{self.server.name}` ended again and again, and is left alone; "
             f"retry after {format_duration(seconds)}{last}",
             details={"retry_after": seconds},
@@ -420,11 +437,11 @@ class Berth:
             starts.forgiven()
         if self.connection is life.connection:
             self.connection = None
-        self.say(Down(f"the server `{self.server.name}` was ended before it was ready"))
+        self.say(ServerUnavailable(f"the server `{self.server.name}` was ended before it was ready"))
 
-    async def _lived(self, life: _Life) -> Down | None:
+    async def _lived(self, life: _Life) -> ServerUnavailable | None:
         """One connection, from its start to its end; why it could not be started, where that is so."""
-        refused = locked(self.server, self._judge(self.server, None))
+        refused = check_lock(self.server, self._judge(self.server, None))
         if refused is not None:
             return refused
         failure = await life.lived(self._era)
@@ -433,17 +450,17 @@ class Berth:
             self._era = "handshake"
             failure = await life.lived("handshake")
         if failure is not None:
-            return down_of(self.server, failure, life.link)
+            return describe_failure(self.server, failure, life.link)
         self._why = None if life.wanted else self._died(life.link)
         return None
 
-    def _died(self, link: Link | None) -> Down:
+    def _died(self, link: Link | None) -> ServerUnavailable:
         """A connection that was good is over, and nobody wanted that."""
         why = (link.ended if link is not None else "") or "ended"
         _log.info("the server `%s` %s", self.server.name, why)
-        return Down(f"the server `{self.server.name}` {why}")
+        return ServerUnavailable(f"the server `{self.server.name}` {why}")
 
-    def ready(self, connection: Connection) -> None:
+    def ready(self, connection: ServerConnection) -> None:
         """A connection is good."""
         self.connection = connection
         self._why = None
@@ -464,12 +481,12 @@ class Berth:
         if before is None or before._replace(info=catalogue.info) != catalogue:
             self._changed(self.server.name, catalogue)
 
-    def say(self, outcome: Connection | Down) -> None:
+    def say(self, outcome: ServerConnection | ServerUnavailable) -> None:
         """Let those know that wait; only the first word counts."""
         waiting, self._starting = self._starting, None
         if waiting is None:
             return
-        if isinstance(outcome, Down):
+        if isinstance(outcome, ServerUnavailable):
             self._why = outcome
         if not waiting.done():
             waiting.set_result(outcome)
@@ -486,14 +503,14 @@ class _Life:
         wanted: Whether it was told to end.
     """
 
-    def __init__(self, berth: Berth) -> None:
+    def __init__(self, supervisor: Supervisor) -> None:
         self.task: asyncio.Task[None] | None = None
         self.link: Link | None = None
-        self.connection: Connection | None = None
+        self.connection: ServerConnection | None = None
         self.broke_off = False
         self.wanted = False
-        self._berth = berth
-        self._making: Connection | None = None
+        self._supervisor = supervisor
+        self._making: ServerConnection | None = None
         self._failure: Exception | None = None
 
     @property
@@ -517,30 +534,32 @@ class _Life:
 
     async def lived(self, era: str) -> Exception | None:
         """Live; why it did not come to that, where that is so."""
-        berth, self._failure, self.broke_off = self._berth, None, False
+        supervisor, self._failure, self.broke_off = self._supervisor, None, False
         try:
-            from toolcrib.servers.mcp.connection import Connection  # noqa: PLC0415 -- needs the extra, and is slow
-            from toolcrib.servers.mcp.server_requests import Hooks  # noqa: PLC0415 -- as above
+            from toolcrib.servers.mcp.connection import ServerConnection  # noqa: PLC0415 -- needs the extra, and is slow
+            from toolcrib.servers.mcp.server_requests import ServerRequestHooks  # noqa: PLC0415 -- as above
 
-            self.link = berth.link_to(
-                berth.server
+            self.link = supervisor.link_to(
+                supervisor.server
             )  # asks for trust; hooks are code, which is imported after that
-            hooks = Hooks(berth.server)
-            self._making = Connection(berth.server, self.link, hooks, berth.judged, berth.listed)
+            hooks = ServerRequestHooks(supervisor.server)
+            self._making = ServerConnection(
+                supervisor.server, self.link, hooks, supervisor.judged, supervisor.listed
+            )
             await self._making.run(self._ready, era)
         except Exception as error:  # noqa: BLE001 -- what lies below the protocol raises what it likes, in groups too
             if self.connection is None:
                 return self._failed(error)
-            _log.debug("the server `%s` ended with an error", berth.server.name, exc_info=error)
+            _log.debug("the server `%s` ended with an error", supervisor.server.name, exc_info=error)
         return self._failure
 
     def _failed(self, error: Exception) -> Exception:
         """Why it was never ready: what was told of it, or else the error that ended it."""
         if self._failure is not None:
             return self._failure
-        found = of_group(error)
+        found = first_cause(error)
         if not is_foreseen(found):
-            _log.error("a bug in starting the server `%s`", self._berth.server.name, exc_info=found)
+            _log.error("a bug in starting the server `%s`", self._supervisor.server.name, exc_info=found)
         return found
 
     def _ready(self, failure: Exception | None) -> None:
@@ -550,18 +569,18 @@ class _Life:
         self._failure = failure
         if failure is None:
             self.connection = making
-            self._berth.ready(making)
+            self._supervisor.ready(making)
         elif link.ended:
-            self.broke_off = self._berth.server.transport == "stdio"
+            self.broke_off = self._supervisor.server.transport == "stdio"
         else:  # it still runs: nobody needs to wait until it has ended
-            self._berth.say(down_of(self._berth.server, failure, link))
+            self._supervisor.say(describe_failure(self._supervisor.server, failure, link))
 
 
 _ORDER = ("up", "starting", "resting", "down", "idle")
 """States; of several that one server has in several places, the first of these is told."""
 
 
-class Connections:
+class ServerPool:
     """The servers of one World, as this process uses them.
 
     Each runs once for each event loop, and for each session where the server says so.
@@ -572,15 +591,15 @@ class Connections:
         changed: Told what a server lists first, and whenever it lists other tools than before.
     """
 
-    def __init__(self, world: World, tokens: Callable[[], TokenCache], changed: Changed) -> None:
+    def __init__(self, world: NetworkEnvironment, tokens: Callable[[], TokenCache], changed: Changed) -> None:
         self.world = world
         self._tokens = tokens
         self._changed = changed
-        self._berths: dict[tuple[str, int, str], Berth] = {}
+        self._supervisors: dict[tuple[str, int, str], Supervisor] = {}
         self._warned: set[str] = set()
         self._retired = False
 
-    async def get(self, server: str, session_id: str, clock: Clock) -> Connection:
+    async def get(self, server: str, session_id: str, clock: Clock) -> ServerConnection:
         """The connection to a server, which is started if need be.
 
         Args:
@@ -594,66 +613,66 @@ class Connections:
         known = self.world.servers[server]
         loop = asyncio.get_running_loop()
         key = (server, id(loop), session_id if known.scope == "session" else "")
-        berth = self._berths.get(key)
-        if berth is None:
-            berth = self._made(key, loop)
-        connection = berth.connection
+        supervisor = self._supervisors.get(key)
+        if supervisor is None:
+            supervisor = self._made(key, loop)
+        connection = supervisor.connection
         if connection is None or not connection.alive:
-            connection = await berth.started(clock)
+            connection = await supervisor.started(clock)
             if self._retired:
                 connection.leave()
         return connection
 
-    def _made(self, key: tuple[str, int, str], loop: asyncio.AbstractEventLoop) -> Berth:
-        for other, berth in list(self._berths.items()):
-            if berth.loop.is_closed():  # what ran in it has ended with it
-                del self._berths[other]
+    def _made(self, key: tuple[str, int, str], loop: asyncio.AbstractEventLoop) -> Supervisor:
+        for other, supervisor in list(self._supervisors.items()):
+            if supervisor.loop.is_closed():  # what ran in it has ended with it
+                del self._supervisors[other]
         world, tokens = self.world, self._tokens
 
         def to(server: Server) -> Link:
             return open_link(server, world, None if server.transport == "stdio" else tokens())
 
-        made = Berth(
+        made = Supervisor(
             world.servers[key[0]], world.judge, to, loop=loop, changed=self._changed, warned=self._warned
         )
-        return self._berths.setdefault(key, made)
+        return self._supervisors.setdefault(key, made)
 
     def states(self) -> Mapping[str, str]:
         """Name of a server -> `idle`, `starting`, `up`, `down` or `resting`. Nothing is started to find out."""
         found: dict[str, str] = dict.fromkeys(self.world.servers, "idle")
-        for berth in list(self._berths.values()):
-            name = berth.server.name
-            found[name] = min(found[name], berth.state, key=_ORDER.index)
+        for supervisor in list(self._supervisors.values()):
+            name = supervisor.server.name
+            found[name] = min(found[name], supervisor.state, key=_ORDER.index)
         return found
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to close."""
-        return not self._berths
+        return not self._supervisors
 
     async def release(self, session_id: str) -> None:
         """End the servers that only this session had."""
-        await self._close([key for key in self._berths if key[2] and key[2] == session_id])
+        await self._close([key for key in self._supervisors if key[2] and key[2] == session_id])
 
     def retire(self) -> None:
         """Another World is in force: end each server once its calls are over."""
         self._retired = True
-        for berth in list(self._berths.values()):
-            if not berth.loop.is_closed():
-                berth.loop.call_soon_threadsafe(berth.leave)
+        for supervisor in list(self._supervisors.values()):
+            if not supervisor.loop.is_closed():
+                supervisor.loop.call_soon_threadsafe(supervisor.leave)
 
     async def aclose(self) -> None:
         """End every server."""
-        await self._close(list(self._berths))
+        await self._close(list(self._supervisors))
 
     async def _close(self, keys: list[tuple[str, int, str]]) -> None:
-        berths = [self._berths.pop(key) for key in keys]
-        await asyncio.gather(*(_closed(berth) for berth in berths))
+        supervisors = [self._supervisors.pop(key) for key in keys]
+        await asyncio.gather(*(_closed(supervisor) for supervisor in supervisors))
 
 
-async def _closed(berth: Berth) -> None:
+async def _closed(supervisor: Supervisor) -> None:
     """End a server where it lives, which may be the loop of another thread."""
-    if berth.loop is asyncio.get_running_loop():
-        await berth.end()
-    elif berth.loop.is_running():
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(berth.end(), berth.loop))
+    if supervisor.loop is asyncio.get_running_loop():
+        await supervisor.end()
+    elif supervisor.loop.is_running():
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(supervisor.end(), supervisor.loop))

@@ -18,7 +18,7 @@ from toolcrib.core.text import compact, escape_terminal
 from toolcrib.schema.validation import json_fault
 from toolcrib.security.redaction import HIDDEN
 from toolcrib.security.secrets import Vault
-from toolcrib.servers.mcp.failures import Garbled
+from toolcrib.servers.mcp.failures import InvalidAnswer
 
 _TELLING: Final = 4
 """Characters that a secret has at least: `1` and `on`, which variables hold, too, stand in most schemas."""
@@ -155,7 +155,7 @@ async def list_tools(
         page = await ask(cursor)
         tools = page.get("tools")
         if not isinstance(tools, list):
-            raise Garbled("its list of tools has no `tools`")
+            raise InvalidAnswer("its list of tools has no `tools`")
         if not reader.take(tools):
             break
         cursor = page.get("nextCursor")

@@ -18,7 +18,7 @@ from toolcrib.core.server_config import Server
 from toolcrib.security.redaction import is_secret_name, secret_part
 from toolcrib.security.secrets import MissingSecret, Variable, Vault, pieces_of, plain
 from toolcrib.security.server_display import written_secrets
-from toolcrib.servers.environment import World
+from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolcrib.security.egress import EgressRefused
 
 
-class StartFailed(ToolcribError):
+class StartFailure(ToolcribError):
     """A server could not be started, or not be connected to. Its text holds no secret."""
 
     code = "server_down"
@@ -50,7 +50,7 @@ class Trouble(NamedTuple):
     hint: str = ""
 
 
-class Passage:
+class CallTrace:
     """What is known of the way of one call.
 
     Attributes:
@@ -67,25 +67,25 @@ class Passage:
         self.trouble: Trouble | None = None
 
 
-PASSAGE: ContextVar[Passage | None] = ContextVar("the passage of a call", default=None)
+CALL_TRACE: ContextVar[CallTrace | None] = ContextVar("the trace of a call", default=None)
 """Where links write down how the calls of this context fare."""
 
 
 @contextmanager
-def one_passage() -> Iterator[Passage]:
+def trace_call() -> Iterator[CallTrace]:
     """What is sent within, by this task and by those that it starts, is one call."""
-    passage = Passage()
-    token = PASSAGE.set(passage)
+    call_trace = CallTrace()
+    token = CALL_TRACE.set(call_trace)
     try:
-        yield passage
+        yield call_trace
     finally:
-        PASSAGE.reset(token)
+        CALL_TRACE.reset(token)
 
 
 class Link(Protocol):
     """A way to one server, entered once: `async with link as (read, write)`, as a transport of the SDK.
 
-    Entered, it may raise `StartFailed`. Left, it has ended everything that it started: after 5 s at most, or at once where
+    Entered, it may raise `StartFailure`. Left, it has ended everything that it started: after 5 s at most, or at once where
     leaving is cancelled.
 
     Attributes:
@@ -124,7 +124,7 @@ class Link(Protocol):
         ...
 
 
-def open_link(server: Server, world: World, tokens: TokenCache | None = None) -> Link:
+def open_link(server: Server, world: NetworkEnvironment, tokens: TokenCache | None = None) -> Link:
     """The link to a server; nothing is started before it is entered.
 
     Args:
@@ -146,21 +146,17 @@ def open_link(server: Server, world: World, tokens: TokenCache | None = None) ->
     return link
 
 
-def _link(server: Server, world: World, tokens: TokenCache | None) -> Any:
+def _link(server: Server, world: NetworkEnvironment, tokens: TokenCache | None) -> Any:
     if server.transport == "stdio":
         from toolcrib.servers.mcp.stdio import StdioLink  # noqa: PLC0415 -- needs the extra
 
         return StdioLink(server, world)
-    from toolcrib.servers.mcp.http_endpoint import Caller  # noqa: PLC0415 -- no process needs it
+    from toolcrib.servers.mcp.http_endpoint import EndpointClient  # noqa: PLC0415 -- no process needs it
 
-    caller = Caller(server, world, tokens)
-    if server.transport == "sse":
-        from toolcrib.servers.mcp.legacy_sse import EventLink  # noqa: PLC0415 -- few servers still need it
+    client = EndpointClient(server, world, tokens)
+    from toolcrib.servers.mcp.http_transports import SseLink, StreamableHttpLink  # noqa: PLC0415 -- needs the extra
 
-        return EventLink(server, caller)
-    from toolcrib.servers.mcp.streamable_http import StreamedLink  # noqa: PLC0415 -- needs the extra
-
-    return StreamedLink(caller)
+    return SseLink(server, client) if server.transport == "sse" else StreamableHttpLink(client)
 
 
 _OURS: ContextVar[bool] = ContextVar("whether what runs here belongs to a link of ours", default=False)
@@ -179,7 +175,7 @@ def _keep_quiet() -> None:
 
 def _not_of_ours(record: logging.LogRecord) -> bool:
     """Whether a record is none that the SDK makes of a link of ours."""
-    if not _OURS.get() and PASSAGE.get() is None:
+    if not _OURS.get() and CALL_TRACE.get() is None:
         return True
     if record.name == "client":  # as the SDK calls one of its own
         return not record.pathname.endswith(_SESSION)
@@ -194,17 +190,17 @@ Secret = Callable[[Variable], bool]
 """Whether what a variable stands for is masked."""
 
 
-def never(_variable: Variable) -> bool:
+def is_public(_variable: Variable) -> bool:
     """What everybody may see: commands, folders."""
     return False
 
 
-def telling(variable: Variable) -> bool:
+def is_secret_value(variable: Variable) -> bool:
     """A value with a default that anybody can read, such as a time zone, is none, unless its name says otherwise."""
     return not variable.default or is_secret_name(variable.name)
 
 
-class Texts:
+class ServerTexts:
     """Texts of a server with everything looked up; what is missing is told at the end, all of it.
 
     Secrets that are written out in its arguments or its url are masked from now on.
@@ -221,7 +217,7 @@ class Texts:
         for secret in written_secrets(server):
             vault.register(secret)
 
-    def filled(self, text: str, pointer: str, *, secret: Secret = telling) -> str:
+    def filled(self, text: str, pointer: str, *, secret: Secret = is_secret_value) -> str:
         """A text as it is meant."""
         return "".join(
             plain(piece) if isinstance(piece, str) else self._value(piece, pointer, secret(piece))

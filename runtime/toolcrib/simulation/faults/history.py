@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON
-from toolcrib.core.protocols import Session
+from toolcrib.core.protocols import CallSession
 from toolcrib.core.text import compact
 from toolcrib.simulation.faults.triggers import Condition, Trigger
 
@@ -202,12 +202,12 @@ def _listed(keys: list[str]) -> str:
     return " and ".join(f"`{key}`" for key in keys)
 
 
-def records_of(session: Session) -> dict[str, Record]:
+def records_of(session: CallSession) -> dict[str, Record]:
     """Name of a fault -> what the session remembers of it; of faults whose tools were called."""
     return session.slot("faults", dict[str, Record])
 
 
-def record_of(session: Session, name: str, trigger: Trigger) -> Record:
+def record_of(session: CallSession, name: str, trigger: Trigger) -> Record:
     """What the session remembers of a fault."""
     records = records_of(session)
     if name not in records:
@@ -215,12 +215,12 @@ def record_of(session: Session, name: str, trigger: Trigger) -> Record:
     return records[name]
 
 
-def fired(session: Session) -> Mapping[str, int]:
+def fired(session: CallSession) -> Mapping[str, int]:
     """Name of a fault -> how often it happened in the session; of faults whose tools were called."""
     return {name: record.times for name, record in records_of(session).items()}
 
 
-def why_not_due(session: Session, name: str) -> str:
+def why_not_due(session: CallSession, name: str) -> str:
     """Why a fault never happened in a session, in words; empty if it did.
 
     Such as: "fault `x` was never due: it waits for call 3, and there were 2 calls".

@@ -7,9 +7,8 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from toolcrib.core.abandonment import gave_up
 from toolcrib.core.clock import parse_duration
-from toolcrib.core.errors import Problem
+from toolcrib.core.errors import Problem, attach_progress
 from toolcrib.core.model import JSON, NOTHING, Call, Descriptor, Outcome, Result
 from toolcrib.core.protocols import CallNext
 from toolcrib.simulation.error_reply import compile_error
@@ -201,7 +200,7 @@ async def _sleep(attempt: Attempt, seconds: float, kind: str) -> None:
     try:
         await attempt.call.context.session.clock.sleep(seconds)
     except asyncio.CancelledError as error:
-        gave_up(error, attempts=1, reached=False, meta={"fault": {"kind": kind}})
+        attach_progress(error, attempts=1, reached=False, meta={"fault": {"kind": kind}})
         raise
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from toolcrib.core.clock import parse_duration
 from toolcrib.core.errors import Problem
-from toolcrib.core.protocols import Session
+from toolcrib.core.protocols import CallSession
 
 _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?(ms|s|m|h|d)")
 _HOURS = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?|24:00")
@@ -26,9 +26,9 @@ class Span(NamedTuple):
 
     low: float
     high: float
-    at: Callable[[Session], float]
+    at: Callable[[CallSession], float]
 
-    def holds(self, session: Session) -> bool:
+    def holds(self, session: CallSession) -> bool:
         """Whether it is time."""
         now = self.at(session)
         if self.low > self.high:
@@ -78,7 +78,7 @@ class _Form(NamedTuple):
     name: str
     fits: Callable[[str], object]
     read: Callable[[str], float]
-    at: Callable[[Session], float]
+    at: Callable[[CallSession], float]
     daily: bool = False
 
 
@@ -94,12 +94,12 @@ def _moment(text: str) -> float:
     return moment.timestamp()
 
 
-def _since_midnight(session: Session) -> float:
+def _since_midnight(session: CallSession) -> float:
     now = session.clock.now()
     return (now - now.replace(hour=0, minute=0, second=0, microsecond=0)).total_seconds()
 
 
-def _since_the_beginning(session: Session) -> float:
+def _since_the_beginning(session: CallSession) -> float:
     return session.clock.monotonic() - session.began
 
 

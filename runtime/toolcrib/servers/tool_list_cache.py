@@ -22,7 +22,7 @@ _MOST = 256
 """So many answers are kept, those that came last."""
 
 
-class Remembered(NamedTuple):
+class CachedToolLists(NamedTuple):
     """What servers answered.
 
     Attributes:
@@ -34,7 +34,7 @@ class Remembered(NamedTuple):
     when: Mapping[str, str]
 
 
-def remember(server: Server, catalogue: Catalogue, when: str) -> None:
+def save_tool_list(server: Server, catalogue: Catalogue, when: str) -> None:
     """Keep what a server offers; where that is not possible, nothing is kept.
 
     Args:
@@ -59,7 +59,7 @@ def remember(server: Server, catalogue: Catalogue, when: str) -> None:
         _log_unkept(error)
 
 
-def remembered(servers: Iterable[Server]) -> Remembered:
+def load_tool_lists(servers: Iterable[Server]) -> CachedToolLists:
     """What is known of servers from some time ago; one of which nothing is known is left out."""
     folder = _folder()
     offered: dict[str, Catalogue] = {}
@@ -73,7 +73,7 @@ def remembered(servers: Iterable[Server]) -> Remembered:
                 when[server.name] = str(told["when"])
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             continue  # nothing is known of it
-    return Remembered(offered, when)
+    return CachedToolLists(offered, when)
 
 
 def _folder() -> str:

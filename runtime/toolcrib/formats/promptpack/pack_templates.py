@@ -21,7 +21,7 @@ _PLACE: Final = r"\s*(?:(?:fragments\.|fragment:\s*)(?P<fragment>[\w.-]+)|(?P<na
 _OPEN_END: Final = re.compile(r"[{$]+\Z")
 
 
-class Fault(NamedTuple):
+class TemplateProblem(NamedTuple):
     """What is wrong with a text."""
 
     code: str
@@ -29,7 +29,7 @@ class Fault(NamedTuple):
     hint: str = ""
 
 
-class Turned(NamedTuple):
+class TemplateText(NamedTuple):
     """A text in our form.
 
     Attributes:
@@ -40,15 +40,15 @@ class Turned(NamedTuple):
 
     text: str
     names: tuple[str, ...]
-    fault: Fault | None = None
+    fault: TemplateProblem | None = None
 
 
-class _NotTogether(Exception):
+class _InvalidTemplate(Exception):
     """A text that can't be put together."""
 
     def __init__(self, *, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.fault = Fault(code, message, hint)
+        self.fault = TemplateProblem(code, message, hint)
 
 
 def place_of(syntax: str) -> re.Pattern[str] | None:
@@ -81,21 +81,23 @@ class Templates:
         self._fragments = fragments
         self.used: set[str] = set()
 
-    def turned(self, text: str, declared: Collection[str]) -> Turned:
+    def turned(self, text: str, declared: Collection[str]) -> TemplateText:
         """A text in our form.
 
         Args:
             text: As it is written.
             declared: Names of variables, which are no fragments.
         """
-        made = _Made()
+        made = _TextBuilder()
         try:
             self._walk(text, declared, made, ())
-        except _NotTogether as refused:
-            return Turned("", tuple(made.names), refused.fault)
-        return Turned("".join(made.parts), tuple(made.names))
+        except _InvalidTemplate as refused:
+            return TemplateText("", tuple(made.names), refused.fault)
+        return TemplateText("".join(made.parts), tuple(made.names))
 
-    def _walk(self, text: str, declared: Collection[str], made: _Made, within: tuple[str, ...]) -> None:
+    def _walk(
+        self, text: str, declared: Collection[str], made: _TextBuilder, within: tuple[str, ...]
+    ) -> None:
         end = 0
         for match in self._place.finditer(text):
             made.add(text[end : match.start()])
@@ -108,29 +110,29 @@ class Templates:
                 self._walk(self._fragment(fragment, within, made), declared, made, (*within, fragment))
         made.add(text[end:])
 
-    def _fragment(self, name: str, within: tuple[str, ...], made: _Made) -> str:
+    def _fragment(self, name: str, within: tuple[str, ...], made: _TextBuilder) -> str:
         if name in within:
             circle = " -> ".join([*within[within.index(name) :], name])
-            raise _NotTogether(
+            raise _InvalidTemplate(
                 code="endless_fragment", message=f"fragments lead back to themselves: {circle}"
             )
         if name not in self._fragments:
             those = ", ".join(f"`{each}`" for each in self._fragments)
             known = f"the fragments are: {those}" if those else "write it under `fragments`"
             hint = did_you_mean(name, self._fragments) or known
-            raise _NotTogether(
+            raise _InvalidTemplate(
                 code="unknown_fragment", message=f"there is no fragment `{clipped(name)}`", hint=hint
             )
         made.fragments += 1
         if made.fragments > _MOST_FRAGMENTS:
-            raise _NotTogether(
+            raise _InvalidTemplate(
                 code="too_large", message=f"more than {_MOST_FRAGMENTS:,} fragments come together in one text"
             )
         self.used.add(name)
         return self._fragments[name]
 
 
-class _Made:
+class _TextBuilder:
     """A text that comes together."""
 
     def __init__(self) -> None:
@@ -148,7 +150,7 @@ class _Made:
         self.parts.append(str(as_written(text)))
         self._length += len(self.parts[-1])
         if self._length > LONGEST:
-            raise _NotTogether(
+            raise _InvalidTemplate(
                 code="too_large", message=f"with its fragments the text has more than {LONGEST:,} characters"
             )
 

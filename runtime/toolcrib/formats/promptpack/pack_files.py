@@ -60,10 +60,10 @@ def files_of_promptpack(loaded: Loaded, pack: Pack, kinds: Kinds) -> PackFiles:
         kinds: What the installed modes say of their blocks.
     """
     tools = [tool for tool in loaded.tools if tool.origin.pack == pack.name]
-    return _Press(pack, tools, kinds).pressed()
+    return _FileSet(pack, tools, kinds).pressed()
 
 
-class _Press:
+class _FileSet:
     def __init__(self, pack: Pack, tools: list[Descriptor], kinds: Kinds) -> None:
         self._pack = pack
         self._tools = tools

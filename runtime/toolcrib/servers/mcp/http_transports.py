@@ -1,17 +1,22 @@
-"""Servers over streamable HTTP (2025-03-26 and later, basic/transports): the SDK's transport over our connections.
+"""MCP servers over HTTP: streamable HTTP (2025-03-26 and later, basic/transports), and HTTP with SSE as it was before.
 
-The SDK asks an httpx2 client, and the client asks `Carrier`, which sends over sockets that the egress guard dialled. An
-exchange that fails must not take the whole link with it, as an exception would: the request it belongs to is answered
-with an error instead, and what is known of it is written into the call's `Passage`.
+For streamable HTTP the SDK asks an httpx2 client, and the client asks `LinkTransport`, which sends over sockets that the
+egress guard dialled. An exchange that fails must not take the whole link with it, as an exception would: the request it
+belongs to is answered with an error instead, and what is known of it is written into the call's `CallTrace`.
+
+With SSE (2024-11-05, basic/transports, "HTTP with SSE"), one stream of events brings all messages. Its first event names
+the address that messages are posted to.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from urllib.parse import urljoin, urlsplit
 
 import anyio
 import httpx2
@@ -29,14 +34,21 @@ from mcp_types import (
 
 from toolcrib.core.clock import RealClock
 from toolcrib.core.model import OUTPUT_SIZE
+from toolcrib.core.server_config import Server
 from toolcrib.core.text import DuplicateKey, format_size
 from toolcrib.http import HTTPError, HTTPFailure, HTTPRequest
 from toolcrib.http.client import StreamedResponse
 from toolcrib.http.event_stream import EventStream, StreamEvent
 from toolcrib.http.headers import OF_THE_CONNECTION, SENDER_WRITES
-from toolcrib.servers.mcp.http_endpoint import Caller, Failed, session_is_over, trouble_of
-from toolcrib.servers.mcp.incoming_messages import check_keys
-from toolcrib.servers.mcp.transports import PASSAGE, Passage, Trouble
+from toolcrib.http.messages import origin_of, parse_origin
+from toolcrib.servers.mcp.http_endpoint import (
+    EndpointClient,
+    ExchangeFailure,
+    is_session_over,
+    trouble_in_status,
+)
+from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, check_keys
+from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, StartFailure, Trouble
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -67,16 +79,16 @@ _MESSAGE: ContextVar[JSONRPCMessage | None] = ContextVar("the message that is be
 """What the SDK sends in this context: it starts its own tasks for that."""
 
 
-class StreamedLink:
+class StreamableHttpLink:
     """The link over streamable HTTP: see `Link`. It can be entered once; nothing is sent before the first message.
 
     Args:
         caller: The way to the server.
     """
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: EndpointClient) -> None:
         self._caller = caller
-        self._carrier = Carrier(caller, self._lost)
+        self._transport = LinkTransport(caller, self._lost)
         self._stack: AsyncExitStack
         self.ended = ""
         self.refusal: EgressRefused | None = None
@@ -91,13 +103,13 @@ class StreamedLink:
         endpoint = self._caller.endpoint
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._caller.aclose)
-            client = httpx2.AsyncClient(transport=self._carrier, trust_env=False, timeout=None)
+            client = httpx2.AsyncClient(transport=self._transport, trust_env=False, timeout=None)
             await stack.enter_async_context(client)
-            # The bound of events is kept by `Carrier`, which can tell the call of it.
+            # The bound of events is kept by `LinkTransport`, which can tell the call of it.
             streams = streamable_http_client(endpoint.url, http_client=client, max_sse_event_size=None)
             read, write = await stack.enter_async_context(streams)
             self._stack = stack.pop_all()
-        return read, Outbox(write, self._carrier)
+        return read, StreamableHttpOutbox(write, self._transport)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -111,12 +123,12 @@ class StreamedLink:
         self.refusal = self.refusal or refusal
 
 
-class Outbox:
-    """The SDK's write stream, which also tells the carrier which message its requests belong to."""
+class StreamableHttpOutbox:
+    """The SDK's write stream, which also tells the transport which message its requests belong to."""
 
-    def __init__(self, inner: Any, carrier: Carrier) -> None:
+    def __init__(self, inner: Any, transport: LinkTransport) -> None:
         self._inner = inner
-        self._carrier = carrier
+        self._transport = transport
 
     async def send(self, item: SessionMessage, /) -> None:
         """Send a message. One that calls a request off ends its exchange, if the server does not."""
@@ -127,7 +139,7 @@ class Outbox:
         finally:
             _MESSAGE.reset(token)
             if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-                self._carrier.give_up((message.params or {}).get("requestId"))
+                self._transport.give_up((message.params or {}).get("requestId"))
 
     async def aclose(self) -> None:
         """Send no more."""
@@ -142,24 +154,24 @@ class Outbox:
         await self.aclose()
 
 
-class Exchange:
+class PendingExchange:
     """A request of the protocol, while its answer is awaited.
 
     Attributes:
         number: Its number.
-        passage: Where it is told how it fares.
+        call_trace: Where it is told how it fares.
         scope: Cancelled where nobody waits for the answer any more.
         given_up: Whether that is so.
         incoming: The answer, once it is a stream.
     """
 
-    def __init__(self, number: RequestId, passage: Passage) -> None:
+    def __init__(self, number: RequestId, call_trace: CallTrace) -> None:
         self.number = number
-        self.passage = passage
+        self.call_trace = call_trace
         self.scope = anyio.CancelScope()
         self.given_up = False
         self.incoming: StreamedResponse | None = None
-        passage.trouble = None
+        call_trace.trouble = None
 
     def give_up(self) -> None:
         """Wait no longer."""
@@ -175,7 +187,7 @@ class Exchange:
         return JSONRPCError(jsonrpc="2.0", id=self.number, error=error).model_dump_json().encode()
 
 
-class Carrier(httpx2.AsyncBaseTransport):
+class LinkTransport(httpx2.AsyncBaseTransport):
     """Carries the requests of an httpx2 client to one server.
 
     Args:
@@ -183,12 +195,12 @@ class Carrier(httpx2.AsyncBaseTransport):
         lost: Told why the link is of no more use, and what the guard has against it.
     """
 
-    def __init__(self, caller: Caller, lost: Callable[[str, EgressRefused | None], None]) -> None:
+    def __init__(self, caller: EndpointClient, lost: Callable[[str, EgressRefused | None], None]) -> None:
         self._caller = caller
         self._lost = lost
         self._gone = False
         self._streams = 0
-        self._under_way: dict[object, Exchange] = {}
+        self._under_way: dict[object, PendingExchange] = {}
 
     def give_up(self, number: object) -> None:
         """Wait no longer for the answer to a request."""
@@ -203,20 +215,20 @@ class Carrier(httpx2.AsyncBaseTransport):
         message = _MESSAGE.get()
         if not isinstance(message, JSONRPCRequest):
             return await self._passed(request)
-        passage = PASSAGE.get() or Passage()
-        before = passage.trouble
-        exchange = Exchange(message.id, passage)
+        call_trace = CALL_TRACE.get() or CallTrace()
+        before = call_trace.trouble
+        exchange = PendingExchange(message.id, call_trace)
         self._under_way[message.id] = exchange
         with exchange.scope:
             try:
                 return await self._asked(request, exchange, called=message.method == "tools/call")
-            except Failed as failed:
+            except ExchangeFailure as failed:
                 return self._broken(exchange, failed)
             finally:
                 if exchange.incoming is None:
                     self._settled(exchange)
-                if request.method == "GET" and passage.trouble is not None:
-                    passage.trouble = before  # a stream that broke off could not be resumed
+                if request.method == "GET" and call_trace.trouble is not None:
+                    call_trace.trouble = before  # a stream that broke off could not be resumed
         self._settled(exchange)
         return _answered(exchange.error(_GIVEN_UP.message))
 
@@ -237,60 +249,62 @@ class Carrier(httpx2.AsyncBaseTransport):
                 incoming = await self._caller.send(await self._ours(request), silence=silence)
             if _is_stream(incoming):
                 incoming.check_stream()
-                return _response(incoming, stream=Events(incoming, None, None))
+                return _response(incoming, stream=EventStreamBody(incoming, None, None))
             return await _whole(incoming)
-        except Failed as failed:
+        except ExchangeFailure as failed:
             if request.method == "POST":
                 self._tell(failed)
         except (HTTPError, TimeoutError):
             pass  # of the answer to what needs none
         return httpx2.Response(503)
 
-    async def _asked(self, request: httpx2.Request, exchange: Exchange, *, called: bool) -> httpx2.Response:
+    async def _asked(
+        self, request: httpx2.Request, exchange: PendingExchange, *, called: bool
+    ) -> httpx2.Response:
         def sending() -> None:
-            exchange.passage.begun = exchange.passage.begun or called
+            exchange.call_trace.begun = exchange.call_trace.begun or called
 
         incoming = await self._caller.send(await self._ours(request), silence=None, sending=sending)
         try:
             if _is_stream(incoming):
                 incoming.check_stream()
                 exchange.incoming = incoming
-                return _response(incoming, stream=Events(incoming, exchange, self._settled))
+                return _response(incoming, stream=EventStreamBody(incoming, exchange, self._settled))
             answer = await _whole(incoming)
         except HTTPError as error:
             await incoming.aclose()
-            raise Failed.by(error) from None
+            raise ExchangeFailure.by(error) from None
         if answer.is_success:
             try:
                 check_keys(answer.content)
             except DuplicateKey as error:
-                raise Failed(_ambiguous(error), sent=True) from None
-        self._judge(request, answer, exchange.passage)
+                raise ExchangeFailure(_ambiguous(error), sent=True) from None
+        self._judge(request, answer, exchange.call_trace)
         return answer
 
-    def _judge(self, request: httpx2.Request, answer: httpx2.Response, passage: Passage) -> None:
+    def _judge(self, request: httpx2.Request, answer: httpx2.Response, call_trace: CallTrace) -> None:
         """Note what a status says that is no answer of the protocol."""
         in_session = "mcp-session-id" in request.headers
-        if in_session and session_is_over(answer.status_code, answer.content):
-            passage.trouble = Trouble("session_over", "the server does not know this session any more")
+        if in_session and is_session_over(answer.status_code, answer.content):
+            call_trace.trouble = Trouble("session_over", "the server does not know this session any more")
             self._gone = True
             self._lost("ended the session", None)
         else:
-            passage.trouble = trouble_of(
+            call_trace.trouble = trouble_in_status(
                 answer.status_code, answer.headers, answer.content, proves=self._caller.proves
             )
 
-    def _broken(self, exchange: Exchange, failed: Failed) -> httpx2.Response:
+    def _broken(self, exchange: PendingExchange, failed: ExchangeFailure) -> httpx2.Response:
         self._tell(failed)
-        exchange.passage.trouble = failed.trouble
+        exchange.call_trace.trouble = failed.trouble
         return _answered(exchange.error(failed.trouble.message))
 
-    def _tell(self, failed: Failed) -> None:
+    def _tell(self, failed: ExchangeFailure) -> None:
         if failed.lost:
             self._gone = True
             self._lost(f"can't be reached: {failed.trouble.message}", failed.refusal)
 
-    def _settled(self, exchange: Exchange) -> None:
+    def _settled(self, exchange: PendingExchange) -> None:
         if self._under_way.get(exchange.number) is exchange:
             del self._under_way[exchange.number]
 
@@ -307,7 +321,7 @@ class Carrier(httpx2.AsyncBaseTransport):
         return ours._replace(scheme="https", port=443) if upgraded else ours
 
 
-class Events(httpx2.AsyncByteStream):
+class EventStreamBody(httpx2.AsyncByteStream):
     """An event stream, as the SDK reads it; no event of it is larger than `EVENT`.
 
     Args:
@@ -322,8 +336,8 @@ class Events(httpx2.AsyncByteStream):
     def __init__(
         self,
         incoming: StreamedResponse,
-        exchange: Exchange | None,
-        settled: Callable[[Exchange], None] | None,
+        exchange: PendingExchange | None,
+        settled: Callable[[PendingExchange], None] | None,
     ) -> None:
         self._incoming = incoming
         self._exchange = exchange
@@ -395,7 +409,7 @@ class Events(httpx2.AsyncByteStream):
 
     def _note(self, trouble: Trouble) -> None:
         if self._exchange is not None:
-            self._exchange.passage.trouble = trouble
+            self._exchange.call_trace.trouble = trouble
 
 
 def _cut(answer: bytes) -> bytes:
@@ -432,3 +446,214 @@ def _response(incoming: StreamedResponse, **body: Any) -> httpx2.Response:
 
 def _answered(body: bytes) -> httpx2.Response:
     return httpx2.Response(200, headers=_JSON, content=body)
+
+
+Stream: TypeAlias = AsyncGenerator[StreamEvent, None]
+
+_STREAM_HEADERS = (("Accept", "text/event-stream"), ("Cache-Control", "no-store"))
+_POST_HEADERS = (("Content-Type", "application/json"),)
+
+_HINT = "see whether `url` is the server's stream of events (often `/sse`), and `transport`"
+
+
+class SseLink:
+    """The link over a stream of events: see `Link`. It can be entered once.
+
+    Args:
+        server: The server.
+        caller: The way to it.
+    """
+
+    def __init__(self, server: Server, caller: EndpointClient) -> None:
+        self._server = server
+        self._caller = caller
+        self._intake = Intake(self._listen)
+        self._go_on = asyncio.Event()
+        self._go_on.set()
+        self._stack: AsyncExitStack
+        self._reading: asyncio.Task[None]
+        self.ended = ""
+        self.refusal: EgressRefused | None = None
+
+    @property
+    def garbage(self) -> int:
+        """How many events were no messages."""
+        return self._intake.garbage
+
+    def said(self) -> str:
+        """Nothing: what it writes to stderr stays with it."""
+        return ""
+
+    async def __aenter__(self) -> TransportStreams:
+        """Connect, and learn where messages go.
+
+        Raises:
+            StartFailed: There is no stream, or it does not begin as one.
+        """
+        stack = AsyncExitStack()
+        async with stack:
+            stack.push_async_callback(self._caller.aclose)
+            try:
+                async with asyncio.timeout(self._server.start_timeout):
+                    events, target = await self._begun(stack)
+            except TimeoutError:
+                seconds = f"{self._server.start_timeout:g} s"
+                raise self._no_start(f"did not say where messages go within {seconds}", _HINT) from None
+            self._stack = stack.pop_all()
+        self._reading = asyncio.ensure_future(self._read(events))
+        return self._intake.inbox, SseOutbox(self._caller, self._intake, target)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Close every connection."""
+        self._over("was left")
+        self._reading.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([self._reading])
+            await self._stack.aclose()
+
+    async def _begun(self, stack: AsyncExitStack) -> tuple[Stream, str]:
+        incoming = await self._opened()
+        stack.push_async_callback(incoming.aclose)
+        events = _read_events(incoming)
+        stack.push_async_callback(events.aclose)
+        return events, await self._target(incoming, events)
+
+    async def _opened(self) -> StreamedResponse:
+        try:
+            incoming = await self._caller.send(
+                self._caller.endpoint.request("GET", _STREAM_HEADERS), silence=None
+            )
+        except ExchangeFailure as failed:
+            self.refusal = failed.refusal
+            self._over(f"can't be reached: {failed.trouble.message}")
+            raise self._no_start(f"can't be reached: {failed.trouble.message}", failed.trouble.hint) from None
+        if incoming.status == 200 and incoming.header("content-type").lower().startswith("text/event-stream"):
+            return incoming
+        trouble = trouble_in_status(incoming.status, dict(incoming.headers), b"", proves=self._caller.proves)
+        await incoming.aclose()
+        if trouble is None:
+            trouble = Trouble("http_status", "the server answered with something that is no stream of events")
+        raise self._no_start(trouble.message.removeprefix("the server "), trouble.hint)
+
+    async def _target(self, incoming: StreamedResponse, events: Stream) -> str:
+        """Path and query that messages are posted to; another origin than the server's own is refused."""
+        try:
+            incoming.check_stream()
+            event = await anext(events, None)
+        except HTTPError as error:
+            raise self._no_start(f"answered with no stream: {error.message}", _HINT) from None
+        except httpx2.ReadError as error:
+            raise self._no_start(f"closed its stream: {error}", _HINT) from None
+        if event is None or event.type != "endpoint":
+            raise self._no_start("did not say where messages go", _HINT)
+        asked = self._caller.endpoint.request("GET")
+        try:
+            parts = urlsplit(urljoin(asked.url, event.data.strip()))
+            origin = origin_of(*parse_origin(f"{parts.scheme}://{parts.netloc}"))
+        except ValueError:
+            raise self._no_start("wants messages at what is no address", _HINT) from None
+        if origin not in (asked.origin, self._caller.endpoint.written):
+            raise self._no_start("wants messages at another origin than its own", _HINT)
+        return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+    async def _read(self, events: Stream) -> None:
+        try:
+            async for event in events:
+                if event.type == "message" and event.data:
+                    self._intake.read(event.data, len(event.data))
+                if self.garbage > GARBAGE:
+                    self._over(f"sent more than {GARBAGE} events that are no messages")
+                    return
+                await self._go_on.wait()
+        except httpx2.ReadError as error:
+            self._over(f"broke off its stream: {error}")
+        else:
+            self._over("ended its stream")
+
+    def _listen(self, on: bool) -> None:
+        if on:
+            self._go_on.set()
+        else:
+            self._go_on.clear()
+
+    def _over(self, why: str) -> None:
+        if not self.ended:
+            self.ended = why
+            self._intake.inbox.end()
+
+    def _no_start(self, why: str, hint: str) -> StartFailure:
+        return StartFailure(f"the server `{self._server.name}` {why}", hint=hint)
+
+
+async def _read_events(incoming: StreamedResponse) -> Stream:
+    """The events of a stream.
+
+    Raises:
+        httpx2.ReadError: It broke off, or an event is too large or not valid.
+    """
+    chunks = EventStreamBody(incoming, None, None)
+    async for _chunk in chunks:
+        for event in chunks.complete:
+            yield event
+
+
+class SseOutbox:
+    """Where messages are sent: a write stream of the SDK."""
+
+    def __init__(self, caller: EndpointClient, intake: Intake, target: str) -> None:
+        self._caller = caller
+        self._intake = intake
+        self._target = target
+        self._closed = False
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Post a message. A request that can't be posted is answered with an error.
+
+        Raises:
+            anyio.ClosedResourceError: This stream was closed.
+        """
+        if self._closed:
+            raise anyio.ClosedResourceError
+        message = item.message
+        body = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+        request = self._caller.endpoint.request("POST", _POST_HEADERS, body, self._target)
+        asked = isinstance(message, JSONRPCRequest)
+        try:
+            sent = self._intake.waiting.sent
+            answer = await self._caller.send(
+                request, silence=None if asked else _PATIENCE, sending=lambda: sent(message)
+            )
+            try:
+                told = await answer.whole()
+            finally:
+                await answer.aclose()
+        except ExchangeFailure as failed:
+            trouble: Trouble | None = failed.trouble
+        except HTTPError as error:
+            trouble = ExchangeFailure.by(error).trouble
+        else:
+            good = 200 <= answer.status < 300
+            trouble = (
+                None
+                if good
+                else trouble_in_status(answer.status, dict(answer.headers), told, proves=self._caller.proves)
+            )
+        if trouble is not None and isinstance(message, JSONRPCRequest):
+            call_trace = CALL_TRACE.get()
+            if call_trace is not None:
+                call_trace.trouble = trouble
+            self._intake.fail(message.id, trouble, CONNECTION_CLOSED)
+
+    async def aclose(self) -> None:
+        """Send no more."""
+        self._closed = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        await self.aclose()

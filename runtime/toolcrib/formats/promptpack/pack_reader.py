@@ -1,0 +1,736 @@
+"""A PromptPack in our own form: contracts of tools, prompts, and what binds the tools beside them.
+
+    name.pack.json          one PromptPack: contracts and prompts; any JSON or YAML file of that form will do
+    name.bindings.yaml      what binds its tools, by their names; or `bindings.yaml`, for all PromptPacks of the folder
+
+Nothing is lost: what has no counterpart here is kept under `metadata` and reported as a notice. Where a part came from
+is kept as well, so problems point into the files as they are written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from toolcrib.core.errors import Problem, Severity, did_you_mean
+from toolcrib.core.model import JSON
+from toolcrib.core.pointers import pointer_step
+from toolcrib.core.protocols import Files
+from toolcrib.core.schemas import KNOWN_MODES, envelope
+from toolcrib.core.text import compact
+from toolcrib.formats.promptpack import is_promptpack
+from toolcrib.formats.promptpack.pack_templates import SYNTAX, Templates, place_of
+from toolcrib.loading.documents.document import Document, parse_documents
+from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.formats import Conversion, ForeignTool, OverrideFile
+
+NO_COUNTERPART = "no_counterpart"
+"""Code of what is told of a part that means nothing here."""
+
+_KINDS: Mapping[type, str] = {str: "a text", dict: "an object", list: "a list", bool: "true or false"}
+
+
+class PackTranslation:
+    """Collects what is wrong with a document.
+
+    Attributes:
+        document: As it was read.
+        moves: Pointer into our own form -> pointer into the document.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.moves: dict[str, str] = {}
+        self._problems: list[Problem] = []
+
+    @property
+    def tools(self) -> Collection[str]:
+        """The names of its tools."""
+        value = self.document.value
+        tools = value.get("tools") if isinstance(value, dict) else None
+        return tools if isinstance(tools, dict) else ()
+
+    def placed(self) -> Iterator[Problem]:
+        """All that is wrong, in the file."""
+        return map(self.document.place, self._problems)
+
+    def tell(
+        self, code: str, message: str, pointer: str, *, hint: str = "", severity: Severity = "error"
+    ) -> None:
+        """Something is wrong at a place of the document."""
+        self._problems.append(
+            Problem(code=code, message=message, pointer=pointer, hint=hint, severity=severity)
+        )
+
+    def take(self, holder: Mapping[str, Any], key: str, kind: type, place: str) -> Any:
+        """What stands under a key, if it is of a kind; None where it is not there, or is something else, which is told."""
+        value = holder.get(key)
+        if key not in holder or isinstance(value, kind):
+            return value
+        message = f"`{key}` is {_KINDS[kind]}, and {clipped(compact(value))} is not"
+        self.tell("wrong_type", message, f"{place}/{pointer_step(key)}")
+        return None
+
+    def want(self, holder: Mapping[str, Any], keys: Collection[str], place: str, of: str) -> None:
+        """Tell which of the keys are missing or empty that a PromptPack needs, and we do not."""
+        for key in keys:
+            if holder.get(key, "") == "":
+                message = f"{of} has `{key}`, and here it is {'empty' if key in holder else 'missing'}"
+                self.tell("missing_key", message, f"{place}/{pointer_step(key)}", severity="warning")
+
+    def unknown(self, key: str, known: Collection[str], place: str) -> None:
+        """Tell of a key that PromptPacks do not have; it is kept."""
+        near = did_you_mean(key, known)
+        message = f"`{key}` is no key of a PromptPack here; it is kept under `metadata` and has no effect"
+        self.tell("unknown_key", message, f"{place}/{pointer_step(key)}", hint=near, severity="warning")
+
+    def kept(self, key: str, place: str, means: str) -> None:
+        """Tell of a key that has no counterpart here; it is kept."""
+        message = f"`{key}` has no counterpart here: {means}; it is kept under `metadata`"
+        self.tell(NO_COUNTERPART, message, f"{place}/{pointer_step(key)}", severity="notice")
+
+
+def kept_apart(parts: Mapping[str, JSON]) -> dict[str, JSON]:
+    """The metadata that holds what a PromptPack says and we do not."""
+    return {"promptpack": dict(parts)} if parts else {}
+
+
+_KEYS: Final = ("name", "description", "parameters")
+"""Keys of a contract."""
+
+_OF_SCHEMAS: Final = frozenset(
+    (
+        *("$defs", "additionalProperties", "const", "contains", "default", "definitions", "dependentSchemas"),
+        *("else", "if", "items", "not", "patternProperties", "properties", "propertyNames", "then"),
+        "unevaluatedProperties",
+    )
+)
+"""Keywords of JSON Schema under which an object may stand."""
+
+
+def contracts_of(document: Document, turning: PackTranslation) -> Iterator[ForeignTool]:
+    """The contracts of a PromptPack, each with what is wrong with it; what is no contract is told to `turning`."""
+    value = document.value
+    tools = turning.take(value, "tools", dict, "") if isinstance(value, dict) else None
+    for key, said in (tools or {}).items():
+        pointer = f"/tools/{pointer_step(key)}"
+        if isinstance(said, dict):
+            yield _contract(document, key, said, pointer)
+        else:
+            turning.tell("wrong_type", f"the tool `{clipped(key)}` is an object", pointer)
+
+
+def _contract(document: Document, key: str, said: dict[str, Any], pointer: str) -> ForeignTool:
+    turning = PackTranslation(document)
+    turning.want(said, ("name", "description"), pointer, "a tool of a PromptPack")
+    if said.get("name", key) != key:
+        message = f"the tool stands under `{clipped(key)}` and calls itself `{clipped(str(said['name']))}`; the first one counts"
+        turning.tell("name_differs", message, f"{pointer}/name", severity="notice")
+    own: dict[str, JSON] = {"name": key}
+    moves = {"": pointer, "/name": pointer}
+    if "description" in said:
+        own["description"] = said["description"]
+    parameters = said.get("parameters")
+    if parameters is not None:
+        own["input_schema"] = parameters
+        moves["/input_schema"] = f"{pointer}/parameters"
+    if isinstance(parameters, dict) and _is_shorthand(parameters):
+        own["input_schema"] = _schema_of(parameters)
+        moves["/input_schema/properties"] = f"{pointer}/parameters"
+        message = (
+            "`parameters` is a JSON Schema, and here it maps names to schemas; it is read as its `properties`"
+        )
+        hint = 'write `{"type": "object", "properties": {...}, "required": [...]}`'
+        turning.tell("wrong_form", message, f"{pointer}/parameters", hint=hint, severity="warning")
+    rest = {each: item for each, item in said.items() if each not in _KEYS}
+    for each in rest:
+        _tell_unknown(turning, each, pointer)
+    if rest:
+        own["metadata"] = kept_apart(rest)
+        moves["/metadata"] = pointer
+    contract = replace(document.moved(own, moves), line=document.position(pointer, key=True)[0])
+    return ForeignTool(contract, tuple(turning.placed()))
+
+
+def _is_shorthand(parameters: Mapping[str, JSON]) -> bool:
+    """Whether names stand where a JSON Schema has its keywords; as such, `{}` and texts would say nothing there."""
+    return (
+        bool(parameters)
+        and _OF_SCHEMAS.isdisjoint(parameters)
+        and all(isinstance(each, dict) and "type" in each for each in parameters.values())
+    )
+
+
+def _schema_of(parameters: Mapping[str, Any]) -> dict[str, JSON]:
+    properties: dict[str, JSON] = {
+        name: {key: item for key, item in said.items() if key != "required" or not isinstance(item, bool)}
+        for name, said in parameters.items()
+    }
+    required: list[JSON] = [name for name, said in parameters.items() if said.get("required") is True]
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
+def _tell_unknown(turning: PackTranslation, key: str, pointer: str) -> None:
+    if key not in envelope("descriptor")["properties"] and key not in KNOWN_MODES:
+        turning.unknown(key, _KEYS, pointer)
+        return
+    message = f"`{key}` is no key of a contract; it is kept under `metadata` and has no effect"
+    hint = "what binds a tool stands beside the PromptPack, in a `bindings.yaml`"
+    turning.tell("unknown_key", message, f"{pointer}/{pointer_step(key)}", hint=hint, severity="warning")
+
+
+_TYPES: Final[Mapping[str, str]] = {
+    **{each: each for each in ("string", "number", "integer", "boolean", "object", "array")},
+    "str": "string",
+    "text": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "list": "array",
+    "dict": "object",
+    "map": "object",
+}
+"""How a PromptPack may call the type of a variable -> how JSON does."""
+
+_POLICY: Final[Mapping[str, str]] = {
+    "tool_choice": "tool_choice",
+    "max_rounds": "max_rounds",
+    "max_tool_calls_per_turn": "max_calls_per_turn",
+    "blocklist": "deny",
+    "max_total_tool_calls": "max_calls",
+    "max_calls_per_minute": "max_calls_per_minute",
+    "max_parallel_tool_calls": "max_parallel",
+    "max_identical_tool_calls": "max_identical",
+    "max_cost_usd": "max_cost",
+    "stop_on_tool": "stop_on_tool",
+}
+"""Key of a tool policy -> ours; those after `blocklist` are PromptKit's own."""
+
+_MEANS: Final[Mapping[str, str]] = {
+    "evals": "write assertions in a scenario",
+    "media": "whatever the provider takes is sent",
+    "model_overrides": "the same text and settings go to every model",
+    "pipeline": "there are no stages to choose",
+    "tested_models": "it tells what was tried elsewhere",
+}
+"""Key that does nothing here -> what that means."""
+
+_CHOICES: Final = ("auto", "required", "none")
+"""What `tool_choice` of a PromptPack may be; the name of one of its tools is understood as well."""
+
+_PARAMETERS: Final = ("temperature", "max_tokens", "top_p", "top_k", "frequency_penalty", "presence_penalty")
+"""Settings that a PromptPack knows."""
+
+_PLAIN: Final = ("description", "version")
+_VERSION: Final = re.compile(r"v?\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?")
+
+_ORDER: Final = (
+    *("title", "description", "version", "system", "variables", "tools", "policy", "settings", "guardrails"),
+    "metadata",
+)
+"""Our keys, as a reader wants them."""
+
+
+class PromptTranslation:
+    """Turns one prompt."""
+
+    def __init__(self, turning: PackTranslation, templates: Templates, pointer: str, key: str) -> None:
+        self._turning = turning
+        self._templates = templates
+        self._at = pointer
+        self._key = key
+        self._own: dict[str, JSON] = {}
+        self._kept: dict[str, JSON] = {}
+
+    def turned(self, said: Any) -> dict[str, JSON] | None:
+        """The prompt in our form; None where there is none, which is told."""
+        tell = self._turning.tell
+        if not isinstance(said, dict):
+            tell("wrong_type", f"the prompt `{clipped(self._key)}` is an object", self._at)
+            return None
+        self._turning.want(said, ("id", "name", "version"), self._at, "a prompt of a PromptPack")
+        if "system_template" not in said:
+            tell(
+                "missing_key",
+                "a prompt has a `system_template`, and here it is missing",
+                f"{self._at}/system_template",
+            )
+            return None
+        text = self._turning.take(said, "system_template", str, self._at)
+        self._check_version(said)
+        self._put("title", "name", said)
+        for key in _PLAIN:
+            self._put(key, key, said)
+        variables = self._variables(said)
+        for key, item in said.items():
+            self._turn(key, item, said)
+        if text is None or not self._system(text, variables):
+            return None
+        if variables:
+            self._own["variables"] = variables
+        if self._kept:
+            self._own["metadata"] = kept_apart(self._kept)
+            self._turning.moves[f"{self._at}/metadata"] = self._at
+        return {key: self._own[key] for key in _ORDER if key in self._own}
+
+    def _check_version(self, said: Mapping[str, Any]) -> None:
+        version = said.get("version")
+        if isinstance(version, str) and version and not _VERSION.fullmatch(version):
+            message = f"the version of a prompt is three numbers: `1.0.0`; got `{clipped(version)}`"
+            self._turning.tell("wrong_form", message, f"{self._at}/version", severity="warning")
+
+    def _put(self, own: str, key: str, said: Mapping[str, Any]) -> None:
+        if key in said:
+            self._own[own] = said[key]
+            self._note(own, key)
+
+    def _note(self, own: str, place: str) -> None:
+        """Note where a part came from; both are pointers below the prompt, without their first slash."""
+        self._turning.moves[f"{self._at}/{own}"] = f"{self._at}/{place}"
+
+    def _turn(self, key: str, item: Any, said: Mapping[str, Any]) -> None:
+        """One key of the prompt that is neither plain, nor its text or its variables."""
+        turn = _TURNS.get(key)
+        if turn is not None:
+            kind, take = turn
+            value = self._turning.take(said, key, kind, self._at)
+            if value is not None:
+                take(self, value)
+        elif key == "id":
+            if item != self._key:
+                self._kept[key] = item
+        elif key in _MEANS:
+            self._kept[key] = item
+            self._turning.kept(key, self._at, _MEANS[key])
+        elif key not in _READ:
+            self._kept[key] = item
+            self._turning.unknown(key, [*_READ, *_MEANS], self._at)
+
+    # The text.
+
+    def _system(self, text: str, variables: dict[str, JSON]) -> bool:
+        """The text, and the variables that it reads and nobody declared. False where it is refused."""
+        place = f"{self._at}/system_template"
+        turned = self._templates.turned(text, variables)
+        if turned.fault is not None:
+            self._turning.tell(turned.fault.code, turned.fault.message, place, hint=turned.fault.hint)
+            return False
+        for name in turned.names:
+            if name not in variables:
+                message = f"the text reads `{name}`, which `variables` does not declare; it is a text that must be given"
+                self._turning.tell("undeclared_variable", message, place, severity="notice")
+                variables[name] = {"required": True}
+                self._note(f"variables/{pointer_step(name)}", "system_template")
+        self._own["system"] = turned.text
+        self._note("system", "system_template")
+        return True
+
+    # The variables.
+
+    def _variables(self, said: Mapping[str, Any]) -> dict[str, JSON]:
+        found: dict[str, JSON] = {}
+        rest: dict[str, JSON] = {}
+        for index, entry in enumerate(self._turning.take(said, "variables", list, self._at) or ()):
+            place = f"{self._at}/variables/{index}"
+            name = entry.get("name") if isinstance(entry, dict) else None
+            if not isinstance(name, str):
+                self._turning.tell("wrong_type", "a variable is an object with a `name`", place)
+            elif name in found:
+                self._turning.tell(
+                    "duplicate_name", f"the variable `{clipped(name)}` is declared twice", place
+                )
+            else:
+                found[name], left = self._variable(name, entry, place)
+                self._note(f"variables/{pointer_step(name)}", f"variables/{index}")
+                if left:
+                    rest[name] = left
+        if rest:
+            self._kept["variables"] = rest
+        return found
+
+    def _variable(
+        self, name: str, said: dict[str, Any], place: str
+    ) -> tuple[dict[str, JSON], dict[str, JSON]]:
+        """A variable in our form, and what of it is kept apart."""
+        own: dict[str, JSON] = {"required": said.get("required", "default" not in said)}
+        rest: dict[str, JSON] = {}
+        kind = said.get("type", "string")
+        own["type"] = _TYPES.get(kind, "string") if isinstance(kind, str) else "string"
+        if own["type"] != kind:
+            rest["type"] = kind
+            if not isinstance(kind, str) or kind not in _TYPES:
+                message = f"`{clipped(str(kind))}` is no type of JSON; `string` is read"
+                self._turning.tell("wrong_value", message, f"{place}/type", severity="warning")
+        for key, item in said.items():
+            if key == "default" and own["required"] is True:
+                rest[key] = item
+                message = "a variable that must be given needs no `default`, and this one is not used"
+                self._turning.tell("contradiction", message, f"{place}/default", severity="warning")
+            elif key in {"default", "description"}:
+                own[key] = item
+            elif key == "validation" and isinstance(item, dict):
+                if "enum" in item:
+                    own["values"] = item["enum"]
+                    self._note(
+                        f"variables/{pointer_step(name)}/values",
+                        f"{place.removeprefix(self._at + '/')}/validation/enum",
+                    )
+                self._validation(item, rest, place)
+            elif key not in {"name", "type", "required"}:
+                rest[key] = item
+                self._of_variable(key, place)
+        return own, rest
+
+    def _of_variable(self, key: str, place: str) -> None:
+        if key == "binding":
+            self._turning.kept(key, place, "a value is given by whoever asks for the prompt")
+        elif key != "example":
+            self._turning.unknown(
+                key, ("name", "type", "required", "default", "description", "validation"), place
+            )
+
+    def _validation(self, said: dict[str, Any], rest: dict[str, JSON], place: str) -> None:
+        """Bounds of a variable; its values alone have a counterpart."""
+        left = {key: item for key, item in said.items() if key != "enum"}
+        if left:
+            rest["validation"] = left
+            self._turning.kept("validation", place, f"of {', '.join(left)} nothing is checked")
+
+    # What else has a counterpart.
+
+    def _tools(self, said: list[Any]) -> None:
+        self._own["tools"] = said
+
+    def _policy(self, said: dict[str, Any]) -> None:
+        own: dict[str, JSON] = {}
+        rest: dict[str, JSON] = {}
+        for key, item in said.items():
+            if key in _POLICY:
+                own[_POLICY[key]] = item
+                self._note(f"policy/{_POLICY[key]}", f"tool_policy/{pointer_step(key)}")
+            else:
+                rest[key] = item
+                self._turning.unknown(key, _POLICY, f"{self._at}/tool_policy")
+        self._check_choice(own.get("tool_choice"))
+        self._own["policy"] = own
+        self._note("policy", "tool_policy")
+        if rest:
+            self._kept["tool_policy"] = rest
+
+    def _check_choice(self, choice: JSON) -> None:
+        if not isinstance(choice, str) or choice in _CHOICES or choice in self._turning.tools:
+            return
+        message = f"`tool_choice` is {', '.join(f'`{each}`' for each in _CHOICES)} or the name of a tool, and not `{clipped(choice)}`"
+        near = did_you_mean(choice, [*_CHOICES, *self._turning.tools])
+        self._turning.tell(
+            "wrong_value", message, f"{self._at}/tool_policy/tool_choice", hint=near, severity="warning"
+        )
+
+    def _parameters(self, said: dict[str, Any]) -> None:
+        """Settings of the provider; null says that there is no bound, as nothing does."""
+        for key in (key for key in said if key not in _PARAMETERS):
+            message = (
+                f"`{clipped(key)}` is no parameter of a PromptPack; it is given to the provider as it is"
+            )
+            place = f"{self._at}/parameters/{pointer_step(key)}"
+            near = did_you_mean(key, _PARAMETERS)
+            self._turning.tell("unknown_key", message, place, hint=near, severity="warning")
+        self._own["settings"] = {key: item for key, item in said.items() if item is not None}
+        self._note("settings", "parameters")
+
+    def _validators(self, said: list[Any]) -> None:
+        """Those that are switched on and known here. How strictly they are meant is kept apart, as the others are."""
+        own: list[dict[str, JSON]] = []
+        lost: dict[str, None] = {}
+        for index, each in enumerate(said):
+            if not isinstance(each, dict) or each.get("enabled") is not False:
+                self._note(f"guardrails/{len(own)}", f"validators/{index}")
+                own.append(self._guardrail(each, f"{self._at}/validators/{index}"))
+            lost |= dict.fromkeys(each.keys() - {*_OF_GUARDRAIL} if isinstance(each, dict) else ())
+        self._own["guardrails"] = [*own]
+        self._note("guardrails", "validators")
+        if lost or len(own) < len(said) or any("unsupported" in each for each in own):
+            self._kept["validators"] = said
+        if lost:
+            listed = ", ".join(f"`{key}`" for key in sorted(lost))
+            message = f"{listed} of validators has no counterpart here: one that is enabled is told where it is broken"
+            self._turning.tell(NO_COUNTERPART, message, f"{self._at}/validators", severity="notice")
+
+    def _guardrail(self, said: JSON, place: str) -> dict[str, JSON]:
+        """A validator as a guardrail; one that has no counterpart is told, and is never judged."""
+        from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415 -- most prompts have none
+
+        given = said if isinstance(said, dict) else {}
+        own: dict[str, JSON] = {key: given[key] for key in _OF_GUARDRAIL if key in given}
+        problems: list[Problem] = []
+        check_guardrails([own], "", problems)
+        if not problems:
+            return own
+        message = f"this validator is never judged, and is kept under `metadata`: {problems[0].message}"
+        self._turning.tell(NO_COUNTERPART, message, place, hint=problems[0].hint, severity="warning")
+        kind = own.get("type")
+        named = kind if isinstance(kind, str) and kind else "validator"
+        return {"type": named, "unsupported": problems[0].message}
+
+
+_OF_GUARDRAIL: Final = ("type", "params", "message")
+
+_TURNS: Final[Mapping[str, tuple[type, Callable[[PromptTranslation, Any], None]]]] = {
+    "tools": (list, PromptTranslation._tools),  # noqa: SLF001 -- the class's own table
+    "tool_policy": (dict, PromptTranslation._policy),  # noqa: SLF001
+    "parameters": (dict, PromptTranslation._parameters),  # noqa: SLF001
+    "validators": (list, PromptTranslation._validators),  # noqa: SLF001
+}
+"""Key -> what it has to be, and what makes our own of it."""
+
+_READ: Final = frozenset({"id", "name", "system_template", "variables", *_PLAIN, *_TURNS})
+
+
+_REQUIRED: Final = ("name", "template_engine", "prompts")
+_PACK_READ: Final = frozenset(
+    {"$schema", "description", "fragments", "id", "prompts", "template_engine", "tools", "version"}
+)
+
+_PACK_MEANS: Final[Mapping[str, str]] = {
+    "agents": "no prompt is called as an agent",
+    "compositions": "no composition is run",
+    "evals": "write assertions in a scenario",
+    "skills": "no skills are loaded",
+    "workflow": "no state leads to another",
+}
+"""Key that does nothing here -> what that means."""
+
+_TOLD: Final = frozenset({"compilation", "metadata", "name"})
+"""Keys that do nothing anywhere but tell."""
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
+_LONGEST_NAME: Final = 64
+
+
+def pack_of(turning: PackTranslation) -> Document:
+    """The document that says of a PromptPack what `pack.yaml` says of a pack; what is wrong is told to `turning`."""
+    document = turning.document
+    said: dict[str, Any] = document.value if isinstance(document.value, dict) else {}
+    turning.want(said, _REQUIRED, "", "a PromptPack")
+    turning.moves |= {"": "", "/name": "/id", "/metadata": ""}
+    own: dict[str, JSON] = {"name": _name(said, turning), "version": _version(said, turning)}
+    if "description" in said:
+        own["description"] = said["description"]
+    own["prompts"] = _prompts(said, turning)
+    kept = {key: item for key, item in said.items() if key not in _PACK_READ}
+    for key in kept:
+        if key in _PACK_MEANS:
+            turning.kept(key, "", _PACK_MEANS[key])
+        elif key not in _TOLD:
+            turning.unknown(key, [*_PACK_READ, *_PACK_MEANS, *_TOLD], "")
+    own["metadata"] = kept_apart(kept | _engine(said))
+    return document.moved(own, turning.moves)
+
+
+def _name(said: Mapping[str, Any], turning: PackTranslation) -> str:
+    name = said.get("id")
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    stem = re.split(r"[/\\]", turning.document.source)[-1].partition(".")[0]
+    left = re.sub(r"[^a-z0-9]+", "-", (name if isinstance(name, str) else stem).casefold())
+    own = left.lstrip("-0123456789")[:_LONGEST_NAME].rstrip("-") or "promptpack"
+    if name is None:
+        message, code = "a PromptPack has an `id`", "missing_key"
+    else:
+        message, code = f"`{clipped(str(name))}` is no id", "wrong_form"
+    hint = f"an id begins with a lower case letter and goes on with these, digits and `-`, at most {_LONGEST_NAME} in all"
+    turning.tell(code, f"{message}; the pack is called `{own}` here", "/id", hint=hint, severity="warning")
+    return own
+
+
+def _version(said: Mapping[str, Any], turning: PackTranslation) -> JSON:
+    """The version without the `v` that may stand before it."""
+    version = said.get("version")
+    if version is None:
+        turning.tell(
+            "missing_key", "a PromptPack has a `version`", "/version", hint='write `"version": "1.0.0"`'
+        )
+        return "0.0.0"
+    return version.removeprefix("v") if isinstance(version, str) else version
+
+
+def _prompts(said: Mapping[str, Any], turning: PackTranslation) -> dict[str, JSON]:
+    texts = turning.take(said, "fragments", dict, "") or {}
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            turning.tell(
+                "wrong_type", f"the fragment `{clipped(name)}` is a text", f"/fragments/{pointer_step(name)}"
+            )
+    fragments = {name: text for name, text in texts.items() if isinstance(text, str)}
+    templates = Templates(_places(said, turning), fragments)
+    prompts: dict[str, JSON] = {}
+    for key, entry in (turning.take(said, "prompts", dict, "") or {}).items():
+        pointer = f"/prompts/{pointer_step(key)}"
+        turned = PromptTranslation(turning, templates, pointer, key).turned(entry)
+        if turned is not None:
+            prompts[key] = turned
+    for name in fragments:
+        if name not in templates.used:
+            message = f"no prompt uses the fragment `{clipped(name)}`, which is left out"
+            turning.tell("unused_name", message, f"/fragments/{pointer_step(name)}", severity="notice")
+    return prompts
+
+
+def _places(said: Mapping[str, Any], turning: PackTranslation) -> re.Pattern[str]:
+    engine = turning.take(said, "template_engine", dict, "") or {}
+    syntax = turning.take(engine, "syntax", str, "/template_engine")
+    place = None if syntax is None else place_of(syntax)
+    if syntax is not None and place is None:
+        message = f"`{clipped(syntax)}` does not say how a variable is written; `{SYNTAX}` is read"
+        hint = "write it with the word `variable`"
+        turning.tell("wrong_form", message, "/template_engine/syntax", hint=hint, severity="warning")
+    default = place_of(SYNTAX)
+    assert default is not None  # noqa: S101 -- it has the word
+    return place or default
+
+
+def _engine(said: Mapping[str, Any]) -> dict[str, JSON]:
+    """What of the template engine is kept: its texts were turned, so only what else it says."""
+    engine = said.get("template_engine")
+    if not isinstance(engine, dict):
+        return {}
+    rest = {key: item for key, item in engine.items() if key not in {"syntax", "version"}}
+    return {"template_engine": rest} if rest else {}
+
+
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+_OWN_SUFFIX: Final = re.compile(r"(?i)(?:\.pack)?\.(?:json|yaml|yml)$")
+_FILES: Final = re.compile(r"(?i)(?:.+\.)?bindings\.(?:yaml|yml|json)")
+
+_OF_CONTRACT: Final = ("name", "description", "input_schema", "parameters")
+"""What the contract says, and no binding changes."""
+
+
+def is_bindings(source: str) -> bool:
+    """Whether a file is called like one of bindings."""
+    return _FILES.fullmatch(_name_of(source)) is not None
+
+
+def read_bindings(document: Document, tools: Collection[str], files: Files | None) -> OverrideFile:
+    """What lies beside a PromptPack and binds its tools.
+
+    Args:
+        document: The PromptPack.
+        tools: The names of its tools.
+        files: The files beside it.
+    """
+    source, content, problem = _found(document.source, files)
+    if content is None:
+        return OverrideFile(source, problems=() if problem is None else (problem,))
+    documents, problems = parse_documents(source, content, whole=True)
+    problems = [each for each in problems if each.code != "empty_document"]
+    if len(documents) > 1:
+        message = "the file holds several documents, and bindings are one"
+        problems.append(documents[1].place(Problem(code="several_documents", message=message)))
+    if not documents:
+        return OverrideFile(source, problems=tuple(problems))
+    turning = PackTranslation(documents[0])
+    own = [*_bound(documents[0], turning)]
+    known = [each for each in own if _tool_of(each) in tools]
+    strays = {_tool_of(each): _stray(each, tools) for each in own if _tool_of(each) not in tools}
+    return OverrideFile(source, tuple(known), (*problems, *turning.placed()), strays)
+
+
+def _bound(document: Document, turning: PackTranslation) -> Iterator[Document]:
+    value = document.value
+    if not isinstance(value, dict):
+        turning.tell("wrong_type", "bindings are an object: tool -> how it is called", "")
+        return
+    for tool, entry in value.items():
+        pointer = f"/{pointer_step(tool)}"
+        if tool == "$schema" and isinstance(entry, str):
+            continue
+        if not isinstance(entry, dict):
+            hint = "such as `{mock: {result: done}}`"
+            turning.tell("wrong_type", f"what binds `{clipped(tool)}` is an object", pointer, hint=hint)
+            continue
+        for key in _OF_CONTRACT:
+            if key in entry:
+                message = f"`{key}` is said by the PromptPack, and no binding changes it"
+                turning.tell("not_allowed", message, f"{pointer}/{key}", hint="leave it out here")
+        own: dict[str, JSON] = {key: item for key, item in entry.items() if key not in _OF_CONTRACT}
+        bound = document.moved({**own, "name": tool, "override": True}, {"": pointer, "/name": pointer})
+        yield replace(bound, line=document.position(pointer, key=True)[0])
+
+
+def _tool_of(document: Document) -> str:
+    return str(document.value["name"]) if isinstance(document.value, dict) else ""
+
+
+def _stray(document: Document, tools: Collection[str]) -> Problem:
+    name = _tool_of(document)
+    message = f"there is no tool `{clipped(name)}` that this could bind"
+    those = (
+        f"the tools are: {', '.join(f'`{each}`' for each in tools)}"
+        if tools
+        else "the PromptPack has no tools"
+    )
+    hint = did_you_mean(name, tools) or those
+    return document.place(Problem(code="unknown_tool", message=message, pointer="", hint=hint))
+
+
+def _found(source: str, files: Files | None) -> tuple[str, bytes | None, Problem | None]:
+    """The file that binds the tools of a PromptPack: how it is called in problems, and what is in it."""
+    if files is None:
+        return "", None, None
+    name = _name_of(source)
+    folder = source[: len(source) - len(name)]
+    for each in _names(name):
+        try:
+            return folder + each, files.read(each), None
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            reason = str(error) if error.errno is None else error.strerror
+            problem = Problem(code="file_unreadable", message=f"the file can't be read: {reason}")
+            return folder + each, None, problem.at(folder + each, 1, 1)
+    return "", None, None
+
+
+def _names(name: str) -> Iterator[str]:
+    """How a file may be called that binds the tools of one; its own before that of the folder."""
+    stem = _OWN_SUFFIX.sub("", name)
+    own = [f"{stem}.bindings"] if stem and stem != name else []
+    for each in (*own, "bindings"):
+        yield from (f"{each}{suffix}" for suffix in _SUFFIXES)
+
+
+def _name_of(source: str) -> str:
+    return re.split(r"[/\\]", source)[-1]
+
+
+def convert_promptpack(document: Document, files: Files | None) -> Conversion:
+    """Read a PromptPack, and what binds its tools.
+
+    Args:
+        document: As it was read; `is_promptpack` holds of it.
+        files: Those beside it, among which its bindings are looked for.
+    """
+    turning = PackTranslation(document)
+    pack = pack_of(turning)
+    tools = [*contracts_of(document, turning)]
+    bindings = read_bindings(document, [_tool_of(tool.document) for tool in tools], files)
+    of_tools = [problem for tool in tools for problem in tool.problems]
+    return Conversion(
+        tools=tools,
+        pack=pack,
+        pack_problems=[*turning.placed()],
+        overrides=bindings,
+        problems=[*of_tools, *bindings.problems],
+    )
+
+
+def documents_in(document: Document) -> list[Document]:
+    """The documents in our own form that stand in a PromptPack, or in a file of bindings; none in any other."""
+    if is_promptpack(document.value):
+        read = convert_promptpack(document, None)
+        pack = [] if read.pack is None else [read.pack]
+        return [*pack, *(tool.document for tool in read.tools)]
+    return [*_bound(document, PackTranslation(document))] if is_bindings(document.source) else []

@@ -11,7 +11,7 @@ from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.cache_codec import document_behind
+from toolcrib.loading.cache.document_codec import document_behind
 from toolcrib.loading.sources import Loaded, load
 
 KINDS = Executors({"client": ClientExecutor, "live": LiveExecutor, "mock": MockExecutor})

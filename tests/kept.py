@@ -9,10 +9,9 @@ from pathlib import Path
 import toolcrib
 from toolcrib import Executors
 from toolcrib.engine.open_project import read_stock
-from toolcrib.loading.cache.fingerprint import EnvironmentFingerprint
 from toolcrib.loading.cache.header import key_of
 from toolcrib.loading.cache.index import Index, profiles_of
-from toolcrib.loading.documents.file_fingerprints import Seen
+from toolcrib.loading.fingerprints import EnvironmentFingerprint, Seen
 from toolcrib.loading.snapshot import Stock
 
 POINTERS = (

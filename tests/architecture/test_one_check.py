@@ -63,7 +63,7 @@ def test_every_reading_of_files_says_what_may_be_looked_up_in_their_paths():
     for module, found in calls("Trail").items():
         for node in found:
             looks_at_documents = module not in {
-                "loading/cache/fingerprint.py",
+                "loading/fingerprints.py",
                 "loading/sources.py",
                 "loading/reload.py",
             }

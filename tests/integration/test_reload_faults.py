@@ -31,7 +31,7 @@ from sampling import THOROUGH, sample
 from toolcrib import Descriptor, Outcome, Registry, Runtime
 from toolcrib.engine.session import Chain, Shelf
 from toolcrib.executors.mock import BoundMock
-from toolcrib.loading.documents.file_fingerprints import Trail
+from toolcrib.loading.fingerprints import Trail
 from toolcrib.loading.reload import ReloadReport
 from toolcrib.loading.snapshot import Stock
 

@@ -18,7 +18,7 @@ from toolcrib.engine.server_tools import Brought, is_of_unlisted, server_of, wit
 from toolcrib.engine.workspaces import models_of
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import read_documents
-from toolcrib.loading.documents.file_fingerprints import Permits, Trail
+from toolcrib.loading.fingerprints import Permits, Trail
 from toolcrib.loading.folders import beside, real_path
 from toolcrib.loading.formats import formats_of
 from toolcrib.loading.packs import Pack, check_requirements
@@ -401,8 +401,8 @@ def undeclared_needs(loaded: Loaded, kinds: Kinds) -> Iterator[Problem]:
     for pack in loaded.packs:
         if not {"environment", "files", "hosts"} & pack.requires.keys():
             continue
-        from toolcrib.security.trust.check import Workspace, sentence  # noqa: PLC0415 -- few packs declare anything
-        from toolcrib.security.trust.needs import is_declared, merged  # noqa: PLC0415 -- as above
+        from toolcrib.security.trust import Workspace, sentence  # noqa: PLC0415 -- few packs declare anything
+        from toolcrib.security.trust_needs import is_declared, merged  # noqa: PLC0415 -- as above
 
         root = os.path.realpath(os.path.dirname(pack.origin.source))
         workspace = Workspace(root, "pack", pack.name)
@@ -468,7 +468,7 @@ def check_settings(stock: Stock, kinds: Kinds) -> list[Problem]:
 
 
 def _placed(problem: Problem, origin: Origin) -> Problem:
-    from toolcrib.loading.cache_codec import document_behind  # noqa: PLC0415 -- few packs have such problems
+    from toolcrib.loading.cache.document_codec import document_behind  # noqa: PLC0415 -- few packs have such problems
 
     return document_behind(origin).place(problem)
 

@@ -29,10 +29,10 @@ from toolcrib.engine.session import Chain, Session, Shelf, Unavailable
 from toolcrib.engine.startup import Asked, Started, start, start_again, start_over
 from toolcrib.executors import Executors
 from toolcrib.loading.settings import NO_SETTINGS
-from toolcrib.loading.snapshot import Stock
+from toolcrib.loading.snapshot import Stock, log_problems
 from toolcrib.registry.registry import Registry, how_many
 from toolcrib.schema.validation.violations import shorten
-from toolcrib.security.trust.check import UNTRUSTED, Trust, TrustPolicy, Untrusted, hashes_in
+from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy, Untrusted, hashes_in
 
 if TYPE_CHECKING:
     import asyncio
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from toolcrib.core.clock import CrossLoopLock
     from toolcrib.engine.discovery import Discovery
-    from toolcrib.loading.documents.file_fingerprints import Seen
+    from toolcrib.loading.fingerprints import Seen
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
     from toolcrib.loading.reader import Loaded
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
     from toolcrib.registry.catalog import Hidden
-    from toolcrib.security.trust.check import Consent, TrustRequest
+    from toolcrib.security.trust import Consent, TrustRequest
     from toolcrib.servers.environment import NetworkEnvironment
 
 T = TypeVar("T")
@@ -216,8 +216,6 @@ class Runtime:
                 raise error
             _log().warning("%s", error)
         if runtime.problems:
-            from toolcrib.loading.notices import log_problems  # noqa: PLC0415 -- good documents need no log
-
             log_problems(runtime.problems)
         return runtime
 

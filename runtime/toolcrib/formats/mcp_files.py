@@ -45,13 +45,13 @@ _MOCK_NOTE: Final = (
 
 
 class DescriptorFile(NamedTuple):
-    """A descriptor file that was read back before anybody writes it.
+    """A descriptor file that was read back before it is written.
 
     Attributes:
         tool: The server's name for the tool.
         name: The name of the descriptor.
         file: The name of the file.
-        text: What is to stand in it.
+        text: Its content.
         problems: What the loader says of it: warnings, placed in the text.
     """
 
@@ -76,7 +76,7 @@ class DescriptorFiles(NamedTuple):
     remarks: tuple[str, ...]
 
 
-def files_of(
+def descriptor_files(
     server: Server,
     catalogue: Catalogue,
     kinds: Kinds,
@@ -100,7 +100,7 @@ def files_of(
     names, remarks = _names(server, catalogue, prefix)
     refused = {tool: why for tool, why in catalogue.refused.items() if server.offers(tool)}
     files: dict[str, DescriptorFile] = {}
-    press = _Press(kinds, schema)
+    press = _FileWriter(kinds, schema)
     for tool, name in names.items():
         made = press.file_of(tool, document_of(server, catalogue.tools[tool], name))
         if isinstance(made, str):
@@ -115,7 +115,7 @@ def files_of(
 
 
 def _unseen(catalogue: Catalogue, tools: Sequence[str]) -> Iterator[str]:
-    """A remark on each tool with characters that nobody sees and every model reads."""
+    """A remark on each tool with characters that people can't see and models read."""
     for tool in tools:
         found = hidden_in(catalogue.tools[tool])
         if found:
@@ -143,7 +143,7 @@ def _named(name: str) -> str:
     return name if name[:1].isalpha() or name[:1] == "_" else f"_{name}"
 
 
-class _Press:
+class _FileWriter:
     """Makes files of tools, and reads each of them back."""
 
     def __init__(self, kinds: Kinds, schema: str) -> None:
@@ -152,7 +152,7 @@ class _Press:
         self._schema = schema
 
     def file_of(self, tool: str, offered: dict[str, Any]) -> DescriptorFile | str:
-        """The file of a tool; or why there is none."""
+        """The file of a tool, or why it has none."""
         (document,), problems = parse_documents("tool.json", json.dumps(offered))
         normalised = normalise(document)
         if normalised is not None:

@@ -13,10 +13,8 @@ from pathlib import Path
 
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import JSON
-from toolcrib.loading.builder import home
 from toolcrib.loading.documents.archives import documents_among, open_archive
 from toolcrib.loading.documents.document import Document, parse_documents, read_documents
-from toolcrib.loading.documents.file_fingerprints import LINKED, Trail
 from toolcrib.loading.documents.files import (
     ARCHIVE,
     PACK_FILES,
@@ -27,11 +25,11 @@ from toolcrib.loading.documents.files import (
     leads_outside,
     pack_file,
 )
+from toolcrib.loading.fingerprints import LINKED, Trail
 from toolcrib.loading.formats import ParentDocuments
 from toolcrib.loading.packs import Pack, fits, second_pack_file
 from toolcrib.loading.project_discovery import PROJECT_FILES
-from toolcrib.loading.reader import Reader
-from toolcrib.loading.unrelated_files import lone_file, unrelated_file
+from toolcrib.loading.reader import Reader, home, lone_file, unrelated_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,14 +23,14 @@ from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Fixture, Origin, Tool
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.core.text import canonical
+from toolcrib.loading.descriptors import check_defaults, check_names, check_toolsets, toolsets_of
 from toolcrib.loading.document_checks import DocumentChecker, hidden_problems, valid_parts
-from toolcrib.loading.documents.document import Document, read_documents
+from toolcrib.loading.documents.document import Content, Document, documents_of, only_document, read_documents
 from toolcrib.loading.documents.files import pack_file
-from toolcrib.loading.documents.inline_sources import Content, documents_of, log_problems, only_document
 from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.prompts import Prompt, check_prompts, prompts_of
+from toolcrib.loading.snapshot import log_problems
 from toolcrib.loading.stores import fixture_of, with_names
-from toolcrib.loading.toolsets import check_defaults, check_names, check_toolsets, toolsets_of
 from toolcrib.registry.namespaces import full_name
 
 if TYPE_CHECKING:

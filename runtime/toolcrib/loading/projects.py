@@ -17,9 +17,16 @@ from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.core.server_config import Server
 from toolcrib.core.text import canonical
+from toolcrib.loading.descriptors import (
+    check_defaults,
+    check_names,
+    check_tool_glob,
+    check_tool_globs,
+    check_toolsets,
+    toolsets_of,
+)
 from toolcrib.loading.document_checks import DocumentChecker, hidden_problems, valid_parts
-from toolcrib.loading.documents.document import Document
-from toolcrib.loading.documents.inline_sources import Content, documents_of, log_problems, only_document
+from toolcrib.loading.documents.document import Content, Document, documents_of, only_document
 from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.formats import NO_FORMATS, Formats, formats_of
 from toolcrib.loading.packs import check_range
@@ -34,15 +41,8 @@ from toolcrib.loading.settings import (
     laid_over,
     spread,
 )
+from toolcrib.loading.snapshot import log_problems
 from toolcrib.loading.stores import fixture_of, with_names
-from toolcrib.loading.toolsets import (
-    check_defaults,
-    check_names,
-    check_tool_glob,
-    check_tool_globs,
-    check_toolsets,
-    toolsets_of,
-)
 
 __all__ = [
     "DEFAULT_SOURCES",

@@ -1,27 +1,34 @@
-"""From documents to tools, packs and scenarios: everything that is good, and every problem of everything else.
+"""Documents to tools, packs and scenarios: what is valid is kept, and each problem of the rest is placed.
 
-Content decides what a document is; a file that is refused takes nothing else with it.
+Content decides what a document is: its own keys, a format of another system, or nothing of ours, which is one notice for
+the file instead of errors. A refused file takes nothing else with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
-from toolcrib.core.errors import Problem
-from toolcrib.core.model import NO_FIXTURE, Descriptor, Fixture
+from toolcrib.core.errors import Problem, Severity
+from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fixture
 from toolcrib.core.protocols import Files, Kinds
-from toolcrib.loading.builder import Draft, Home, parse_drafts
-from toolcrib.loading.descriptors import is_descriptor
+from toolcrib.loading.descriptors import Given, is_descriptor, parse_descriptors
 from toolcrib.loading.document_checks import DocumentChecker
-from toolcrib.loading.documents.document import Document
-from toolcrib.loading.formats import Format, NamedFile, OverrideFile, formats_of
+from toolcrib.loading.documents import json_text, yaml_text
+from toolcrib.loading.documents.document import Document, first_bytes
+from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, KeptFiles
+from toolcrib.loading.documents.positions import Place, roots
+from toolcrib.loading.formats import Format, Formats, NamedFile, OverrideFile, Rewording, formats_of
 from toolcrib.loading.overrides import (
     each_changed_once,
     files_of,
     is_override,
+    kept_files,
     lay_over,
     nothing_below,
     overrides_of,
@@ -29,8 +36,250 @@ from toolcrib.loading.overrides import (
 from toolcrib.loading.packs import Pack, duplicate_pack, fits, one_pack, parse_pack, readable_part, sound_pack
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import is_scenario, parse_scenario
-from toolcrib.loading.unrelated_files import TOOL_SUFFIXES, lacking, unrecognised
 from toolcrib.registry.namespaces import full_name, short_name
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where documents lie.
+
+    Attributes:
+        files: The files that they may name.
+        pack: The pack that holds them; None outside packs.
+        namespace: What stands before the names of the tools.
+        tools: Whether tools are taken from there.
+        scenarios: Whether scenarios are taken from there.
+        outside: What the store of tools outside packs begins with.
+        only: The file whose scenarios alone are taken from a foreign document that names several; empty for all.
+    """
+
+    files: Files | None = None
+    pack: Pack | None = None
+    namespace: str = ""
+    tools: bool = True
+    scenarios: bool = True
+    outside: Fixture = NO_FIXTURE
+    only: str = ""
+
+    @property
+    def fixture(self) -> Fixture:
+        """What the store of the tools begins with."""
+        return self.outside if self.pack is None else self.pack.fixture
+
+
+def home(
+    files: Files, pack: Pack | None, path: str, namespace: str = "", outside: Fixture = NO_FIXTURE
+) -> Home:
+    """Where the documents of a file lie; `path` is relative to the pack."""
+    if pack is None:
+        return Home(files, namespace=namespace, outside=outside)
+    return Home(files, pack, pack.namespace, pack.holds_tools(path), pack.holds_scenarios(path))
+
+
+@dataclass(slots=True)
+class Draft:
+    """A document that describes a tool, in our own form, and what came of it.
+
+    Attributes:
+        document: The document.
+        where: Where it lies.
+        before: What was found wrong already with the document as it was written.
+        reword: Tells the problems in the words of the system that the document comes from; None where it is our own.
+        tool: The tool; None before it is parsed, and where it is refused.
+        problems: What is wrong with it.
+    """
+
+    document: Document
+    where: Home
+    before: Sequence[Problem] = ()
+    reword: Rewording | None = None
+    tool: Descriptor | None = None
+    problems: list[Problem] = field(default_factory=list)
+
+
+def parse_drafts(drafts: Sequence[Draft], kinds: Kinds, shape: DocumentChecker) -> None:
+    """Give every draft its tool and its problems."""
+    started = [_Started(draft) for draft in drafts]
+    parsed = parse_descriptors([each.given for each in started], kinds, shape)
+    for each, (tool, problems) in zip(started, parsed, strict=True):
+        each.draft.problems = problems
+        each.draft.tool = None if tool is None else each.finished(tool)
+
+
+class _Started:
+    """A draft with what its home gives it; `given` is what is parsed."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        where, document = draft.where, draft.document
+        self._defaults = _defaults_for(document, where.pack)
+        files, self._kept = kept_files(where.files)
+        if self._defaults and isinstance(document.value, dict):
+            document = document.moved({**document.value, **self._defaults}, {})
+        pack = "" if where.pack is None else where.pack.name
+        self.given = Given(document, files, pack, where.fixture)
+
+    def finished(self, tool: Descriptor) -> Descriptor:
+        """The tool under its full name. Its digest tells the files that it names, its origin what its pack gave it."""
+        tool = _with_contents(tool, self._kept)
+        where = self.draft.where
+        if not (where.namespace or self._defaults):
+            return tool
+        changes: dict[str, Any] = {"namespace": where.namespace}
+        if where.pack is not None and self._defaults:
+            place = f"{where.pack.origin.place('/defaults')} (defaults of pack {where.pack.name})"
+            changes["settings"] = dict.fromkeys(self._defaults, place)
+            changes["written"] = tool.origin.written - self._defaults.keys()
+        name = full_name(where.namespace, tool.name)
+        return tool._replace(name=name, origin=tool.origin._replace(**changes))
+
+
+def _defaults_for(document: Document, pack: Pack | None) -> Mapping[str, JSON]:
+    """What a pack says for a tool that does not say it itself."""
+    if pack is None or not pack.defaults or not isinstance(document.value, dict):
+        return NOTHING
+    said = document.value
+    return {key: item for key, item in pack.defaults.items() if key not in said}
+
+
+def _with_contents(tool: Descriptor, kept: Iterable[KeptFiles]) -> Descriptor:
+    """The tool, whose digest tells the files that it names as well."""
+    contents = []
+    for files in kept:
+        files.close()
+        contents += sorted(files.contents.items())
+    if not contents:
+        return tool
+    digest = hashlib.sha256(tool.origin.digest.encode())
+    for name, content in contents:
+        digest.update(hashlib.sha256(name.encode("utf-8", "backslashreplace")).digest())
+        digest.update(hashlib.sha256(content).digest())
+    return tool._replace(origin=tool.origin._replace(digest=digest.hexdigest()))
+
+
+TOOL_SUFFIXES: Final = tuple(f".tool{suffix}" for suffix in SUFFIXES)
+"""A file that is called this says that it holds a descriptor."""
+
+_OUR_KEYS: Final = frozenset({"name", "scenario", "function"})
+"""One of these at the top of a document can make it a descriptor or scenario, in whatever form."""
+
+_OUR_NAMES: Final = re.compile(r".*\.(?:tool|scenario)\.[a-z]+")
+
+# Behind a fault of the syntax there are no marks, so there the text itself is looked at.
+_IN_YAML: Final = re.compile(r"""^["']?(?:name|scenario|function)["']?\s*:|^kind:\s*Tool\b""", re.MULTILINE)
+_IN_JSON: Final = re.compile(r'"(?:name|scenario|function)"\s*:|"kind"\s*:\s*"Tool"')
+
+_ALWAYS_ERRORS: Final = frozenset({"too_large", "file_unreadable", "file_vanished"})
+"""What says nothing of the content."""
+
+
+def unrelated_file(
+    path: Path, source: str, documents: Sequence[Document], problems: Sequence[Problem], formats: Formats
+) -> Problem | None:
+    """The one notice for a file that was found in a folder and is not ours; None where it is to be read on.
+
+    Args:
+        path: The file.
+        source: What it is called in problems.
+        documents: What was read of it.
+        problems: What is wrong with its text.
+        formats: Those of other systems.
+    """
+    if len(documents) == 1 and _may_name_servers(documents[0].value, formats):
+        for files in formats.server_files():
+            if files.looks_like_servers_file(documents[0].value):
+                return files.notice_of(source)
+    return foreign(path, source, problems, formats) if problems else None
+
+
+def lone_file(
+    path: Path, source: str, documents: Sequence[Document], problems: Sequence[Problem], formats: Formats
+) -> Problem | None:
+    """What is reported of a file that was given by itself and means nothing by itself; None for another file.
+
+    Args:
+        path: The file.
+        source: What it is called in problems.
+        documents: What was read of it.
+        problems: What is wrong with its text.
+        formats: Those of other systems.
+    """
+    notices = (
+        each.notice(path, source, documents, problems) for each in formats.table if each.notice is not None
+    )
+    return next((notice for notice in notices if notice is not None), None)
+
+
+def lacking(value: JSON) -> str:
+    """What a document that is none of ours lacks to be a PromptPack, as the end of a message; empty for others."""
+    if not isinstance(value, dict) or not isinstance(value.get("prompts"), dict):
+        return ""
+    return "; a PromptPack has `template_engine` beside its `prompts`"
+
+
+def unrecognised(message: str, source: str) -> Problem:
+    """A file called `*.tool.yaml` that holds no descriptor is an error, any other one a notice."""
+    hint = "a descriptor has `name` and a schema or mode, a scenario begins with `scenario:`; keep other data out of the folder"
+    severity: Severity = "error" if source.endswith(TOOL_SUFFIXES) else "notice"
+    return Problem(code="unrecognised_file", message=message, hint=hint, severity=severity)
+
+
+def _may_name_servers(value: JSON, formats: Formats) -> bool:
+    return isinstance(value, dict) and "name" not in value and not formats.server_keys.isdisjoint(value)
+
+
+def _may_name_servers_in_json(text: str, formats: Formats) -> bool:
+    return any(re.search(rf'"{re.escape(key)}"\s*:', text) for key in sorted(formats.server_keys))
+
+
+def foreign(path: Path, source: str, problems: Sequence[Problem], formats: Formats) -> Problem | None:
+    """The one notice that stands for all that is wrong with the text of a file that does not look like ours.
+
+    Args:
+        path: The file.
+        source: What it is called in problems.
+        problems: What is wrong with its text.
+        formats: Those of other systems.
+
+    Returns:
+        None where nothing is wrong, or where the errors are to be told: by its name or its top-level keys the
+        file holds a descriptor, scenario or pack.
+    """
+    first = next((problem for problem in problems if problem.severity == "error"), None)
+    if first is None or first.code in _ALWAYS_ERRORS or _is_called_ours(path.name):
+        return None
+    try:
+        text = first_bytes(path).decode("utf-8", errors="replace")
+    except OSError:
+        return None
+    as_json = source.lower().endswith(".json")
+    if as_json and _may_name_servers_in_json(text, formats):
+        for files in formats.server_files():
+            if files.is_servers_file(str(path)):
+                return files.notice_of(source)
+    if _looks_like_ours(text, as_json=as_json):
+        return None
+    message = f"this is no descriptor, scenario or pack, and it can't be read: {first.code}: {first.message}"
+    hint = "a descriptor has `name:`, a scenario begins with `scenario:`; keep other data out of the folder"
+    notice = Problem(code="unrecognised_file", message=message, hint=hint, severity="notice")
+    return notice.at(source, first.line, first.column)
+
+
+def _is_called_ours(name: str) -> bool:
+    return name in PACK_FILES or _OUR_NAMES.fullmatch(name) is not None
+
+
+def _looks_like_ours(text: str, *, as_json: bool) -> bool:
+    if (_IN_JSON if as_json else _IN_YAML).search(text):
+        return True
+    marks = json_text.marks(text) if as_json else yaml_text.marks(text)
+    return any(_is_ours(place) for place in roots(marks))
+
+
+def _is_ours(document: Place) -> bool:
+    kind = document.parts.get("kind")
+    return not _OUR_KEYS.isdisjoint(document.parts) or (kind is not None and kind.mark.text == "Tool")
+
 
 REFUSED_PACK = "refused_pack"
 """Code of what is said of the tools of a pack whose own file is refused, and of packs that need it."""

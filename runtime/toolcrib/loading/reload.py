@@ -21,8 +21,8 @@ from toolcrib.core.errors import ConfigurationError, Problem
 from toolcrib.core.model import NOTHING, Descriptor
 from toolcrib.core.pointers import file_and_line
 from toolcrib.core.protocols import Clock
-from toolcrib.loading.documents.file_fingerprints import Seen, Trail
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES
+from toolcrib.loading.fingerprints import Seen, Trail
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import Loaded
 from toolcrib.loading.scenarios.model import Scenario

@@ -11,7 +11,7 @@ from toolcrib.registry.registry import Registry
 if TYPE_CHECKING:
     from toolcrib.core.errors import Problem
     from toolcrib.core.server_config import Server
-    from toolcrib.loading.documents.file_fingerprints import Seen
+    from toolcrib.loading.fingerprints import Seen
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
     from toolcrib.loading.scenarios.model import Scenario
@@ -99,3 +99,12 @@ class Stock(NamedTuple):
 def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Problems in order of file and line."""
     return tuple(sorted(problems, key=lambda problem: (problem.source, problem.line, problem.column)))
+
+
+def log_problems(problems: Iterable[Problem]) -> None:
+    """Write to the log what is wrong and stops nothing: a notice as information, anything else as a warning."""
+    import logging  # noqa: PLC0415 -- a start from the index imports this module, and most starts log nothing
+
+    log = logging.getLogger("toolcrib")
+    for problem in problems:
+        log.log(logging.INFO if problem.severity == "notice" else logging.WARNING, "%s", problem)

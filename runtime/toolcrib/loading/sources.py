@@ -8,13 +8,12 @@ from pathlib import Path
 from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.model import NO_FIXTURE, Fixture
 from toolcrib.core.protocols import Files, Kinds
-from toolcrib.loading.builder import Home
-from toolcrib.loading.documents.file_fingerprints import Trail
+from toolcrib.loading.documents.document import Content, documents_of
 from toolcrib.loading.documents.files import PACK_FILES
-from toolcrib.loading.documents.inline_sources import Content, documents_of
+from toolcrib.loading.fingerprints import Trail
 from toolcrib.loading.folders import Folders, Source, add_contents
-from toolcrib.loading.notices import log_problems
-from toolcrib.loading.reader import Loaded, Reader
+from toolcrib.loading.reader import Home, Loaded, Reader
+from toolcrib.loading.snapshot import log_problems
 from toolcrib.registry.registry import Registry, without_duplicates
 
 __all__ = ["Loaded", "Source", "load", "parse", "parse_files", "parse_registry"]

@@ -22,7 +22,7 @@ from toolcrib.executors import Executors
 from toolcrib.loading.cache.header import IndexHeader, index_folder, key_of, parse_header
 from toolcrib.loading.cache.index import Index, profiles_of
 from toolcrib.loading.cache.store import IndexFolder
-from toolcrib.loading.documents.file_fingerprints import Seen, Trail
+from toolcrib.loading.fingerprints import Seen, Trail
 from toolcrib.loading.settings import PROFILE_VARIABLE
 
 TOOLS = {

@@ -132,9 +132,9 @@ def test_a_call_from_the_index_imports_what_it_needs(words, indexed):
         for name in modules
         if name.startswith("toolcrib.loading.") and not name.startswith("toolcrib.loading.cache")
     } <= {
-        "toolcrib.loading.cache_codec",
+        "toolcrib.loading.cache.document_codec",
         "toolcrib.loading.documents",
-        "toolcrib.loading.documents.file_fingerprints",
+        "toolcrib.loading.fingerprints",
         "toolcrib.loading.project_discovery",
         "toolcrib.loading.settings",
         "toolcrib.loading.snapshot",

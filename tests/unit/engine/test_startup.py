@@ -13,7 +13,7 @@ import pytest
 from kept import assert_same, write_project
 from toolcrib import ConfigurationError, Executors, Runtime
 from toolcrib.engine.startup import Asked, start
-from toolcrib.loading.cache.fingerprint import EnvironmentFingerprint, fingerprint_environment
+from toolcrib.loading.fingerprints import EnvironmentFingerprint, fingerprint_environment
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import Descriptor, Example, Origin, Toolset
 from toolcrib.core.server_config import Server
 from toolcrib.loading.cache import header, index
+from toolcrib.loading.cache.document_codec import Unkept
 from toolcrib.loading.cache.header import (
     INTEGER_BITS,
     MAX_DEPTH,
@@ -37,7 +38,6 @@ from toolcrib.loading.cache.header import (
 )
 from toolcrib.loading.cache.index import CLASSES, Profiles, from_plain, profiles_of, to_plain
 from toolcrib.loading.cache.store import IndexFolder
-from toolcrib.loading.cache_codec import Unkept
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.projects import Project
 from toolcrib.loading.snapshot import Waiting

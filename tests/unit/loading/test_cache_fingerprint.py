@@ -13,9 +13,8 @@ import pytest
 
 import toolcrib
 from kept import Shelf, write_project
-from toolcrib.loading.cache.fingerprint import EnvironmentFingerprint, fingerprint_environment
 from toolcrib.loading.cache.header import IndexHeader, parse_header
-from toolcrib.loading.documents.file_fingerprints import Seen
+from toolcrib.loading.fingerprints import EnvironmentFingerprint, Seen, fingerprint_environment
 
 LATER = time.time_ns() + 3600 * 1_000_000_000
 """As if everything had been imported in an hour from now, so that no file is newer."""

@@ -10,8 +10,8 @@ import pytest
 
 from kept import Shelf, assert_same, write_project
 from toolcrib import Runtime
+from toolcrib.loading.cache.document_codec import Unkept
 from toolcrib.loading.cache.index import profiles_of, to_plain
-from toolcrib.loading.cache_codec import Unkept
 from toolcrib.loading.projects import settings_of
 from toolcrib.loading.settings import PROFILE_VARIABLE
 

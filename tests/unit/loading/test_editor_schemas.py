@@ -16,8 +16,7 @@ import pytest
 from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.schemas import KINDS
 from toolcrib.executors import Executors
-from toolcrib.loading.documents.document import read_documents
-from toolcrib.loading.documents.inline_sources import documents_of
+from toolcrib.loading.documents.document import documents_of, read_documents
 from toolcrib.loading.editor_schemas import editor_schema
 from toolcrib.loading.projects import Project
 from toolcrib.loading.scenarios.assertions import ALIASES, kinds

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sampling import examples
-from toolcrib.loading.documents.file_fingerprints import RACY, SUFFIXES, Seen, Trail
+from toolcrib.loading.fingerprints import RACY, SUFFIXES, Seen, Trail
 
 HOUR = 3600 * 1_000_000_000
 

@@ -17,7 +17,7 @@ import pytest
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.virtual_clock import VirtualClock
-from toolcrib.loading.documents.file_fingerprints import Seen, Trail
+from toolcrib.loading.fingerprints import Seen, Trail
 from toolcrib.loading.reload import PATIENCE, changes
 
 

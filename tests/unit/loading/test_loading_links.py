@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.documents.file_fingerprints import Trail
+from toolcrib.loading.fingerprints import Trail
 from toolcrib.loading.sources import Source, load
 
 KINDS = Executors({"mock": MockExecutor})

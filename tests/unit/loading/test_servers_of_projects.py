@@ -16,7 +16,7 @@ from toolcrib.formats.table import FORMATS
 from toolcrib.loading.cache.index import from_plain, to_plain
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import parse_documents, read_documents
-from toolcrib.loading.documents.file_fingerprints import Trail
+from toolcrib.loading.fingerprints import Trail
 from toolcrib.loading.projects import Project, one_project, settings_of
 from toolcrib.loading.servers import parse_servers
 from toolcrib.loading.settings import NO_SETTINGS, Settings, same_reach, servers_in

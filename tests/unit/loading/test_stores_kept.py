@@ -15,7 +15,7 @@ from toolcrib.core.errors import ExpressionError
 from toolcrib.engine.open_project import read_stock
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.documents.file_fingerprints import Trail
+from toolcrib.loading.fingerprints import Trail
 from toolcrib.scenarios.pack_builder import build_pack
 from toolcrib.simulation.store import rows_of
 

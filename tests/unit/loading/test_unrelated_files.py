@@ -7,8 +7,8 @@ import pytest
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.formats.table import FORMATS
+from toolcrib.loading.reader import foreign
 from toolcrib.loading.sources import load
-from toolcrib.loading.unrelated_files import foreign
 
 KINDS = Executors({"mock": MockExecutor})
 

@@ -11,7 +11,7 @@ import pytest
 
 from in_memory import fake, runtime_of
 from toolcrib import Outcome, Result
-from toolcrib.loading.documents.inline_sources import documents_of
+from toolcrib.loading.documents.document import documents_of
 from toolcrib.provider.models.assembler import Assembler
 from toolcrib.provider.models.protocol import CallDelta
 from toolcrib.schema.validation import Validator, check_schema

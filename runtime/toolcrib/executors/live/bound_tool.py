@@ -26,9 +26,8 @@ from toolcrib.http.messages import RequestDraft, parse_origin
 from toolcrib.schema.validation.json_values import DEPTH, SMALL, is_large
 from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.egress import EgressRefused
-from toolcrib.security.secrets import Vault
-from toolcrib.security.secrets.redactor import one_call
-from toolcrib.security.secrets.result_redaction import masked
+from toolcrib.security.redaction import one_call, redact_result
+from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ class BoundLive:
 
         own = self._route.own_origins
         collected = await pages.collect(call, draft, page, self._parts.reading, own=own)
-        hide = partial(masked, collected, self._world.vault)
+        hide = partial(redact_result, collected, self._world.vault)
         if is_large(collected.value, DEPTH):
             return await run_in_thread(call.context.session.clock, hide)
         return hide()
@@ -215,7 +214,7 @@ class Exchange:
         route: Route,
         auth: Auth | None,
         reading: Reading,
-        vault: Vault,
+        vault: SecretResolver,
         *,
         repeatable: bool,
         keeps: bool,
@@ -246,7 +245,7 @@ class Exchange:
             draft.headers.extend(call.kept.validators.items())
         response = await self._response(call, draft)
         if isinstance(response, Result):
-            return masked(response, self._vault)
+            return redact_result(response, self._vault)
         if response.status == 304 and call.kept is not None:
             result = call.kept.result
         elif len(response.body) > SMALL:
@@ -265,7 +264,7 @@ class Exchange:
         result = self._reading.result(read, call.arguments, now) if isinstance(read, Read) else read
         if response.status in _PASSED_ON and not self._repeatable:
             result = _may_have_acted(result)
-        return masked(result, self._vault) if may_tell(self._vault, response) else result
+        return redact_result(result, self._vault) if may_tell(self._vault, response) else result
 
     async def read(self, call: Call, draft: RequestDraft) -> Read | Result:
         """What is read of the answer to one page."""
@@ -423,7 +422,7 @@ def _tell(lines: Iterable[str]) -> None:
 _UTF8: Final = frozenset({"", "utf-8", "utf8", "ascii", "us-ascii"})
 
 
-def may_tell(vault: Vault, response: HTTPResponse) -> bool:
+def may_tell(vault: SecretResolver, response: HTTPResponse) -> bool:
     """Whether an answer may hold a secret: a quick look, which may spare a long one."""
     charset = media_type(response.header("content-type") or "").charset
     if charset not in _UTF8 or vault.knows(response.body):
@@ -431,7 +430,7 @@ def may_tell(vault: Vault, response: HTTPResponse) -> bool:
     return vault.knows("\n".join([value for _name, value in response.headers]).encode("latin-1"))
 
 
-def masked_read(read: Read, vault: Vault) -> Read:
+def masked_read(read: Read, vault: SecretResolver) -> Read:
     """What was read of an answer, without secrets: half a secret would not be known for one."""
     envelope = read.envelope
     hidden = {key: vault.hide_in(envelope[key]) for key in ("headers", "body")}

@@ -38,7 +38,7 @@ from toolcrib.executors.live.uri import POINTER as URL
 from toolcrib.http.headers import cookie_fault, fault_of_name, header_fault, is_token
 from toolcrib.http.messages import RequestDraft, origin_of
 from toolcrib.schema.validation.violations import UnusableArguments
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 HEADERS: Final = "/live/headers"
 COOKIES: Final = "/live/cookies"
@@ -259,7 +259,7 @@ class CompiledRequest:
 
 
 def compile_request(
-    block: dict[str, Any], tool: Descriptor, problems: list[Problem], vault: Vault | None
+    block: dict[str, Any], tool: Descriptor, problems: list[Problem], vault: SecretResolver | None
 ) -> CompiledRequest:
     """Compile the request of a block whose shape its schema has accepted; faults are added to `problems`.
 

@@ -26,7 +26,7 @@ from toolcrib.loading.documents.document import Document, first_bytes, parse_doc
 from toolcrib.loading.formats import Conversion, ForeignTool, Format, ParentDocuments
 
 if TYPE_CHECKING:
-    from toolcrib.loading.builder import Home
+    from toolcrib.loading.reader import Home
     from toolcrib.loading.scenarios.model import Scenario
 
 _Read: TypeAlias = Callable[[Document, Files | None], tuple[list[Document], list[Problem]]]

@@ -16,15 +16,15 @@ from toolcrib.core.model import JSON
 from toolcrib.core.protocols import Files
 from toolcrib.formats.promptkit import convert_descriptor
 from toolcrib.formats.promptkit.foreign_descriptors import is_arena, normalise
-from toolcrib.formats.promptkit.library import Library
+from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.model_providers import ArenaProvider, ProviderChooser, unknown_prices
 from toolcrib.formats.promptkit.prompts import ArenaPrompt
 from toolcrib.formats.promptkit.scenarios import ArenaContext, scenario_of
 from toolcrib.formats.promptkit.source_nodes import ComposedDocument, SourceNode
-from toolcrib.loading.builder import Home
 from toolcrib.loading.documents.document import Document, read_documents
 from toolcrib.loading.documents.files import SKIPPED_FOLDERS, SUFFIXES
 from toolcrib.loading.formats import Conversion, ForeignTool, NamedFile
+from toolcrib.loading.reader import Home
 from toolcrib.loading.scenarios.model import Scenario
 
 _SAME: Final = ("command", "args", "env", "url", "headers")
@@ -35,7 +35,7 @@ _OF_SOURCES: Final = ("source", "source_args")
 
 
 def servers_of(spec: SourceNode) -> tuple[dict[str, JSON], list[Problem]]:
-    """The servers of an arena by their names here, and what is to be said of them.
+    """The servers of an arena by their names here, and the problems with them.
 
     Tools of a server `fs` are called `mcp__fs__read_file` in PromptKit: so is the server, `mcp__fs`, and nothing else
     changes.
@@ -54,7 +54,7 @@ def servers_of(spec: SourceNode) -> tuple[dict[str, JSON], list[Problem]]:
 
 
 def _server(node: SourceNode, problems: list[Problem]) -> dict[str, JSON] | None:
-    """A server as `servers` of a project has it; None where it can't be reached from here, which is told."""
+    """A server as `servers` of a project has it; None where it can't be reached from here, which is reported."""
     if not node.part("name").text:
         problems.append(node.problem("missing_key", "`name` of the server is missing"))
         return None
@@ -92,7 +92,7 @@ def _literal(value: JSON) -> JSON:
 
 
 def _import(chosen: SourceNode) -> JSON:
-    """Which tools are offered; where there is a list of those that are, the other one says nothing."""
+    """Which tools are offered; a list of permitted tools takes precedence over one of refused tools."""
     allowed: list[JSON] = [node.text for node in chosen.part("allowlist").each()]
     blocked: list[JSON] = [node.text for node in chosen.part("blocklist").each()]
     return {"only": allowed} if allowed else {"except": blocked} if blocked else True
@@ -106,7 +106,7 @@ class Arena:
         tools: The tools that it writes itself, as manifests.
         tool_files: The files of tools that it names: relative to its own, as a person names them, where.
         scenarios: Its scenarios, as documents of ours.
-        problems: Everything that there is to say of it, placed.
+        problems: All problems with it, placed.
     """
 
     tools: tuple[Document, ...] = ()
@@ -124,7 +124,7 @@ def read_arena(document: Document, files: Files | None) -> Arena:
     """
     problems: list[Problem] = []
     arena = SourceNode(document, "", document.value)
-    library = Library(arena, files, problems)
+    library = ArenaLibrary(arena, files, problems)
     tools = tuple(written_tools(document))
     if not library.is_good(arena, "Arena"):
         return Arena(tools=tools, problems=_told(problems))
@@ -163,7 +163,7 @@ def written_tools(document: Document) -> Iterator[Document]:
         yield document.moved(value, moves)
 
 
-def _setting(arena: SourceNode, library: Library) -> ArenaContext:
+def _setting(arena: SourceNode, library: ArenaLibrary) -> ArenaContext:
     spec = arena.part("spec")
     providers = _by_id(_providers(spec, library))
     for provider in providers.values():
@@ -186,7 +186,7 @@ def _by_id(providers: Iterable[ArenaProvider]) -> dict[str, ArenaProvider]:
     return {provider.id: provider for provider in providers}
 
 
-def _providers(spec: SourceNode, library: Library) -> Iterator[ArenaProvider]:
+def _providers(spec: SourceNode, library: ArenaLibrary) -> Iterator[ArenaProvider]:
     for ref in spec.part("providers").each():
         file = ref.part("file")
         for manifest in library.manifests(file, "Provider"):
@@ -197,7 +197,7 @@ def _providers(spec: SourceNode, library: Library) -> Iterator[ArenaProvider]:
         yield ArenaProvider(node.part("id").text or name, "default", node, node)
 
 
-def _prompts(spec: SourceNode, library: Library) -> Iterator[ArenaPrompt]:
+def _prompts(spec: SourceNode, library: ArenaLibrary) -> Iterator[ArenaPrompt]:
     for ref in spec.part("prompt_configs").each():
         for manifest in library.manifests(ref.part("file"), "PromptConfig"):
             name = ref.part("id").text or manifest.part("metadata", "name").text
@@ -206,7 +206,7 @@ def _prompts(spec: SourceNode, library: Library) -> Iterator[ArenaPrompt]:
         yield ArenaPrompt(name, node, node.part("vars"))
 
 
-def _personas(self_play: SourceNode, library: Library) -> Iterator[str]:
+def _personas(self_play: SourceNode, library: ArenaLibrary) -> Iterator[str]:
     for ref in self_play.part("personas").each():
         for manifest in library.manifests(ref.part("file"), "Persona"):
             yield manifest.part("metadata", "name").text
@@ -214,15 +214,15 @@ def _personas(self_play: SourceNode, library: Library) -> Iterator[str]:
     yield from (name for name, _node in self_play.part("persona_specs").entries())
 
 
-def _tool_files(spec: SourceNode, library: Library) -> Iterator[tuple[str, str, SourceNode]]:
+def _tool_files(spec: SourceNode, library: ArenaLibrary) -> Iterator[tuple[str, str, SourceNode]]:
     for ref in spec.part("tools").each():
         file = ref.part("file")
         if file.text:
             yield library.path(file.text), library.source(file.text), file
 
 
-def _scenarios(spec: SourceNode, library: Library) -> Iterator[tuple[str, SourceNode, SourceNode]]:
-    """Name, what it says, and the labels of each scenario."""
+def _scenarios(spec: SourceNode, library: ArenaLibrary) -> Iterator[tuple[str, SourceNode, SourceNode]]:
+    """Name, content and labels of each scenario."""
     for ref in spec.part("scenarios").each():
         for manifest in library.manifests(ref.part("file"), "Scenario"):
             own = manifest.part("spec")

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON
 from toolcrib.expressions import as_written
-from toolcrib.formats.promptkit.library import Library
+from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.source_nodes import PlacedValue, SourceNode, placed, placed_list
 from toolcrib.loading.scenarios.assertions import check_guardrails
 
@@ -32,7 +32,7 @@ def policy_keys(sources: Sequence[SourceNode], allowed: PlacedValue | None) -> d
     """The policy of a conversation.
 
     Args:
-        sources: Their policies; the first that says something counts.
+        sources: Their policies; the first that sets a key counts.
         allowed: The globs of the tools that are offered; None for all.
     """
     parts: dict[str, PlacedValue | None] = {"allow": allowed}
@@ -91,7 +91,7 @@ class ArenaPrompt(NamedTuple):
 
     Attributes:
         name: By which the arena knows it.
-        spec: What it says.
+        spec: Its content.
         given: What the arena gives for its variables.
     """
 
@@ -112,9 +112,9 @@ class ArenaPrompt(NamedTuple):
 
 
 def prompt_of_scenario(
-    prompts: list[ArenaPrompt], scenario: SourceNode, library: Library
+    prompts: list[ArenaPrompt], scenario: SourceNode, library: ArenaLibrary
 ) -> ArenaPrompt | None:
-    """The prompt of a scenario; None where there is none, which is told."""
+    """The prompt of a scenario; None where there is none, which is reported."""
     asked = scenario.part("task_type")
     known = {prompt.name: prompt for prompt in prompts} | {prompt.task_type: prompt for prompt in prompts}
     if asked.text in known:
@@ -132,7 +132,7 @@ def prompt_of_scenario(
     return None
 
 
-def system_prompt(prompt: ArenaPrompt, scenario: SourceNode, library: Library) -> PlacedValue | None:
+def system_prompt(prompt: ArenaPrompt, scenario: SourceNode, library: ArenaLibrary) -> PlacedValue | None:
     """The text that instructs the agent, with its variables put in; None where there is none."""
     template = prompt.spec.part("system_template")
     if not template.text:
@@ -148,8 +148,8 @@ def system_prompt(prompt: ArenaPrompt, scenario: SourceNode, library: Library) -
     return placed(as_written(text), template)
 
 
-def guardrails(prompt: ArenaPrompt, library: Library) -> list[PlacedValue]:
-    """What must be true of each answer; a validator that has no counterpart is told, and is never judged."""
+def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:
+    """The guardrails for each answer; a validator without a counterpart is reported, and never checked."""
     found = []
     for node in prompt.spec.part("validators").each():
         if node.part("enabled").value is False:
@@ -184,7 +184,7 @@ def _variables(prompt: ArenaPrompt, scenario: SourceNode) -> dict[str, str]:
     return values
 
 
-def _fragments(prompt: ArenaPrompt, library: Library) -> dict[str, str]:
+def _fragments(prompt: ArenaPrompt, library: ArenaLibrary) -> dict[str, str]:
     """Name of a fragment, also with `fragments.` before it -> its text."""
     texts = {}
     for fragment in prompt.spec.part("fragments").each():
@@ -198,7 +198,7 @@ def _fragments(prompt: ArenaPrompt, library: Library) -> dict[str, str]:
     return texts | {f"{_FRAGMENTS}.{name}": text for name, text in texts.items()}
 
 
-def _fragment(file: SourceNode, library: Library) -> str:
+def _fragment(file: SourceNode, library: ArenaLibrary) -> str:
     """The text of a fragment: of the `system_template` or `content` of a manifest, or the file as it is."""
     from toolcrib.loading.documents.document import parse_documents  # noqa: PLC0415 -- few prompts have fragments
 

@@ -10,12 +10,12 @@ from toolcrib.loading.formats import Conversion, Format
 
 if TYPE_CHECKING:
     from toolcrib.core.protocols import Files
-    from toolcrib.loading.builder import Home
     from toolcrib.loading.documents.document import Document
+    from toolcrib.loading.reader import Home
 
 
 def is_promptpack(value: JSON) -> bool:
-    """Whether a document means to be a PromptPack: it has prompts, and says how their texts are filled in, or its schema."""
+    """Whether a document is meant to be a PromptPack: it has prompts or tools, and a template engine or the schema of PromptPacks."""
     if not isinstance(value, dict) or not ("prompts" in value or "tools" in value):
         return False
     schema = value.get("$schema")

@@ -12,9 +12,8 @@ import sys
 
 import toolcrib
 from toolcrib.core.user_folders import cache_folder
-from toolcrib.loading.cache.fingerprint import EnvironmentFingerprint, search_path
 from toolcrib.loading.cache.store import IndexFolder
-from toolcrib.loading.documents.file_fingerprints import Seen
+from toolcrib.loading.fingerprints import EnvironmentFingerprint, Seen, search_path
 from toolcrib.loading.project_discovery import find_project
 
 TYPE_CHECKING = False
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any, TypeAlias
 
-    from toolcrib.loading.cache.fingerprint import Entry
-    from toolcrib.loading.documents.file_fingerprints import Names, State
+    from toolcrib.loading.fingerprints import Entry, Names, State
 
 MAX_DEPTH = 128
 """The deepest nesting that is written: twice that of documents (`loading.documents.positions.DEPTH`), far from any recursion limit."""

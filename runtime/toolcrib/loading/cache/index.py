@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, overload
 
 from toolcrib.core.model import BUILT_IN_LIMITS, NO_FIXTURE, Collection, Descriptor, Fixture, Origin
-from toolcrib.loading.cache.fingerprint import EnvironmentFingerprint, fingerprint_environment
 from toolcrib.loading.cache.header import (
     LISTINGS,
     UNREADABLE,
@@ -30,6 +29,7 @@ from toolcrib.loading.cache.header import (
     write_json,
 )
 from toolcrib.loading.cache.store import IndexFolder
+from toolcrib.loading.fingerprints import EnvironmentFingerprint, fingerprint_environment
 from toolcrib.loading.settings import PROFILE_VARIABLE
 from toolcrib.loading.snapshot import Stock
 from toolcrib.registry.catalog import Card
@@ -107,7 +107,7 @@ def to_plain(value: Any) -> Any:
     if CLASSES.get(tag) == type(value).__module__:
         names = getattr(value, "_fields", None) or value.__dataclass_fields__
         return [tag, *(to_plain(getattr(value, name)) for name in names)]
-    from toolcrib.loading.cache_codec import Unkept  # noqa: PLC0415 -- a start from an index reads no documents
+    from toolcrib.loading.cache.document_codec import Unkept  # noqa: PLC0415 -- a start from an index reads no documents
 
     raise Unkept(f"`{tag}` is no plain data")
 
@@ -211,7 +211,7 @@ def _class(tag: str) -> Any:
 
 
 def _plain_origin(origin: Origin) -> Any:
-    from toolcrib.loading.cache_codec import Unkept, document_behind, plain_files, plain_text  # noqa: PLC0415
+    from toolcrib.loading.cache.document_codec import Unkept, document_behind, plain_files, plain_text  # noqa: PLC0415
 
     if origin.stale:
         raise Unkept(f"{origin.source} is not what is in force: {origin.stale}")
@@ -240,13 +240,13 @@ class _Places:
     @property
     def document(self) -> Document | None:
         """The document, read again; None where it is no longer there."""
-        from toolcrib.loading.cache_codec import document_from  # noqa: PLC0415 -- as below
+        from toolcrib.loading.cache.document_codec import document_from  # noqa: PLC0415 -- as below
 
         return document_from(self._text, self._formats())
 
     def __call__(self, pointer: str) -> tuple[int, int]:
         if self._locate is None:
-            from toolcrib.loading.cache_codec import locator  # noqa: PLC0415 -- who asks for no line reads no text
+            from toolcrib.loading.cache.document_codec import locator  # noqa: PLC0415 -- who asks for no line reads no text
 
             self._locate = locator(self._text, self._formats())
         return self._locate(pointer)
@@ -280,7 +280,7 @@ class _Beside:
 
     def _opened(self) -> Files | None:
         if self._files is None:
-            from toolcrib.loading.cache_codec import files_from  # noqa: PLC0415 -- as above
+            from toolcrib.loading.cache.document_codec import files_from  # noqa: PLC0415 -- as above
 
             self._files = files_from(self._plain)
         return self._files
@@ -322,7 +322,7 @@ def encode(
         Unkept: Something can't be told as plain data.
         ValueError: As above, in a schema or block.
     """
-    from toolcrib.loading.cache_codec import Unkept, plain_scenario  # noqa: PLC0415 -- a start from an index reads none
+    from toolcrib.loading.cache.document_codec import Unkept, plain_scenario  # noqa: PLC0415 -- a start from an index reads none
 
     if stock.seen is None:
         raise Unkept("not everything that was looked at can be followed")
@@ -438,7 +438,7 @@ class CachedProject:
         return self._fixtures[span]
 
     def _scenarios(self, kinds: Kinds) -> Iterable[Scenario]:
-        from toolcrib.loading.cache_codec import ScenarioText, scenarios_from  # noqa: PLC0415 -- calls need none
+        from toolcrib.loading.cache.document_codec import ScenarioText, scenarios_from  # noqa: PLC0415 -- calls need none
 
         texts = [ScenarioText(*from_plain(values)) for values in self._part("scenarios")]
         return scenarios_from(texts, self._tools, kinds)
@@ -569,7 +569,7 @@ class Index:
             built_in: The modes that are toolcrib's own.
             listings: What a list shows; None where it has more to tell than tools.
         """
-        from toolcrib.loading.cache_codec import Unkept  # noqa: PLC0415 -- a start from an index reads no documents
+        from toolcrib.loading.cache.document_codec import Unkept  # noqa: PLC0415 -- a start from an index reads no documents
 
         around = self._around(targets.values())
         if around is None:

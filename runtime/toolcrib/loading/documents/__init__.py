@@ -1,1 +1,1 @@
-"""From bytes to documents: YAML, JSON, archives."""
+"""Documents: texts and archives, read under bounds and with the positions of their parts."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, reduce
@@ -35,15 +35,18 @@ from toolcrib.loading.documents.positions import (
     pointer_of,
     roots,
 )
-from toolcrib.schema.validation import Validator
+from toolcrib.schema.validation import Validator, as_dict, as_json
 
 __all__ = [
     "BYTES",
     "DEPTH",
     "INTEGER_DIGITS",
     "NODES",
+    "Content",
     "Document",
+    "documents_of",
     "first_bytes",
+    "only_document",
     "parse_documents",
     "parse_json",
     "read_documents",
@@ -52,6 +55,9 @@ __all__ = [
 ]
 
 Steps: TypeAlias = tuple[str | int, ...]
+
+Content: TypeAlias = str | bytes | Mapping[str, JSON] | Sequence[Mapping[str, JSON]]
+"""YAML or JSON as text or bytes, one document as a mapping, or several in a list."""
 
 _SCHEMAS: Final = ("input_schema", "output_schema")
 _OF_KEYS: Final = frozenset({"unknown_key", "not_supported_yet", "duplicate_key"})
@@ -313,6 +319,63 @@ def _read_to(opened: int, most: int, likely: int) -> bytes:
             break
         asked = min(most - len(data), 1 << 16)
     return data
+
+
+def documents_of(name: str, content: Content, *, line: int = 1) -> tuple[list[Document], list[Problem]]:
+    """The documents that a content holds, and what is wrong with it, placed.
+
+    Args:
+        name: What it is called in problems; a text is read as JSON if it ends in `.json`.
+        content: What was given; anything else than a `Content` is a problem too.
+        line: Where mappings stand that somebody else has read.
+    """
+    if isinstance(content, str | bytes):
+        return parse_documents(name, content)
+    if isinstance(content, Mapping):
+        return _from_mappings(name, [content], line)
+    if isinstance(content, list | tuple):
+        return _from_mappings(name, content, line)
+    message = f"expected a text, bytes, a mapping or a list of mappings, got `{type(content).__name__}`"
+    return [], [Problem(code="not_json", message=message, source=name, line=1, column=1)]
+
+
+def _from_mappings(name: str, contents: Sequence[object], line: int) -> tuple[list[Document], list[Problem]]:
+    documents, problems = [], []
+    for index, content in enumerate(contents):
+        value, fault = as_json(as_dict(content))
+        if fault is None:
+            documents.append(Document(name, index, line, deepcopy(value)))
+            continue
+        message = f"expected {fault.expected}, got {fault.got}"
+        problem = Problem(code="not_json", message=message, pointer=fault.pointer)
+        problems.append(problem.at(name, line, 1))
+    return documents, problems
+
+
+def only_document(
+    source: str, documents: Sequence[Document], problems: Sequence[Problem], kind: str, hint: str
+) -> tuple[Document | None, list[Problem]]:
+    """The one document of a file that holds one, and what is wrong with the file so far.
+
+    Args:
+        source: The file, as it was named.
+        documents: What was read of it.
+        problems: What was wrong with its text.
+        kind: What the document describes: `pack`, `project`.
+        hint: What to write into an empty file.
+    """
+    told = [problem for problem in problems if problem.code != "empty_document"]
+    if not documents and not told:
+        message = f"the file describes no {kind}: it is empty"
+        told.append(
+            Problem(code="empty_document", message=message, hint=hint, source=source, line=1, column=1)
+        )
+    if len(documents) > 1:
+        message = f"the file holds {len(documents)} documents, and a {kind} is one"
+        told.append(
+            documents[1].place(Problem(code="several_documents", message=message, hint="keep one of them"))
+        )
+    return (documents[0] if documents else None), told
 
 
 def restore_text(document: Document, keys: Collection[str] = (), places: Collection[Steps] = ()) -> JSON:

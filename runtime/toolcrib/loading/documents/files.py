@@ -18,8 +18,8 @@ from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON, Origin
 from toolcrib.core.protocols import Files
 from toolcrib.loading.documents.document import BYTES, first_bytes, parse_documents
-from toolcrib.loading.documents.file_fingerprints import ARCHIVE, SKIPPED_FOLDERS, SUFFIXES
 from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.fingerprints import ARCHIVE, SKIPPED_FOLDERS, SUFFIXES
 
 __all__ = [
     "ARCHIVE",

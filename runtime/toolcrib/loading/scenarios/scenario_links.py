@@ -80,7 +80,7 @@ def place_problem(problem: Problem, scenario: Scenario) -> Problem:
     if problem.source:
         return problem
     if scenario.origin.is_composed:
-        from toolcrib.loading.cache_codec import document_behind  # noqa: PLC0415 -- few were put together of several files
+        from toolcrib.loading.cache.document_codec import document_behind  # noqa: PLC0415 -- few were put together of several files
 
         return document_behind(scenario.origin).place(problem)
     line, column = scenario.origin.locate(problem.pointer)

@@ -1,8 +1,4 @@
-"""What stands behind values that were read, as plain data that an index keeps, and the way back.
-
-Behind an origin stand a text, in which lines and columns are looked up, and the files beside it. Neither is kept:
-both are read again, if ever somebody asks.
-"""
+"""Where documents, the files beside them and scenarios are found again, as plain data for the index."""
 
 from __future__ import annotations
 

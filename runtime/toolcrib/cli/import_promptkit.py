@@ -17,7 +17,7 @@ from toolcrib.cli.value_output import json_text, problem_text
 from toolcrib.core.errors import Problem
 from toolcrib.core.text import escape_terminal
 from toolcrib.formats.promptkit.arena_files import ArenaFile, ArenaFiles, files_of_arena, sorted_by_severity
-from toolcrib.loading.fingerprints import Trail
+from toolcrib.loading.fingerprints import FileTracker
 from toolcrib.security.trust.check import UNTRUSTED, Trust
 
 
@@ -72,7 +72,7 @@ def _made(path: str, folder: Path) -> tuple[ArenaFiles, Sequence[Problem]]:
     from toolcrib.engine.open_project import link_all  # noqa: PLC0415 -- as above
     from toolcrib.executors import Executors  # noqa: PLC0415 -- slow to import
     from toolcrib.formats.promptkit.arenas import arenas_in  # noqa: PLC0415 -- this verb alone looks for them
-    from toolcrib.loading.sources import Source, load  # noqa: PLC0415 -- as above
+    from toolcrib.loading.sources import SourcePath, load  # noqa: PLC0415 -- as above
 
     arenas = arenas_in(Path(path), but=folder)
     if not arenas:
@@ -80,8 +80,8 @@ def _made(path: str, folder: Path) -> tuple[ArenaFiles, Sequence[Problem]]:
         raise click.ClickException(escape_terminal(f"there is no arena of PromptKit in {path}; {hint}"))
     kinds = Executors.installed()
     within = os.path.relpath(folder.resolve(), Path(path).resolve()).replace(os.sep, "/")
-    source = Source(path, ignore=(f"{glob.escape(within)}/**",), root=path)
-    stock = link_all(load([source], kinds, Trail(permits=Trust(UNTRUSTED).permits_data)), kinds)
+    source = SourcePath(path, ignore=(f"{glob.escape(within)}/**",), root=path)
+    stock = link_all(load([source], kinds, FileTracker(permits=Trust(UNTRUSTED).permits_data)), kinds)
     servers = {name: entry for arena in arenas for name, entry in arena.servers.items()}
     tools = [stock.registry[name] for name in stock.registry]
     files = files_of_arena(arenas[0].name, tools, stock.scenarios, servers)

@@ -17,9 +17,9 @@ from toolcrib.core.text import escape_terminal
 from toolcrib.executors import Executors
 from toolcrib.formats.promptpack.pack_files import PackFiles, files_of_promptpack
 from toolcrib.loading.documents.files import PACK_FILES
-from toolcrib.loading.fingerprints import Trail
+from toolcrib.loading.fingerprints import FileTracker
 from toolcrib.loading.packs import Pack
-from toolcrib.loading.sources import Loaded, load
+from toolcrib.loading.sources import LoadedDocuments, load
 from toolcrib.security.trust.check import UNTRUSTED, Trust
 
 
@@ -57,7 +57,7 @@ def import_promptpack(ctx: click.Context, *, path: str, folder: Path, force: boo
     exists is overwritten unless `--force` is given. Ends with 1 when something is wrong with the PromptPack or got no file.
     """
     kinds = Executors.installed()
-    loaded = load([path], kinds, Trail(permits=Trust(UNTRUSTED).permits_data))
+    loaded = load([path], kinds, FileTracker(permits=Trust(UNTRUSTED).permits_data))
     pack = _only(path, loaded)
     files = files_of_promptpack(loaded, pack, kinds)
     written = _write(files, folder, force=force)
@@ -69,7 +69,7 @@ def import_promptpack(ctx: click.Context, *, path: str, folder: Path, force: boo
     ctx.exit(exit_codes.PROBLEMS if wrong or files.refused or written.existing else exit_codes.OK)
 
 
-def _only(path: str, loaded: Loaded) -> Pack:
+def _only(path: str, loaded: LoadedDocuments) -> Pack:
     """The PromptPack that a path leads to."""
     packs = [pack for pack in loaded.packs if Path(pack.origin.source).name not in PACK_FILES]
     if len(packs) == 1:
@@ -89,7 +89,7 @@ def _write(files: PackFiles, folder: Path, *, force: bool) -> Written:
     return Written([path for path in wanted if path in done], [path for path in wanted if path not in done])
 
 
-def _document(done: Written, files: PackFiles, loaded: Loaded) -> dict[str, Any]:
+def _document(done: Written, files: PackFiles, loaded: LoadedDocuments) -> dict[str, Any]:
     return {
         "written": [str(path) for path in done.written],
         "existing": [str(path) for path in done.existing],
@@ -98,14 +98,14 @@ def _document(done: Written, files: PackFiles, loaded: Loaded) -> dict[str, Any]
     }
 
 
-def _told(files: PackFiles, loaded: Loaded) -> list[Problem]:
+def _told(files: PackFiles, loaded: LoadedDocuments) -> list[Problem]:
     """What is wrong with the PromptPack, and what the files add to that."""
     known = {(problem.code, problem.message) for problem in loaded.problems}
     news = [problem for problem in files.problems if (problem.code, problem.message) not in known]
     return [*loaded.problems, *news]
 
 
-def _tell(done: Written, files: PackFiles, loaded: Loaded) -> None:
+def _tell(done: Written, files: PackFiles, loaded: LoadedDocuments) -> None:
     for problem in _told(files, loaded):
         click.echo(problem_text(problem), err=True)
     for path in done.written:

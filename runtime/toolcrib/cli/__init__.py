@@ -1,4 +1,7 @@
-"""The command line: one file a verb; each only translates between a terminal and the runtime."""
+"""The command line: one module per verb, which only translates between a terminal and the runtime.
+
+It may import every other room.
+"""
 
 from toolcrib.cli.entry import main
 

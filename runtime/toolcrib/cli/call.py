@@ -1,26 +1,33 @@
-"""`toolcrib call`: call one tool and print what it answers."""
+"""`toolcrib call`: call one tool and print its result, what would be sent, and what went over the wire."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
-from collections.abc import Iterable
-from contextlib import aclosing, nullcontext
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager, nullcontext
 from typing import Any
 
 import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.arguments import read_arguments
-from toolcrib.cli.http_output import reason_lines, request_of, sent_lines, telling_exchanges
-from toolcrib.cli.options import Reading, json_option, passthrough_option, reading_options, tool_argument
-from toolcrib.cli.result_output import answer_lines, part_line
-from toolcrib.cli.runtime_options import open_runtime, tell_idle_variable, tell_refusals
-from toolcrib.cli.value_output import outline, tell_failure
+from toolcrib.cli.options import (
+    ReadOptions,
+    json_option,
+    open_runtime,
+    passthrough_option,
+    read_options,
+    tell_refusals,
+    tool_argument,
+)
+from toolcrib.cli.output import answer_lines, outline, part_line, table, tell_failure
+from toolcrib.cli.trust import tell_idle_variable
 from toolcrib.core.model import JSON, Outcome, Partial, Progress, Result
-from toolcrib.core.text import escape_terminal
+from toolcrib.core.text import compact, escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.security.trust import Untrusted
 
 
 @click.command("call")
@@ -43,7 +50,7 @@ from toolcrib.security.trust.check import Untrusted
 )
 @passthrough_option
 @json_option
-@reading_options
+@read_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -58,7 +65,7 @@ def command(
     seed: int,
     passthrough: bool,
     as_json: bool,
-    reading: Reading,
+    reading: ReadOptions,
 ) -> None:
     """Call a tool.
 
@@ -162,3 +169,81 @@ def event_line(event: Progress | Partial) -> str:
 def _wants_another_type(result: Result) -> bool:
     faults: Any = result.error.details.get("violations", ()) if result.error is not None else ()
     return result.outcome is Outcome.INVALID_ARGUMENTS and any(fault["keyword"] == "type" for fault in faults)
+
+
+LOGGER = "toolcrib.http"
+"""What modes tell, at level DEBUG, of the exchanges that they make: a line of an exchange in each record's line."""
+
+
+def request_of(plan: Any) -> Mapping[str, Any] | None:
+    """What a plan would send; None for the plan of a mode that sends nothing."""
+    request = plan.get("request") if isinstance(plan, dict) else None
+    return request if isinstance(request, dict) else None
+
+
+def sent_lines(plan: Mapping[str, Any]) -> Iterator[str]:
+    """The request of a plan as it stands on the wire, and the command that sends the same."""
+    yield from _request_lines(plan["request"])
+    yield ""
+    yield from plan["curl"].split("\n")
+
+
+def _request_lines(request: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{request['method']} {request['url']}"
+    for name, value in request["headers"]:
+        yield f"{name}: {value}"
+    body = request["body"]
+    if isinstance(body, dict):
+        yield f"[{body['type'] or 'of no type'}, {body['bytes']:,} bytes]"
+    elif body is not None:
+        yield ""
+        yield from body.splitlines()
+
+
+def reason_lines(plan: Mapping[str, Any], given: Collection[str]) -> Iterator[str]:
+    """The request of a plan, where each part of it was written, and what bounds the call.
+
+    Args:
+        plan: What would happen.
+        given: The names of the arguments that there are.
+    """
+    yield from _request_lines(plan["request"])
+    yield ""
+    rows = [(part["part"], part["name"], part["at"], _reads(part, given)) for part in plan["from"]]
+    yield from table([("part", "name", "from", "arguments"), *rows])
+    yield ""
+    facts = [(key, _in_short(plan[key])) for key in ("hosts", "timeouts", "limits", "auth")]
+    yield from table(facts)
+
+
+def _reads(part: Mapping[str, Any], given: Collection[str]) -> str:
+    return ", ".join(name if name in given else f"{name} (not given)" for name in part.get("reads", ()))
+
+
+def _in_short(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_in_short(item)}" for key, item in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(_in_short, value)) or "none"
+    return value if isinstance(value, str) else compact(value)
+
+
+@contextmanager
+def telling_exchanges() -> Iterator[None]:
+    """Print every exchange of the block on stderr, as it is made."""
+    logger, teller = logging.getLogger(LOGGER), _Teller()
+    level = logger.level
+    logger.addHandler(teller)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(teller)
+
+
+class _Teller(logging.Handler):
+    """Prints records for a terminal; what comes from elsewhere can't steer it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(escape_terminal(record.getMessage()), err=True)

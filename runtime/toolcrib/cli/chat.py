@@ -1,33 +1,59 @@
-"""`toolcrib chat`: a conversation with a model and tools, at a terminal or in a pipe."""
+"""`toolcrib chat`: a conversation with a model and tools, turn by turn, at a terminal or in a pipe."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.chat_approvals import Asking
-from toolcrib.cli.chat_commands import Commands
-from toolcrib.cli.chat_loop import Chat, is_piped
-from toolcrib.cli.chat_output import JsonLines, Show, Terminal
-from toolcrib.cli.chat_script import Script, script_of
-from toolcrib.cli.options import Reading, json_option, passthrough_option, reading_options
-from toolcrib.cli.runtime_options import agree_to_all, open_runtime, tell_refusals
-from toolcrib.core.errors import DocumentError, Problem
+from toolcrib.cli.chat_output import ApprovalPrompt, ChatCommands, ChatDisplay, JsonLines, Terminal
+from toolcrib.cli.options import (
+    ReadOptions,
+    json_option,
+    open_runtime,
+    passthrough_option,
+    read_options,
+    tell_refusals,
+)
+from toolcrib.cli.trust import agree_to_all
+from toolcrib.core.errors import ConfigurationError, DocumentError, Problem, ToolcribError, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Outcome
 from toolcrib.core.text import DuplicateKey, decode_json, escape_terminal
 from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.session import Session
 from toolcrib.loading.documents.document import read_documents
-from toolcrib.loading.prompts import Prompt, find_prompt, parse_policy
-from toolcrib.provider import Config, JSONLSink, Prices, Provider, ProviderMiddleware, Stop, ToolPolicy
+from toolcrib.loading.prompts import Guardrail, Prompt, find_prompt, parse_policy
+from toolcrib.loading.scenarios.agent_checks import prompt_of
+from toolcrib.loading.scenarios.model import Agent, Scenario
+from toolcrib.provider import (
+    Answer,
+    Config,
+    Conversation,
+    Event,
+    JSONLSink,
+    Prices,
+    Provider,
+    ProviderMiddleware,
+    Stop,
+    ToolPolicy,
+)
 from toolcrib.provider.conversations import SinkFailed
 from toolcrib.provider.models.installed_providers import open_provider, reaching
+from toolcrib.provider.models.scripted import Scripted, scripted_replies
+from toolcrib.registry.namespaces import short_name
+from toolcrib.scenarios.runs import runs_of
+from toolcrib.scenarios.tool_view import tools_for
+from toolcrib.scenarios.user_simulator import ClientStub
 from toolcrib.security.tool_policy import NO_POLICY
 
 SCRIPTED = "scripted"
@@ -47,7 +73,7 @@ OF_STOP: Mapping[Stop, int] = {
 """What the command ends with, by why a turn ended; a bound that was reached is `limit_exceeded`."""
 
 
-class Said(NamedTuple):
+class ChatOptions(NamedTuple):
     """What the command line says of the conversation."""
 
     name: str
@@ -136,7 +162,7 @@ class Said(NamedTuple):
 )
 @passthrough_option
 @json_option
-@reading_options
+@read_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -145,7 +171,7 @@ def command(
     words: tuple[str, ...],
     mode: str | None,
     passthrough: bool,
-    reading: Reading,
+    reading: ReadOptions,
     **rest: Any,
 ) -> None:
     """Hold a conversation with a model that uses the tools.
@@ -159,7 +185,7 @@ def command(
     The exit code tells of the first turn that ended otherwise than with an answer: 15 the model refused, 18 it was
     cancelled, 20 a bound of the policy or of the answer was reached, 21 the provider failed.
     """
-    said = Said(**rest)
+    said = ChatOptions(**rest)
     _check(said)
     paths, message = _divided(words)
     if said.script is not None and Path(said.script).is_file():
@@ -183,14 +209,16 @@ async def _entered(runtime: Runtime) -> None:
     await runtime.__aenter__()  # left in the end, whatever happens between
 
 
-def _held(runner: asyncio.Runner, runtime: Runtime, said: Said, message: str | None) -> list[Stop]:
+def _held(runner: asyncio.Runner, runtime: Runtime, said: ChatOptions, message: str | None) -> list[Stop]:
     """Hold the conversation, and return why its turns ended."""
     script = script_of(runtime, said.script) if said.script is not None else None
     registry = runtime.registry if script is None else script.session.registry
     piped = is_piped()
-    show: Show = JsonLines(registry) if said.as_json else Terminal(echoes=piped and message is None)
+    show: ChatDisplay = JsonLines(registry) if said.as_json else Terminal(echoes=piped and message is None)
     before = None if script is None else script.client
-    asking = Asking(runtime, said.approved, asks=not (piped or said.as_json), show=show, before=before)
+    asking = ApprovalPrompt(
+        runtime, said.approved, asks=not (piped or said.as_json), show=show, before=before
+    )
     prompt = None if said.prompt is None else find_prompt(runtime.packs, said.prompt)
     policy = _policy(said, prompt, script)
     config = _config(said, prompt, asking)
@@ -207,7 +235,7 @@ def _held(runner: asyncio.Runner, runtime: Runtime, said: Said, message: str | N
         if message is not None:
             return [chat.one(message)]
         lines = _piped() if piped else chat.typed(script.lines if script is not None else ())
-        return chat.all(lines, Commands(registry, policy, show, priced=config.prices is not None))
+        return chat.all(lines, ChatCommands(registry, policy, show, priced=config.prices is not None))
     finally:
         show.ended(chat.conversation)
         runner.run(_closed(provider))
@@ -226,7 +254,7 @@ def _piped() -> Iterable[str]:
 # What the command line says.
 
 
-def _check(said: Said) -> None:
+def _check(said: ChatOptions) -> None:
     if (said.script is not None) != (said.name == SCRIPTED):
         raise click.UsageError("`--script` names what `--provider scripted` plays: give both, or neither")
     if said.system is not None and said.prompt is not None:
@@ -255,12 +283,12 @@ def _is_there(word: str) -> bool:
         return False
 
 
-def _provider(runtime: Runtime, said: Said) -> Provider:
+def _provider(runtime: Runtime, said: ChatOptions) -> Provider:
     world = reaching(runtime.engine.world, said.base_url) if said.base_url else runtime.engine.world
     return open_provider(said.name, model=said.model, base_url=said.base_url, world=world)
 
 
-def _config(said: Said, prompt: Prompt | None, asking: Asking) -> Config:
+def _config(said: ChatOptions, prompt: Prompt | None, asking: ApprovalPrompt) -> Config:
     system = said.system or ""
     if prompt is not None:
         system = prompt.render(dict(_value_of(prompt, *_pair(text, "--var")) for text in said.variables))
@@ -293,7 +321,7 @@ def _value_of(prompt: Prompt, name: str, text: str) -> tuple[str, JSON]:
     return name, text if variable is None or variable.type == "string" else _json(text)
 
 
-def _prices(said: Said) -> Prices | None:
+def _prices(said: ChatOptions) -> Prices | None:
     prices: dict[str, Any] = {}
     for kind, text in (_pair(each, "--price") for each in said.prices):
         try:
@@ -307,7 +335,7 @@ def _prices(said: Said) -> Prices | None:
     return Prices(**prices) if prices else None
 
 
-def _policy(said: Said, prompt: Prompt | None, script: Script | None) -> ToolPolicy:
+def _policy(said: ChatOptions, prompt: Prompt | None, script: Script | None) -> ToolPolicy:
     """The policy of the file; what that does not say of the tools, the prompt does."""
     own = prompt.policy if prompt is not None else script.policy if script is not None else NO_POLICY
     if said.policy_file is None:
@@ -321,3 +349,262 @@ def _policy(said: Said, prompt: Prompt | None, script: Script | None) -> ToolPol
     written = documents[0].value if documents else None
     keeps = isinstance(written, dict) and "allow" not in written
     return replace(policy, allow=own.allow) if keeps else policy
+
+
+_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+def is_piped() -> bool:
+    """Whether what the user says comes out of a pipe or a file."""
+    return not sys.stdin.isatty()
+
+
+async def broken(guardrails: Sequence[Guardrail], conversation: Conversation) -> list[str]:
+    """What the last turn said that a guardrail forbids, one line for each of these."""
+    if not guardrails:
+        return []
+    from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415 -- most conversations have none
+    from toolcrib.scenarios.assertions import Trajectory, judge  # noqa: PLC0415 -- as above
+
+    lines = []
+    texts = Trajectory.of(conversation, conversation.turns).texts
+    for each in guardrails:
+        for settled in check_guardrails([{"type": each.type, "params": {**each.params}}], "", []):
+            verdicts = [await judge(settled, Trajectory(texts=(text,))) for text in texts]
+            found = next((verdict for verdict in verdicts if verdict.applies and not verdict.passed), None)
+            if found is not None:
+                lines.append(f"guardrail `{each.type}`: {each.message or found.message}")
+    return lines
+
+
+class Chat:
+    """Holds the turns.
+
+    Attributes:
+        conversation: As far as it came.
+    """
+
+    def __init__(
+        self,
+        runner: asyncio.Runner,
+        middleware: ProviderMiddleware,
+        show: ChatDisplay,
+        asking: ApprovalPrompt,
+        *,
+        guardrails: Sequence[Guardrail] = (),
+    ) -> None:
+        """Put together what turns need.
+
+        Args:
+            runner: Runs them.
+            middleware: The loop.
+            show: Tells what happens.
+            asking: Answers for calls that wait.
+            guardrails: What must be true of what the model says.
+        """
+        self.conversation = Conversation()
+        self._guardrails = guardrails
+        self._runner = runner
+        self._middleware = middleware
+        self._show = show
+        self._asking = asking
+        self._ended = False
+
+    def one(self, message: str) -> Stop:
+        """Hold one turn, and return why it ended."""
+        with self._hearing_the_end():
+            return self._turn(message)
+
+    def all(self, lines: Iterable[str], commands: ChatCommands) -> list[Stop]:
+        """Hold a turn for each line; those that begin with `/` are commands. Returns why they ended."""
+        stops = []
+        with self._hearing_the_end():
+            for line in lines:
+                if not line.strip():
+                    continue
+                self._show.said(line)
+                if not line.startswith("/"):
+                    stops.append(self._turn(line))
+                elif commands.run(line, self.conversation):
+                    break
+        return stops
+
+    def typed(self, suggested: Sequence[str] = ()) -> Iterator[str]:
+        """The lines that somebody types, up to Ctrl-D.
+
+        Args:
+            suggested: What the user of a script says, turn by turn; an empty line stands for the next one.
+        """
+        with suppress(ImportError):
+            import readline  # noqa: F401, PLC0415 -- editing and history, where there is any
+        broken_off = False
+        while True:
+            try:  # all of it: whoever is impatient presses Ctrl-C more than once
+                if broken_off:
+                    click.echo("\nCtrl-D or /quit ends the conversation")
+                broken_off = False
+                line = self._typed_line(suggested)
+            except EOFError:
+                click.echo()
+                return
+            except KeyboardInterrupt:
+                if self._ended:
+                    raise
+                broken_off = True
+            else:
+                yield line
+
+    def _typed_line(self, suggested: Sequence[str]) -> str:
+        turn = self.conversation.turns
+        next_line = suggested[turn] if turn < len(suggested) else ""
+        if next_line:
+            self._show.note(f"(Enter says: {next_line})")
+        return input("> ").strip() or next_line
+
+    def _turn(self, text: str) -> Stop:
+        stop = self._hold(self.conversation, self.conversation.saying(text), NOTHING)
+        while stop is Stop.PENDING:
+            answers = self._asking.answers(self.conversation.pending)
+            stop = self._hold(self.conversation, self.conversation, answers)
+            self._asking.settled()
+        for line in self._runner.run(broken(self._guardrails, self.conversation)):
+            self._show.warning(line)
+        return stop
+
+    def _hold(self, before: Conversation, now: Conversation, answers: Mapping[str, Answer]) -> Stop:
+        """Let the model go on; whatever ends that, what was said and called is kept."""
+        self.conversation = before._replace(stop=None, detail="", pending=())
+        try:
+            self.conversation = self._runner.run(self._followed(now, answers))
+        except KeyboardInterrupt:
+            if self._ended:
+                raise
+            self._ended_by(Stop.CANCELLED)
+            self._show.broken_off()
+        except SinkFailed:
+            raise
+        except ToolcribError as error:
+            self._ended_by(Stop.PROVIDER_FAILED)
+            self._show.error(error)
+        else:
+            self._show.stopped(self.conversation)
+        assert self.conversation.stop is not None  # noqa: S101 -- each way out has set it
+        return self.conversation.stop
+
+    async def _followed(self, now: Conversation, answers: Mapping[str, Answer]) -> Conversation:
+        async with aclosing(self._middleware.stream(now, answers, broken_off=self._broken_off)) as items:
+            async for item in items:
+                if isinstance(item, Conversation):
+                    return item
+                self._show.event(item)
+        raise AssertionError("a turn ends with its conversation")
+
+    def _broken_off(self, events: Sequence[Event], conversation: Conversation) -> None:
+        """What the turn came to is kept, and its last calls are shown."""
+        self.conversation = conversation
+        for event in events:
+            self._show.event(event)
+
+    def _ended_by(self, stop: Stop) -> None:
+        self.conversation = self.conversation._replace(stop=stop)
+
+    @contextmanager
+    def _hearing_the_end(self) -> Iterator[None]:
+        """Tell Ctrl-C, which ends a turn, from the signals that end the command as Ctrl-C does elsewhere."""
+        main = threading.current_thread() is threading.main_thread()
+        before = {number: signal.getsignal(number) for number in _ENDING if main}
+
+        def end(number: int, frame: FrameType | None) -> None:
+            self._ended = True
+            handler: Any = before[number]
+            if callable(handler):
+                handler(number, frame)
+            raise KeyboardInterrupt
+
+        for number, handler in before.items():
+            if callable(handler):
+                signal.signal(number, end)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class Script(NamedTuple):
+    """A script that is ready to be played.
+
+    Attributes:
+        provider: Plays it.
+        session: Where its calls are made: with the scenario's modes, mocks, store and faults.
+        policy: What the scenario says of the tools.
+        client: Fulfils those tools of mode `client` of which the scenario says how.
+        lines: What its user says, turn by turn, as far as that is plain text.
+    """
+
+    provider: Scripted
+    session: Session
+    policy: ToolPolicy
+    client: ClientStub
+    lines: tuple[str, ...]
+
+
+def script_of(runtime: Runtime, named: str) -> Script:
+    """The script of a scenario.
+
+    Args:
+        runtime: Has the scenarios.
+        named: Name of the scenario, or its file.
+
+    Raises:
+        ConfigurationError: There is none of that name, or it has no agent.
+    """
+    scenario = runs_of(_found(runtime, named))[0]
+    agent = scenario.agent
+    assert agent is not None  # noqa: S101 -- it was looked for
+    told: dict[str, JSON] = {"seed": scenario.seed, "run": scenario.run, "matrix": dict(scenario.values)}
+    namespace = scenario.origin.namespace
+    provider = Scripted(
+        scripted_replies(agent.turns, agent.script),
+        names=told.copy,
+        place=scenario.origin.place,
+        named=lambda tool: short_name(namespace, tool),
+    )
+    session = runtime.session(id="chat", seed=scenario.seed, registry=tools_for(runtime, scenario))
+    client = ClientStub(runtime, agent, told.copy)
+    return Script(provider, session, _script_policy(runtime, scenario, agent), client, _lines(agent, told))
+
+
+def _found(runtime: Runtime, named: str) -> Scenario:
+    with_agent = [scenario for scenario in runtime.scenarios if scenario.agent is not None]
+    file = Path(named).is_file()
+    for scenario in with_agent:
+        same = (
+            Path(scenario.origin.source).resolve() == Path(named).resolve()
+            if file
+            else scenario.name == named
+        )
+        if same:
+            return scenario
+    names = [scenario.name for scenario in with_agent]
+    what = (
+        f"`{named}` holds no scenario with an agent"
+        if file
+        else f"no scenario with an agent is called `{named}`"
+    )
+    known = f"there are {', '.join(f'`{name}`' for name in names)}" if names else "name a path that has one"
+    raise ConfigurationError(what, code="unknown_scenario", hint=did_you_mean(named, names) or known)
+
+
+def _script_policy(runtime: Runtime, scenario: Scenario, agent: Agent) -> ToolPolicy:
+    """What the agent says, over what its prompt says."""
+    if not agent.prompt:
+        return agent.policy
+    prompt = prompt_of(agent.prompt, runtime.packs, scenario.origin)
+    said: dict[str, Any] = {key: getattr(agent.policy, key) for key in agent.policy_keys}
+    return replace(prompt.policy, **said)
+
+
+def _lines(agent: Agent, names: dict[str, JSON]) -> tuple[str, ...]:
+    texts = [turn.user for turn in agent.turns if turn.user is not None]
+    return tuple(str(text.render(names.copy())) if text.names <= names.keys() else "" for text in texts)

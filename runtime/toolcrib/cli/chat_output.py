@@ -1,25 +1,32 @@
-"""How a conversation looks: at a terminal, and as lines of JSON. Nothing that is said can steer the terminal."""
+"""What a conversation shows at a terminal or as lines of JSON, what it asks, and the commands that begin with `/`.
+
+Nothing that a model or a tool says can steer the terminal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 import click
 
-from toolcrib.cli.value_output import cut, terminal_width
-from toolcrib.core.errors import ToolcribError
-from toolcrib.core.model import JSON
-from toolcrib.core.text import compact, escape_terminal
-from toolcrib.provider import Conversation, Event, Stop
+from toolcrib.cli.output import cut, table, terminal_width
+from toolcrib.core.errors import ToolcribError, did_you_mean
+from toolcrib.core.model import JSON, Client, Result
+from toolcrib.core.text import DuplicateKey, compact, decode_json, escape_terminal, first_sentence
+from toolcrib.engine.runtime import Runtime
+from toolcrib.executors.client.client_call import DEFERRED, ClientCall
+from toolcrib.provider import Answer, Conversation, Event, Pending, Stop, ToolPolicy
 from toolcrib.provider.redaction import Discretion
 from toolcrib.registry.registry import Registry
+from toolcrib.security.tool_policy import NO_POLICY
 
 _SHORT = 200
 """Columns of arguments and results where nobody knows how wide a line may be."""
 
 
-class Show(Protocol):
+class ChatDisplay(Protocol):
     """Tells what happens."""
 
     def event(self, event: Event) -> None:
@@ -251,3 +258,208 @@ def tell_error(message: str, code: str, hint: str) -> None:
     click.echo(f"{click.style(code, fg='red', bold=True)}: {first}", err=True)
     for line in [*rest, *(f"hint: {escape_terminal(hint)}".splitlines() if hint else [])]:
         click.echo(f"    {line}", err=True)
+
+
+NOBODY = "nobody was there to ask"
+"""Why a call is refused that somebody would have to approve."""
+
+
+class ApprovalPrompt:
+    """Asks for calls that wait.
+
+    Attributes:
+        asks: Whether there is somebody to ask.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        approved: Sequence[str],
+        *,
+        asks: bool,
+        show: ChatDisplay,
+        before: Client | None = None,
+    ) -> None:
+        """Take what all questions need.
+
+        Args:
+            runtime: Binds the mocks of tools that are granted.
+            approved: Globs of the tools whose calls are approved without asking.
+            asks: Whether there is somebody to ask.
+            show: Says what is asked.
+            before: Fulfils some tools before anybody is asked.
+        """
+        self.asks = asks
+        self._runtime = runtime
+        self._approved = approved
+        self._show = show
+        self._before = before
+        self._granted: set[str] = set()
+
+    async def client(self, call: ClientCall) -> JSON | Result:
+        """Fulfil a call as its mock does, if that was granted; else it waits until somebody says so."""
+        if self._before is not None and call.tool not in self._granted:
+            answer: JSON | Result = await self._before(call)
+            return answer
+        if call.tool not in self._granted:
+            return call.defer()
+        bound = self._runtime.engine.in_mode(call.call.tool, "mock")
+        return await bound.execute(call.call._replace(tool=call.call.tool._replace(mode="mock")))
+
+    def answers(self, pending: Iterable[Pending]) -> dict[str, Answer]:
+        """What is said of calls that wait."""
+        return {each.id: self._answer(each) for each in pending}
+
+    def _answer(self, pending: Pending) -> Answer:
+        fulfilled = pending.code == DEFERRED
+        mocked = fulfilled and self._has_mock(pending.tool)
+        if any(fnmatchcase(pending.tool, glob) for glob in self._approved) and (mocked or not fulfilled):
+            return self._approve(pending, fulfilled=fulfilled)
+        if not self.asks:
+            return Answer.reject(NOBODY)
+        told = pending.details.get("message") or pending.message
+        self._show.note(f"\n{pending.tool} {compact(pending.arguments)}\n{told}")
+        try:
+            return self._asked(pending, fulfilled=fulfilled, mocked=mocked)
+        except (EOFError, KeyboardInterrupt, click.Abort):
+            return Answer.reject("the question was left unanswered")
+
+    def _asked(self, pending: Pending, *, fulfilled: bool, mocked: bool) -> Answer:
+        ways = [*(["y"] if mocked or not fulfilled else []), "N", "result" if fulfilled else "edit"]
+        what = "give its result" if fulfilled else "make the call"
+        said = input(f"{what}? [{'/'.join(ways)}] ").strip().casefold()
+        if said in {"y", "yes"} and "y" in ways:
+            return self._approve(pending, fulfilled=fulfilled)
+        if said and ways[-1].startswith(said):
+            question = "the result, as JSON or text: " if fulfilled else "the arguments, as a JSON object: "
+            try:
+                value = self._value(question)
+            except DuplicateKey as error:
+                self._show.note(f"{error}; the call is refused")
+                return Answer.reject()
+            if fulfilled:
+                return Answer.result(value)
+            if isinstance(value, dict):
+                return Answer.approve(value)
+            self._show.note("that is no JSON object; the call is refused")
+        return Answer.reject()
+
+    def _approve(self, pending: Pending, *, fulfilled: bool) -> Answer:
+        if fulfilled:
+            self._granted.add(pending.tool)
+        return Answer.approve()
+
+    def _value(self, question: str) -> JSON:
+        written = input(question)
+        try:
+            return decode_json(written)
+        except DuplicateKey:
+            raise
+        except ValueError:
+            return written
+
+    def _has_mock(self, tool: str) -> bool:
+        known = self._runtime.registry.get(tool)
+        return known is not None and "mock" in known.bindings
+
+    def settled(self) -> None:
+        """The calls that were granted have been made; the next ones are asked for again."""
+        self._granted.clear()
+
+
+class ChatCommands:
+    """What a line may say that begins with `/`."""
+
+    def __init__(self, registry: Registry, policy: ToolPolicy, show: ChatDisplay, *, priced: bool) -> None:
+        self._registry = registry
+        self._policy = policy
+        self._show = show
+        self._priced = priced
+
+    def run(self, line: str, conversation: Conversation) -> bool:
+        """Do what a line says, and return whether it ends the conversation."""
+        name = line.split(maxsplit=1)[0].removeprefix("/")
+        if name not in COMMANDS:
+            near = did_you_mean(f"/{name}", [f"/{each}" for each in COMMANDS])
+            self._show.note(f"there is no command `/{name}`; {near or '`/help` lists them'}")
+            return False
+        _summary, lines = COMMANDS[name]
+        for told in lines(self, conversation):
+            self._show.note(told)
+        return name == "quit"
+
+    def _help(self, _conversation: Conversation) -> list[str]:
+        return [f"/{name:<8}{summary}" for name, (summary, _lines) in COMMANDS.items()]
+
+    def _tools(self, _conversation: Conversation) -> list[str]:
+        return tools_lines(self._registry, self._policy)
+
+    def _of_policy(self, _conversation: Conversation) -> list[str]:
+        return policy_lines(self._policy)
+
+    def _cost(self, conversation: Conversation) -> list[str]:
+        return cost_lines(conversation, priced=self._priced)
+
+    def _quit(self, _conversation: Conversation) -> list[str]:
+        return []
+
+
+COMMANDS: Mapping[str, tuple[str, Callable[[ChatCommands, Conversation], list[str]]]] = {
+    "tools": ("the tools that the model may use", ChatCommands._tools),  # noqa: SLF001 -- the class's own table
+    "policy": ("what holds it", ChatCommands._of_policy),  # noqa: SLF001
+    "cost": ("what the conversation took so far", ChatCommands._cost),  # noqa: SLF001
+    "help": ("these commands", ChatCommands._help),  # noqa: SLF001
+    "quit": ("end the conversation, as Ctrl-D does", ChatCommands._quit),  # noqa: SLF001
+}
+
+
+def tools_lines(registry: Registry, policy: ToolPolicy) -> list[str]:
+    """The tools that the model may use, with their modes, and which of them somebody is asked for."""
+    rows = [
+        (
+            name,
+            tool.mode or "unbound",
+            "asks" if _fits(name, policy.ask) else "",
+            first_sentence(tool.description),
+        )
+        for name, tool in sorted(registry.items())
+        if _fits(name, policy.allow) and not _fits(name, policy.deny)
+    ]
+    return [*table(rows, terminal_width())] if rows else ["no tools"]
+
+
+def _fits(name: str, globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def policy_lines(policy: ToolPolicy) -> list[str]:
+    """What holds the model, what is not as it is where nobody says anything marked with `*`."""
+    rows = []
+    for key in ToolPolicy.__dataclass_fields__:
+        value = getattr(policy, key)
+        plain = (
+            list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
+        )
+        rows.append(("*" if value != getattr(NO_POLICY, key) else " ", key, compact(plain)))
+    return [*table(rows, terminal_width())]
+
+
+def cost_lines(conversation: Conversation, *, priced: bool) -> list[str]:
+    """What the conversation took so far."""
+    tokens = conversation.tokens
+    facts = [
+        ("requests", f"{conversation.rounds:,}"),
+        ("calls", f"{len(conversation.calls):,}"),
+        (
+            "tokens sent",
+            f"{tokens.input:,}" + (f", {tokens.cached:,} of them cached" if tokens.cached else ""),
+        ),
+        ("tokens answered", f"{tokens.output:,}"),
+        (
+            "cost",
+            f"{conversation.cost:.4f} USD"
+            if priced
+            else "unknown: say `--price input=... --price output=...`",
+        ),
+    ]
+    return [*table(facts)]

@@ -7,16 +7,21 @@ from typing import Any, NamedTuple
 
 import click
 
-from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
-from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
-from toolcrib.cli.runtime_options import (
+from toolcrib.cli.options import (
+    ReadOptions,
     code_of_list,
+    filter_options,
+    filters_of,
+    json_option,
     open_listed,
+    paths_argument,
+    read_options,
     tell_closed,
     tell_not_queried,
     tell_refusals,
+    tell_strangers,
 )
-from toolcrib.cli.tables import json_text, plural, table, terminal_width
+from toolcrib.cli.output import json_text, plural, table, terminal_width
 from toolcrib.cli.tools_table import not_offered
 from toolcrib.core.text import compact
 from toolcrib.formats.providers import DIALECTS, Declaration, declare
@@ -47,7 +52,7 @@ class Cost(NamedTuple):
 @filter_options
 @click.option("--losses", is_flag=True, help="Also what the dialect can't say of each tool's schema.")
 @json_option
-@reading_options
+@read_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -58,7 +63,7 @@ def command(
     hidden: bool,
     losses: bool,
     as_json: bool,
-    reading: Reading,
+    reading: ReadOptions,
     **options: Any,
 ) -> None:
     """Tell how many tokens the declarations of the tools take.

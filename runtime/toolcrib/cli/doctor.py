@@ -11,17 +11,15 @@ from typing import Any
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.doctor_checks import Checkup
-from toolcrib.cli.doctor_findings import Finding
-from toolcrib.cli.doctor_servers import server_line
-from toolcrib.cli.options import Reading, all_tool_names, json_option, reading_options
+from toolcrib.cli.doctor_checks import Checkup, Finding, server_line
+from toolcrib.cli.options import ReadOptions, all_tool_names, json_option, read_options
+from toolcrib.cli.output import columns_of, json_text, plural, problem_text, table
 from toolcrib.cli.provenance import case_lines, case_of
-from toolcrib.cli.value_output import columns_of, json_text, plural, problem_text, table
 from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.security.trust import Untrusted
 
 MOST = 5
 """How many of a kind are listed; the rest is counted."""
@@ -30,9 +28,9 @@ MOST = 5
 @click.command("doctor")
 @click.argument("name", required=False, shell_complete=all_tool_names)
 @json_option
-@reading_options
+@read_options
 @click.pass_context
-def command(ctx: click.Context, *, name: str | None, as_json: bool, reading: Reading) -> None:
+def command(ctx: click.Context, *, name: str | None, as_json: bool, reading: ReadOptions) -> None:
     """Say what is installed, what is in force, where it came from, and what is wrong.
 
     With NAME: where each value of this tool came from, or why there is no such tool. Ends with 1 when

@@ -5,28 +5,33 @@ It looks at each part by itself: what is wrong with one must not hide the others
 
 from __future__ import annotations
 
+import asyncio
 import os
+import platform
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from toolcrib.cli.doctor_findings import Findings
-from toolcrib.cli.doctor_servers import ask_servers
-from toolcrib.cli.installation import installation, layers, modes, usable
-from toolcrib.cli.options import Reading
-from toolcrib.cli.runtime_options import idle_variable, policy_of
-from toolcrib.cli.trust_output import ask_at_terminal, can_ask, summary_of
-from toolcrib.cli.value_output import plural
-from toolcrib.core.errors import ConfigurationError, ToolcribError, near_misses
+from packaging.requirements import Requirement
+
+import toolcrib
+from toolcrib.cli.options import ReadOptions
+from toolcrib.cli.output import plural
+from toolcrib.cli.trust import ask_at_terminal, can_ask, idle_variable, policy_of, summary_of
+from toolcrib.core.errors import ConfigurationError, NotReady, Problem, ToolcribError, near_misses
 from toolcrib.core.model import NOTHING
 from toolcrib.core.pointers import file_and_line
-from toolcrib.core.server_config import Catalogue
+from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.user_folders import CACHE_VARIABLE, STATE_VARIABLE, working_folder
+from toolcrib.engine.middleware import GROUP as LAYERS
 from toolcrib.engine.open_project import read_stock
 from toolcrib.engine.profiles import in_force
 from toolcrib.engine.runtime import Engine, Runtime, runtime_on
 from toolcrib.engine.workspaces import contents_of
+from toolcrib.executors import GROUP as MODES
 from toolcrib.executors import Executors
 from toolcrib.loading.cache.header import SWITCH, index_key
 from toolcrib.loading.cache.index import default_index
@@ -37,7 +42,51 @@ from toolcrib.loading.projects import Project, SourceEntry, settings_of
 from toolcrib.loading.settings import PROFILE_VARIABLE, Settings, chosen_profile
 from toolcrib.loading.snapshot import LoadedProject
 from toolcrib.registry.registry import Registry
-from toolcrib.security.trust.check import VARIABLE, Trust, Untrusted
+from toolcrib.schema.validation import check_schema
+from toolcrib.security.server_display import address_of
+from toolcrib.security.trust import VARIABLE, Trust, Untrusted
+
+
+class Finding(NamedTuple):
+    """One thing that is not as it should be.
+
+    Attributes:
+        severity: `error` where something does not work, `warning` where it works otherwise than one may think.
+        message: What is wrong.
+        hint: The way out; empty where there is none.
+        code: Names the kind, for programs; empty where there is no name for it.
+    """
+
+    severity: Literal["error", "warning"]
+    message: str
+    hint: str = ""
+    code: str = ""
+
+
+class Findings(list[Finding]):
+    """Everything that was found, in order of looking, each once."""
+
+    def error(self, message: str, hint: str = "", code: str = "") -> None:
+        """Something does not work."""
+        self._add(Finding("error", message, hint, code))
+
+    def warning(self, message: str, hint: str = "", code: str = "") -> None:
+        """Something works otherwise than one may think."""
+        self._add(Finding("warning", message, hint, code))
+
+    def _add(self, finding: Finding) -> None:
+        if finding not in self:
+            self.append(finding)
+
+    @property
+    def errors(self) -> int:
+        """How many are errors."""
+        return sum(finding.severity == "error" for finding in self)
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """As JSON objects."""
+        return [finding._asdict() for finding in self]
+
 
 VARIABLES: Mapping[str, str] = {
     PROFILE_VARIABLE: "names the profile",
@@ -64,7 +113,7 @@ class Checkup:
         blocked: Why no verb that reads tools works at all; empty if they do.
     """
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: ReadOptions) -> None:
         """Look at everything but the single tool."""
         self.findings = Findings()
         self.blocked = ""
@@ -123,7 +172,7 @@ class Checkup:
 
     # Reading, each step by itself.
 
-    def _read(self, reading: Reading, offered: Mapping[str, Catalogue] = NOTHING) -> LoadedProject:
+    def _read(self, reading: ReadOptions, offered: Mapping[str, Catalogue] = NOTHING) -> LoadedProject:
         try:
             stock = read_stock(
                 reading.servers,
@@ -148,7 +197,7 @@ class Checkup:
         self.findings.error(error.message, error.hint)
         self.blocked = self.blocked or error.message
 
-    def _chosen(self, reading: Reading) -> Settings:
+    def _chosen(self, reading: ReadOptions) -> Settings:
         """What is in force under the profile that was asked for; under the project's where there is none of the name."""
         asked, chosen_by = chosen_profile(reading.profile)
         if self.project is None and chosen_by == PROFILE_VARIABLE:
@@ -331,7 +380,7 @@ class Checkup:
                 self.findings.warning(f"the environment variable {name} has no effect", hint)
 
 
-def _index(reading: Reading, stock: LoadedProject, *, whole: bool) -> dict[str, Any]:
+def _index(reading: ReadOptions, stock: LoadedProject, *, whole: bool) -> dict[str, Any]:
     """Whether the next start can do without reading the documents, and why not."""
     index = default_index()
     key = index_key((), reading.packs)
@@ -381,3 +430,196 @@ def _lies_in(source: str, file: str) -> bool:
     if source == ".":
         return not Path(file).is_absolute() and not file.startswith("..")
     return file == source or file.startswith((f"{source}/", f"{source}{os.sep}"))
+
+
+def installation(findings: Findings) -> dict[str, Any]:
+    """Versions of toolcrib, Python and the packages; what is missing is a finding."""
+    return {
+        "version": toolcrib.__version__,
+        "folder": str(Path(toolcrib.__file__).parent),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "packages": dict(_packages(findings)),
+        "extras": _extras(),
+    }
+
+
+def _requirements() -> list[Requirement]:
+    try:
+        return [Requirement(text) for text in distribution("toolcrib").requires or ()]
+    except PackageNotFoundError:  # run from a folder, where nothing says what is needed
+        return []
+
+
+def _packages(findings: Findings) -> Iterator[tuple[str, str | None]]:
+    """Package -> installed version, of what the core needs."""
+    for needed in _requirements():
+        if needed.marker is not None and not needed.marker.evaluate({"extra": ""}):
+            continue
+        version = _version(needed.name)
+        if version is None:
+            findings.error(f"`{needed.name}` is not installed", f"`pip install '{needed}'`")
+        elif not needed.specifier.contains(version, prereleases=True):
+            message = f"`{needed.name}` has version {version}, and toolcrib needs {needed.specifier}"
+            findings.error(message, f"`pip install '{needed}'`")
+        yield needed.name, version
+
+
+def _version(name: str) -> str | None:
+    try:
+        return distribution(name).version
+    except PackageNotFoundError:
+        return None
+
+
+def _extras() -> dict[str, dict[str, str | None]]:
+    """Extra -> package -> installed version."""
+    extras: dict[str, dict[str, str | None]] = {}
+    try:
+        names = distribution("toolcrib").metadata.get_all("Provides-Extra") or []
+    except PackageNotFoundError:
+        names = []
+    for name in sorted(names):
+        extras[name] = {
+            needed.name: _version(needed.name)
+            for needed in _requirements()
+            if needed.marker is not None
+            and needed.marker.evaluate({"extra": name})
+            and not needed.marker.evaluate({"extra": ""})
+        }
+    return extras
+
+
+def modes(executors: Executors, findings: Findings) -> dict[str, dict[str, Any]]:
+    """Mode -> the distribution that it comes from, and why it can't be used."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, entries in _offered(MODES).items():
+        *others, entry = entries  # the last one counts, as in `Executors.installed`
+        why = _fault_of_mode(executors, name)
+        if why:
+            findings.error(
+                f"mode `{name}` of {_named(entry)} {why}", "update that distribution, or remove it"
+            )
+        for other in others:
+            message = (
+                f"mode `{name}` is offered by {_named(other)} and by {_named(entry)}; the second one counts"
+            )
+            findings.warning(message, "remove one of the distributions")
+        found[name] = {"distribution": _named(entry), "object": entry.value, "fault": why or None}
+    return found
+
+
+def _fault_of_mode(executors: Executors, mode: str) -> str:
+    schema = executors.schema_for(mode)
+    if schema is None:
+        return executors.missing(mode)
+    problems: list[Problem] = check_schema(schema)
+    return f"has a schema of its block that is none: {problems[0].message}" if problems else ""
+
+
+def usable(executors: Executors, found: dict[str, dict[str, Any]]) -> Executors:
+    """The modes without those that are broken, so that documents can be read all the same."""
+    return Executors.named(
+        {mode: target for mode, target in executors.targets.items() if found[mode]["fault"] is None}
+    )
+
+
+def layers(findings: Findings) -> dict[str, dict[str, Any]]:
+    """Middleware that can be named -> the distribution that it comes from, and why it can't be used."""
+    found = {}
+    for name, entries in _offered(LAYERS).items():
+        why = ""
+        try:
+            entries[-1].load()
+        except Exception as error:  # noqa: BLE001 -- what a third party's distribution does when it is imported is its own
+            why = f"can't be used: {type(error).__name__}: {error}"
+            findings.warning(
+                f"middleware `{name}` of {_named(entries[-1])} {why}", "it is used only where it is named"
+            )
+        found[name] = {"distribution": _named(entries[-1]), "object": entries[-1].value, "fault": why or None}
+    return found
+
+
+def _offered(group: str) -> dict[str, list[EntryPoint]]:
+    """Name -> the entry points of that name, by name."""
+    offered: dict[str, list[EntryPoint]] = {}
+    for entry in entry_points(group=group):
+        offered.setdefault(entry.name, []).append(entry)
+    return dict(sorted(offered.items()))
+
+
+def _named(entry: EntryPoint) -> str:
+    dist: Distribution | None = entry.dist
+    return f"{dist.name} {dist.version}" if dist is not None else "an unknown distribution"
+
+
+class ServerAnswers(NamedTuple):
+    """What came of asking.
+
+    Attributes:
+        offered: Name of a server -> what it offers.
+        rows: What is told of each server, as JSON.
+    """
+
+    offered: Mapping[str, Catalogue]
+    rows: list[dict[str, Any]]
+
+
+def ask_servers(runtime: Runtime, findings: Findings) -> ServerAnswers:
+    """Start or reach every server, hear what it offers, and end it again. What is wrong is a finding."""
+    if not runtime.servers:
+        return ServerAnswers({}, [])
+    answers = asyncio.run(_answers(runtime))
+    rows = [_row(runtime, server, answers[server.name], findings) for server in runtime.servers.values()]
+    return ServerAnswers({name: each for name, each in answers.items() if isinstance(each, Catalogue)}, rows)
+
+
+async def _answers(runtime: Runtime) -> dict[str, Catalogue | NotReady]:
+    async def one(name: str) -> Catalogue | NotReady:
+        try:
+            return await runtime.catalogue(name)
+        except NotReady as error:
+            return error
+
+    try:
+        answers = await asyncio.gather(*map(one, runtime.servers))
+        return dict(zip(runtime.servers, answers, strict=True))
+    finally:
+        await runtime.engine.executors.aclose()
+
+
+def _row(
+    runtime: Runtime, server: Server, answer: Catalogue | NotReady, findings: Findings
+) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": server.name,
+        "transport": server.transport,
+        "address": address_of(server),
+        "place": server.place(),
+        "imports": server.imports,
+        "tools": None,
+        "protocol": None,
+        "fault": None,
+        "lock": [],
+    }
+    if isinstance(answer, NotReady) and answer.denied and answer.code == Untrusted.code:
+        return row | {"fault": "not queried: not trusted"}
+    if isinstance(answer, NotReady):
+        findings.error(f"the server `{server.name}` can't be used: {answer.message}", answer.hint)
+        return row | {"fault": answer.message}
+    verdict = runtime.engine.world.judge(server, answer)
+    told = [*dict.fromkeys(verdict.refused.values()), *verdict.warnings]
+    for text in (*told, *answer.remarks, *(f"`{name}`: {why}" for name, why in answer.refused.items())):
+        findings.warning(f"the server `{server.name}`: {text}")
+    protocol = answer.info.get("protocol")
+    return row | {"tools": len(answer.tools), "protocol": protocol, "lock": told}
+
+
+def server_line(row: Mapping[str, Any]) -> list[str]:
+    """A server as cells of a table."""
+    if row["fault"] is not None:
+        state = "not queried" if row["fault"].startswith("not queried") else "can't be used"
+    else:
+        state = plural(row["tools"], "tool") + (f", MCP {row['protocol']}" if row["protocol"] else "")
+    return [row["name"], row["transport"], row["address"], state, f"({row['place']})"]

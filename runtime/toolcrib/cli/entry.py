@@ -33,17 +33,19 @@ class Verb:
     """Where a verb lives and what it does, so that the list of verbs loads none of them.
 
     Attributes:
-        module: The module of the package; the command in it is called `command`.
+        module: The module of the package.
         summary: The first line of its help.
+        name: What the command is called in the module.
         quick: `module:function` of what may answer the words after the verb before click is imported; empty for
             none. `function(words) -> int | None`: the exit code of a command line that it has answered whole,
             exactly as the command would; None, with nothing printed, leaves everything to the command.
     """
 
-    __slots__ = ("module", "quick", "summary")
+    __slots__ = ("module", "name", "quick", "summary")
 
-    def __init__(self, module: str, summary: str, quick: str = "") -> None:
+    def __init__(self, module: str, summary: str, *, name: str = "command", quick: str = "") -> None:
         self.module = module
+        self.name = name
         self.summary = summary
         self.quick = quick
 
@@ -52,7 +54,7 @@ VERBS: Mapping[str, Verb] = {
     "init": Verb("init", "Write a first project to start from: a tool, a pack, a scenario."),
     "validate": Verb("validate", "Check descriptors, packs and scenarios, and prove what mocks answer."),
     "list": Verb("list", "List the tools.", quick="fast_path:list_tools"),
-    "search": Verb("search", "Search the tools for words."),
+    "search": Verb("list", "Search the tools for words.", name="search"),
     "show": Verb("show", "Show everything about one tool."),
     "call": Verb("call", "Call a tool.", quick="fast_path:call"),
     "cost": Verb("cost", "Tell how many tokens the declarations of the tools take."),
@@ -75,8 +77,8 @@ VERBS: Mapping[str, Verb] = {
         "doctor", "Say what is installed, what is in force, where it came from, and what is wrong."
     ),
     "pack": Verb("pack", "Build a pack into an archive, or look into one."),
-    "schema": Verb("schema", "Print the JSON Schema of a kind of document."),
-    "completion": Verb("completion", "Print the script that completes `toolcrib` in a shell."),
+    "schema": Verb("init", "Print the JSON Schema of a kind of document.", name="schema"),
+    "completion": Verb("group", "Print the script that completes `toolcrib` in a shell.", name="completion"),
 }
 
 

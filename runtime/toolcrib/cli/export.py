@@ -9,9 +9,8 @@ from pathlib import Path
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.file_output import write_whole
-from toolcrib.cli.options import Reading, reading_options
-from toolcrib.cli.runtime_options import open_listed, tell_not_queried, tell_refusals
+from toolcrib.cli.options import ReadOptions, open_listed, read_options, tell_not_queried, tell_refusals
+from toolcrib.cli.output import write_whole
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
 from toolcrib.formats.promptpack.pack_writer import export_promptpack
@@ -32,10 +31,10 @@ def command() -> None:
     help="Write it to this file, such as `shop.pack.json`, instead of stdout.",
 )
 @click.option("--force", is_flag=True, help="Overwrite a file that exists.")
-@reading_options
+@read_options
 @click.pass_context
 def promptpack(
-    ctx: click.Context, *, path: str | None, file: Path | None, force: bool, reading: Reading
+    ctx: click.Context, *, path: str | None, file: Path | None, force: bool, reading: ReadOptions
 ) -> None:
     """Write one PromptPack (version 1.4) of tools and prompts.
 

@@ -34,7 +34,7 @@ def list_tools(words: Sequence[str]) -> int | None:
     if said is None or said[0]:
         return None
     options = said[2]
-    from toolcrib.cli.tables import terminal_width  # noqa: PLC0415 -- `toolcrib call` needs none of these
+    from toolcrib.cli.output import terminal_width  # noqa: PLC0415 -- `toolcrib call` needs none of these
     from toolcrib.cli.tools_table import listed_lines  # noqa: PLC0415
     from toolcrib.loading.cache.header import GarbageCollectionPause, find_listing  # noqa: PLC0415
 
@@ -64,7 +64,7 @@ def call(words: Sequence[str]) -> int | None:
     from toolcrib.core.errors import ToolcribError  # noqa: PLC0415
     from toolcrib.engine.runtime import read_runtime  # noqa: PLC0415
     from toolcrib.engine.startup import Asked  # noqa: PLC0415
-    from toolcrib.security.trust.check import TrustPolicy  # noqa: PLC0415
+    from toolcrib.security.trust import TrustPolicy  # noqa: PLC0415
 
     arguments = plain_arguments(rest)
     if arguments is None:
@@ -122,7 +122,7 @@ def _only(options: dict[str, list[str]], name: str) -> str | None:
 def _told(result: Result, *, as_json: bool, worded: bool) -> int:
     """Print what came of a call that was made: by click's means where there is more to it than to print texts."""
     from toolcrib.cli.exit_codes import OF_OUTCOME  # noqa: PLC0415
-    from toolcrib.cli.result_output import answer_lines  # noqa: PLC0415 -- as above
+    from toolcrib.cli.output import answer_lines  # noqa: PLC0415 -- as above
 
     code = OF_OUTCOME[result.outcome]
     if (as_json or not code) and say("".join(f"{line}\n" for line in answer_lines(result, as_json=as_json))):

@@ -1,8 +1,9 @@
-"""`toolcrib import`: files of our own, made of what other systems offer."""
+"""`toolcrib import`: our own files, made of an MCP server, an arena of PromptKit or a PromptPack."""
 
 from __future__ import annotations
 
 import asyncio
+import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -13,24 +14,35 @@ from typing import Any, NamedTuple
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.file_output import write_new
-from toolcrib.cli.import_promptkit import import_promptkit
-from toolcrib.cli.import_promptpack import import_promptpack
-from toolcrib.cli.options import Reading, json_option, reading_options, server_names
-from toolcrib.cli.runtime_options import open_runtime, tell_refusals
-from toolcrib.cli.value_output import json_text, plural, problem_text
-from toolcrib.core.errors import NotReady, did_you_mean
+from toolcrib.cli.options import (
+    ReadOptions,
+    json_option,
+    open_runtime,
+    read_options,
+    server_names,
+    tell_refusals,
+)
+from toolcrib.cli.output import json_text, plural, problem_text, write_new
+from toolcrib.core.errors import NotReady, Problem, did_you_mean
 from toolcrib.core.model import Outcome
 from toolcrib.core.server_config import Catalogue
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.formats.mcp_files import DescriptorFile, DescriptorFiles, files_of
+from toolcrib.executors import Executors
+from toolcrib.formats.mcp_files import DescriptorFile, DescriptorFiles, descriptor_files
+from toolcrib.formats.promptkit.arena_files import ArenaFile, ArenaFiles, files_of_arena, sorted_by_severity
+from toolcrib.formats.promptpack.pack_files import PackFiles, files_of_promptpack
+from toolcrib.loading.documents.files import PACK_FILES
+from toolcrib.loading.fingerprints import FileTracker
+from toolcrib.loading.packs import Pack
+from toolcrib.loading.sources import LoadedDocuments, SourcePath, load
+from toolcrib.security.trust import UNTRUSTED, Trust
 
 SCHEMA = Path(".toolcrib", "descriptor.schema.json")
 """Where `toolcrib init` puts the schema that editors complete from."""
 
 
-class Imported(NamedTuple):
+class ServerImport(NamedTuple):
     """What became of the tools of a server.
 
     Attributes:
@@ -49,10 +61,6 @@ class Imported(NamedTuple):
 @click.group("import")
 def command() -> None:
     """Write files of what others have: tools of an MCP server, an arena of PromptKit."""
-
-
-command.add_command(import_promptkit)
-command.add_command(import_promptpack)
 
 
 @command.command("mcp")
@@ -82,7 +90,7 @@ command.add_command(import_promptpack)
 @click.option("--prefix", metavar="TEXT", help="Begin the names of the tools so, instead of with `SERVER__`.")
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
 @json_option
-@reading_options
+@read_options
 @click.pass_context
 def import_mcp(
     ctx: click.Context,
@@ -94,7 +102,7 @@ def import_mcp(
     prefix: str | None,
     force: bool,
     as_json: bool,
-    reading: Reading,
+    reading: ReadOptions,
 ) -> None:
     """Write one descriptor file for each tool of an MCP server.
 
@@ -110,11 +118,11 @@ def import_mcp(
         click.echo(escape_terminal(str(error)), err=True)
         ctx.exit(exit_codes.OF_OUTCOME[Outcome.DENIED if error.denied else Outcome.UNAVAILABLE])
     chosen, remarks = _chosen(catalogue, only, skipped)
-    imported = _write(_files(runtime, chosen, prefix, folder), remarks, folder, force=force)
+    imported = _write_server(_files(runtime, chosen, prefix, folder), remarks, folder, force=force)
     if as_json:
-        click.echo(json_text(_document(imported)))
+        click.echo(json_text(_server_document(imported)))
     else:
-        _tell(imported, reading, server)
+        _tell_server(imported, reading, server)
     failed = imported.refused or imported.existing or not imported.written
     ctx.exit(exit_codes.PROBLEMS if failed else exit_codes.OK)
 
@@ -152,7 +160,9 @@ def _files(runtime: Runtime, catalogue: Catalogue, prefix: str | None, folder: P
     server = runtime.servers[catalogue.server]
     left_out = [tool for tool in catalogue.tools if not server.offers(tool)]
     verdict = runtime.engine.world.judge(server, catalogue)
-    files = files_of(server, catalogue, runtime.engine.executors, prefix=prefix, schema=_schema_for(folder))
+    files = descriptor_files(
+        server, catalogue, runtime.engine.executors, prefix=prefix, schema=_schema_for(folder)
+    )
     locked = {
         file.tool: why
         for file in files.files
@@ -180,30 +190,32 @@ def _schema_for(folder: Path) -> str:
     return ""
 
 
-def _write(files: DescriptorFiles, remarks: Sequence[str], folder: Path, *, force: bool) -> Imported:
+def _write_server(
+    files: DescriptorFiles, remarks: Sequence[str], folder: Path, *, force: bool
+) -> ServerImport:
     wanted = {folder / file.file: file for file in files.files}
     done = write_new({path: file.text for path, file in wanted.items()}, force=force)
     written = {path: file for path, file in wanted.items() if path in done}
     existing = {path: file for path, file in wanted.items() if path not in done}
-    return Imported(written, existing, files.refused, (*remarks, *files.remarks))
+    return ServerImport(written, existing, files.refused, (*remarks, *files.remarks))
 
 
-def _document(imported: Imported) -> dict[str, Any]:
+def _server_document(imported: ServerImport) -> dict[str, Any]:
     return {
-        "written": [*_entries(imported.written)],
-        "existing": [*_entries(imported.existing)],
+        "written": [*_server_entries(imported.written)],
+        "existing": [*_server_entries(imported.existing)],
         "refused": dict(imported.refused),
         "remarks": list(imported.remarks),
     }
 
 
-def _entries(files: Mapping[Path, DescriptorFile]) -> Iterator[dict[str, Any]]:
+def _server_entries(files: Mapping[Path, DescriptorFile]) -> Iterator[dict[str, Any]]:
     for path, file in files.items():
         problems = [problem._asdict() for problem in file.problems]
         yield {"tool": file.tool, "name": file.name, "file": str(path), "problems": problems}
 
 
-def _tell(imported: Imported, reading: Reading, server: str) -> None:
+def _tell_server(imported: ServerImport, reading: ReadOptions, server: str) -> None:
     for remark in imported.remarks:
         click.echo(escape_terminal(remark), err=True)
     for path, file in imported.written.items():
@@ -223,3 +235,204 @@ def _tell(imported: Imported, reading: Reading, server: str) -> None:
         click.echo(
             f"\nA project finds the server `{escape_terminal(server)}` once its `toolcrib.yaml` says `servers_from: {named}`."
         )
+
+
+class ArenaImport(NamedTuple):
+    """What became of an arena.
+
+    Attributes:
+        written: File -> what was written to it.
+        existing: File that was there already, and was left alone -> what would have been written.
+        refused: Name of a tool or scenario -> why there is no file of it.
+        problems: What was said when it was read.
+    """
+
+    written: Mapping[Path, ArenaFile]
+    existing: Mapping[Path, ArenaFile]
+    refused: Mapping[str, str]
+    problems: Sequence[Problem]
+
+
+@command.command("promptkit")
+@click.argument("path", type=click.Path(exists=True))
+@click.option(
+    "--out",
+    "folder",
+    required=True,
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the pack to this folder, which is made where it is not there.",
+)
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
+@json_option
+@click.pass_context
+def import_promptkit(ctx: click.Context, *, path: str, folder: Path, force: bool, as_json: bool) -> None:
+    """Write an arena of PromptKit as a pack: its tools, and its scenarios with their mock responses.
+
+    PATH is an arena's file, or a folder with one. It runs as it is, too: `toolcrib run PATH`. What has no counterpart
+    here is told. Nothing that exists is overwritten unless `--force` is given. Ends with 1 when something got no file.
+    """
+    files, problems = _arena_files(path, folder)
+    imported = _write_arena(files, problems, folder, force=force)
+    if as_json:
+        click.echo(json_text(_arena_document(imported)))
+    else:
+        _tell_arena(imported, folder)
+    refused = imported.refused or any(problem.severity == "error" for problem in problems)
+    failed = refused or imported.existing or not imported.written
+    ctx.exit(exit_codes.PROBLEMS if failed else exit_codes.OK)
+
+
+def _arena_files(path: str, folder: Path) -> tuple[ArenaFiles, Sequence[Problem]]:
+    """What is to be written to `folder`, which may lie in `path` and hold what was written there before."""
+    from toolcrib.engine.open_project import link_all  # noqa: PLC0415 -- this verb alone reads arenas
+    from toolcrib.formats.promptkit.arenas import arenas_in  # noqa: PLC0415 -- as above
+
+    arenas = arenas_in(Path(path), but=folder)
+    if not arenas:
+        hint = "an arena is a YAML file with `apiVersion`, `kind: Arena` and `spec`"
+        raise click.ClickException(escape_terminal(f"there is no arena of PromptKit in {path}; {hint}"))
+    kinds = Executors.installed()
+    within = os.path.relpath(folder.resolve(), Path(path).resolve()).replace(os.sep, "/")
+    source = SourcePath(path, ignore=(f"{glob.escape(within)}/**",), root=path)
+    stock = link_all(load([source], kinds, FileTracker(permits=Trust(UNTRUSTED).permits_data)), kinds)
+    servers = {name: entry for arena in arenas for name, entry in arena.servers.items()}
+    tools = [stock.registry[name] for name in stock.registry]
+    files = files_of_arena(arenas[0].name, tools, stock.scenarios, servers)
+    return files, sorted_by_severity(stock.problems)
+
+
+def _write_arena(files: ArenaFiles, problems: Sequence[Problem], folder: Path, *, force: bool) -> ArenaImport:
+    wanted = {folder / file.file: file for file in files.files}
+    done = write_new({path: file.content for path, file in wanted.items()}, force=force)
+    written = {path: file for path, file in wanted.items() if path in done}
+    existing = {path: file for path, file in wanted.items() if path not in done}
+    return ArenaImport(written, existing, files.refused, problems)
+
+
+def _arena_document(imported: ArenaImport) -> dict[str, Any]:
+    return {
+        "written": [*_arena_entries(imported.written)],
+        "existing": [*_arena_entries(imported.existing)],
+        "refused": dict(imported.refused),
+        "problems": [problem._asdict() for problem in imported.problems],
+    }
+
+
+def _arena_entries(files: Mapping[Path, ArenaFile]) -> Iterator[dict[str, str]]:
+    for path, file in files.items():
+        yield {"kind": file.kind, "name": file.name, "file": str(path)}
+
+
+def _tell_arena(imported: ArenaImport, folder: Path) -> None:
+    for problem in imported.problems:
+        click.echo(problem_text(problem), err=True)
+    for path in imported.written:
+        click.echo(escape_terminal(f"wrote {path}"))
+    for path in imported.existing:
+        click.echo(
+            escape_terminal(f"{path} exists, and was left alone; overwrite it with `--force`"), err=True
+        )
+    for name, why in imported.refused.items():
+        click.echo(escape_terminal(f"no file of `{name}`: {why}"), err=True)
+    if imported.written:
+        click.echo(escape_terminal(f"\nRun it: `toolcrib run {folder}`"))
+    else:
+        click.echo("nothing was written", err=True)
+
+
+class PackImport(NamedTuple):
+    """What became of the files.
+
+    Attributes:
+        written: Those that were written.
+        existing: Those that were there already, and were left alone.
+    """
+
+    written: Sequence[Path]
+    existing: Sequence[Path]
+
+
+@command.command("promptpack")
+@click.argument("path", type=click.Path(exists=True))
+@click.option(
+    "--out",
+    "folder",
+    required=True,
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the pack to this folder, which is made where it is not there.",
+)
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
+@json_option
+@click.pass_context
+def import_promptpack(ctx: click.Context, *, path: str, folder: Path, force: bool, as_json: bool) -> None:
+    """Write a pack of our own that says what a PromptPack says.
+
+    PATH is its file, or a folder with one. `pack.yaml` gets its prompts, and each tool a descriptor, with what binds it
+    in `NAME.bindings.yaml` or `bindings.yaml` beside the PromptPack; a tool without that is unbound. What has no
+    counterpart is kept under `metadata` and told. The files are read back before they are written, and nothing that
+    exists is overwritten unless `--force` is given. Ends with 1 when something is wrong with the PromptPack or got no file.
+    """
+    kinds = Executors.installed()
+    loaded = load([path], kinds, FileTracker(permits=Trust(UNTRUSTED).permits_data))
+    pack = _only(path, loaded)
+    files = files_of_promptpack(loaded, pack, kinds)
+    written = _write_pack(files, folder, force=force)
+    if as_json:
+        click.echo(json_text(_pack_document(written, files, loaded)))
+    else:
+        _tell_pack(written, files, loaded)
+    wrong = any(problem.severity == "error" for problem in loaded.problems)
+    ctx.exit(exit_codes.PROBLEMS if wrong or files.refused or written.existing else exit_codes.OK)
+
+
+def _only(path: str, loaded: LoadedDocuments) -> Pack:
+    """The PromptPack that a path leads to."""
+    packs = [pack for pack in loaded.packs if Path(pack.origin.source).name not in PACK_FILES]
+    if len(packs) == 1:
+        return packs[0]
+    for problem in loaded.problems:
+        click.echo(problem_text(problem), err=True)
+    shown = escape_terminal(path)
+    if not packs:
+        raise click.UsageError(f"{shown} holds no PromptPack: an object with `prompts` and `template_engine`")
+    listed = ", ".join(escape_terminal(pack.origin.source) for pack in packs)
+    raise click.UsageError(f"{shown} holds several PromptPacks; name one of them: {listed}")
+
+
+def _write_pack(files: PackFiles, folder: Path, *, force: bool) -> PackImport:
+    wanted = {folder / name: content for name, content in files.contents.items()}
+    done = write_new(wanted, force=force)
+    return PackImport(
+        [path for path in wanted if path in done], [path for path in wanted if path not in done]
+    )
+
+
+def _pack_document(done: PackImport, files: PackFiles, loaded: LoadedDocuments) -> dict[str, Any]:
+    return {
+        "written": [str(path) for path in done.written],
+        "existing": [str(path) for path in done.existing],
+        "refused": dict(files.refused),
+        "problems": [problem._asdict() for problem in _told(files, loaded)],
+    }
+
+
+def _told(files: PackFiles, loaded: LoadedDocuments) -> list[Problem]:
+    """What is wrong with the PromptPack, and what the files add to that."""
+    known = {(problem.code, problem.message) for problem in loaded.problems}
+    news = [problem for problem in files.problems if (problem.code, problem.message) not in known]
+    return [*loaded.problems, *news]
+
+
+def _tell_pack(done: PackImport, files: PackFiles, loaded: LoadedDocuments) -> None:
+    for problem in _told(files, loaded):
+        click.echo(problem_text(problem), err=True)
+    for path in done.written:
+        click.echo(escape_terminal(f"wrote {path}"))
+    for path in done.existing:
+        click.echo(
+            escape_terminal(f"{path} exists, and was left alone; overwrite it with `--force`"), err=True
+        )
+    for name, why in files.refused.items():
+        click.echo(escape_terminal(f"no file of `{name}`: {why}"), err=True)

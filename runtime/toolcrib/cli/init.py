@@ -1,4 +1,7 @@
-"""`toolcrib init`: a first project with a tool, a pack and a scenario, and the schemas that an editor completes from."""
+"""`toolcrib init`: a first project with a tool, a pack and a scenario, and the schemas that an editor completes from.
+
+`toolcrib schema` prints one of these schemas.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,10 @@ from pathlib import Path
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.options import Reading
-from toolcrib.cli.runtime_options import open_listed
-from toolcrib.cli.trust_output import keep
-from toolcrib.cli.value_output import json_text
-from toolcrib.core.schemas import KINDS
+from toolcrib.cli.options import ReadOptions, open_listed
+from toolcrib.cli.output import json_text
+from toolcrib.cli.trust import keep
+from toolcrib.core.schemas import KINDS, Kind
 from toolcrib.core.text import escape_terminal
 from toolcrib.executors import Executors
 from toolcrib.loading.editor_schemas import editor_schema
@@ -56,7 +58,7 @@ def command(ctx: click.Context, *, folder: str, force: bool) -> None:
 
 def _trust(folder: str) -> None:
     """Trust the project that was written: it needs nothing. What is there besides is somebody else's to agree to."""
-    request = open_listed(Reading(), (folder,)).engine.trust.requests()[0]
+    request = open_listed(ReadOptions(), (folder,)).engine.trust.requests()[0]
     if request.needs:
         click.echo(
             f"not trusted: {escape_terminal(request.workspace.root)} holds more than was written", err=True
@@ -94,3 +96,14 @@ def _below(folder: Traversable, lead: str) -> Iterator[tuple[str, str]]:
             yield from _below(entry, f"{lead}{entry.name}/")
         else:
             yield lead + entry.name, entry.read_text(encoding="utf-8")
+
+
+@click.command("schema")
+@click.argument("kind", type=click.Choice(KINDS), default="descriptor")
+def schema(kind: Kind) -> None:
+    """Print the JSON Schema of a kind of document.
+
+    Editors complete from it, with the blocks of the installed modes. It accepts all that the loader accepts, and
+    refuses as much of the rest as a schema can: `docs/reference/problems.md` says what only the loader finds.
+    """
+    click.echo(json_text(editor_schema(kind, Executors.installed().blocks())))

@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.options import Reading, json_option
-from toolcrib.cli.value_output import first_sentence, json_text, plural, problem_text, table, terminal_width
+from toolcrib.cli.options import ReadOptions, json_option
+from toolcrib.cli.output import json_text, plural, problem_text, table, terminal_width, write_file
 from toolcrib.core.model import Descriptor
-from toolcrib.core.text import escape_terminal
+from toolcrib.core.text import escape_terminal, first_sentence
 from toolcrib.loading.packs import Pack
-from toolcrib.scenarios.pack_builder import PackArchive, build_pack, save
+from toolcrib.scenarios.pack_builder import PackArchive, build_pack
 
 also_option = click.option(
     "--pack",
@@ -57,7 +57,7 @@ def build(
     target = _target(parcel, Path(folder), output)
     _tell(parcel)
     if not parcel.refused:
-        _save(parcel, target)
+        _write(parcel, target)
     if as_json:
         click.echo(json_text({"written": None if parcel.refused else str(target), **_document(parcel)}))
     elif not parcel.refused:
@@ -69,9 +69,9 @@ def build(
         ctx.exit(exit_codes.PROBLEMS)
 
 
-def _save(parcel: PackArchive, target: Path) -> None:
+def _write(parcel: PackArchive, target: Path) -> None:
     try:
-        save(parcel.archive, target)
+        write_file(parcel.archive, target)
     except OSError as error:
         raise click.ClickException(escape_terminal(f"{target} can't be written: {error.strerror}")) from error
 
@@ -98,7 +98,7 @@ def inspect(ctx: click.Context, *, path: str, as_json: bool, also: tuple[str, ..
 
 
 def _read(ctx: click.Context, path: str, also: tuple[str, ...]) -> PackArchive:
-    before = ctx.obj.packs if isinstance(ctx.obj, Reading) else ()
+    before = ctx.obj.packs if isinstance(ctx.obj, ReadOptions) else ()
     return asyncio.run(build_pack(path, (*before, *also)))
 
 

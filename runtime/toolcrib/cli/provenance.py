@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from toolcrib.cli.doctor_checks import Checkup
-from toolcrib.cli.value_output import table
+from toolcrib.cli.output import table
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import Descriptor, Origin
 from toolcrib.core.pointers import pointer_step

@@ -9,9 +9,8 @@ from itertools import chain
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
-from toolcrib.cli.runtime_options import open_and_ask
-from toolcrib.cli.value_output import json_text, plural, problem_text
+from toolcrib.cli.options import ReadOptions, json_option, open_and_ask, paths_argument, read_options
+from toolcrib.cli.output import json_text, plural, problem_text
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
@@ -33,7 +32,7 @@ from toolcrib.scenarios.recorded_tasks import RecordedTask, ReplayReport, check_
 )
 @click.option("--fail-fast", is_flag=True, help="Stop at the first task that is not as recorded.")
 @json_option
-@reading_options
+@read_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -43,7 +42,7 @@ def command(
     names: tuple[str, ...],
     fail_fast: bool,
     as_json: bool,
-    reading: Reading,
+    reading: ReadOptions,
 ) -> None:
     """Replay recorded tasks against the tools, and compare answers and changed rows.
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.annotations import annotation, no_commands
-from toolcrib.cli.annotations import command as workflow_command
-from toolcrib.cli.options import Reading, json_option, passthrough_option, paths_argument, reading_options
-from toolcrib.cli.run_jobs import play, progress
-from toolcrib.cli.run_plan import Plan, Speaker
-from toolcrib.cli.run_summary import (
+from toolcrib.cli.options import ReadOptions, json_option, passthrough_option, paths_argument, read_options
+from toolcrib.cli.output import json_text, plural, problem_text, write_whole
+from toolcrib.cli.run_output import (
+    GoldenUpdate,
+    junit_text,
     missing_lines,
     not_run_lines,
     run_document,
@@ -23,11 +22,13 @@ from toolcrib.cli.run_summary import (
     slowest_lines,
     summary_lines,
     trace_lines,
+    update_goldens,
     warning_lines,
     warnings_of,
 )
-from toolcrib.cli.runtime_options import Consents, tell_denied
-from toolcrib.cli.value_output import json_text, plural, problem_text
+from toolcrib.cli.run_plan import ModelOverride, RunPlan, keep_running, play, progress
+from toolcrib.cli.trust import Consents, tell_denied
+from toolcrib.cli.validate import annotation, no_commands, workflow_command
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import Outcome
@@ -37,10 +38,7 @@ from toolcrib.loading.fingerprints import FileFingerprints
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import MOST_RUNS
 from toolcrib.scenarios import NotRun, ScenarioReport
-from toolcrib.security.trust.check import Untrusted
-
-if TYPE_CHECKING:
-    from toolcrib.cli.golden_files import Updated
+from toolcrib.security.trust import Untrusted
 
 
 def _jobs(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
@@ -139,7 +137,7 @@ def _processors() -> int:
 )
 @passthrough_option
 @json_option
-@reading_options
+@read_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -165,7 +163,7 @@ def command(
     form: str,
     passthrough: bool,
     as_json: bool,
-    reading: Reading,
+    reading: ReadOptions,
 ) -> None:
     """Run the scenarios, and the examples of descriptors.
 
@@ -178,8 +176,8 @@ def command(
         raise click.UsageError(
             "`--watch` would run again for every file that `--update` writes; leave one out"
         )
-    speaker = Speaker(provider or "", model or "", base_url or "", trials)
-    plan = Plan(reading, paths, keyword, tags, seed, repeat, interleave, passthrough, speaker, Consents())
+    speaker = ModelOverride(provider or "", model or "", base_url or "", trials)
+    plan = RunPlan(reading, paths, keyword, tags, seed, repeat, interleave, passthrough, speaker, Consents())
     options = _Options(
         form="json" if as_json else form,
         jobs=jobs,
@@ -191,8 +189,6 @@ def command(
         strict=strict,
     )
     if watch:
-        from toolcrib.cli.run_watch import keep_running  # noqa: PLC0415 -- most runs watch nothing
-
         keep_running(lambda: one_round(plan, options).seen)
     ctx.exit(one_round(plan, options).code)
 
@@ -226,7 +222,7 @@ class _Run(NamedTuple):
     runtime: Runtime
     scenarios: Sequence[Scenario]
     reports: Sequence[ScenarioReport]
-    updated: Sequence[Updated]
+    updated: Sequence[GoldenUpdate]
     duration: float
     options: _Options
     not_run: Sequence[NotRun]
@@ -300,7 +296,7 @@ def _is_denied(runtime: Runtime, report: ScenarioReport) -> bool:
     return not all(map(runtime.engine.trust.is_trusted, subjects_of_scenario(report.scenario)))
 
 
-def one_round(plan: Plan, options: _Options) -> Round:
+def one_round(plan: RunPlan, options: _Options) -> Round:
     """Read the documents, run what the plan chooses, and tell everything once."""
     started = RealClock().monotonic()
     runtime, scenarios = plan.open()
@@ -331,9 +327,7 @@ def one_round(plan: Plan, options: _Options) -> Round:
     return Round(run.code, runtime.engine.stock.seen)
 
 
-def _update_goldens(reports: Sequence[ScenarioReport]) -> Sequence[Updated]:
-    from toolcrib.cli.golden_files import update_goldens  # noqa: PLC0415 -- slow to import, and few runs write
-
+def _update_goldens(reports: Sequence[ScenarioReport]) -> Sequence[GoldenUpdate]:
     return update_goldens(reports)
 
 
@@ -354,9 +348,6 @@ def _tell_nothing(runtime: Runtime, *, filtered: bool) -> None:
 
 
 def _write_junit(run: _Run, path: Path) -> None:
-    from toolcrib.cli.file_output import write_whole  # noqa: PLC0415
-    from toolcrib.cli.junit import junit_text  # noqa: PLC0415 -- few runs write it
-
     skipped = run.scenarios[len(run.reports) :]
     text = junit_text(run.reports, skipped, run.problems, run.not_run, duration=run.duration)
     try:

@@ -1,28 +1,35 @@
-"""What a run is about: which documents to read, and which of their scenarios to run."""
+"""The runs of `toolcrib run`: which documents are read, which scenarios run, in which processes, and again after changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import Literal, NamedTuple, NoReturn, TypeAlias
 
 import click
 
-from toolcrib.cli.options import Reading
-from toolcrib.cli.runtime_options import Consents, open_and_ask
-from toolcrib.core.errors import Problem
+from toolcrib.cli.options import ReadOptions, open_and_ask
+from toolcrib.cli.trust import Consents
+from toolcrib.core.clock import RealClock
+from toolcrib.core.errors import Problem, ToolcribError
 from toolcrib.core.model import Outcome
+from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
+from toolcrib.loading.fingerprints import FileFingerprints
+from toolcrib.loading.reload import changes
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import examples_of
 from toolcrib.loading.scenarios.scenario_links import tools_of
-from toolcrib.scenarios import NotRun, runs_of, select
+from toolcrib.scenarios import NotRun, ScenarioReport, run_scenario, runs_of, select
 from toolcrib.scenarios.tool_view import trust_subjects
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.security.trust import Untrusted
 
 
-class Speaker(NamedTuple):
+class ModelOverride(NamedTuple):
     """Who speaks in the scenarios that have an agent, in place of whom they name.
 
     Attributes:
@@ -40,7 +47,7 @@ class Speaker(NamedTuple):
     def of(self, scenario: Scenario) -> Scenario:
         """The scenario with this speaker; itself where that changes nothing."""
         agent = scenario.agent
-        if agent is None or self == Speaker():
+        if agent is None or self == ModelOverride():
             return scenario
         other = self.provider not in {"", agent.provider}
         base_url = self.base_url or ("" if other else agent.base_url)
@@ -57,7 +64,7 @@ class Speaker(NamedTuple):
         return replace(scenario, agent=speaking, trials=self.trials or scenario.trials)
 
 
-class Plan(NamedTuple):
+class RunPlan(NamedTuple):
     """What the command line asks to run. Every process that has it opens the same and runs the same.
 
     Attributes:
@@ -73,7 +80,7 @@ class Plan(NamedTuple):
         consents: What somebody has answered who was asked for trust; of a watch, in all rounds so far.
     """
 
-    reading: Reading
+    reading: ReadOptions
     paths: tuple[str, ...] = ()
     keyword: str = ""
     tags: tuple[str, ...] = ()
@@ -81,7 +88,7 @@ class Plan(NamedTuple):
     repeat: int | None = None
     interleave: int = 0
     passthrough: bool = False
-    speaker: Speaker = Speaker()
+    speaker: ModelOverride = ModelOverride()
     consents: Consents | None = None
 
     @property
@@ -111,7 +118,7 @@ class Plan(NamedTuple):
         ]
         there = sorted([*runtime.scenarios, *examples], key=_place)
         chosen = self._chosen(run for scenario in there for run in self._runs_of(scenario))
-        if self.speaker != Speaker() and all(run.agent is None for run in chosen):
+        if self.speaker != ModelOverride() and all(run.agent is None for run in chosen):
             raise click.UsageError(
                 "`--provider`, `--model`, `--base-url` and `--trials` are about scenarios with an `agent`, and none of these has one"
             )
@@ -158,7 +165,7 @@ class Plan(NamedTuple):
                 reason = f"the mode `{tool.mode}` reaches out"
                 yield NotRun("examples", tool.name, source, line, "reaches_out", reason, None)
 
-    def agreed(self, runtime: Runtime, scenarios: Iterable[Scenario]) -> Plan:
+    def agreed(self, runtime: Runtime, scenarios: Iterable[Scenario]) -> RunPlan:
         """Let somebody agree beforehand to what the scenarios may touch, so that nobody is asked while they run.
 
         Returns:
@@ -216,3 +223,171 @@ def _first_line(text: str) -> str:
 
 def _place(scenario: Scenario) -> tuple[str, int]:
     return scenario.origin.source, scenario.origin.line
+
+
+ReportListener: TypeAlias = Callable[[ScenarioReport], None]
+"""Is told of every report, in the order of the scenarios."""
+
+STEPS = 200
+"""So often a bar is drawn at most, however many runs there are."""
+
+
+def play(
+    plan: RunPlan,
+    runtime: Runtime,
+    scenarios: Sequence[Scenario],
+    show: ReportListener,
+    *,
+    jobs: int = 1,
+    update: bool = False,
+    fail_fast: bool = False,
+) -> list[ScenarioReport]:
+    """Run scenarios; the reports are in their order, however many processes there are.
+
+    Args:
+        plan: What gave the runtime and the scenarios.
+        runtime: Holds the tools; it is closed at the end.
+        scenarios: What to run.
+        show: Is told of every report.
+        jobs: How many processes; 1 for this one alone.
+        update: Take results that differ from their golden files for right.
+        fail_fast: End with the first scenario that fails.
+    """
+    if jobs == 1 or not scenarios:
+        return asyncio.run(_played(runtime, scenarios, show, update=update, fail_fast=fail_fast))
+    # Only here: most runs need no processes, and their modules are slow to import.
+    from toolcrib.scenarios.workers import run_in_processes  # noqa: PLC0415
+
+    runtime.close()
+    reports = []
+    with closing(run_in_processes(plan.open, scenarios, jobs=jobs, update=update)) as coming:
+        for report in coming:
+            reports.append(report)
+            show(report)
+            if fail_fast and report.failed:
+                break
+    return reports
+
+
+async def _played(
+    runtime: Runtime, scenarios: Sequence[Scenario], show: ReportListener, *, update: bool, fail_fast: bool
+) -> list[ScenarioReport]:
+    reports = []
+    async with runtime:
+        for scenario in scenarios:
+            reports.append(await run_scenario(runtime, scenario, update=update))
+            show(reports[-1])
+            if fail_fast and reports[-1].failed:
+                break
+    return reports
+
+
+@contextmanager
+def progress(total: int, *, quiet: bool) -> Iterator[ReportListener]:
+    """How a run shows that it moves: a bar on a terminal, else a line of dots for each file.
+
+    Args:
+        total: How many runs there are.
+        quiet: No dots: what goes to stdout is for a program.
+    """
+    if sys.stderr.isatty():
+        with click.progressbar(
+            length=total,
+            label="running",
+            file=sys.stderr,
+            show_pos=True,
+            show_percent=True,
+            show_eta=True,
+            item_show_func=lambda told: told,
+            update_min_steps=max(1, total // STEPS),
+        ) as bar:
+            counts = _Counts()
+            yield lambda report: bar.update(1, counts.with_report(report))
+    elif quiet:
+        yield lambda _report: None
+    else:
+        dots = _Dots()
+        yield dots.add
+        dots.end()
+
+
+class _Counts:
+    """`12 passed, 1 failed`."""
+
+    def __init__(self) -> None:
+        self._passed = 0
+        self._failed = 0
+
+    def with_report(self, report: ScenarioReport) -> str:
+        """The counts, one more."""
+        self._passed += report.passed
+        self._failed += report.failed
+        return f"{self._passed} passed" + (f", {self._failed} failed" if self._failed else "")
+
+
+class _Dots:
+    """`file ..F?`: one line a file, one character a run; `?` for one that was not judged."""
+
+    def __init__(self) -> None:
+        self._source = ""
+
+    def add(self, report: ScenarioReport) -> None:
+        source = report.scenario.origin.source
+        if source != self._source:
+            self.end()
+            self._source = source
+            click.echo(f"{escape_terminal(source)} ", nl=False)
+        mark = {"passed": ".", "failed": click.style("F", fg="red")}.get(report.verdict, "?")
+        click.echo(mark, nl=False)
+
+    def end(self) -> None:
+        if self._source:
+            click.echo()
+
+
+SHOWN = 10
+"""Changed files that are named."""
+
+
+def keep_running(round_of: Callable[[], FileFingerprints | None]) -> NoReturn:
+    """Run round after round, until Ctrl-C.
+
+    Args:
+        round_of: Runs everything, tells what came of it, and returns what it looked at.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+        ToolcribError: The first round could not be set up. A later one that can't tells so and is not the last.
+    """
+    seen = round_of() or FileFingerprints({}, {}, {})
+    # Its end closes what waits, wherever Ctrl-C came.
+    with asyncio.Runner() as runner:
+        coming = changes(lambda: seen, clock=RealClock())
+        while True:
+            click.echo("waiting for changes; Ctrl-C ends", err=True)
+            try:
+                paths = runner.run(_next(coming))
+            except asyncio.CancelledError:  # of a Ctrl-C while `run` begins, which it forgets
+                raise KeyboardInterrupt from None
+            _tell_changes(paths)
+            try:
+                seen = round_of() or seen
+            except ToolcribError as error:
+                click.echo(escape_terminal(str(error)), err=True)
+
+
+async def _next(coming: AsyncGenerator[list[str], None]) -> list[str]:
+    # Not `anext` itself: a task that is cancelled before it begins must not touch the generator.
+    return await anext(coming)
+
+
+def _tell_changes(paths: Iterable[str]) -> None:
+    names = list(dict.fromkeys(_near(path) for path in paths))
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    click.echo(f"\nchanged: {escape_terminal(', '.join(names[:SHOWN]))}{more}", err=True)
+
+
+def _near(path: str) -> str:
+    """A path as one would write it here; what lies elsewhere is told whole."""
+    real, here = Path(path).resolve(), Path.cwd()
+    return str(real.relative_to(here)) if real.is_relative_to(here) else path

@@ -11,8 +11,15 @@ import click
 from click.core import ParameterSource
 
 from toolcrib.cli.entry import OutputError
-from toolcrib.cli.options import Reading, passthrough_option, paths_argument, reading_options
-from toolcrib.cli.runtime_options import agree_to_all, open_runtime, tell_refusals
+from toolcrib.cli.options import (
+    ReadOptions,
+    open_runtime,
+    passthrough_option,
+    paths_argument,
+    read_options,
+    tell_refusals,
+)
+from toolcrib.cli.trust import agree_to_all
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import NOTHING
 from toolcrib.core.text import escape_terminal
@@ -105,7 +112,7 @@ def command() -> None:
     help="Let pages of this origin call, such as https://app.example.com. May be given several times.",
 )
 @passthrough_option
-@reading_options
+@read_options
 @click.pass_context
 def serve_mcp(
     context: click.Context,
@@ -127,7 +134,7 @@ def serve_mcp(
     hosts: tuple[str, ...],
     origins: tuple[str, ...],
     passthrough: bool,
-    reading: Reading,
+    reading: ReadOptions,
 ) -> None:
     """Serve the tools as an MCP server.
 

@@ -1,18 +1,24 @@
-"""`toolcrib show`: everything about one tool."""
+"""`toolcrib show`: everything about one tool, with its parameters as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.list import mode_of
-from toolcrib.cli.options import Reading, json_option, reading_options, tool_argument
-from toolcrib.cli.runtime_options import open_listed, tell_not_queried, tell_refusals
-from toolcrib.cli.schema_table import parameter_rows
-from toolcrib.cli.value_output import json_text, outline, table, tell_failure, terminal_width
+from toolcrib.cli.options import (
+    ReadOptions,
+    json_option,
+    open_listed,
+    read_options,
+    tell_not_queried,
+    tell_refusals,
+    tool_argument,
+)
+from toolcrib.cli.output import json_text, outline, table, tell_failure, terminal_width
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Descriptor, Icon, Schema
 from toolcrib.core.text import compact, escape_terminal
@@ -24,9 +30,9 @@ from toolcrib.security.redaction import redact
 @click.command("show")
 @tool_argument
 @json_option
-@reading_options
+@read_options
 @click.pass_context
-def command(ctx: click.Context, *, name: str, as_json: bool, reading: Reading) -> None:
+def command(ctx: click.Context, *, name: str, as_json: bool, reading: ReadOptions) -> None:
     """Show everything about one tool.
 
     Where it is from, its parameters and result, its modes and why one can't run here.
@@ -221,3 +227,95 @@ def _inner_width() -> int | None:
 
 def _indented(lines: Any) -> Iterator[str]:
     return (f"  {line}" for line in lines)
+
+
+DEPTH = 3
+"""How deep objects within objects are taken apart."""
+
+Row = tuple[str, str, str, str, str]
+
+
+def parameter_rows(schema: Schema) -> list[Row] | None:
+    """The rows `name, type, required, default, description`; None for a schema that is no plain object."""
+    if not isinstance(schema, dict) or schema.get("type", "object") != "object":
+        return None
+    if "properties" not in schema:
+        return [] if schema.get("additionalProperties") is False else None
+    return list(_rows(schema, schema, "", DEPTH))
+
+
+def _rows(schema: Mapping[str, Any], root: Mapping[str, Any], lead: str, depth: int) -> Iterator[Row]:
+    required = schema.get("required", [])
+    for name, subschema in schema["properties"].items():
+        part = subschema if isinstance(subschema, dict) else {}
+        target = _resolved(part, root)
+        default = compact(part["default"]) if "default" in part else ""
+        needed = "required" if name in required else ""
+        description = str(part.get("description", target.get("description", "")))
+        yield f"{lead}{name}", type_of(part), needed, default, description
+        inner = target.get("items") if target.get("type") == "array" else target
+        inner = _resolved(inner, root) if isinstance(inner, dict) else {}
+        if "properties" in inner and depth > 1:
+            mark = "[]." if inner is not target else "."
+            yield from _rows(inner, root, f"{lead}{name}{mark}", depth - 1)
+
+
+def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema that a plain `#/$defs/name` means; any other one as it is."""
+    reference = schema.get("$ref")
+    if not isinstance(reference, str):
+        return schema
+    keyword, _, name = reference.removeprefix("#/").partition("/")
+    found = root.get(keyword, {}).get(name) if keyword in {"$defs", "definitions"} else None
+    return found if isinstance(found, dict) else schema
+
+
+def type_of(schema: Mapping[str, Any]) -> str:
+    """The type of a value in few words: `integer 1..7`, `"a" | "b"`, `array of string`."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "const" in schema:
+        return compact(schema["const"])
+    if "enum" in schema:
+        return " | ".join(compact(item) for item in schema["enum"])
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema:
+            return " | ".join(type_of(branch) for branch in schema[keyword] if isinstance(branch, dict))
+    types = schema.get("type", "any")
+    names = types if isinstance(types, list) else [types]
+    return " | ".join(_NAMED.get(name, _plain)(str(name), schema) for name in names)
+
+
+def _plain(name: str, _schema: Mapping[str, Any]) -> str:
+    return name
+
+
+def _number(name: str, schema: Mapping[str, Any]) -> str:
+    low = _bound(schema, "minimum", "exclusiveMinimum", ">")
+    high = _bound(schema, "maximum", "exclusiveMaximum", "<")
+    return f"{name} {low}..{high}" if low or high else name
+
+
+def _bound(schema: Mapping[str, Any], inclusive: str, exclusive: str, sign: str) -> str:
+    if inclusive in schema:
+        return compact(schema[inclusive])
+    bound = schema.get(exclusive)  # a boolean in draft 4
+    return sign + compact(bound) if isinstance(bound, int | float) and not isinstance(bound, bool) else ""
+
+
+def _string(name: str, schema: Mapping[str, Any]) -> str:
+    extra: JSON = schema.get("format", "")
+    return f"{name} ({extra})" if extra else name
+
+
+def _array(name: str, schema: Mapping[str, Any]) -> str:
+    items = schema.get("items")
+    return f"{name} of {type_of(items)}" if isinstance(items, dict) and items else name
+
+
+_NAMED: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
+    "array": _array,
+    "integer": _number,
+    "number": _number,
+    "string": _string,
+}

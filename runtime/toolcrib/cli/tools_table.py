@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolcrib.cli.tables import plural, table
+from toolcrib.cli.output import plural, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

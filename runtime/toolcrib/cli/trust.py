@@ -1,23 +1,29 @@
-"""`toolcrib trust`: agree to what a project or a pack starts, contacts and reads; see and take back what was agreed to."""
+"""`toolcrib trust`: what a project or a pack may touch, who agreed to it, and the question at a terminal."""
 
 from __future__ import annotations
 
 import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.options import Reading, json_option, reading_options
-from toolcrib.cli.runtime_options import open_listed, tell_refusals
-from toolcrib.cli.trust_output import can_ask, keep, request_lines, summary_of
-from toolcrib.cli.value_output import json_text, plural, table
-from toolcrib.core.text import escape_terminal
+from toolcrib.cli.options import ReadOptions, json_option, open_listed, read_options, tell_refusals
+from toolcrib.cli.output import columns_of, json_text, plural, table
+from toolcrib.core.text import escape_terminal, in_one_line
 from toolcrib.core.user_folders import working_folder
 from toolcrib.engine.runtime import Runtime
-from toolcrib.security.trust.check import TrustRequest
-from toolcrib.security.trust.decisions import DecisionStore, default_store
+from toolcrib.security.hidden_characters import visible
+from toolcrib.security.trust import VARIABLE, Consent, TrustPolicy, TrustRequest, Untrusted, hashes_in
+from toolcrib.security.trust_decisions import Decision, DecisionStore, default_store
+
+if TYPE_CHECKING:
+    from toolcrib.security.trust_needs import Need
 
 _USAGE = "[PATH] [--dry-run] [--yes] [--json]"
 
@@ -72,10 +78,10 @@ class GrantCommand(click.Command):
 @click.option("--dry-run", is_flag=True, help="Show what would be agreed to, and agree to nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Agree without being asked.")
 @json_option
-@reading_options
+@read_options
 @click.pass_context
 def grant(
-    ctx: click.Context, *, path: str | None, dry_run: bool, yes: bool, as_json: bool, reading: Reading
+    ctx: click.Context, *, path: str | None, dry_run: bool, yes: bool, as_json: bool, reading: ReadOptions
 ) -> None:
     """Agree to what a project or a pack starts, contacts and reads."""
     _be_somewhere(path or ".")
@@ -112,8 +118,8 @@ def _be_somewhere(path: str) -> None:
 
 def _whole(path: str) -> str:
     """The path of what is trusted as a whole: of a file or folder in a project or a pack, that one."""
-    from toolcrib.engine.workspaces import workspace_at  # noqa: PLC0415 -- as above
-    from toolcrib.loading.project_discovery import PROJECT_FILES  # noqa: PLC0415 -- a list needs none of it
+    from toolcrib.engine.workspaces import workspace_at  # noqa: PLC0415 -- a list needs none of it
+    from toolcrib.loading.project_discovery import PROJECT_FILES  # noqa: PLC0415 -- as above
 
     found = workspace_at(path, working_folder())
     real = Path(path).resolve()
@@ -211,3 +217,266 @@ def _removed(store: DecisionStore, root: str) -> int:
         return store.remove(root)
     except OSError as error:
         raise click.ClickException(escape_terminal(f"a decision can't be taken back: {error}")) from error
+
+
+_VERBS = {
+    "start": "start",
+    "contact": "contact",
+    "read": "read",
+    "import": "import",
+    "mode": "call",
+    "content": "use",
+}
+_LEAD = max(map(len, _VERBS.values()))
+
+USERS = 3
+"""Who asks for something: so many are named, the rest is counted."""
+
+
+def _shown(text: str) -> str:
+    """A text that somebody else wrote: all of it, in one line, and nothing in it looks like a line of ours."""
+    return visible(in_one_line(text))
+
+
+def request_lines(request: TrustRequest, *, difference: bool = True) -> Iterator[str]:
+    """All that would be agreed to; beside what was agreed to before, what is new and what is gone."""
+    workspace = request.workspace
+    yield f"{click.style(_shown(workspace.root), bold=True)} ({workspace.kind})"
+    if not request.needs and not request.undeclared:
+        yield "  starts, contacts and reads nothing: it answers from its mocks"
+    if request.before is None or not difference:
+        for each in request.needs:
+            yield from _lines(each, " ")
+    else:
+        yield from _difference(request)
+    for each in request.undeclared:
+        yield from _lines(each, "!")
+    if request.undeclared:
+        yield "  ! is not declared under `requires` in its pack.yaml, and stays refused"
+    if request.needs:
+        yield f"  hash     {request.hash}"
+
+
+_COLOURS = {"+": "green", "-": "red", "~": "yellow", "!": "yellow"}
+
+
+def _difference(request: TrustRequest) -> Iterator[str]:
+    """What is needed now beside what was agreed to: `+` is new, `-` is gone, `~` has changed."""
+    added = {each.digest for each in request.added}
+    removed = {each.subject: each for each in request.removed}
+    for each in request.needs:
+        before = removed.pop(each.subject, None) if each.digest in added else None
+        if before is None:
+            yield from _lines(each, "+" if each.digest in added else " ")
+        else:
+            yield _line(each, "~")
+            kept = {*before.details} & {*each.details}
+            yield from _details([text for text in before.details if text not in kept], "-")
+            yield from _details([text for text in each.details if text not in kept], "+")
+            if before.details == each.details:
+                yield from _details(["a secret in it is another one"], "~")
+    for each in removed.values():
+        yield from _lines(each, "-")
+
+
+def _lines(each: Need, sign: str) -> Iterator[str]:
+    yield _line(each, sign)
+    yield from _details(each.details, sign)
+
+
+def _details(details: Iterable[str], sign: str) -> Iterator[str]:
+    for detail in details:
+        yield _coloured(f"{sign} {' ' * _LEAD}    {_shown(detail)}", sign)
+
+
+def _coloured(line: str, sign: str) -> str:
+    return click.style(line, fg=_COLOURS[sign]) if sign in _COLOURS else line
+
+
+def _line(each: Need, sign: str) -> str:
+    verb = _VERBS[each.kind]
+    to = f" for {each.to}" if each.kind == "read" and each.to else f" {each.to}" if each.to else ""
+    what = _shown(f"{each.what}{to}")
+    asked = _asked_by(each)
+    gap = " " * max(2, 44 - columns_of(what))
+    return _coloured(f"{sign} {verb}{' ' * (_LEAD - len(verb))}  {what}{gap}{asked}".rstrip(), sign)
+
+
+def _asked_by(each: Need) -> str:
+    if not each.users:
+        return _shown(each.place)
+    named = ", ".join(map(_shown, each.users[:USERS]))
+    more = f" and {len(each.users) - USERS} more" if len(each.users) > USERS else ""
+    place = f" ({_shown(each.place)})" if each.place and len(each.users) == 1 else ""
+    return f"{named}{more}{place}" if each.kind != "content" else ""
+
+
+def ask_at_terminal(request: TrustRequest) -> Consent:
+    """Show everything, and ask. Only for a process with a terminal: see `can_ask`."""
+    changed = request.before is not None
+    lead = "What this project needs has changed" if changed else "This project is not trusted yet"
+    click.echo(f"{lead}. If you trust it, it may:", err=True)
+    for line in request_lines(request):
+        click.echo(line, err=True)
+    click.echo("Until then it answers from its mocks, and nothing else happens.", err=True)
+    said = click.prompt(
+        "Trust it? [y]es, [o]nce, [n]o",
+        default="n",
+        show_default=False,
+        type=click.Choice(["y", "o", "n", "yes", "once", "no"], case_sensitive=False),
+        show_choices=False,
+        err=True,
+    )
+    if said[0] == "n":
+        return "no"
+    if said[0] == "o":
+        return "once"
+    keep(request, "prompt")
+    return "always"
+
+
+def can_ask() -> bool:
+    """Whether there is somebody at a terminal."""
+    streams = (sys.stdin, sys.stderr)
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
+def keep(request: TrustRequest, how: str) -> None:
+    """Store a decision.
+
+    Raises:
+        click.ClickException: It can't be stored, or would not be believed.
+    """
+    from toolcrib.core.clock import RealClock  # noqa: PLC0415 -- few commands decide
+
+    workspace, store = request.workspace, default_store()
+    if store.folder and workspace.holds(os.path.realpath(store.folder)):
+        message = (
+            f"the decision can't be kept: the folder of decisions, {store.folder}, lies in {workspace.root} itself, so "
+            "whoever writes that could agree to it"
+        )
+        hint = (
+            f"set TOOLCRIB_STATE_DIR to a folder outside of it, or TOOLCRIB_TRUST={request.hash} for one run"
+        )
+        raise click.ClickException(escape_terminal(f"{message}; {hint}"))
+    decision = Decision.of(workspace.root, workspace.kind, request.needs, when=RealClock().now(), how=how)
+    try:
+        store.add(decision)
+    except OSError as error:
+        raise click.ClickException(escape_terminal(f"the decision can't be kept: {error}")) from error
+
+
+def tell_untrusted(refused: Sequence[TrustRequest], problems: Sequence[str]) -> None:
+    """One message on stderr for each workspace of which something would have happened that nobody agreed to."""
+    for problem in problems:
+        click.echo(f"{click.style('warning', fg='yellow')}: {escape_terminal(problem)}", err=True)
+    for request in refused:
+        lead, root = click.style("denied", fg="red", bold=True), _shown(request.workspace.root)
+        if request.undeclared and not request.needs:
+            said = f"{root} needs what its pack.yaml does not declare"
+        elif request.before is not None:
+            said = f"what {root} needs has changed since it was trusted"
+        else:
+            said = f"{root} is not trusted"
+        click.echo(f"{lead} ({Untrusted.code}): {said}, so only its mocks answer; it would", err=True)
+        for line in request_lines(request):
+            click.echo(f"  {line}", err=True)
+        click.echo(f"    hint: {hint_for(request)}", err=True)
+
+
+def hint_for(request: TrustRequest) -> str:
+    """How a workspace is trusted."""
+    return request.hint if request.needs else "declare it under `requires` in pack.yaml"
+
+
+def summary_of(needs: Sequence[Need]) -> str:
+    """How many needs there are of which kind: `2 programs, 1 host`."""
+    nouns = {
+        "start": "program",
+        "contact": "host",
+        "read": "secret",
+        "import": "import",
+        "mode": "mode",
+        "content": "pack",
+    }
+    counts = {kind: sum(each.kind == kind for each in needs) for kind in nouns}
+    told = [plural(count, nouns[kind]) for kind, count in counts.items() if count and kind != "content"]
+    return ", ".join(told) or "nothing but mocks"
+
+
+class Consents:
+    """What somebody at the terminal has answered so far, so that nobody is asked for the same twice."""
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, str], Consent] = {}
+
+    def __call__(self, request: TrustRequest) -> Consent:
+        """The answer that was given for the same; else ask."""
+        key = (request.workspace.root, request.hash)
+        if key not in self._said:
+            said = ask_at_terminal(request)
+            self._said[key] = "no" if said == "no" else "once"  # what is for good is kept already
+            return said
+        return self._said[key]
+
+    @property
+    def granted(self) -> tuple[str, ...]:
+        """The hashes of what was agreed to."""
+        return tuple(digest for (_root, digest), said in self._said.items() if said != "no")
+
+
+def policy_of(reading: ReadOptions) -> TrustPolicy:
+    """What a command trusts without a stored decision: who names a file of servers with `--mcp` wants them started."""
+    return TrustPolicy(paths=reading.servers, hashes=reading.granted).with_environment()
+
+
+def agree_to_all(runtime: Runtime) -> None:
+    """Let somebody agree to what the tools in force may touch, before a client or a model calls them."""
+    from toolcrib.engine.workspaces import subject_of_tool  # noqa: PLC0415 -- few commands need it
+
+    trust, executors = runtime.engine.trust, runtime.engine.executors
+    if not trust.policy.everything:
+        reaching = [
+            card
+            for card in runtime.registry.query()
+            if card.mode is not None and card.mode in card.modes and not executors.is_contained(card.mode)
+        ]
+        subjects = [
+            subject_of_tool(runtime.registry[card.name], executors, trust, card.mode) for card in reaching
+        ]
+        for subject in subjects:
+            with suppress(Untrusted):
+                trust.check(subject)
+        for name in runtime.engine.undiscovered:
+            with suppress(Untrusted):
+                trust.check_server(runtime.servers[name])
+    tell_denied(runtime)
+
+
+def idle_variable() -> str:
+    """That the environment variable for trust is set to what grants nothing; empty where it is not."""
+    said = os.environ.get(VARIABLE, "").strip()
+    granted = said.lower() == "all" or any(_HASH.fullmatch(each) for each in hashes_in(said))
+    if not said or granted:
+        return ""
+    return f"{VARIABLE} grants nothing: it is neither `all` nor a list of hashes of at least 16 hexadecimal digits"
+
+
+_HASH = re.compile("[0-9a-f]{16,}")
+
+
+def tell_idle_variable() -> None:
+    """Say on stderr that the variable grants nothing, beside what was denied."""
+    idle = idle_variable()
+    if idle:
+        click.echo(f"{click.style('warning', fg='yellow')}: {idle}", err=True)
+
+
+def tell_denied(runtime: Runtime) -> bool:
+    """Say on stderr, once for each workspace, what nobody has agreed to so far; whether there is such."""
+    refused = runtime.engine.trust.refused
+    if refused:
+        tell_untrusted(refused, runtime.engine.trust.store.problems)
+        tell_idle_variable()
+    runtime.engine.trust.told = True
+    return bool(refused)

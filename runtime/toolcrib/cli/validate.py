@@ -1,8 +1,10 @@
-"""`toolcrib validate`: every problem of every file."""
+"""`toolcrib validate`: every problem of every file; and problems as workflow commands of GitHub Actions."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,17 +12,15 @@ from typing import Any
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.annotations import annotation
-from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
-from toolcrib.cli.runtime_options import open_and_ask
-from toolcrib.cli.trust_output import hint_for
-from toolcrib.cli.value_output import json_text, plural, problem_text
-from toolcrib.core.errors import Problem
+from toolcrib.cli.options import ReadOptions, json_option, open_and_ask, paths_argument, read_options
+from toolcrib.cli.output import json_text, plural, problem_text
+from toolcrib.cli.trust import hint_for
+from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.profiles import check_offer
 from toolcrib.engine.runtime import Runtime
-from toolcrib.security.trust.check import TrustRequest, Untrusted, sentence
+from toolcrib.security.trust import TrustRequest, Untrusted, sentence
 
 
 @click.command("validate")
@@ -36,7 +36,7 @@ from toolcrib.security.trust.check import TrustRequest, Untrusted, sentence
     help="How to print.",
 )
 @json_option
-@reading_options
+@read_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -46,7 +46,7 @@ def command(
     deep: bool,
     form: str,
     as_json: bool,
-    reading: Reading,
+    reading: ReadOptions,
 ) -> None:
     """Check descriptors, packs and scenarios, and prove what mocks answer.
 
@@ -152,3 +152,58 @@ def _summary(problems: Sequence[Problem], runtime: Runtime) -> str:
     counts = _count(problems)
     told = ", ".join(plural(counts[kind], kind) for kind in ("error", "warning", "notice") if counts[kind])
     return f"{told} in {plural(len({problem.source for problem in problems}), 'file')}"
+
+
+_COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)", re.MULTILINE)
+"""What a runner takes for a command: `::` at the start of a line (blanks before it are nothing), `##[` anywhere."""
+
+
+def annotation(problem: Problem) -> str:
+    """The problem as a workflow command."""
+    text = problem.message + (f"\nhint: {problem.hint}" if problem.hint else "")
+    return workflow_command(
+        problem.severity,
+        f"{problem.code}: {text}",
+        file=problem.source,
+        line=problem.line,
+        column=problem.column,
+        title=problem.code,
+    )
+
+
+def workflow_command(
+    severity: Severity, text: str, *, file: str, line: int = 0, column: int = 0, title: str = ""
+) -> str:
+    """A text that is shown beside a line of a file; what is empty or 0 is left out.
+
+    GitHub takes a file to be named from the folder that it checked out (`GITHUB_WORKSPACE`), wherever a step runs.
+
+    Escapes as GitHub's own toolkit does: `%`, CR and LF everywhere, `:` and `,` in properties as well.
+    """
+    properties = {"file": _in_workspace(file), "line": line, "col": column, "title": title}
+    told = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value)
+    return f"::{severity} {told}::{_data(text)}"
+
+
+def _in_workspace(file: str) -> str:
+    """The file relative to the folder that GitHub checked out; as it was named, where it lies elsewhere."""
+    top = os.environ.get("GITHUB_WORKSPACE", "")
+    if not top or not file:
+        return file
+    within = os.path.relpath(os.path.realpath(file), os.path.realpath(top))
+    outside = within == os.pardir or within.startswith(f"{os.pardir}{os.sep}")
+    return file if outside else within.replace(os.sep, "/")
+
+
+def _data(text: str) -> str:
+    escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return escape_terminal(escaped)
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def no_commands(text: str) -> str:
+    """A text of which no line is a workflow command: what tools answer must not steer a runner."""
+    return _COMMAND.sub(lambda match: f"{match[1] or ''}\\x{ord(match[0][-1]):02x}", text)

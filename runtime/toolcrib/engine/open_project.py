@@ -401,8 +401,8 @@ def undeclared_needs(loaded: LoadedDocuments, kinds: Kinds) -> Iterator[Problem]
     for pack in loaded.packs:
         if not {"environment", "files", "hosts"} & pack.requires.keys():
             continue
-        from toolcrib.security.trust.check import Workspace, sentence  # noqa: PLC0415 -- few packs declare anything
-        from toolcrib.security.trust.needs import is_declared, merged  # noqa: PLC0415 -- as above
+        from toolcrib.security.trust import Workspace, sentence  # noqa: PLC0415 -- few packs declare anything
+        from toolcrib.security.trust_needs import is_declared, merged  # noqa: PLC0415 -- as above
 
         root = os.path.realpath(os.path.dirname(pack.origin.source))
         workspace = Workspace(root, "pack", pack.name)

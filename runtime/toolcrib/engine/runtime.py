@@ -32,7 +32,7 @@ from toolcrib.loading.settings import NO_SETTINGS
 from toolcrib.loading.snapshot import LoadedProject, log_problems
 from toolcrib.registry.registry import Registry, how_many
 from toolcrib.schema.validation.violations import shorten
-from toolcrib.security.trust.check import UNTRUSTED, Trust, TrustPolicy, Untrusted, hashes_in
+from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy, Untrusted, hashes_in
 
 if TYPE_CHECKING:
     import asyncio
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
     from toolcrib.registry.catalog import Hidden
-    from toolcrib.security.trust.check import Consent, TrustRequest
+    from toolcrib.security.trust import Consent, TrustRequest
     from toolcrib.servers.environment import NetworkEnvironment
 
 T = TypeVar("T")

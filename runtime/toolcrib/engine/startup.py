@@ -15,7 +15,7 @@ from toolcrib.loading.cache.index import CachedProject, Index, default_index, pr
 from toolcrib.loading.settings import Settings, chosen_profile
 from toolcrib.loading.snapshot import LoadedProject, PendingDescriptor
 from toolcrib.registry.registry import Registry
-from toolcrib.security.trust.check import Contents, Trust, TrustPolicy
+from toolcrib.security.trust import Contents, Trust, TrustPolicy
 
 
 class Asked(NamedTuple):

@@ -14,7 +14,7 @@ from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES
 from toolcrib.loading.project_discovery import find_project
 from toolcrib.loading.scenarios.scenario_links import tools_of
 from toolcrib.loading.snapshot import LoadedProject, Model
-from toolcrib.security.trust.check import (
+from toolcrib.security.trust import (
     Contents,
     PackContent,
     ServerHome,
@@ -24,7 +24,7 @@ from toolcrib.security.trust.check import (
     subject_of_data,
     subject_of_server,
 )
-from toolcrib.security.trust.needs import Need, needs_of_agent, needs_of_settings
+from toolcrib.security.trust_needs import Need, needs_of_agent, needs_of_settings
 
 if TYPE_CHECKING:
     from toolcrib.loading.scenarios.model import Scenario

@@ -76,7 +76,7 @@ class DescriptorFiles(NamedTuple):
     remarks: tuple[str, ...]
 
 
-def files_of(
+def descriptor_files(
     server: Server,
     catalogue: Catalogue,
     kinds: Kinds,
@@ -100,7 +100,7 @@ def files_of(
     names, remarks = _names(server, catalogue, prefix)
     refused = {tool: why for tool, why in catalogue.refused.items() if server.offers(tool)}
     files: dict[str, DescriptorFile] = {}
-    press = _Press(kinds, schema)
+    press = _FileWriter(kinds, schema)
     for tool, name in names.items():
         made = press.file_of(tool, document_of(server, catalogue.tools[tool], name))
         if isinstance(made, str):
@@ -143,7 +143,7 @@ def _named(name: str) -> str:
     return name if name[:1].isalpha() or name[:1] == "_" else f"_{name}"
 
 
-class _Press:
+class _FileWriter:
     """Makes files of tools, and reads each of them back."""
 
     def __init__(self, kinds: Kinds, schema: str) -> None:

@@ -34,7 +34,7 @@ _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorld
 """MCP's names of `Annotations`, in their order."""
 
 
-class Schemas(NamedTuple):
+class McpSchemas(NamedTuple):
     """The schemas of a tool as MCP has them.
 
     Attributes:
@@ -85,7 +85,7 @@ def definition_of(
     return told
 
 
-def schemas_of(tool: Descriptor, *, inline_refs: bool = False, revision: str = LATEST) -> Schemas:
+def schemas_of(tool: Descriptor, *, inline_refs: bool = False, revision: str = LATEST) -> McpSchemas:
     """The schemas of a tool's definition.
 
     They are as they were written, keywords with `x-` included: `x-mcp-header` speaks to clients, and `x-secret`
@@ -98,14 +98,14 @@ def schemas_of(tool: Descriptor, *, inline_refs: bool = False, revision: str = L
     arguments = _of_objects(tool.input_schema)
     result = _output(tool.output_schema, revision)
     if not inline_refs:
-        return Schemas(arguments, result)
+        return McpSchemas(arguments, result)
     inlined = inline(arguments)
     remarks = [f"input schema: {remark}" for remark in inlined.remarks]
     if result is None:
-        return Schemas(_of_objects(inlined.schema), None, tuple(remarks))
+        return McpSchemas(_of_objects(inlined.schema), None, tuple(remarks))
     of_result = inline(result)
     remarks += [f"output schema: {remark}" for remark in of_result.remarks]
-    return Schemas(_of_objects(inlined.schema), _output(of_result.schema, revision), tuple(remarks))
+    return McpSchemas(_of_objects(inlined.schema), _output(of_result.schema, revision), tuple(remarks))
 
 
 def description_of(tool: Descriptor) -> str:

@@ -22,7 +22,7 @@ from toolcrib.loading.documents.document import Document
 from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.formats import Formats, ServerFile, ServerFiles
 from toolcrib.security.redaction import is_secret_name
-from toolcrib.security.secrets import Variable, check_variables, pieces_of
+from toolcrib.security.secrets import SecretVariable, check_variables, pieces_of
 
 
 class _Spot(Protocol):
@@ -141,7 +141,7 @@ _LOOKED_UP: Final = "x"
 
 def _fault_of_url(url: str) -> tuple[str, str] | None:
     pieces = pieces_of(url)
-    known = "".join(_LOOKED_UP if isinstance(piece, Variable) else piece for piece in pieces)
+    known = "".join(_LOOKED_UP if isinstance(piece, SecretVariable) else piece for piece in pieces)
     if "{{" in known:
         return (
             "the url holds an expression `{{`, and nothing is computed here",
@@ -149,7 +149,7 @@ def _fault_of_url(url: str) -> tuple[str, str] | None:
         )
     if re.search(r"[\x00-\x20\x7f]", known):
         return "the url holds a blank or control character", "write a blank as `%20`"
-    if isinstance(pieces[0], Variable):
+    if isinstance(pieces[0], SecretVariable):
         return None
     scheme, _, rest = known.partition("://")
     if scheme.lower() not in {"http", "https"} or not rest:

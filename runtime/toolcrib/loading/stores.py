@@ -26,7 +26,7 @@ from toolcrib.loading.documents.files import external_access, read_anywhere
 from toolcrib.loading.documents.json_text import LargeJSON
 from toolcrib.loading.documents.positions import INTEGER_DIGITS, clipped
 from toolcrib.schema.validation import Validator, check_schema
-from toolcrib.security.secrets.variables import Variable, pieces_of, plain
+from toolcrib.security.secrets import SecretVariable, pieces_of, plain
 from toolcrib.simulation.store import lost_rows
 
 MAX_ROW_PROBLEMS: Final = 5
@@ -591,7 +591,7 @@ def _looked_up(text: str, pointer: str, origin: Origin, problems: list[Problem])
     return _Path("".join(parts), anywhere) if len(problems) == before else None
 
 
-def _pass_over(pieces: Sequence[str | Variable], files: Files | None) -> None:
+def _pass_over(pieces: Sequence[str | SecretVariable], files: Files | None) -> None:
     """The file that would be read without the operator's word is still the pack's: no document, and travels with it."""
     pass_over: Callable[[str], None] | None = getattr(files, "pass_over", None)
     texts = [plain(piece) if isinstance(piece, str) else piece.default for piece in pieces]
@@ -599,7 +599,7 @@ def _pass_over(pieces: Sequence[str | Variable], files: Files | None) -> None:
         pass_over("".join(text for text in texts if text is not None))
 
 
-def _withheld(variable: Variable, pointer: str) -> Problem:
+def _withheld(variable: SecretVariable, pointer: str) -> Problem:
     """A variable that leads to files, of which nobody has said that this document may read them."""
     instead = "the rows are not read" if variable.default is None else "the default is read instead"
     message = f"`{variable.text}` is set, and not looked up for a workspace that is not trusted; {instead}"
@@ -608,7 +608,7 @@ def _withheld(variable: Variable, pointer: str) -> Problem:
     return Problem(code="untrusted_workspace", message=message, pointer=pointer, hint=hint, severity=severity)
 
 
-def _not_there(variable: Variable, pointer: str) -> Problem:
+def _not_there(variable: SecretVariable, pointer: str) -> Problem:
     if variable.source != "env":
         message = (
             f"`{variable.text}` can't stand in the path of a file: only variables of the environment can"

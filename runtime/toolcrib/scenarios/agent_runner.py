@@ -28,7 +28,7 @@ from toolcrib.scenarios.reports import ScenarioFailure
 from toolcrib.scenarios.run_log import RunLog, StepEvent
 from toolcrib.scenarios.user_simulator import DIRECT, SCRIPTED, ConversationSetup, open_conversation
 from toolcrib.scenarios.verification import FinalReply
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.security.trust import Untrusted
 
 _APPROVED, _FULFILLED = "{approve: true}", "{result: ...}"
 

@@ -26,7 +26,7 @@ from toolcrib.loading.folders import Folders, SourcePath, add_contents
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import DocumentReader, LoadedDocuments
 from toolcrib.scenarios.self_check import prove
-from toolcrib.security.trust.check import UNTRUSTED, Trust, TrustPolicy
+from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy
 
 _BESIDE = re.compile(r"(?i)(licen[cs]e|copying|notice|readme|changelog|authors)([.-].*)?")
 """Files at the top of a pack that travel with it although no document names them."""
@@ -245,24 +245,3 @@ def _method(content: bytes) -> int:
     packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     packed = len(packer.compress(content)) + len(packer.flush())
     return zipfile.ZIP_STORED if len(content) > RATIO * packed else zipfile.ZIP_DEFLATED
-
-
-def save(data: bytes, path: Path) -> None:
-    """Write a file whole or not at all. A device or a pipe is written to, and not replaced.
-
-    Raises:
-        OSError: It can't be written; what was there is as it was.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and not path.is_file():
-        path.write_bytes(data)
-        return
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

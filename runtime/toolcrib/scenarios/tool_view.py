@@ -17,7 +17,7 @@ from toolcrib.registry.registry import Registry
 
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
-    from toolcrib.security.trust.check import TrustSubject
+    from toolcrib.security.trust import TrustSubject
 
 
 def registry_for(registry: Registry, scenario: Scenario) -> Registry:

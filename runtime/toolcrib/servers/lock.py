@@ -69,7 +69,7 @@ class LockedServer(NamedTuple):
 
         A tool with a text that can't be written as JSON is left out: `unlockable` tells which.
         """
-        left_out = unlockable(catalogue)
+        left_out = unlockable_tools(catalogue)
         tools = {
             name: locked_tool(catalogue.tools[name])
             for name in sorted(catalogue.tools)
@@ -89,7 +89,7 @@ def locked_tool(said: Mapping[str, Any]) -> LockedTool:
     return LockedTool(definition, hash_of(definition))
 
 
-def unlockable(catalogue: Catalogue) -> dict[str, str]:
+def unlockable_tools(catalogue: Catalogue) -> dict[str, str]:
     """Name of a tool that can't be locked -> why."""
     found = {}
     for name, said in catalogue.tools.items():
@@ -152,7 +152,7 @@ _BLANKS: Final = " \t\r\n"
 _ANEW: Final = "take it from version control again, or run `toolcrib lock --update` to write it anew from what the servers say now"
 
 
-def text_of(servers: Mapping[str, LockedServer]) -> str:
+def render_lock(servers: Mapping[str, LockedServer]) -> str:
     """The whole text of a lock."""
     told = {
         name: {
@@ -166,7 +166,7 @@ def text_of(servers: Mapping[str, LockedServer]) -> str:
     return json.dumps(whole, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def read_servers(path: Path, shown: str) -> tuple[dict[str, LockedServer] | None, list[Problem]]:
+def load_locked_servers(path: Path, shown: str) -> tuple[dict[str, LockedServer] | None, list[Problem]]:
     """The servers of the file of a lock, and what is wrong with it: nothing is taken of one with a fault.
 
     Args:
@@ -191,11 +191,11 @@ def read_servers(path: Path, shown: str) -> tuple[dict[str, LockedServer] | None
     except UnicodeDecodeError as error:
         message = f"byte {error.start + 1} is not UTF-8"
         return None, [Problem(code="invalid_utf8", message=message, hint=_ANEW, source=shown)]
-    return parse_servers(text, shown)
+    return parse_lock(text, shown)
 
 
-def parse_servers(text: str, shown: str) -> tuple[dict[str, LockedServer] | None, list[Problem]]:
-    """The servers of the text of a lock, and what is wrong with it, as `read_servers` gives them."""
+def parse_lock(text: str, shown: str) -> tuple[dict[str, LockedServer] | None, list[Problem]]:
+    """The servers of the text of a lock, and what is wrong with it, as `load_locked_servers` gives them."""
     try:
         value: Any = decode_json(text)
     except json.JSONDecodeError as error:
@@ -382,7 +382,7 @@ class Lock(NamedTuple):
     @property
     def text(self) -> str:
         """The text of its file."""
-        return text_of(self.servers)
+        return render_lock(self.servers)
 
     def judge(self, policy: Policy) -> Judgement:
         """What says of a server what this lock has against it.
@@ -401,7 +401,7 @@ def read_lock(path: str | Path) -> tuple[Lock, list[Problem]]:
     `edited_lock`.
     """
     shown = str(path)
-    servers, problems = read_servers(Path(path), shown)
+    servers, problems = load_locked_servers(Path(path), shown)
     there = servers is not None or bool(problems)
     return Lock(shown, servers or NOTHING, there, tuple(problems)), problems
 
@@ -427,12 +427,12 @@ def _first(server: Server, told: Sequence[str]) -> Iterator[str]:
     yield from told[:_THOROUGH]
     if len(told) > _THOROUGH:
         more = len(told) - _THOROUGH
-        yield f"{more} more tools of the server `{shown(server.name)}` are not what was locked; {_look(server)}"
+        yield f"{more} more tools of the server `{shown_name(server.name)}` are not what was locked; {_look(server)}"
 
 
 def _why_none(lock: Lock, server: Server, *, blocks: bool) -> str:
     """Why nothing is known of a server; empty where it is known, or need not be."""
-    name = shown(server.name)
+    name = shown_name(server.name)
     if lock.problems:
         first = lock.problems[0]
         place = f"{first.source}:{first.line}" if first.line else first.source
@@ -460,7 +460,7 @@ def _why_elsewhere(lock: Lock, server: Server) -> str:
     place = next((server.places[key] for key in changed if key in server.places), server.place())
     keys = " and ".join(f"`{key}`" for key in changed)
     return (
-        f"{f'{place}: ' if place else ''}the server `{shown(server.name)}` is reached otherwise than {lock.source} "
+        f"{f'{place}: ' if place else ''}the server `{shown_name(server.name)}` is reached otherwise than {lock.source} "
         f"says: {keys} {'is' if len(changed) == 1 else 'are'} not what was locked; {_look(server)}"
     )
 
@@ -476,7 +476,7 @@ def _against(lock: Lock, server: Server, catalogue: Catalogue) -> dict[str, str]
         why = _why_other(locked.get(name), said, thorough=thorough) if server.offers(name) else ""
         if why:
             told[name] = (
-                f"the tool `{shown(name)}` of the server `{shown(server.name)}` {why}; {_look(server)}"
+                f"the tool `{shown_name(name)}` of the server `{shown_name(server.name)}` {why}; {_look(server)}"
             )
     return told
 
@@ -506,9 +506,9 @@ def _gone(lock: Lock, server: Server, catalogue: Catalogue) -> Iterator[str]:
     gone = [name for name in locked if name not in catalogue.tools and server.offers(name)]
     if gone:
         more = f" and {len(gone) - _THOROUGH} more" if len(gone) > _THOROUGH else ""
-        names = ", ".join(f"`{shown(name)}`" for name in gone[:_THOROUGH])
+        names = ", ".join(f"`{shown_name(name)}`" for name in gone[:_THOROUGH])
         which = "which is" if len(gone) == 1 else "which are"
-        yield f"the server `{shown(server.name)}` no longer offers {names}{more}, {which} locked; {_look(server)}"
+        yield f"the server `{shown_name(server.name)}` no longer offers {names}{more}, {which} locked; {_look(server)}"
 
 
 def _hidden(server: Server, catalogue: Catalogue) -> Iterator[str]:
@@ -518,19 +518,19 @@ def _hidden(server: Server, catalogue: Catalogue) -> Iterator[str]:
             kinds = ", ".join(dict.fromkeys(each.name for each in found[:10]))
             many = f"{len(found)} hidden character{'s' if len(found) != 1 else ''}"
             yield (
-                f"the tool `{shown(name)}` of the server `{shown(server.name)}` says something with {many} ({kinds}), "
+                f"the tool `{shown_name(name)}` of the server `{shown_name(server.name)}` says something with {many} ({kinds}), "
                 f"which a model reads and a person does not; `toolcrib lock --check {_word(server)}` shows where"
             )
 
 
-def shown(name: str) -> str:
+def shown_name(name: str) -> str:
     """A name that a server or a file gave, on one line, for people and models."""
     flat = escape_terminal(name).replace("\n", "\\n").replace("\t", "\\t").replace("`", "'")
     return flat if len(flat) <= 128 else f"{flat[:127]}…"
 
 
 def _word(server: Server) -> str:
-    return shlex.quote(shown(server.name))
+    return shlex.quote(shown_name(server.name))
 
 
 def _run(server: Server) -> str:

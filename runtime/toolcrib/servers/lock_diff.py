@@ -15,7 +15,7 @@ from toolcrib.core.text import canonical, compact
 from toolcrib.schema.compatibility import EFFORT, missing
 from toolcrib.schema.constraints import Reason
 from toolcrib.security.hidden_characters import HiddenCharacter, hidden_in, is_ordinary_name, visible
-from toolcrib.servers.lock import HASHED, LockedServer, endpoint_of, unlockable
+from toolcrib.servers.lock import HASHED, LockedServer, endpoint_of, unlockable_tools
 
 __all__ = [
     "ABSENT",
@@ -33,8 +33,8 @@ __all__ = [
     "compare",
     "differences",
     "endpoint_differences",
-    "is_told_to_models",
-    "lines_of",
+    "is_read_by_models",
+    "render_lines",
     "review",
     "review_endpoint",
 ]
@@ -158,7 +158,7 @@ def _same(before: Value, after: Value) -> bool:
     return canonical(before) == canonical(after)
 
 
-def is_told_to_models(difference: LockDifference) -> bool:
+def is_read_by_models(difference: LockDifference) -> bool:
     """Whether a model reads another text: one that is only read, or words in what decides, such as a new property."""
     if difference.is_text:
         return True
@@ -178,7 +178,7 @@ def _texts_of(value: Value) -> Iterator[str]:
             yield from _texts_of(item)
 
 
-def lines_of(found: Iterable[LockDifference]) -> Iterator[DiffLine]:
+def render_lines(found: Iterable[LockDifference]) -> Iterator[DiffLine]:
     """Differences as lines, `MOST_LINES` at most and one that says how many are left."""
     lines = [line for each in found for line in _lines(each)]
     yield from lines[:MOST_LINES]
@@ -332,7 +332,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any], effort: int = E
     )
     kinds: set[Kind] = {"breaking"} if breaches else set()
     for each in found:
-        if is_told_to_models(each):
+        if is_read_by_models(each):
             kinds.add("prompt-affecting")
         if not breaches and not each.is_text:
             kinds.add("compatible")
@@ -496,6 +496,6 @@ def review(before: LockedServer | None, server: Server, catalogue: Catalogue) ->
             name: compare(known[name].definition, now.tools[name].definition, effort) for name in changed
         },
         hidden={**({"": of_itself} if of_itself else {}), **hidden},
-        unlockable=unlockable(catalogue),
+        unlockable=unlockable_tools(catalogue),
         odd=tuple(name for name in catalogue.tools if not is_ordinary_name(name)),
     )

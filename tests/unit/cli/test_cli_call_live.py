@@ -9,7 +9,7 @@ import pytest
 
 from http_servers import answered_by, answering, answering_json
 from toolcrib.cli import exit_codes
-from toolcrib.cli.http_output import LOGGER
+from toolcrib.cli.call import LOGGER
 
 TOKEN = "canary-7f3e/9a+b="
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from toolcrib.cli import entry, exit_codes
 from toolcrib.cli.entry import VERBS
-from toolcrib.cli.group import Verbs, cli
+from toolcrib.cli.group import VerbGroup, cli
 from toolcrib.core.errors import ConfigurationError
 
 SLOW = "name: slow\nmock: {result: done, latency: 5m}\ntimeout: 10m\n"
@@ -83,7 +83,7 @@ def test_a_word_far_from_every_verb_is_answered_with_all_of_them(toolcrib):
 
 
 def test_a_runtime_that_can_not_be_set_up_ends_as_a_usage_error_without_a_trace():
-    group = Verbs("toolcrib")
+    group = VerbGroup("toolcrib")
 
     @group.command()
     def break_down():
@@ -95,7 +95,7 @@ def test_a_runtime_that_can_not_be_set_up_ends_as_a_usage_error_without_a_trace(
 
 
 def test_an_interrupt_in_a_verb_ends_with_130():
-    group = Verbs("toolcrib")
+    group = VerbGroup("toolcrib")
 
     @group.command()
     def wait():

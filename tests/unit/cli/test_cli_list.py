@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.value_output import columns_of
+from toolcrib.cli.output import columns_of
 from toolcrib.registry.catalog import Card, flags_of
 
 

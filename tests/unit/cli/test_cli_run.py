@@ -7,7 +7,7 @@ import re
 import pytest
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.run_summary import spoken
+from toolcrib.cli.run_output import spoken
 
 GOOD = """
 scenario: good

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.annotations import no_commands
+from toolcrib.cli.validate import no_commands
 
 SCENARIOS = """
 scenario: fine

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.run_watch import keep_running
+from toolcrib.cli.run_plan import keep_running
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.loading.fingerprints import FileTracker
 

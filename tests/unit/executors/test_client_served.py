@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from serving_mcp import connected, quiet_sdk, texts, write
-from toolcrib.cli.options import Reading
-from toolcrib.cli.run_plan import Plan
+from toolcrib.cli.options import ReadOptions
+from toolcrib.cli.run_plan import RunPlan
 from toolcrib.core.model import Outcome, Result
-from toolcrib.serve.mcp.results import OUTCOME, wire_result
+from toolcrib.serve.mcp.messages import OUTCOME, render_result
 
 pytestmark = [quiet_sdk]
 
@@ -55,17 +55,18 @@ def test_a_no_over_mcp_keeps_its_reason_to_itself(retryable, text):
         details={"reason": "private"},
         retryable=retryable,
     )
-    told = wire_result("locate", no, revision="2026-07-28", declared=False)
+    told = render_result("locate", no, revision="2026-07-28", declared=False)
     assert (told["isError"], told["content"]) == (True, [{"type": "text", "text": text}])
     assert "private" not in str(told)
 
 
 def test_examples_that_only_a_person_could_answer_are_not_played(tmp_path):
     text = f"{LOCATE}    examples: [{{args: {{}}, result: 1}}]\n"
-    plan = Plan(Reading(indexed=False), (str(write(tmp_path, text)),))
+    plan = RunPlan(ReadOptions(indexed=False), (str(write(tmp_path, text)),))
     runtime, scenarios = plan.open()
     assert ([*runtime.registry], scenarios) == (["locate"], [])
-    mocked = Plan(
-        Reading(indexed=False), (str(write(tmp_path, f"{text}    mode: mock\n    mock: {{result: 1}}\n")),)
+    mocked = RunPlan(
+        ReadOptions(indexed=False),
+        (str(write(tmp_path, f"{text}    mode: mock\n    mock: {{result: 1}}\n")),),
     )
     assert len(mocked.open()[1]) == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolcrib.core.model import Content, Outcome
 from toolcrib.core.server_config import Catalogue, Server
-from toolcrib.executors.mcp.results import result_of
+from toolcrib.executors.mcp.remote_tool import result_of
 from toolcrib.servers.mcp.failures import (
     CallTarget,
     ConnectionLoss,

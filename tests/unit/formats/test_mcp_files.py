@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolcrib import Executors
 from toolcrib.core.server_config import Catalogue, Server
-from toolcrib.formats.mcp_files import files_of
+from toolcrib.formats.mcp_files import descriptor_files
 from toolcrib.loading.sources import parse
 
 KINDS = Executors.installed()
@@ -24,7 +24,7 @@ def offered(*definitions, **more):
 
 def files(*definitions, server=SERVER, **options):
     """The files of good tools; no one is refused."""
-    made = files_of(server, offered(*definitions), KINDS, **options)
+    made = descriptor_files(server, offered(*definitions), KINDS, **options)
     assert made.refused == {}
     return made.files
 
@@ -135,7 +135,7 @@ def test_what_yaml_would_read_as_anything_else_is_written_as_json():
 def test_a_bad_tool_is_refused_and_hides_no_other():
     good, bad = {"name": "good", "inputSchema": OBJECT}, {"name": "bad", "inputSchema": {"type": "array"}}
     broken = {"name": "broken", "inputSchema": {"type": "object", "properties": {"a": {"$ref": "#/none"}}}}
-    made = files_of(SERVER, offered(bad, good, broken, refused={"#3": "it has no name"}), KINDS)
+    made = descriptor_files(SERVER, offered(bad, good, broken, refused={"#3": "it has no name"}), KINDS)
     assert [file.name for file in made.files] == ["shop__good"]
     assert set(made.refused) == {"bad", "broken", "#3"}
     assert "array" in made.refused["bad"]
@@ -143,7 +143,7 @@ def test_a_bad_tool_is_refused_and_hides_no_other():
 
 
 def test_filters_of_the_server_hold():
-    made = files_of(
+    made = descriptor_files(
         SERVER._replace(only=("a*",)),
         offered(
             {"name": "ab", "inputSchema": OBJECT}, {"name": "b", "inputSchema": OBJECT}, refused={"c": "no"}
@@ -169,7 +169,7 @@ def test_names_begin_with_the_server_or_as_is_asked(prefix, names):
 
 
 def test_a_prefix_that_is_no_name_refuses_every_tool():
-    made = files_of(SERVER, offered({"name": "a", "inputSchema": OBJECT}), KINDS, prefix="x y/")
+    made = descriptor_files(SERVER, offered({"name": "a", "inputSchema": OBJECT}), KINDS, prefix="x y/")
     assert made.files == ()
     assert "/name" in made.refused["a"]
 
@@ -190,7 +190,7 @@ def test_files_have_names_that_every_system_has():
 
 def test_characters_that_nobody_sees_are_told_and_stand_as_escapes():
     definition = {"name": "a", "description": "Adds\u200b numbers.", "inputSchema": OBJECT}
-    made = files_of(SERVER, offered(definition), KINDS)
+    made = descriptor_files(SERVER, offered(definition), KINDS)
     assert 'description: "Adds\\u200b numbers."' in made.files[0].text
     (remark,) = made.remarks
     assert remark.startswith(
@@ -202,7 +202,7 @@ def test_what_is_odd_about_the_list_is_told():
     odd = offered(
         {"name": "a b", "inputSchema": OBJECT}, {"name": "a_b", "inputSchema": OBJECT}, remarks=("a loop",)
     )
-    made = files_of(SERVER, odd, KINDS)
+    made = descriptor_files(SERVER, odd, KINDS)
     assert [file.name for file in made.files] == ["shop__a_b_2", "shop__a_b"]
     assert made.remarks[0] == "a loop"
     assert "`shop__a_b_2` here" in made.remarks[1]

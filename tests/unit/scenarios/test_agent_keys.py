@@ -6,7 +6,7 @@ import pytest
 
 from http_servers import Server, answering_json, serving
 from in_memory import loaded
-from toolcrib.cli.run_plan import Speaker
+from toolcrib.cli.run_plan import ModelOverride
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
@@ -15,7 +15,7 @@ from toolcrib.scenarios import run_scenario, runs_of
 KINDS = Executors({"mock": MockExecutor})
 CANARY, OWN = "sk-canary-1234567890", "sk-mine-0987654321"
 ELSEWHERE = "https://models.example"
-NOBODY = Speaker()
+NOBODY = ModelOverride()
 REFUSED = answering_json({"error": {"message": "Who are you?"}}, 401)
 
 
@@ -25,7 +25,7 @@ def environment(monkeypatch):
     monkeypatch.setenv("MY_KEY", OWN)
 
 
-async def reported(server: Server, agent: str, speaker: Speaker = NOBODY) -> str:
+async def reported(server: Server, agent: str, speaker: ModelOverride = NOBODY) -> str:
     text = f"scenario: s\nagent: {{provider: openai, model: m, {agent}turns: [{{user: hi}}]}}\n"
     places = {"https://api.openai.com": server.origin, ELSEWHERE: server.origin}
     runtime = loaded_runtime(
@@ -45,8 +45,8 @@ async def reported(server: Server, agent: str, speaker: Speaker = NOBODY) -> str
         ("", NOBODY, CANARY),
         (f"base_url: '{ELSEWHERE}/v1', ", NOBODY, None),
         (f"base_url: '{ELSEWHERE}/v1', api_key: '${{MY_KEY}}', ", NOBODY, OWN),
-        (f"base_url: '{ELSEWHERE}/v1', ", Speaker(base_url=ELSEWHERE), CANARY),
-        ("api_key: '${MY_KEY}', ", Speaker(base_url=ELSEWHERE), CANARY),
+        (f"base_url: '{ELSEWHERE}/v1', ", ModelOverride(base_url=ELSEWHERE), CANARY),
+        ("api_key: '${MY_KEY}', ", ModelOverride(base_url=ELSEWHERE), CANARY),
     ],
 )
 async def test_which_key_is_sent_where(agent, speaker, key):

@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcrib.cli.output import write_file
 from toolcrib.executors import Executors
 from toolcrib.loading.documents.archives import parse_archive
 from toolcrib.loading.sources import load
-from toolcrib.scenarios.pack_builder import build_pack, save, zipped
+from toolcrib.scenarios.pack_builder import build_pack, zipped
 
 PACKS = Path(__file__).parents[3] / "packs"
 
@@ -106,7 +107,7 @@ def test_the_globs_of_a_pack_say_what_travels(laid_out):
 def test_an_archive_reads_as_its_folder_does(laid_out, tmp_path):
     folder = laid_out()
     parcel = read(folder)
-    save(parcel.archive, tmp_path / "out" / "shop.zip")
+    write_file(parcel.archive, tmp_path / "out" / "shop.zip")
     again = read(tmp_path / "out" / "shop.zip")
     assert again.problems == ()
     assert (again.contents, again.digest, again.size) == (parcel.contents, parcel.digest, parcel.size)
@@ -119,7 +120,7 @@ def test_an_archive_reads_as_its_folder_does(laid_out, tmp_path):
 def test_the_packs_of_this_repository_travel(name, tmp_path):
     parcel = read(PACKS / name)
     assert parcel.problems == ()
-    save(parcel.archive, tmp_path / "x.zip")
+    write_file(parcel.archive, tmp_path / "x.zip")
     executors = Executors.installed()
     one, other = load([PACKS / name], executors), load([tmp_path / "x.zip"], executors)
     assert [(tool.name, tool.origin.digest) for tool in one.tools] == [
@@ -256,8 +257,8 @@ def test_a_folder_without_a_pack_file_is_no_pack(laid_out, files):
 
 
 def test_archives_that_are_no_packs(tmp_path):
-    save(zipped({"a.txt": b"x"}), tmp_path / "a.zip")
-    save(b"PK nonsense", tmp_path / "b.zip")
+    write_file(zipped({"a.txt": b"x"}), tmp_path / "a.zip")
+    write_file(b"PK nonsense", tmp_path / "b.zip")
     assert codes(read(tmp_path / "a.zip")) == ["unrecognised_file"]
     assert codes(read(tmp_path / "b.zip")) == ["archive_damaged"]
     assert codes(read(tmp_path / "c.zip")) == ["path_not_found"]
@@ -265,12 +266,12 @@ def test_archives_that_are_no_packs(tmp_path):
 
 def test_saving_leaves_nothing_half_written(tmp_path):
     target = tmp_path / "x.zip"
-    save(b"one", target)
-    save(b"two", target)
+    write_file(b"one", target)
+    write_file(b"two", target)
     assert target.read_bytes() == b"two"
     (tmp_path / "folder.zip").mkdir()
     with pytest.raises(OSError, match="folder"):
-        save(b"three", tmp_path / "folder.zip")
+        write_file(b"three", tmp_path / "folder.zip")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.zip", "x.zip"]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcp_types.methods import serialize_server_result
 
 from toolcrib.core.model import Content, Outcome, Result
-from toolcrib.serve.mcp.results import OUTCOME, wire_result
+from toolcrib.serve.mcp.messages import OUTCOME, render_result
 
 OLD, LAST_OF_HANDSHAKE, MODERN = "2025-03-26", "2025-11-25", "2026-07-28"
 
@@ -22,7 +22,7 @@ JSON = st.recursive(
 
 
 def told(result: Result, revision: str = MODERN, *, declared: bool = False) -> dict[str, Any]:
-    return wire_result("tool", result, revision=revision, declared=declared)
+    return render_result("tool", result, revision=revision, declared=declared)
 
 
 def test_an_answer_of_parts_alone_has_no_text_form():

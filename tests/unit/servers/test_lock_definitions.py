@@ -11,7 +11,7 @@ from toolcrib.servers.lock import (
     endpoint_of,
     hash_of,
     locked_tool,
-    unlockable,
+    unlockable_tools,
 )
 
 NOW = {"name": "now", "description": "The time.", "inputSchema": {"type": "object"}}
@@ -112,4 +112,4 @@ def test_what_cant_be_written_is_left_out_and_told():
     locked = LockedServer.of(Server("s"), catalogue)
     assert list(locked.tools) == ["a"]
     assert locked.info == {"version": "1"}
-    assert "lone surrogate" in unlockable(catalogue)["b"]
+    assert "lone surrogate" in unlockable_tools(catalogue)["b"]

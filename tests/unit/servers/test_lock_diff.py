@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.servers.lock_diff import MOST_LINES, compare, differences, lines_of
+from toolcrib.servers.lock_diff import MOST_LINES, compare, differences, render_lines
 
 STRING = {"type": "string"}
 
@@ -325,7 +325,7 @@ def test_what_a_model_reads_is_told_apart(before, after, verdicts):
 
 
 def lines(before, after):
-    return [f"{line.sign} {line.text}" for line in lines_of(differences(before, after))]
+    return [f"{line.sign} {line.text}" for line in render_lines(differences(before, after))]
 
 
 def test_values_are_shown_with_their_place():

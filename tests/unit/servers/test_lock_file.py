@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.core.server_config import Catalogue, Server
-from toolcrib.servers.lock import Lock, LockedServer, parse_servers, read_lock
+from toolcrib.servers.lock import Lock, LockedServer, parse_lock, read_lock
 
 NOW = {"name": "now", "description": "The time: ü.", "inputSchema": {"type": "object"}}
 SET = {
@@ -199,4 +199,4 @@ def test_any_definition_that_is_json_comes_back_as_it_was(definitions):
     tools = {name: {**definition, "name": name} for name, definition in definitions.items()}
     locked = LockedServer.of(Server("s"), Catalogue("s", tools))
     lock = Lock(servers={"s": locked})
-    assert parse_servers(lock.text, "x") == ({"s": locked}, [])
+    assert parse_lock(lock.text, "x") == ({"s": locked}, [])

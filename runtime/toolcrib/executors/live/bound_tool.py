@@ -20,8 +20,7 @@ from toolcrib.http.auth import Auth
 from toolcrib.http.messages import RequestDraft, parse_origin
 from toolcrib.schema.validation.json_values import DEPTH, is_large
 from toolcrib.schema.validation.violations import UnusableArguments
-from toolcrib.security.secrets.redactor import one_call
-from toolcrib.security.secrets.result_redaction import masked
+from toolcrib.security.redaction import one_call, redact_result
 from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class BoundLive:
 
         own = self._route.own_origins
         collected = await pages.collect(call, draft, page, self._parts.reading, own=own)
-        hide = partial(masked, collected, self._world.vault)
+        hide = partial(redact_result, collected, self._world.vault)
         if is_large(collected.value, DEPTH):
             return await run_in_thread(call.context.session.clock, hide)
         return hide()

@@ -18,8 +18,8 @@ from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.core.text import DuplicateKey, escape_terminal, unique_members
 from toolcrib.http import ExchangeBounds, HTTPRequest, HTTPResponse
 from toolcrib.loading.settings import format_limits
-from toolcrib.security.redaction import HIDDEN, SeenSecrets, is_secret_name, redact
-from toolcrib.security.secrets import Vault
+from toolcrib.security.redaction import HIDDEN, Redactor, is_secret_name, redact
+from toolcrib.security.secrets import SecretResolver
 
 if TYPE_CHECKING:
     from toolcrib.executors.live.request import CompiledRequest
@@ -63,8 +63,8 @@ class CallMasks:
 
     def __init__(self, vault: Masks, arguments: JSON, schema: Schema | None) -> None:
         self._vault = vault
-        self._seen = Vault({})
-        for secret in SeenSecrets(arguments, schema).known:
+        self._seen = SecretResolver({})
+        for secret in Redactor(arguments, schema).known:
             self._seen.register(secret)
 
     def knows(self, raw: bytes) -> bool:

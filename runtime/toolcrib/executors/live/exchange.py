@@ -18,8 +18,8 @@ from toolcrib.http.auth import Auth, AuthFailed
 from toolcrib.http.messages import RequestDraft, parse_origin
 from toolcrib.schema.validation.json_values import SMALL
 from toolcrib.security.egress import EgressRefused
-from toolcrib.security.secrets import Vault
-from toolcrib.security.secrets.result_redaction import masked
+from toolcrib.security.redaction import redact_result
+from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Exchange:
         route: Route,
         auth: Auth | None,
         reading: Reading,
-        vault: Vault,
+        vault: SecretResolver,
         *,
         repeatable: bool,
         keeps: bool,
@@ -107,7 +107,7 @@ class Exchange:
             draft.headers.extend(call.kept.validators.items())
         response = await self._response(call, draft)
         if isinstance(response, Result):
-            return masked(response, self._vault)
+            return redact_result(response, self._vault)
         if response.status == 304 and call.kept is not None:
             result = call.kept.result
         elif len(response.body) > SMALL:
@@ -126,7 +126,7 @@ class Exchange:
         result = self._reading.result(read, call.arguments, now) if isinstance(read, Read) else read
         if response.status in _PASSED_ON and not self._repeatable:
             result = _may_have_acted(result)
-        return masked(result, self._vault) if may_tell(self._vault, response) else result
+        return redact_result(result, self._vault) if may_tell(self._vault, response) else result
 
     async def read(self, call: Call, draft: RequestDraft) -> Read | Result:
         """What is read of the answer to one page."""

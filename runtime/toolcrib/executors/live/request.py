@@ -33,7 +33,7 @@ from toolcrib.executors.live.templates import Arguments, Part, Sources, below
 from toolcrib.executors.live.url import NOWHERE, Url, compile_url
 from toolcrib.executors.live.url import POINTER as URL
 from toolcrib.http.messages import RequestDraft, origin_of
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 __all__ = ["CompiledRequest", "Part", "compile_request"]
 
@@ -127,7 +127,7 @@ class CompiledRequest:
 
 
 def compile_request(
-    block: dict[str, Any], tool: Descriptor, problems: list[Problem], vault: Vault | None
+    block: dict[str, Any], tool: Descriptor, problems: list[Problem], vault: SecretResolver | None
 ) -> CompiledRequest:
     """Compile the request of a block whose shape its schema has accepted; faults are added to `problems`.
 

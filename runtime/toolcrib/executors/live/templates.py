@@ -19,7 +19,7 @@ from toolcrib.expressions.compiler import ArgumentReads
 from toolcrib.expressions.delimiters import ExpressionBody, split
 from toolcrib.expressions.values import list_of_names
 from toolcrib.schema.validation.violations import UnusableArguments
-from toolcrib.security.secrets import MissingSecret, Variable, Vault, pieces_of, plain
+from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, pieces_of, plain
 
 Arguments: TypeAlias = "dict[str, JSON]"
 
@@ -108,7 +108,7 @@ class Part(NamedTuple):
     reads: tuple[str, ...] = ()
 
 
-Piece: TypeAlias = "str | Variable | ExpressionBody"
+Piece: TypeAlias = "str | SecretVariable | ExpressionBody"
 
 
 class Sources:
@@ -122,7 +122,7 @@ class Sources:
         secrets: Whether something secret was looked up.
     """
 
-    def __init__(self, tool: Descriptor, problems: list[Problem], vault: Vault | None) -> None:
+    def __init__(self, tool: Descriptor, problems: list[Problem], vault: SecretResolver | None) -> None:
         self.tool = tool
         self.problems = problems
         self.read: set[str] = set()
@@ -167,7 +167,7 @@ class Sources:
         try:
             outer = pieces_of(text)
             inner: Iterator[list[Piece]] = (
-                [piece] if isinstance(piece, Variable) else _bodies(piece) for piece in outer
+                [piece] if isinstance(piece, SecretVariable) else _bodies(piece) for piece in outer
             )
             return [piece for pieces in inner for piece in pieces]
         except ExpressionError as error:
@@ -176,11 +176,11 @@ class Sources:
 
     def source(self, piece: Piece, at: str) -> Source:
         """The source of one piece."""
-        if isinstance(piece, Variable):
+        if isinstance(piece, SecretVariable):
             return fixed(self.looked_up(piece, at), at, secret=True)
         return fixed(piece, at) if isinstance(piece, str) else self._expression(piece.source, at)
 
-    def looked_up(self, variable: Variable, at: str, *, secret: bool = True) -> str:
+    def looked_up(self, variable: SecretVariable, at: str, *, secret: bool = True) -> str:
         """The value of a variable; its default or `STAND_IN` where nothing is looked up yet.
 
         Raises:

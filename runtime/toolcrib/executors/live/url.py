@@ -22,7 +22,7 @@ from toolcrib.http.messages import DEFAULT_PORTS
 from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.egress import read_host
 from toolcrib.security.redaction import is_secret_name, secret_part
-from toolcrib.security.secrets import Variable
+from toolcrib.security.secrets import SecretVariable
 
 POINTER: Final = "/live/url"
 
@@ -160,7 +160,7 @@ class _Skeleton:
             )
         self._sources.tell("invalid_url", f"`url` {message}", POINTER, hint)
 
-    def _variable(self, variable: Variable, after: list[Piece]) -> None:
+    def _variable(self, variable: SecretVariable, after: list[Piece]) -> None:
         """Put a part of the address in; its value is the operator's and may have structure."""
         value = self._sources.looked_up(variable, POINTER, secret=False)
         if variable.default is None and not self._sources.looks_up:

@@ -16,7 +16,7 @@ from toolcrib.core.model import JSON
 from toolcrib.core.protocols import Files
 from toolcrib.formats.promptkit import convert_descriptor
 from toolcrib.formats.promptkit.foreign_descriptors import is_arena, normalise
-from toolcrib.formats.promptkit.library import Library
+from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.model_providers import ArenaProvider, ProviderChooser, unknown_prices
 from toolcrib.formats.promptkit.prompts import ArenaPrompt
 from toolcrib.formats.promptkit.scenarios import ArenaContext, scenario_of
@@ -124,7 +124,7 @@ def read_arena(document: Document, files: Files | None) -> Arena:
     """
     problems: list[Problem] = []
     arena = SourceNode(document, "", document.value)
-    library = Library(arena, files, problems)
+    library = ArenaLibrary(arena, files, problems)
     tools = tuple(written_tools(document))
     if not library.is_good(arena, "Arena"):
         return Arena(tools=tools, problems=_told(problems))
@@ -163,7 +163,7 @@ def written_tools(document: Document) -> Iterator[Document]:
         yield document.moved(value, moves)
 
 
-def _setting(arena: SourceNode, library: Library) -> ArenaContext:
+def _setting(arena: SourceNode, library: ArenaLibrary) -> ArenaContext:
     spec = arena.part("spec")
     providers = _by_id(_providers(spec, library))
     for provider in providers.values():
@@ -186,7 +186,7 @@ def _by_id(providers: Iterable[ArenaProvider]) -> dict[str, ArenaProvider]:
     return {provider.id: provider for provider in providers}
 
 
-def _providers(spec: SourceNode, library: Library) -> Iterator[ArenaProvider]:
+def _providers(spec: SourceNode, library: ArenaLibrary) -> Iterator[ArenaProvider]:
     for ref in spec.part("providers").each():
         file = ref.part("file")
         for manifest in library.manifests(file, "Provider"):
@@ -197,7 +197,7 @@ def _providers(spec: SourceNode, library: Library) -> Iterator[ArenaProvider]:
         yield ArenaProvider(node.part("id").text or name, "default", node, node)
 
 
-def _prompts(spec: SourceNode, library: Library) -> Iterator[ArenaPrompt]:
+def _prompts(spec: SourceNode, library: ArenaLibrary) -> Iterator[ArenaPrompt]:
     for ref in spec.part("prompt_configs").each():
         for manifest in library.manifests(ref.part("file"), "PromptConfig"):
             name = ref.part("id").text or manifest.part("metadata", "name").text
@@ -206,7 +206,7 @@ def _prompts(spec: SourceNode, library: Library) -> Iterator[ArenaPrompt]:
         yield ArenaPrompt(name, node, node.part("vars"))
 
 
-def _personas(self_play: SourceNode, library: Library) -> Iterator[str]:
+def _personas(self_play: SourceNode, library: ArenaLibrary) -> Iterator[str]:
     for ref in self_play.part("personas").each():
         for manifest in library.manifests(ref.part("file"), "Persona"):
             yield manifest.part("metadata", "name").text
@@ -214,14 +214,14 @@ def _personas(self_play: SourceNode, library: Library) -> Iterator[str]:
     yield from (name for name, _node in self_play.part("persona_specs").entries())
 
 
-def _tool_files(spec: SourceNode, library: Library) -> Iterator[tuple[str, str, SourceNode]]:
+def _tool_files(spec: SourceNode, library: ArenaLibrary) -> Iterator[tuple[str, str, SourceNode]]:
     for ref in spec.part("tools").each():
         file = ref.part("file")
         if file.text:
             yield library.path(file.text), library.source(file.text), file
 
 
-def _scenarios(spec: SourceNode, library: Library) -> Iterator[tuple[str, SourceNode, SourceNode]]:
+def _scenarios(spec: SourceNode, library: ArenaLibrary) -> Iterator[tuple[str, SourceNode, SourceNode]]:
     """Name, what it says, and the labels of each scenario."""
     for ref in spec.part("scenarios").each():
         for manifest in library.manifests(ref.part("file"), "Scenario"):

@@ -78,7 +78,7 @@ _OF_KINDS = {
 }
 
 
-class Library:
+class ArenaLibrary:
     """The files beside an arena.
 
     Attributes:

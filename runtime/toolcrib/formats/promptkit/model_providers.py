@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.formats.promptkit.document_schemas import MANIFESTS
-from toolcrib.formats.promptkit.library import Library
+from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.source_nodes import PlacedValue, SourceNode, placed, placed_object
 from toolcrib.loading.documents.positions import clipped
 from toolcrib.security.redaction import is_secret_name
@@ -269,7 +269,11 @@ class ProviderChooser:
     """
 
     def __init__(
-        self, arena: SourceNode, providers: Sequence[ArenaProvider], busy: frozenset[str], library: Library
+        self,
+        arena: SourceNode,
+        providers: Sequence[ArenaProvider],
+        busy: frozenset[str],
+        library: ArenaLibrary,
     ) -> None:
         self._arena = arena
         self._providers = providers

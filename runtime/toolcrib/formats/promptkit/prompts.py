@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON
 from toolcrib.expressions import as_written
-from toolcrib.formats.promptkit.library import Library
+from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.source_nodes import PlacedValue, SourceNode, placed, placed_list
 from toolcrib.loading.scenarios.assertions import check_guardrails
 
@@ -112,7 +112,7 @@ class ArenaPrompt(NamedTuple):
 
 
 def prompt_of_scenario(
-    prompts: list[ArenaPrompt], scenario: SourceNode, library: Library
+    prompts: list[ArenaPrompt], scenario: SourceNode, library: ArenaLibrary
 ) -> ArenaPrompt | None:
     """The prompt of a scenario; None where there is none, which is told."""
     asked = scenario.part("task_type")
@@ -132,7 +132,7 @@ def prompt_of_scenario(
     return None
 
 
-def system_prompt(prompt: ArenaPrompt, scenario: SourceNode, library: Library) -> PlacedValue | None:
+def system_prompt(prompt: ArenaPrompt, scenario: SourceNode, library: ArenaLibrary) -> PlacedValue | None:
     """The text that instructs the agent, with its variables put in; None where there is none."""
     template = prompt.spec.part("system_template")
     if not template.text:
@@ -148,7 +148,7 @@ def system_prompt(prompt: ArenaPrompt, scenario: SourceNode, library: Library) -
     return placed(as_written(text), template)
 
 
-def guardrails(prompt: ArenaPrompt, library: Library) -> list[PlacedValue]:
+def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:
     """What must be true of each answer; a validator that has no counterpart is told, and is never judged."""
     found = []
     for node in prompt.spec.part("validators").each():
@@ -184,7 +184,7 @@ def _variables(prompt: ArenaPrompt, scenario: SourceNode) -> dict[str, str]:
     return values
 
 
-def _fragments(prompt: ArenaPrompt, library: Library) -> dict[str, str]:
+def _fragments(prompt: ArenaPrompt, library: ArenaLibrary) -> dict[str, str]:
     """Name of a fragment, also with `fragments.` before it -> its text."""
     texts = {}
     for fragment in prompt.spec.part("fragments").each():
@@ -198,7 +198,7 @@ def _fragments(prompt: ArenaPrompt, library: Library) -> dict[str, str]:
     return texts | {f"{_FRAGMENTS}.{name}": text for name, text in texts.items()}
 
 
-def _fragment(file: SourceNode, library: Library) -> str:
+def _fragment(file: SourceNode, library: ArenaLibrary) -> str:
     """The text of a fragment: of the `system_template` or `content` of a manifest, or the file as it is."""
     from toolcrib.loading.documents.document import parse_documents  # noqa: PLC0415 -- few prompts have fragments
 

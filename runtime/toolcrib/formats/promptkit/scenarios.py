@@ -15,7 +15,7 @@ from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON
 from toolcrib.core.pointers import keys_of
 from toolcrib.expressions import as_written
-from toolcrib.formats.promptkit.library import Library
+from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.mock_responses import (
     ConversationCourse,
     ResponseSection,
@@ -104,7 +104,7 @@ def _before(text: str, *, last: bool) -> str:
     return f"{as_written(text[:-1])}{{{{ '{text[-1]}' }}}}"
 
 
-def user_text(turn: SourceNode, names: Collection[str], library: Library) -> PlacedValue | None:
+def user_text(turn: SourceNode, names: Collection[str], library: ArenaLibrary) -> PlacedValue | None:
     """What the user says in a turn; None where that is nothing, which is told."""
     parts = turn.part("parts")
     if parts.value:
@@ -119,7 +119,7 @@ def user_text(turn: SourceNode, names: Collection[str], library: Library) -> Pla
     return placed(with_placeholders(content.text, names), content)
 
 
-def _part(part: SourceNode, names: Collection[str], library: Library) -> PlacedValue | None:
+def _part(part: SourceNode, names: Collection[str], library: ArenaLibrary) -> PlacedValue | None:
     kind = part.part("type").text
     if kind == "text":
         return placed(with_placeholders(part.part("text").text, names), part.part("text"))
@@ -380,7 +380,7 @@ class ArenaContext:
     """
 
     arena: SourceNode
-    library: Library
+    library: ArenaLibrary
     prompts: list[ArenaPrompt]
     providers: Mapping[str, ArenaProvider]
     roles: Mapping[str, SourceNode]

@@ -18,7 +18,7 @@ from toolcrib.provider.conversations import CallRecord, Conversation
 from toolcrib.provider.messages import Message
 from toolcrib.provider.models.protocol import Tokens
 from toolcrib.schema.validation.violations import count, shorten, show
-from toolcrib.security.redaction import SeenSecrets, redact
+from toolcrib.security.redaction import Redactor, redact
 
 _NO_TOKENS: Final = Tokens()
 
@@ -103,7 +103,7 @@ class Trajectory:
 
     def hidden(self, text: str) -> str:
         """A text without secrets: those that the run knows, and what calls have under a secret's name."""
-        seen = SeenSecrets()
+        seen = Redactor()
         for call in self.calls:
             seen.add(call.arguments)
             seen.add(call.value)

@@ -31,8 +31,8 @@ from toolcrib import __version__
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, NOTHING, Outcome, Partial, Progress, Result
 from toolcrib.engine.session import Session
+from toolcrib.serve.mcp.messages import COMPLETE, render_result
 from toolcrib.serve.mcp.options import Options, Say
-from toolcrib.serve.mcp.results import COMPLETE, wire_result
 from toolcrib.serve.mcp.tool_list import PAGES, EncodedPages, ListingCache, ToolListing
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ class ToolServer:
             raise _unknown(params.name, self._listing(ctx))
         revision = ctx.protocol_version
         declared = self._listing(ctx).has_output(name, revision)
-        return wire_result(name, result, revision=revision, declared=declared)
+        return render_result(name, result, revision=revision, declared=declared)
 
     def answers_at_once(self, name: str) -> bool:
         """Whether a tool, by the name that clients call it, was called before and never waits."""

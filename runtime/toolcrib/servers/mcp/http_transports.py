@@ -47,7 +47,7 @@ from toolcrib.servers.mcp.http_endpoint import (
     is_session_over,
     trouble_in_status,
 )
-from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, check_keys
+from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, check_duplicate_keys
 from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, StartFailure, Trouble
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class LinkTransport(httpx2.AsyncBaseTransport):
             raise ExchangeFailure.by(error) from None
         if answer.is_success:
             try:
-                check_keys(answer.content)
+                check_duplicate_keys(answer.content)
             except DuplicateKey as error:
                 raise ExchangeFailure(_ambiguous(error), sent=True) from None
         self._judge(request, answer, exchange.call_trace)
@@ -355,7 +355,7 @@ class EventStreamBody(httpx2.AsyncByteStream):
             chunk = await self._incoming.chunk()
             self._measure(chunk)
             for event in self._events.add(chunk):
-                check_keys(event.data)
+                check_duplicate_keys(event.data)
         except HTTPError as error:
             return self._broken(error)
         except DuplicateKey as error:

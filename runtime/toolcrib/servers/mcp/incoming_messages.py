@@ -211,7 +211,7 @@ def parse_messages(text: str) -> list[JSONRPCMessage | ValueError]:
     What is nested deeper than 200 levels is none: the SDK's parser ends there.
     """
     try:
-        check_keys(text)
+        check_duplicate_keys(text)
         return [jsonrpc_message_adapter.validate_json(text, by_name=False)]
     except ValueError as error:
         if isinstance(error, DuplicateKey) or not text.startswith("["):
@@ -223,7 +223,7 @@ def parse_messages(text: str) -> list[JSONRPCMessage | ValueError]:
     return [_message_of(each) for each in batch] or [ValueError("it is empty")]
 
 
-def check_keys(text: str | bytes) -> None:
+def check_duplicate_keys(text: str | bytes) -> None:
     """Refuse a JSON text with a key that is there twice; what is wrong else, the SDK's parser says.
 
     As by that, `NaN` is passed over: one tool whose definition holds it takes no other away.

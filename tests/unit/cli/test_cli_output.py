@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.cli.schema_table import parameter_rows, type_of
-from toolcrib.cli.value_output import (
+from toolcrib.cli.output import (
     columns_of,
     cut,
-    first_sentence,
     json_text,
     outline,
     part_line,
@@ -22,9 +20,10 @@ from toolcrib.cli.value_output import (
     table,
     tell_failure,
 )
+from toolcrib.cli.show import parameter_rows, type_of
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import Content, Outcome, Result
-from toolcrib.core.text import escape_terminal
+from toolcrib.core.text import escape_terminal, first_sentence
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -1,22 +1,30 @@
-"""What a run comes to: totals for people and for programs."""
+"""What `toolcrib run` writes: totals for people and programs, JUnit XML for CI servers, and golden files.
+
+The XML has the shape that GitLab, Jenkins and GitHub Actions read.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import PurePath
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+from xml.etree import ElementTree as ET
 
 import click
 
 from toolcrib.cli.list import modes_line
-from toolcrib.cli.value_output import plural, table
-from toolcrib.core.model import Result
-from toolcrib.core.text import truncate
+from toolcrib.cli.output import plural, table, write_whole
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import JSON, Result
+from toolcrib.core.text import compact, truncate
 from toolcrib.engine.runtime import Runtime
+from toolcrib.loading.documents.document import BYTES
+from toolcrib.loading.scenarios.expectations import golden_text, place_of
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.scenarios import NotRun, ScenarioFailure, ScenarioReport
-from toolcrib.scenarios.reports import BRIEF, common_warnings
+from toolcrib.scenarios.reports import BRIEF, GoldenChange, common_warnings
 
 
 def results_of(reports: Sequence[ScenarioReport]) -> list[tuple[str, Result]]:
@@ -247,3 +255,215 @@ def run_document(
         "scenarios": [report.as_json() for report in reports],
         "not_run": [each._asdict() for each in not_run],
     }
+
+
+_FORBIDDEN = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 can't hold, not even escaped; and CR, which readers turn into LF."""
+
+
+def junit_text(
+    reports: Sequence[ScenarioReport],
+    skipped: Iterable[Scenario] = (),
+    problems: Sequence[Problem] = (),
+    not_run: Iterable[NotRun] = (),
+    *,
+    duration: float,
+) -> str:
+    """The whole document: a suite for each file, a case for each run and for each error of a document.
+
+    Args:
+        reports: What ran.
+        skipped: What was to run and did not.
+        problems: What is wrong with documents; only errors count.
+        not_run: What could not be run: an error each, but for what is among the problems.
+        duration: Seconds of the whole run.
+    """
+    known = {(problem.source, problem.line, problem.code) for problem in problems}
+    cases = [
+        *((problem.source, _refused(problem)) for problem in problems if problem.severity == "error"),
+        *((report.scenario.origin.source, _case(report)) for report in reports),
+        *(
+            (each.source, _unavailable(each))
+            for each in not_run
+            if each.outcome is not None and (each.source, each.line, each.code) not in known
+        ),
+        *((scenario.origin.source, _skipped(scenario)) for scenario in skipped),
+    ]
+    suites: dict[str, list[ET.Element]] = {}
+    for source, case in cases:
+        suites.setdefault(source, []).append(case)
+    root = ET.Element("testsuites", {"name": "toolcrib", **_counts([case for _source, case in cases])})
+    root.set("time", _seconds(duration))
+    for source, inside in sorted(suites.items()):
+        told = {"name": _safe(source), "file": _safe(source), **_counts(inside)}
+        suite = ET.SubElement(root, "testsuite", told)
+        suite.set("time", _seconds(sum(float(case.get("time", "0")) for case in inside)))
+        suite.extend(inside)
+    ET.indent(root)
+    return f"{_DECLARATION}{ET.tostring(root, encoding='unicode')}\n"
+
+
+_DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
+
+
+def _counts(cases: Sequence[ET.Element]) -> dict[str, str]:
+    plural = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+    told = {name: sum(case.find(kind) is not None for case in cases) for kind, name in plural.items()}
+    return {"tests": str(len(cases)), **{name: str(count) for name, count in told.items()}}
+
+
+def _case(report: ScenarioReport) -> ET.Element:
+    scenario = report.scenario
+    case = _element(scenario, report.duration)
+    properties = ET.SubElement(case, "properties")
+    told = {"seed": str(report.seed), "virtual": _seconds(report.virtual)}
+    told |= {f"matrix.{key}": _text(value) for key, value in scenario.values.items()}
+    for name, value in told.items():
+        ET.SubElement(properties, "property", name=name, value=_safe(value))
+    if report.failed:
+        first = report.faults[0]
+        kind = "error" if first.what == "worker" else "failure"
+        message = _safe(f"{first.title}: {first.what}: {first.head}")
+        ET.SubElement(case, kind, message=message, type=first.what).text = _safe(str(report))
+    elif report.verdict == "not judged":
+        ET.SubElement(case, "skipped", message="not judged: all that it asserts was skipped")
+    lines = [*map(report.warned, report.warnings), *report.skipped_lines]
+    if lines:
+        ET.SubElement(case, "system-out").text = _safe("\n".join(lines))
+    return case
+
+
+def _text(value: JSON) -> str:
+    return value if isinstance(value, str) else compact(value)
+
+
+def _skipped(scenario: Scenario) -> ET.Element:
+    case = _element(scenario, 0)
+    ET.SubElement(case, "skipped", message="it did not run: an earlier one failed")
+    return case
+
+
+def _element(scenario: Scenario, duration: float) -> ET.Element:
+    return ET.Element(
+        "testcase",
+        classname=_class(scenario.origin.source),
+        name=_safe(scenario.name),
+        time=_seconds(duration),
+        file=_safe(scenario.origin.source),
+        line=str(scenario.origin.line),
+    )
+
+
+def _refused(problem: Problem) -> ET.Element:
+    case = ET.Element(
+        "testcase",
+        classname=_class(problem.source),
+        name=_safe(f"{problem.code} {problem.pointer}".rstrip()),
+        time=_seconds(0),
+        file=_safe(problem.source),
+        line=str(problem.line),
+    )
+    told = ET.SubElement(case, "error", message=_safe(problem.message), type=problem.code)
+    told.text = _safe(str(problem))
+    return case
+
+
+def _unavailable(not_run: NotRun) -> ET.Element:
+    case = ET.Element(
+        "testcase",
+        classname=_class(not_run.source),
+        name=_safe(
+            f"{not_run.name or 'file'} ({not_run.kind})" if not_run.kind != "scenario" else not_run.name
+        ),
+        time=_seconds(0),
+        file=_safe(not_run.source),
+        line=str(not_run.line),
+    )
+    ET.SubElement(
+        case, "error", message=_safe(f"not run: {not_run.reason}"), type=_safe(str(not_run.outcome))
+    )
+    return case
+
+
+def _class(source: str) -> str:
+    """A file as viewers group by: `packs.words.scenarios.wait`, its endings and dots left out."""
+    path = PurePath(source)
+    parts = [*path.parts[:-1], path.name.partition(".")[0] or path.name]
+    return _safe(".".join(part.replace(".", "_") for part in parts if part not in {"/", "."}))
+
+
+def _seconds(span: float) -> str:
+    return f"{span:.6f}"
+
+
+def _safe(text: str) -> str:
+    r"""The text with `\x1b` in place of a character that XML can't hold."""
+    return _FORBIDDEN.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+class GoldenUpdate(NamedTuple):
+    """What became of one golden file.
+
+    Attributes:
+        place: The file.
+        what: `wrote`, `updated`, or why neither could be.
+        failed: Whether it is not as the runs want it.
+    """
+
+    place: str
+    what: str
+    failed: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}" if self.failed else f"{self.what} {self.place}"
+
+
+class _Wish(NamedTuple):
+    """What one run wants a golden file to hold."""
+
+    report: ScenarioReport
+    change: GoldenChange
+
+    @property
+    def place(self) -> str:
+        folder = PurePath(self.report.scenario.origin.source).parent
+        return (folder / self.change.name).as_posix()
+
+
+def update_goldens(reports: Sequence[ScenarioReport]) -> list[GoldenUpdate]:
+    """Write the golden files that are missing or differ, in order of the runs."""
+    wanted: dict[Path, list[_Wish]] = {}
+    told = []
+    for wish in _wishes(reports):
+        try:
+            path = place_of(wish.report.scenario.origin.files, wish.change.name)
+        except OSError as error:
+            told.append(GoldenUpdate(wish.place, str(error), failed=True))
+        else:
+            wanted.setdefault(path, []).append(wish)
+    return [*told, *(_updated(path, wishes) for path, wishes in wanted.items())]
+
+
+def _wishes(reports: Sequence[ScenarioReport]) -> Iterator[_Wish]:
+    for report in reports:
+        for step in report.steps:
+            if step.golden is not None:
+                yield _Wish(report, step.golden)
+
+
+def _updated(path: Path, wishes: Sequence[_Wish]) -> GoldenUpdate:
+    texts = {golden_text(wish.change.value): wish for wish in wishes}
+    (text, first), *others = texts.items()
+    if others:
+        names = f"`{first.report.scenario.name}` and `{others[0][1].report.scenario.name}`"
+        hint = "name the file after what is different, such as `{{ matrix.city }}` or `{{ run }}`"
+        return GoldenUpdate(first.place, f"not written: {names} answer differently; {hint}", failed=True)
+    if len(text.encode()) > BYTES:
+        return GoldenUpdate(
+            first.place, f"not written: a golden file has at most {BYTES:,} bytes", failed=True
+        )
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        return GoldenUpdate(first.place, f"not written: {error.strerror or error}", failed=True)
+    return GoldenUpdate(first.place, "wrote" if first.change.missing else "updated")

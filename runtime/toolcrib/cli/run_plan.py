@@ -25,7 +25,7 @@ from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import examples_of
 from toolcrib.loading.scenarios.scenario_links import tools_of
 from toolcrib.scenarios import NotRun, ScenarioReport, run_scenario, runs_of, select
-from toolcrib.scenarios.tool_view import trust_subjects
+from toolcrib.scenarios.run_setup import trust_subjects
 from toolcrib.security.trust import Untrusted
 
 

@@ -135,7 +135,7 @@ class VariableTranslation:
 
         Args:
             inputs: What the file asks for, as VS Code writes it: `[{"id": ..., "default": ...}]`.
-            spot: Where that stands.
+            spot: Where that is written.
         """
         self._inputs = dict(_inputs_of(inputs))
         self._spot = spot
@@ -146,7 +146,7 @@ class VariableTranslation:
 
         Args:
             text: As the client has it.
-            spot: Where it stands.
+            spot: Where it is written.
             bare: Whether `$VAR` as the whole text means a variable.
         """
         match = _BARE.fullmatch(text) if bare else None
@@ -178,7 +178,7 @@ class VariableTranslation:
         self._met.setdefault(what, problem)
 
     def notices(self) -> list[Problem]:
-        """What is told of look-ups, each once."""
+        """The notices on look-ups, each once."""
         return list(self._met.values())
 
 
@@ -203,7 +203,7 @@ class ServerEntries:
     """Reads the servers of one file.
 
     Attributes:
-        left_out: The names of servers that are switched off or can't be used, which is told.
+        left_out: The names of servers that are switched off or can't be used; each is reported.
     """
 
     def __init__(self, root: str, inputs: JSON, spot: ConfigPosition) -> None:
@@ -212,7 +212,7 @@ class ServerEntries:
         Args:
             root: The folder that paths in the file are relative to.
             inputs: What the file asks its user for, as VS Code writes it.
-            spot: Where that stands.
+            spot: Where that is written.
         """
         self._root = root
         self._look_ups = VariableTranslation(inputs, spot)
@@ -250,7 +250,7 @@ class ServerEntries:
                     yield name, written
 
     def _server(self, name: str, entry: Mapping[str, JSON], spot: ConfigPosition) -> ServerBlock | None:
-        """One server; None where it can't be used, which is told."""
+        """One server; None where it can't be used, which is reported."""
         told = len(self._problems)
         said: dict[str, Any] = {}
         spots = {"": spot}
@@ -294,7 +294,7 @@ class ServerEntries:
                 del spots[each]
 
     def _value(self, meaning: str, value: JSON, spot: ConfigPosition) -> Any:
-        """What a key says, as we write it; `_NONE` where that is told to be wrong."""
+        """The value of a key as we write it; `_NONE` where it is wrong, which is reported."""
         if meaning in _FLAGS:
             return _NONE if isinstance(value, bool) else self._unfit(spot, "true or false", value)
         if meaning in {"env", "headers"}:
@@ -352,13 +352,13 @@ class ServerEntries:
 
 
 def _name_in(entry: JSON) -> str:
-    """The name of a server that stands in a list."""
+    """The name of a server in a list."""
     name = entry.get("name") if isinstance(entry, dict) else None
     return name if isinstance(name, str) else ""
 
 
 def _settle(said: dict[str, Any], spots: dict[str, ConfigPosition]) -> None:
-    """Make of what clients say apart what `servers` says in one, and the other way round."""
+    """Join what clients write separately and `servers` has as one key, and the other way round."""
     if isinstance(said.get("command"), list):
         first, *others = said["command"] or [""]
         said["command"], said["args"] = first, [*others, *said.get("args", ())]
@@ -384,7 +384,7 @@ def _kind_of(value: JSON) -> str:
 
 
 def _of_foreign(key: str, spot: ConfigPosition, servers: list[str]) -> Problem:
-    """What is told of a key that has no meaning here, once for a file."""
+    """The problem for a key without a meaning here, reported once for a file."""
     whose = ", ".join(f"`{clipped(name)}`" for name in servers[:3]) + (" ..." if len(servers) > 3 else "")
     message = f"`{clipped(key)}` of {whose} has no meaning here"
     if key in MISSED:
@@ -492,7 +492,7 @@ def _unreadable(path: str, error: OSError | ValueError, named: ConfigPosition | 
 
 
 def _places(value: Mapping[str, JSON]) -> Iterator[tuple[tuple[str, ...], JSON]]:
-    """Where servers may stand in a document, as far as something is there."""
+    """The places in a document that may hold servers, as far as they exist."""
     for steps in _KEYS:
         found: JSON = dict(value)
         for step in steps:
@@ -540,7 +540,7 @@ def root_of(path: str) -> str:
 
 
 def notice_of(path: str) -> Problem:
-    """What is said of a file that names servers and lies in a folder that is scanned: nothing of it is started."""
+    """The notice for a file that names servers in a scanned folder: nothing in it is started."""
     message = "the file names MCP servers, and none of them is used"
     name = clipped(os.path.basename(path), 200)
     hint = f"to use them, name the file in `toolcrib.yaml`, relative to that: `servers_from: {name}`"

@@ -124,9 +124,9 @@ class ServerFile(NamedTuple):
 
     Attributes:
         problems: Everything that is wrong with it.
-        servers: What it says of its servers, by name.
+        servers: Its servers, by name.
         left_out: The names of those that it switches off or that can't be used.
-        unread: Whether nobody knows which servers it names.
+        unread: Whether it could not be read, so that its servers are unknown.
     """
 
     problems: Sequence[Problem]
@@ -135,7 +135,7 @@ class ServerFile(NamedTuple):
     unread: bool = False
 
     def tells_of(self, name: str) -> bool:
-        """Whether it is told already why a server is not among those of the file, which may name it."""
+        """Whether a problem already says why a server is missing in the file."""
         return self.unread or name in self.left_out
 
 
@@ -182,7 +182,7 @@ class Format:
         name: Names it.
         detect: Whether a document has this format.
         convert: The document in our own form. It is called once for each document that `detect` recognises.
-        documents: The documents in our own form that stand in one of this format (or in a file that belongs to it),
+        documents: The documents in our own form that are in one of this format (or in a file that belongs to it),
             by which an index finds places again; none for any other document.
         is_pack: Whether such a document is a pack, which is passed over where no tools are taken.
         parents: Documents that hold others together; None where there are none.
@@ -219,14 +219,14 @@ class Formats:
         object.__setattr__(self, "server_keys", frozenset[str]().union(*keys))
 
     def of(self, value: JSON) -> Format | None:
-        """The first format that recognises a document; None for one of our own, or of nobody's."""
+        """The first format that recognises a document; None for one of our own, or of no known format."""
         for each in self.table:
             if each.detect(value):
                 return each
         return None
 
     def documents(self, document: Document, files: Files | None) -> Sequence[Document]:
-        """The documents in our own form that stand in a foreign one; none in our own."""
+        """The documents in our own form that are in a foreign one; none for our own."""
         found = (each.documents(document, files) for each in self.table)
         return next((documents for documents in found if documents), ())
 

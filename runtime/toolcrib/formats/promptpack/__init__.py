@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def is_promptpack(value: JSON) -> bool:
-    """Whether a document means to be a PromptPack: it has prompts, and says how their texts are filled in, or its schema."""
+    """Whether a document is meant to be a PromptPack: it has prompts or tools, and a template engine or the schema of PromptPacks."""
     if not isinstance(value, dict) or not ("prompts" in value or "tools" in value):
         return False
     schema = value.get("$schema")

@@ -35,12 +35,12 @@ _TOOLS: Final = "tools"
 
 
 class PackFiles(NamedTuple):
-    """A folder that was read back before anybody writes it.
+    """A folder that was read back before it is written.
 
     Attributes:
-        contents: Path within the folder (with `/`) -> what is to stand there.
+        contents: Path within the folder (with `/`) -> content.
         refused: What has no file -> why.
-        problems: What the loader says of the files, placed within the folder.
+        problems: What the loader reports on the files, placed within the folder.
     """
 
     contents: Mapping[str, str | bytes]
@@ -108,7 +108,7 @@ class _FileSet:
         return contents
 
     def _descriptor(self, tool: Descriptor) -> dict[str, Any]:
-        """What the file of a tool says; a name alone would be no descriptor."""
+        """The content of the file of a tool; a name alone would not be a descriptor."""
         said = _value(tool.origin)
         if is_descriptor(said, self._kinds.modes):
             return said
@@ -127,7 +127,7 @@ class _FileSet:
             yield ""
 
     def _refuse(self, names: set[str], read: LoadedDocuments) -> None:
-        """Leave out what does not come back, with what the loader says of it."""
+        """Leave out what is not read back unchanged, with what the loader reports on it."""
         for name in sorted(names):
             told = next((each for each in read.problems if each.source == self._files[name]), None)
             why = f": {told.code}: {told.message}" if told is not None else ", when it is read back"
@@ -135,7 +135,7 @@ class _FileSet:
 
 
 def _value(origin: Origin) -> dict[str, Any]:
-    """What the document behind something says, in our own form."""
+    """The content of the document behind something, in our own form."""
     value = document_of_origin(origin).value
     said = value if isinstance(value, dict) else {}
     return {key: item for key, item in said.items() if item or key not in {"metadata", "prompts"}}

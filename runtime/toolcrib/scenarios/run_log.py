@@ -7,8 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, Content, Fixture, Outcome, Result, Schema
 from toolcrib.engine.session import Session
-from toolcrib.loading.scenarios.model import CallStep, Scenario
-from toolcrib.loading.scenarios.scenario_state import visible_state
+from toolcrib.loading.scenarios.model import CallStep, Scenario, visible_state
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure, StepReport
 from toolcrib.security.redaction import Redactor, redact

@@ -51,8 +51,8 @@ from toolcrib.provider.conversations import SinkFailed
 from toolcrib.provider.models.installed_providers import open_provider, reaching
 from toolcrib.provider.models.scripted import Scripted, scripted_replies
 from toolcrib.registry.namespaces import short_name
+from toolcrib.scenarios.run_setup import tools_for
 from toolcrib.scenarios.runs import runs_of
-from toolcrib.scenarios.tool_view import tools_for
 from toolcrib.scenarios.user_simulator import ClientStub
 from toolcrib.security.tool_policy import NO_POLICY
 

@@ -19,14 +19,13 @@ from toolcrib.core.subschemas import once_for_each
 from toolcrib.core.text import compact
 from toolcrib.engine.session import Session
 from toolcrib.executors.mock.variables import MockState, slot_of
-from toolcrib.expressions import Rendering
 from toolcrib.expressions.matchers import Matcher, compile_matcher
-from toolcrib.loading.scenarios.expectations import GoldenFile, golden_name, read_golden
 from toolcrib.loading.scenarios.model import CallRule, CallStep, Expectation, Scenario, Verification, any_of
 from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure
 from toolcrib.scenarios.run_log import LoggedCall, StoreView
 
 if TYPE_CHECKING:
+    from toolcrib.loading.scenarios.expectations import Golden, GoldenFile
     from toolcrib.simulation.faults import Record
 
 Show: TypeAlias = Callable[[LoggedCall], JSON]
@@ -440,18 +439,18 @@ class GoldenComparison(NamedTuple):
 
 
 def compare_golden(
-    golden: Rendering, value: JSON, files: Files | None, scope: Mapping[str, JSON]
+    golden: Golden, value: JSON, files: Files | None, scope: Mapping[str, JSON]
 ) -> GoldenComparison:
     """Compare a result with the golden file that a step names.
 
     Args:
-        golden: The name of the file.
+        golden: The file.
         value: The result, secrets masked.
         files: Those that the scenario may name.
         scope: What the name may read.
     """
     try:
-        held = read_golden(files, golden_name(golden, scope))
+        held = golden.read(files, scope)
     except ExpressionError as error:
         return GoldenComparison((error.message,))
     except OSError as error:

@@ -23,7 +23,7 @@ from toolcrib.core.errors import did_you_mean
 from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.server_config import Server
 from toolcrib.core.text import format_size
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.servers.mcp.child_process import SAID, ChildProcess
 from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, PendingRequests
@@ -75,7 +75,7 @@ class ServerCommand(NamedTuple):
         return f"Command({self.name}: {self.argv[0]} with {len(self.argv) - 1} arguments)"
 
 
-def resolve_command(server: Server, vault: Vault) -> ServerCommand:
+def resolve_command(server: Server, vault: SecretResolver) -> ServerCommand:
     """The command of a server, with everything looked up.
 
     Raises:

@@ -25,7 +25,7 @@ from toolcrib.core.model import JSON
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.text import DuplicateKey, canonical, decode_json, escape_terminal
 from toolcrib.engine.runtime import loaded_runtime
-from toolcrib.executors.live.media_types import json_in
+from toolcrib.executors.live.response import json_in
 from toolcrib.executors.mcp.remote_tool import result_of
 from toolcrib.expressions import compile_expression, compile_text
 from toolcrib.expressions.jmespath_queries import compile_select

@@ -50,7 +50,7 @@ from toolcrib.provider import (
 from toolcrib.provider.conversations import SinkFailed
 from toolcrib.provider.models.installed_providers import open_provider, reaching
 from toolcrib.provider.models.scripted import Scripted, scripted_replies
-from toolcrib.registry.namespaces import short_name
+from toolcrib.registry.names import short_name
 from toolcrib.scenarios.run_setup import tools_for
 from toolcrib.scenarios.runs import runs_of
 from toolcrib.scenarios.user_simulator import ClientStub

@@ -34,7 +34,7 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.loading.fingerprints import Seen
+from toolcrib.loading.fingerprints import FileFingerprints
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import MOST_RUNS
 from toolcrib.scenarios import NotRun, ScenarioReport
@@ -213,7 +213,7 @@ class Round(NamedTuple):
     """
 
     code: int
-    seen: Seen | None
+    seen: FileFingerprints | None
 
 
 class _Run(NamedTuple):

@@ -17,7 +17,7 @@ from toolcrib.executors import Executors
 if TYPE_CHECKING:
     import logging
 
-    from toolcrib.registry.catalog import Hidden
+    from toolcrib.registry.catalog import HiddenReason
 
 
 class Binder:
@@ -80,7 +80,7 @@ class Binder:
     def _watched(self) -> bool:
         return self._observer is not None or bool(self._middleware)
 
-    def of_hidden(self, tool: Descriptor, hidden: Hidden) -> BoundChain:
+    def of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:
         """What the calls of a tool run through that is not offered: each says why."""
         return self.unable(tool, Unavailable(hidden.message, code=hidden.code, place=hidden.place))
 

@@ -32,7 +32,7 @@ from toolcrib.engine.middleware import arguments as argument_layer
 from toolcrib.engine.middleware.arguments import DEPTH
 from toolcrib.engine.middleware.call_failures import attempts_of, ended_by
 from toolcrib.engine.middleware.layer import LayerContext, Link, SharedState
-from toolcrib.registry.catalog import Hidden
+from toolcrib.registry.catalog import HiddenReason
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import as_dict
 from toolcrib.schema.validation.json_values import is_large
@@ -136,7 +136,7 @@ class SessionHost(Protocol):
         """What the calls of a tool run through."""
         ...
 
-    def chain_of_hidden(self, tool: Descriptor, hidden: Hidden) -> BoundChain:
+    def chain_of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:
         """What the calls of a tool run through that is not offered."""
         ...
 

@@ -17,7 +17,7 @@ from toolcrib.provider.config import Config
 from toolcrib.provider.middleware import ProviderMiddleware
 from toolcrib.provider.models.protocol import Prices
 from toolcrib.provider.models.scripted import Scripted, scripted_replies
-from toolcrib.registry.namespaces import short_name
+from toolcrib.registry.names import short_name
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.assertions import AssertionContext
 from toolcrib.security.tool_policy import ToolPolicy, without_idle

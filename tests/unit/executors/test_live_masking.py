@@ -8,7 +8,7 @@ import pytest
 
 from live_answers import answer
 from toolcrib import Content, Outcome, Result
-from toolcrib.executors.live.response_masking import may_tell
+from toolcrib.executors.live.bound_tool import may_tell
 from toolcrib.security.redaction import redact_result
 from toolcrib.security.secrets import SecretResolver
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.core.errors import DocumentError, NotReady, Problem
 from toolcrib.core.model import JSON, NOTHING, Descriptor, Schema
 from toolcrib.executors.live.bound_tool import BoundLive, Parts
+from toolcrib.executors.live.cross_checks import needless_keys
 from toolcrib.executors.live.pagination import compile_pages
 from toolcrib.executors.live.request import compile_request
 from toolcrib.executors.live.response import compile_reading
-from toolcrib.executors.live.unused_keys import needless_keys
 from toolcrib.http import open_client
 from toolcrib.http.auth import TokenCache, compile_auth
 from toolcrib.http.auth import schema as auth_schema

@@ -25,8 +25,8 @@ import toolcrib
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import load
-from toolcrib.security.trust.decisions import Decision, DecisionStore, default_store
-from toolcrib.security.trust.needs import need
+from toolcrib.security.trust_decisions import Decision, DecisionStore, default_store
+from toolcrib.security.trust_needs import need
 
 DECISIONS = 1_000
 CALLS = 20_000

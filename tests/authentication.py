@@ -14,13 +14,13 @@ from toolcrib.core.protocols import Clock
 from toolcrib.http import ExchangeBounds, HTTPRequest, HTTPResponse
 from toolcrib.http.auth import Auth, AuthFailed, Fetch, TokenCache, compile_auth
 from toolcrib.http.messages import RequestDraft
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 URL = "https://api.example.com/v1"
 
 
 def tried(
-    auth: Any, vault: Vault | None = None, *, tokens: TokenCache | None = None, **block: Any
+    auth: Any, vault: SecretResolver | None = None, *, tokens: TokenCache | None = None, **block: Any
 ) -> tuple[Auth | None, list[Problem]]:
     """An `auth` and all that is wrong with it; nothing is looked up unless a vault is given."""
     whole = {"url": URL, "auth": auth, **block}
@@ -31,13 +31,13 @@ def tried(
 
 def faults(auth: Any, environment: Mapping[str, str] | None = None, **block: Any) -> list[tuple[str, str]]:
     """Code and pointer of all that is wrong with an `auth`."""
-    vault = None if environment is None else Vault(environment)
+    vault = None if environment is None else SecretResolver(environment)
     return [(problem.code, problem.pointer) for problem in tried(auth, vault, **block)[1]]
 
 
-def ready(auth: Any, environment: Mapping[str, str] | Vault | None = None, **options: Any) -> Auth:
+def ready(auth: Any, environment: Mapping[str, str] | SecretResolver | None = None, **options: Any) -> Auth:
     """An `auth` without errors, bound."""
-    vault = environment if isinstance(environment, Vault) else Vault(environment or {})
+    vault = environment if isinstance(environment, SecretResolver) else SecretResolver(environment or {})
     compiled, problems = tried(auth, vault, **options)
     assert [str(problem) for problem in problems if problem.severity == "error"] == []
     assert compiled is not None

@@ -12,7 +12,7 @@ from toolcrib.http import HTTPRequest
 from toolcrib.http.messages import RequestDraft
 from toolcrib.loading.documents.files import MemoryFiles
 from toolcrib.schema.validation.violations import UnusableArguments
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 URL = "https://api.example.com/v1"
 OPEN: dict[str, Any] = {"type": "object"}
@@ -34,7 +34,7 @@ def tried(
     schema: Any = OPEN,
     *,
     files: Mapping[str, str | bytes] | None = None,
-    vault: Vault | None = None,
+    vault: SecretResolver | None = None,
 ) -> tuple[CompiledRequest, list[Problem]]:
     """A block and all that is wrong with it; nothing is looked up unless a vault is given."""
     beside = None if files is None else MemoryFiles(files)
@@ -58,7 +58,7 @@ def compiled(
     files: Mapping[str, str | bytes] | None = None,
 ) -> CompiledRequest:
     """A block without errors, ready to be filled."""
-    request, problems = tried(block, schema, vault=Vault(environment or {}), files=files)
+    request, problems = tried(block, schema, vault=SecretResolver(environment or {}), files=files)
     assert [str(problem) for problem in problems if problem.severity == "error"] == []
     return request
 

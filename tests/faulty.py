@@ -11,7 +11,7 @@ from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.engine.session import Session
 from toolcrib.loading.scenarios.scenario_links import check_links
 from toolcrib.registry.registry import Registry
-from toolcrib.scenarios.tool_view import registry_for
+from toolcrib.scenarios.run_setup import registry_for
 from toolcrib.simulation.store import store_of
 
 ORDER = "{type: object, required: [id, n], properties: {id: {type: string}, n: {type: integer, minimum: 0}}}"

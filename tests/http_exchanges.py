@@ -11,7 +11,7 @@ from typing import Any
 from http_servers import Server
 from toolcrib.http import ExchangeBounds, HTTPRequest, HTTPResponse, open_client
 from toolcrib.http.client import HTTPClient
-from toolcrib.security.egress import Guard
+from toolcrib.security.egress import EgressGuard
 
 DEFAULT = ExchangeBounds()
 ASKED: Any = {"method": "GET", "target": "/", "headers": (), "body": b""}
@@ -57,7 +57,7 @@ async def sending(
     before = left()
     shown = f"[{host}]" if ":" in host else host
     entries = [*allow, f"{shown}:{server.port}"] if server is not None else list(allow)
-    sender = open_client(Guard(entries, **guard))
+    sender = open_client(EgressGuard(entries, **guard))
     yield Sending(sender, server, host)
     await sender.aclose()
     if server is not None:

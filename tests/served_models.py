@@ -16,8 +16,8 @@ from http_servers import Handler, Head, Server, serving
 from toolcrib.provider import Message, Request, user
 from toolcrib.provider.models.assembler import Assembler
 from toolcrib.provider.models.installed_providers import open_provider
-from toolcrib.security.egress import Guard
-from toolcrib.security.secrets import Vault
+from toolcrib.security.egress import EgressGuard
+from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 
 PATHS = {"openai": "/v1", "openai_responses": "/v1", "anthropic": ""}
@@ -48,7 +48,9 @@ async def speaking(
 ) -> AsyncIterator[tuple[Any, Server]]:
     """A provider, and the server that it speaks to."""
     async with serving(handler) as server:
-        world = NetworkEnvironment(Guard([f"127.0.0.1:{server.port}"]), Vault(environment or {}))
+        world = NetworkEnvironment(
+            EgressGuard([f"127.0.0.1:{server.port}"]), SecretResolver(environment or {})
+        )
         given = {"model": "m-1", "base_url": server.origin + PATHS[name], "world": world, "attempts": 1}
         provider = open_provider(name, **{**given, **options})
         try:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from toolcrib import Outcome
-from toolcrib.loading.scenarios.assertions import check_assertions
+from toolcrib.loading.scenarios.assertions import check_assertions, compile_guardrails
 from toolcrib.loading.scenarios.model import Assertion
 from toolcrib.provider.conversations import CallRecord, Conversation
 from toolcrib.provider.messages import Message, Text, user
@@ -35,7 +35,9 @@ def stopped(tool: str, outcome: str = "denied", **more: Any) -> CallRecord:
 
 def way(*calls: CallRecord, say: str | list[str] = (), **more: Any) -> Trajectory:
     """What an agent called, and said."""
-    return Trajectory(calls=calls, texts=(say,) if isinstance(say, str) else tuple(say), **more)
+    guardrails = compile_guardrails(more.pop("guardrails", ()))
+    texts = (say,) if isinstance(say, str) else tuple(say)
+    return Trajectory(calls=calls, texts=texts, guardrails=guardrails, **more)
 
 
 def conversation(*turns: tuple[str, list[CallRecord], list[str]], **more: Any) -> Conversation:

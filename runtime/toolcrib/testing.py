@@ -33,7 +33,7 @@ from toolcrib.engine.runtime import Runtime, loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import parse
 from toolcrib.schema.validation import check_schema, json_fault
-from toolcrib.security.trust.check import UNTRUSTED, Trust, Untrusted
+from toolcrib.security.trust import UNTRUSTED, Trust, Untrusted
 
 __all__ = ["ExecutorCase", "ExecutorContract", "FunctionExecutor", "runtime_for"]
 

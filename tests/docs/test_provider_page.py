@@ -15,7 +15,7 @@ from toolcrib.provider.loop import timeline
 from toolcrib.provider.models import anthropic, openai
 from toolcrib.provider.models.http_client import BY_KIND, BY_STATUS
 from toolcrib.provider.models.installed_providers import _options_of, open_provider
-from toolcrib.security.egress import guard
+from toolcrib.security import egress
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "provider.md").read_text(encoding="utf-8")
 PROVIDERS = {
@@ -116,7 +116,7 @@ def test_codes_of_calls():
 
 
 def test_codes_of_providers():
-    guarded = set(re.findall("`(\\w+)`", guard.EgressRefused.__doc__.partition("code:")[2]))
+    guarded = set(re.findall("`(\\w+)`", egress.EgressRefused.__doc__.partition("code:")[2]))
     fixed = codes("ProviderError", "error") | {fault.value for fault in HTTPFailure} | guarded
     answered = {code for code, _ in (*BY_STATUS.values(), *BY_KIND.values())}
     assert first(section("Errors of providers")) == fixed | answered | {"missing_secret"}

@@ -25,7 +25,7 @@ from toolcrib.core.model import JSON
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.text import DuplicateKey, canonical, decode_json, escape_terminal
 from toolcrib.engine.runtime import loaded_runtime
-from toolcrib.executors.live.media_types import json_in
+from toolcrib.executors.live.response import json_in
 from toolcrib.executors.mcp.remote_tool import result_of
 from toolcrib.expressions import compile_expression, compile_text
 from toolcrib.expressions.jmespath_queries import compile_select
@@ -41,8 +41,8 @@ from toolcrib.provider.models.assembler import parse_arguments
 from toolcrib.schema.validation import as_json as plain
 from toolcrib.schema.validation import json_fault
 from toolcrib.schema.validation.violations import UnusableArguments
-from toolcrib.security.egress import Guard
-from toolcrib.security.secrets import MissingSecret, Vault
+from toolcrib.security.egress import EgressGuard
+from toolcrib.security.secrets import MissingSecret, SecretResolver
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
 from toolcrib.servers.lock import parse_lock, render_lock
 from toolcrib.servers.mcp.failures import CallTarget, InvalidAnswer
@@ -204,7 +204,7 @@ def urls(data: bytes) -> str:
     """Addresses with places: no argument leads to another host, or to another path than was written."""
     block: dict[str, Any] = {"url": data.decode("utf-8", "replace")}
     try:
-        request, problems = tried(block, vault=Vault({"HOST": "api.example.com"}))
+        request, problems = tried(block, vault=SecretResolver({"HOST": "api.example.com"}))
     except (MissingSecret, UnusableArguments) as error:
         return type(error).__name__
     if any(problem.severity == "error" for problem in problems):
@@ -229,7 +229,7 @@ def http_answers(data: bytes) -> str:
 
     async def asked() -> str:
         async with serving(answering_raw(data)) as server:
-            sender = open_client(Guard([f"127.0.0.1:{server.port}"]))
+            sender = open_client(EgressGuard([f"127.0.0.1:{server.port}"]))
             request = HTTPRequest("GET", "http", "127.0.0.1", server.port, "/")
             try:
                 response = await sender.send(

@@ -35,7 +35,7 @@ from toolcrib.executors.live.dry_run import request_lines
 from toolcrib.http import HTTPRequest
 from toolcrib.provider import ProviderError
 from toolcrib.provider.redaction import Discretion
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 TWICE = "the key `city` is there twice in one object"
 BODY = b'{"city": "Oslo", "at": {"city": "Bergen", "city": "Bod\\u00f8"}}'
@@ -76,7 +76,7 @@ def test_a_body_that_is_shown_hides_the_secret_of_either_member():
         (("Content-Type", "application/json"),),
         b'{"user": {"password": "hunter2"}, "user": "ann"}',
     )
-    assert "hunter2" not in "\n".join(request_lines(sent, Vault({})))
+    assert "hunter2" not in "\n".join(request_lines(sent, SecretResolver({})))
 
 
 @pytest.mark.parametrize("status", [200, 400])

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.security.egress import EgressRefused, Guard, Unreachable
-from toolcrib.security.egress.sockets import dial, look_up
+from toolcrib.security.egress import EgressGuard, EgressRefused, UnreachableHost, connect_address, look_up
 
 ANY = ("*",)
 
@@ -50,7 +49,7 @@ class Canary:
 
     async def visitors(self):
         """How many came. Who connects is accepted in turn: when we are, all who came before us have been."""
-        with await dial(self.address, self.port) as ours:
+        with await connect_address(self.address, self.port) as ours:
             port = ours.getsockname()[1]
             while port not in self._peers:
                 self._reached.clear()
@@ -90,7 +89,7 @@ class Dialler:
     async def __call__(self, address, port):
         self.dialled.append(address)
         if address in ("127.0.0.1", "::1"):
-            return await dial(address, port)
+            return await connect_address(address, port)
         raise ConnectionRefusedError
 
 
@@ -154,7 +153,7 @@ async def refusal(guard, host, port):
 def test_no_spelling_of_a_literal_reaches_a_canary(perch, form):
     async def main():
         async with canary(perch) as bird:
-            assert (await refusal(Guard(), form, bird.port)).code == "address_refused"
+            assert (await refusal(EgressGuard(), form, bird.port)).code == "address_refused"
             assert await bird.visitors() == 0
 
     asyncio.run(main())
@@ -164,7 +163,7 @@ def test_no_spelling_of_a_literal_reaches_a_canary(perch, form):
 def test_no_hostile_text_reaches_a_canary(host):
     async def main():
         async with canary("127.0.0.1") as bird:
-            assert (await refusal(Guard(), host, bird.port)).code == "bad_address"
+            assert (await refusal(EgressGuard(), host, bird.port)).code == "bad_address"
             assert await bird.visitors() == 0
 
     asyncio.run(main())
@@ -174,7 +173,7 @@ def test_no_hostile_text_reaches_a_canary(host):
 def test_no_name_of_the_system_reaches_a_canary(form):
     async def main():
         async with canary("127.0.0.1") as bird:
-            assert "localhost" in (await refusal(Guard(), form, bird.port)).message
+            assert "localhost" in (await refusal(EgressGuard(), form, bird.port)).message
             assert await bird.visitors() == 0
 
     asyncio.run(main())
@@ -184,7 +183,7 @@ def test_no_name_of_the_system_reaches_a_canary(form):
 def test_no_name_with_such_an_address_reaches_a_canary(perch, form):
     async def main():
         async with canary(perch) as bird:
-            guard = Guard(resolve=Names([form.strip("[]")]))
+            guard = EgressGuard(resolve=Names([form.strip("[]")]))
             assert (await refusal(guard, "api.example.com", bird.port)).code == "address_refused"
             assert await bird.visitors() == 0
 
@@ -196,8 +195,8 @@ def test_a_name_that_flips_reaches_what_was_judged_and_no_canary(perch):
     async def main():
         async with canary(perch) as bird:
             names, dialler = Names(["8.8.8.8"], [perch]), Dialler()
-            guard = Guard(resolve=names, dial=dialler)
-            with pytest.raises(Unreachable):
+            guard = EgressGuard(resolve=names, dial=dialler)
+            with pytest.raises(UnreachableHost):
                 await guard.connect("flip.example", bird.port, ANY)
             assert names.looked_up == 1
             for _ in range(3):
@@ -216,7 +215,7 @@ def test_public_and_private_addresses_together_reach_no_canary(perch, place):
             answer = ["8.8.8.8", "2606:4700::1"]
             answer.insert(place, perch)
             dialler = Dialler()
-            await refusal(Guard(resolve=Names(answer), dial=dialler), "mixed.example", bird.port)
+            await refusal(EgressGuard(resolve=Names(answer), dial=dialler), "mixed.example", bird.port)
             assert dialler.dialled == []
             assert await bird.visitors() == 0
 
@@ -226,7 +225,7 @@ def test_public_and_private_addresses_together_reach_no_canary(perch, place):
 def test_allowing_one_port_opens_no_other():
     async def main():
         async with canary("127.0.0.1") as allowed, canary("127.0.0.1") as bird:
-            guard = Guard([allowed.entry, f"localhost:{allowed.port}"])
+            guard = EgressGuard([allowed.entry, f"localhost:{allowed.port}"])
             for host in ("127.0.0.1", "localhost", "127.1"):
                 await refusal(guard, host, bird.port)
             assert await bird.visitors() == 0
@@ -241,8 +240,8 @@ def test_allowing_one_port_opens_no_other():
 def test_what_is_allowed_is_reached(perch):
     async def main():
         async with canary(perch) as bird:
-            by_address = Guard([bird.entry], resolve=Names([perch]))
-            by_name = Guard(
+            by_address = EgressGuard([bird.entry], resolve=Names([perch]))
+            by_name = EgressGuard(
                 [f"my.service:{bird.port}", f"*.corp.example:{bird.port}"], resolve=Names([perch])
             )
             ways = [
@@ -268,8 +267,8 @@ def test_an_address_with_a_zone_is_reached_where_it_is_allowed(perch, zone):
     async def main():
         async with canary(perch) as bird:
             host = f"{perch}%{zone}"
-            await refusal(Guard([bird.entry]), host, bird.port)
-            with await Guard([f"[{host}]:{bird.port}"]).connect(host, bird.port, ANY):
+            await refusal(EgressGuard([bird.entry]), host, bird.port)
+            with await EgressGuard([f"[{host}]:{bird.port}"]).connect(host, bird.port, ANY):
                 assert await bird.visitors() == 1
 
     asyncio.run(main())
@@ -277,8 +276,8 @@ def test_an_address_with_a_zone_is_reached_where_it_is_allowed(perch, zone):
 
 def test_a_zone_that_is_none_is_no_connection():
     async def main():
-        with pytest.raises(Unreachable, match="no connection"):
-            await Guard(["[fe80::1%nowhere0]:80"]).connect("fe80::1%nowhere0", 80, ANY)
+        with pytest.raises(UnreachableHost, match="no connection"):
+            await EgressGuard(["[fe80::1%nowhere0]:80"]).connect("fe80::1%nowhere0", 80, ANY)
 
     before = open_files()
     asyncio.run(main())
@@ -297,8 +296,8 @@ def test_a_port_where_nobody_listens_is_told():
     async def main():
         async with canary("127.0.0.1") as bird:
             port = bird.port
-        guard = Guard([f"localhost:{port}"], resolve=Names(["127.0.0.1"]))
-        with pytest.raises(Unreachable) as caught:
+        guard = EgressGuard([f"localhost:{port}"], resolve=Names(["127.0.0.1"]))
+        with pytest.raises(UnreachableHost) as caught:
             await guard.connect("localhost", port, ANY)
         assert (
             caught.value.message == f"no connection to `localhost:{port}`: 127.0.0.1 refused the connection"
@@ -313,7 +312,7 @@ def test_a_port_where_nobody_listens_is_told():
 
 
 def guard_for(bird, addresses, dialler):
-    return Guard([f"many.example:{bird.port}"], resolve=Names(addresses), dial=dialler)
+    return EgressGuard([f"many.example:{bird.port}"], resolve=Names(addresses), dial=dialler)
 
 
 def test_the_next_address_is_tried_when_one_fails():
@@ -339,7 +338,7 @@ class Slow:
         self.opened = []
 
     async def __call__(self, address, port):
-        connection = await dial("127.0.0.1", port)
+        connection = await connect_address("127.0.0.1", port)
         self.opened.append(connection)
         if address not in self.held:
             self.release.set()
@@ -388,7 +387,7 @@ def test_a_slow_address_is_waited_for_when_the_others_have_failed():
                     failed.set()
                     raise ConnectionRefusedError
                 await failed.wait()
-                return await dial("127.0.0.1", port)
+                return await connect_address("127.0.0.1", port)
 
             guard = guard_for(bird, ["8.8.8.8", "1.1.1.1"], dial_slowly)
             with await guard.connect("many.example", bird.port, ANY):
@@ -404,7 +403,7 @@ def test_of_two_connections_at_once_one_is_kept():
             opened = []
 
             async def together(_address, port):
-                opened.append(await dial("127.0.0.1", port))
+                opened.append(await connect_address("127.0.0.1", port))
                 mine = opened[-1]
                 await reached.wait()
                 return mine
@@ -454,7 +453,9 @@ def test_a_cancelled_look_up_dials_nothing():
             await asyncio.Event().wait()
 
         dialler = Dialler()
-        task = asyncio.create_task(Guard(resolve=resolve, dial=dialler).connect("slow.example", 443, ANY))
+        task = asyncio.create_task(
+            EgressGuard(resolve=resolve, dial=dialler).connect("slow.example", 443, ANY)
+        )
         await asked.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -474,7 +475,7 @@ def test_our_own_dialler_is_cancelled_in_the_middle_of_a_connection():
         with contextlib.ExitStack() as stack:
             deaf = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1))
             port = deaf.getsockname()[1]
-            waiting = [asyncio.create_task(dial("127.0.0.1", port)) for _ in range(40)]
+            waiting = [asyncio.create_task(connect_address("127.0.0.1", port)) for _ in range(40)]
             await asyncio.wait(waiting, timeout=0.2)
             for task in waiting:
                 task.cancel()
@@ -492,7 +493,7 @@ def test_our_own_dialler_is_cancelled_in_the_middle_of_a_connection():
 def test_a_thousand_cancelled_connects_leave_nothing():
     async def main():
         async with canary("127.0.0.1") as bird:
-            guard = Guard([bird.entry])
+            guard = EgressGuard([bird.entry])
             for _ in range(1000):
                 task = asyncio.create_task(guard.connect("127.0.0.1", bird.port, ANY))
                 await asyncio.create_task(nothing())

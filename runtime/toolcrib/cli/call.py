@@ -27,7 +27,7 @@ from toolcrib.cli.trust import warn_idle_variable
 from toolcrib.core.model import JSON, Outcome, Partial, Progress, Result
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.security.trust import Untrusted
 
 
 @click.command("call")

@@ -50,9 +50,9 @@ from toolcrib.provider import (
 from toolcrib.provider.conversations import SinkFailed
 from toolcrib.provider.models.installed_providers import allow_base_url, open_provider
 from toolcrib.provider.models.scripted import Scripted, scripted_replies
-from toolcrib.registry.namespaces import short_name
+from toolcrib.registry.names import short_name
+from toolcrib.scenarios.run_setup import tools_for
 from toolcrib.scenarios.runs import runs_of
-from toolcrib.scenarios.tool_view import tools_for
 from toolcrib.scenarios.user_simulator import ClientStub
 from toolcrib.security.tool_policy import NO_POLICY
 

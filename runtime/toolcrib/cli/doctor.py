@@ -19,7 +19,7 @@ from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.security.trust import Untrusted
 
 MOST = 5
 """How many of a kind are listed; the rest is counted."""

@@ -33,18 +33,18 @@ from toolcrib.engine.runtime import Engine, Runtime, runtime_on
 from toolcrib.engine.workspaces import contents_of
 from toolcrib.executors import GROUP as MODES
 from toolcrib.executors import Executors
-from toolcrib.loading.cache.header import SWITCH, key_of
+from toolcrib.loading.cache.header import SWITCH, index_key
 from toolcrib.loading.cache.index import default_index
 from toolcrib.loading.documents.files import ARCHIVE, pack_file
 from toolcrib.loading.packs import InstalledPack, installed_packs
 from toolcrib.loading.project_discovery import places_to_look
 from toolcrib.loading.projects import Project, SourceEntry, settings_of
 from toolcrib.loading.settings import PROFILE_VARIABLE, Settings, chosen_profile
-from toolcrib.loading.snapshot import Stock
+from toolcrib.loading.snapshot import LoadedProject
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import check_schema
 from toolcrib.security.server_display import address_of
-from toolcrib.security.trust.check import VARIABLE, Trust, Untrusted
+from toolcrib.security.trust import VARIABLE, Trust, Untrusted
 
 
 class Finding(NamedTuple):
@@ -172,7 +172,7 @@ class Checkup:
 
     # Reading, each step by itself.
 
-    def _read(self, reading: ReadOptions, offered: Mapping[str, Catalogue] = NOTHING) -> Stock:
+    def _read(self, reading: ReadOptions, offered: Mapping[str, Catalogue] = NOTHING) -> LoadedProject:
         try:
             stock = read_stock(
                 reading.servers,
@@ -183,7 +183,7 @@ class Checkup:
             )
         except ToolcribError as error:
             self._block(error)
-            return Stock(Registry())
+            return LoadedProject(Registry())
         base = working_folder()
         self.trust.show(lambda: contents_of(stock, self.executors, self.trust, reading.servers, base=base))
         return stock
@@ -380,10 +380,10 @@ class Checkup:
                 self.findings.warning(f"the environment variable {name} has no effect", hint)
 
 
-def _index(reading: ReadOptions, stock: Stock, *, whole: bool) -> dict[str, Any]:
+def _index(reading: ReadOptions, stock: LoadedProject, *, whole: bool) -> dict[str, Any]:
     """Whether the next start can do without reading the documents, and why not."""
     index = default_index()
-    key = key_of((), reading.packs)
+    key = index_key((), reading.packs)
     if index is None:
         off = os.environ.get(SWITCH)
         return {"file": None, "state": f"off, by {SWITCH}={off}" if off else "off: there is no cache folder"}

@@ -64,7 +64,7 @@ def call(words: Sequence[str]) -> int | None:
     from toolcrib.core.errors import ToolcribError  # noqa: PLC0415
     from toolcrib.engine.runtime import read_runtime  # noqa: PLC0415
     from toolcrib.engine.startup import Asked  # noqa: PLC0415
-    from toolcrib.security.trust.check import TrustPolicy  # noqa: PLC0415
+    from toolcrib.security.trust import TrustPolicy  # noqa: PLC0415
 
     arguments = plain_arguments(rest)
     if arguments is None:

@@ -14,12 +14,12 @@ from toolcrib.cli.output import table
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import Descriptor, Origin
 from toolcrib.core.pointers import pointer_step
+from toolcrib.core.server_config import SEPARATOR
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, pack_file
 from toolcrib.loading.packs import Pack
-from toolcrib.loading.settings import said_of
-from toolcrib.registry.namespaces import SEPARATOR
+from toolcrib.loading.settings import tool_limits
 
 FILES = 2000
 """Files that are looked at for a tool that was not read."""
@@ -73,7 +73,7 @@ def _values(tool: Descriptor) -> Iterator[dict[str, str]]:
     plain = [key for key in _ORDER if key in origin.written or key in origin.settings or key in _SHOWN]
     for key in plain:
         yield {"key": key, "value": _short(tool, key), "from": _from(tool, key)}
-    for name, limit in said_of(tool).items():
+    for name, limit in tool_limits(tool).items():
         yield {"key": f"limits.{name}", "value": str(limit), "from": _from_limits(origin, name)}
     for key in tool.bindings:
         yield {"key": key, "value": _short(tool, key), "from": _from(tool, key)}

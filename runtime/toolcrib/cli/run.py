@@ -34,11 +34,11 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.loading.fingerprints import Seen
+from toolcrib.loading.fingerprints import FileFingerprints
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import MOST_RUNS
 from toolcrib.scenarios import NotRun, ScenarioReport
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.security.trust import Untrusted
 
 
 def _jobs(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
@@ -213,7 +213,7 @@ class RunRound(NamedTuple):
     """
 
     code: int
-    seen: Seen | None
+    seen: FileFingerprints | None
 
 
 class _Run(NamedTuple):

@@ -19,14 +19,14 @@ from toolcrib.core.errors import Problem, ToolcribError
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.loading.fingerprints import Seen
+from toolcrib.loading.fingerprints import FileFingerprints
 from toolcrib.loading.reload import changes
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import examples_of
 from toolcrib.loading.scenarios.scenario_links import tools_of
 from toolcrib.scenarios import NotRun, ScenarioReport, run_scenario, runs_of, select
-from toolcrib.scenarios.tool_view import trust_subjects
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.scenarios.run_setup import trust_subjects
+from toolcrib.security.trust import Untrusted
 
 
 class ModelOverride(NamedTuple):
@@ -349,7 +349,7 @@ SHOWN = 10
 """Changed files that are named."""
 
 
-def run_on_changes(round_of: Callable[[], Seen | None]) -> NoReturn:
+def run_on_changes(round_of: Callable[[], FileFingerprints | None]) -> NoReturn:
     """Run round after round, until Ctrl-C.
 
     Args:
@@ -359,7 +359,7 @@ def run_on_changes(round_of: Callable[[], Seen | None]) -> NoReturn:
         KeyboardInterrupt: Ctrl-C.
         ToolcribError: The first round could not be set up. A later one that can't tells so and is not the last.
     """
-    seen = round_of() or Seen({}, {}, {})
+    seen = round_of() or FileFingerprints({}, {}, {})
     # Its end closes what waits, wherever Ctrl-C came.
     with asyncio.Runner() as runner:
         coming = changes(lambda: seen, clock=RealClock())

@@ -23,7 +23,7 @@ from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Descriptor, Icon, Schema
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.loading.settings import said_of, written
+from toolcrib.loading.settings import format_limits, tool_limits
 from toolcrib.security.redaction import redact
 
 
@@ -85,7 +85,7 @@ def _document(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:
         "modes": {mode: {"unavailable": why or None} for mode, why in _availability(runtime, tool).items()},
         "input_schema": tool.input_schema,
         "output_schema": tool.output_schema,
-        "limits": written(tool.limits),
+        "limits": format_limits(tool.limits),
         "coerce": tool.coerce,
         "on_invalid_result": tool.on_invalid_result,
         "examples": [_example(tool, index) for index in range(len(tool.examples))],
@@ -195,7 +195,7 @@ def _timeout(runtime: Runtime, tool: Descriptor) -> str:
 
 def _limits(tool: Descriptor) -> Iterator[str]:
     """The limits that somebody says."""
-    for name, limit in said_of(tool).items():
+    for name, limit in tool_limits(tool).items():
         yield f"{name} {limit}{_set_by(tool, f'limits.{name}')}"
 
 

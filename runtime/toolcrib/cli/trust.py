@@ -19,11 +19,11 @@ from toolcrib.core.text import escape_terminal, in_one_line
 from toolcrib.core.user_folders import working_folder
 from toolcrib.engine.runtime import Runtime
 from toolcrib.security.hidden_characters import visible
-from toolcrib.security.trust.check import VARIABLE, Consent, TrustPolicy, TrustRequest, Untrusted, hashes_in
-from toolcrib.security.trust.decisions import Decision, DecisionStore, default_store
+from toolcrib.security.trust import VARIABLE, Consent, TrustPolicy, TrustRequest, Untrusted, hashes_in
+from toolcrib.security.trust_decisions import Decision, DecisionStore, default_store
 
 if TYPE_CHECKING:
-    from toolcrib.security.trust.needs import Need
+    from toolcrib.security.trust_needs import Need
 
 _USAGE = "[PATH] [--dry-run] [--yes] [--json]"
 

@@ -20,7 +20,7 @@ from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.profiles import check_offer
 from toolcrib.engine.runtime import Runtime
-from toolcrib.security.trust.check import TrustRequest, Untrusted, sentence
+from toolcrib.security.trust import TrustRequest, Untrusted, sentence
 
 
 @click.command("validate")

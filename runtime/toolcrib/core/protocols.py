@@ -11,8 +11,8 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema, TrustedAnswer
 
 if TYPE_CHECKING:
-    from toolcrib.security.trust.check import Workspace
-    from toolcrib.security.trust.needs import Need
+    from toolcrib.security.trust import Workspace
+    from toolcrib.security.trust_needs import Need
 
 T = TypeVar("T")
 
@@ -180,7 +180,7 @@ class Executor(Protocol):
     `release(session_id)` is awaited when a session is over; a property `keeps_nothing` says whether there is
     nothing that `aclose` would give back; an attribute `contained` says that calls stay within this process, so that files
     that nobody trusts may make them; a method `needs(descriptor, workspace)` says what a tool takes that is not contained
-    (`toolcrib.security.trust.needs.Need`), and of a mode that says nothing the whole block has to be agreed to; an attribute `reaches_out` says that calls do something real although
+    (`toolcrib.security.trust_needs.Need`), and of a mode that says nothing the whole block has to be agreed to; an attribute `reaches_out` says that calls do something real although
     there is no `world`, so that nobody makes them for a test.
     """
 

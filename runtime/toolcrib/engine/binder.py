@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import logging
 
     from toolcrib.engine.middleware.shared_state import Commons
-    from toolcrib.registry.catalog import Hidden
+    from toolcrib.registry.catalog import HiddenReason
 
 
 class Binder:
@@ -80,7 +80,7 @@ class Binder:
 
         return Commons()
 
-    def of_hidden(self, tool: Descriptor, hidden: Hidden) -> Chain:
+    def of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> Chain:
         """What the calls of a tool run through that is not offered: each says why."""
         return self.unable(tool, Unavailable(hidden.message, code=hidden.code, place=hidden.place))
 

@@ -29,10 +29,10 @@ from toolcrib.engine.session import Chain, Session, Shelf, Unavailable
 from toolcrib.engine.startup import Asked, Started, start, start_again, start_over
 from toolcrib.executors import Executors
 from toolcrib.loading.settings import NO_SETTINGS
-from toolcrib.loading.snapshot import Stock, log_problems
+from toolcrib.loading.snapshot import LoadedProject, log_problems
 from toolcrib.registry.registry import Registry, how_many
 from toolcrib.schema.validation.violations import shorten
-from toolcrib.security.trust.check import UNTRUSTED, Trust, TrustPolicy, Untrusted, hashes_in
+from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy, Untrusted, hashes_in
 
 if TYPE_CHECKING:
     import asyncio
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 
     from toolcrib.core.clock import CrossLoopLock
     from toolcrib.engine.discovery import Discovery
-    from toolcrib.loading.fingerprints import Seen
+    from toolcrib.loading.fingerprints import FileFingerprints
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
-    from toolcrib.loading.reader import Loaded
+    from toolcrib.loading.reader import LoadedDocuments
     from toolcrib.loading.reload import ReloadReport, ToolEvent
     from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
-    from toolcrib.registry.catalog import Hidden
-    from toolcrib.security.trust.check import Consent, TrustRequest
+    from toolcrib.registry.catalog import HiddenReason
+    from toolcrib.security.trust import Consent, TrustRequest
     from toolcrib.servers.environment import NetworkEnvironment
 
 T = TypeVar("T")
@@ -439,7 +439,7 @@ def read_runtime(
 
 
 def loaded_runtime(
-    loaded: Loaded,
+    loaded: LoadedDocuments,
     *,
     modes: Mapping[str, str] = NOTHING,
     executors: Executors | None = None,
@@ -480,7 +480,7 @@ class Engine:
         observer: Observer | None = None,
         clock: Clock | None = None,
         seed: int = 0,
-        stock: Stock | None = None,
+        stock: LoadedProject | None = None,
         egress: Iterable[str] = (),
         origins: Mapping[str, str] = NOTHING,
         servers: Mapping[str, Server] = NOTHING,
@@ -499,10 +499,10 @@ class Engine:
         self.passthrough = passthrough
         self.call_numbers = itertools.count(1)
         self._client = client
-        self._given = (stock or Stock(registry))._replace(registry=registry)
+        self._given = (stock or LoadedProject(registry))._replace(registry=registry)
         if servers:
             registry, stock = start_over(self._given, servers, self.executors)
-        self._stock = Stock(registry) if stock is None else stock
+        self._stock = LoadedProject(registry) if stock is None else stock
         self._asked: Asked | None = None
         layers = tuple(middleware_named(item) if isinstance(item, str) else item for item in middleware)
         self.trust = Trust() if trust is None else trust
@@ -525,7 +525,7 @@ class Engine:
         self._asked, self.settings = asked, settings
 
     @property
-    def stock(self) -> Stock:
+    def stock(self) -> LoadedProject:
         """What was read, before the profile: packs, project, sources, what was looked at."""
         return self._stock
 
@@ -629,7 +629,7 @@ class Engine:
                 shelf.chains[tool.name] = chain
         return chain
 
-    def chain_of_hidden(self, tool: Descriptor, hidden: Hidden) -> Chain:
+    def chain_of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> Chain:
         """What the calls of a tool run through that is not offered: each says why."""
         return self._binder.of_hidden(tool, hidden)
 
@@ -751,7 +751,7 @@ class Engine:
             ConfigurationError: The runtime was not opened from files; or what is in force now can't be set up
                 (then everything stays as it was).
         """
-        from toolcrib.loading.reload import report_of  # noqa: PLC0415 -- few runtimes reload
+        from toolcrib.loading.reload import reload_report  # noqa: PLC0415 -- few runtimes reload
 
         if self._asked is None:
             raise ConfigurationError(
@@ -767,7 +767,7 @@ class Engine:
                 events = [*events, *await self.read_again()]
             files = seen.changed() if seen is not None else ()
             duration = RealClock().monotonic() - started
-            report = report_of(self.registry, events, self._stock.problems, files, duration)
+            report = reload_report(self.registry, events, self._stock.problems, files, duration)
         if servers:
             await self.discover()
         return report
@@ -784,13 +784,13 @@ class Engine:
         import asyncio  # noqa: PLC0415 -- as above
 
         from toolcrib.loading.reload import compare  # noqa: PLC0415 -- as above
-        from toolcrib.loading.settings import same_reach  # noqa: PLC0415 -- as above
+        from toolcrib.loading.settings import has_same_egress  # noqa: PLC0415 -- as above
 
         before = self.registry
         now = await asyncio.to_thread(self._started_again)
         events = compare(before, now.registry)
         self._shelf.swap(now.registry.after(before), {})
-        same = same_reach(self.settings, now.settings) and now.stock.servers == self.servers
+        same = has_same_egress(self.settings, now.settings) and now.stock.servers == self.servers
         self._stock = now.stock
         if self._asked is not None:
             self.settings = now.settings
@@ -915,7 +915,7 @@ class Engine:
                 f"`poll` is {poll:g}, and a watch waits between its looks", hint="write 1.0"
             )
 
-        def seen() -> Seen:
+        def seen() -> FileFingerprints:
             if self._stock.seen is None:
                 raise ConfigurationError("there are no files that can be watched")
             return self._stock.seen

@@ -28,7 +28,7 @@ from toolcrib.engine.middleware import Direct, Plain, build_chain, layers_of
 from toolcrib.engine.middleware.arguments import DEPTH
 from toolcrib.engine.middleware.call_failures import attempts_of, ended_by
 from toolcrib.engine.middleware.fast_path import MISSED, as_result
-from toolcrib.registry.catalog import Hidden
+from toolcrib.registry.catalog import HiddenReason
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import as_dict
 from toolcrib.schema.validation.json_values import is_large
@@ -130,7 +130,7 @@ class Owner(Protocol):
         """What the calls of a tool run through."""
         ...
 
-    def chain_of_hidden(self, tool: Descriptor, hidden: Hidden) -> Chain:
+    def chain_of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> Chain:
         """What the calls of a tool run through that is not offered."""
         ...
 

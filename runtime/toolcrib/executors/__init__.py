@@ -18,8 +18,8 @@ from toolcrib.core.protocols import Executor, Remote
 
 if TYPE_CHECKING:
     from toolcrib.loading.formats import Formats
-    from toolcrib.security.trust.check import Workspace
-    from toolcrib.security.trust.needs import Need
+    from toolcrib.security.trust import Workspace
+    from toolcrib.security.trust_needs import Need
 
 GROUP = "toolcrib.executors"
 
@@ -198,7 +198,7 @@ class Executors:
         needs: list[Need] = [] if said is None else [*said(tool, workspace)]
         if needs:
             return needs
-        from toolcrib.security.trust.needs import needs_of_other_mode  # noqa: PLC0415 -- mocks need nothing
+        from toolcrib.security.trust_needs import needs_of_other_mode  # noqa: PLC0415 -- mocks need nothing
 
         place = f"{tool.origin.source}:{tool.origin.line}"
         return needs_of_other_mode(mode, block, user=f"tool {tool.name}", place=place)

@@ -45,13 +45,13 @@ _MOCK_NOTE: Final = (
 
 
 class DescriptorFile(NamedTuple):
-    """A descriptor file that was read back before anybody writes it.
+    """A descriptor file that was read back before it is written.
 
     Attributes:
         tool: The server's name for the tool.
         name: The name of the descriptor.
         file: The name of the file.
-        text: What is to stand in it.
+        text: Its content.
         problems: What the loader says of it: warnings, placed in the text.
     """
 
@@ -115,7 +115,7 @@ def descriptor_files(
 
 
 def _unseen(catalogue: Catalogue, tools: Sequence[str]) -> Iterator[str]:
-    """A remark on each tool with characters that nobody sees and every model reads."""
+    """A remark on each tool with characters that people can't see and models read."""
     for tool in tools:
         found = hidden_in(catalogue.tools[tool])
         if found:
@@ -152,7 +152,7 @@ class _FileWriter:
         self._schema = schema
 
     def file_of(self, tool: str, offered: dict[str, Any]) -> DescriptorFile | str:
-        """The file of a tool; or why there is none."""
+        """The file of a tool, or why it has none."""
         (document,), problems = parse_documents("tool.json", json.dumps(offered))
         normalised = normalise(document)
         if normalised is not None:

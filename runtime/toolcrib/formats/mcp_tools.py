@@ -39,7 +39,7 @@ class McpSchemas(NamedTuple):
 
     Attributes:
         input: Of the arguments; `type` is `object` at its root.
-        output: Of structured content; None where the definition says nothing of it.
+        output: Of structured content; None where the definition does not describe it.
         remarks: What is different from what was written, and what could not be done.
     """
 
@@ -116,7 +116,7 @@ def description_of(tool: Descriptor) -> str:
 
 
 def has_output(tool: Descriptor, revision: str = LATEST) -> bool:
-    """Whether the definition of a tool says what its results look like; else no structured content goes with them."""
+    """Whether the definition of a tool describes its results; without that, no structured content is sent."""
     return _output(tool.output_schema, revision) is not None
 
 

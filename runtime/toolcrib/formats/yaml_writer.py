@@ -1,7 +1,7 @@
-"""JSON values as YAML that people like to read, and that says to every reader what the value said.
+"""JSON values as readable YAML that every YAML reader understands as the same value.
 
-What could be taken for anything else stands in quotes: texts like `no`, `1.10` and `22:22`, and characters that are not
-seen, as escapes. Texts of several lines are literal blocks, long lines are folded, small structures stand on one line.
+What could be taken for anything else is quoted: texts like `no`, `1.10` and `22:22`, and characters that are not
+seen, as escapes. Texts of several lines are literal blocks, long lines are folded, small structures take one line.
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ from toolcrib.http.messages import ExchangeBounds, HTTPError, HTTPFailure, HTTPR
 
 if TYPE_CHECKING:
     from toolcrib.http.client import HTTPClient
-    from toolcrib.security.egress import Guard
+    from toolcrib.security.egress import EgressGuard
 
 __all__ = ["ExchangeBounds", "HTTPError", "HTTPFailure", "HTTPRequest", "HTTPResponse", "open_client"]
 
 
-def open_client(guard: Guard) -> HTTPClient:
+def open_client(guard: EgressGuard) -> HTTPClient:
     """The client whose connections a guard dials."""
     from toolcrib.http.client import HTTPClient  # noqa: PLC0415 -- slow to import; a mock needs no client
 

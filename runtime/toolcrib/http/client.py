@@ -29,7 +29,7 @@ from toolcrib.http.messages import (
     connection_broken,
 )
 from toolcrib.http.response_body import body_reader
-from toolcrib.security.egress import Guard
+from toolcrib.security.egress import EgressGuard
 
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
 _ENDLESS = 1 << 62
@@ -144,7 +144,7 @@ class HTTPClient:
         idle: Seconds for which a connection without work is kept.
     """
 
-    def __init__(self, guard: Guard, idle: float = IDLE_SECONDS) -> None:
+    def __init__(self, guard: EgressGuard, idle: float = IDLE_SECONDS) -> None:
         self._dialler = Connector(guard)
         self._pools = PerLoop(lambda: _Pool(idle))
         keep_quiet("httpcore")
@@ -356,7 +356,7 @@ class StreamingClient:
         idle: Seconds for which a connection without work is kept.
     """
 
-    def __init__(self, guard: Guard, idle: float = IDLE_SECONDS) -> None:
+    def __init__(self, guard: EgressGuard, idle: float = IDLE_SECONDS) -> None:
         self._dialler = Connector(guard)
         self._idle_for = idle
         self._idle: list[tuple[str, HTTPConnection, SocketStream, float]] = []

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from toolcrib.http.messages import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest
-from toolcrib.security.egress import Guard, Unreachable
+from toolcrib.security.egress import EgressGuard, UnreachableHost
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -29,7 +29,7 @@ class Connector:
         guard: The one way to a socket.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: EgressGuard) -> None:
         self._guard = guard
         self._context: ssl.SSLContext | None = None
 
@@ -59,7 +59,7 @@ class Connector:
             raise HTTPError(HTTPFailure.CONNECT_TIMEOUT, message, sent=False) from None
         except ssl.SSLError as error:
             raise tls_failed(host, error) from None
-        except Unreachable as error:
+        except UnreachableHost as error:
             raise HTTPError(HTTPFailure.CONNECT_FAILED, error.message, sent=False) from None
         except OSError:
             message = f"the connection to `{host}` failed while it was made"

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, NOTHING, Origin
 from toolcrib.loading.documents.document import Document, parse_documents
-from toolcrib.loading.documents.files import key_of, read_bytes
+from toolcrib.loading.documents.files import file_key, read_bytes
 
 if TYPE_CHECKING:
     from toolcrib.core.protocols import Files, Kinds
-    from toolcrib.loading.reader import Home
+    from toolcrib.loading.reader import DocumentContext
     from toolcrib.loading.scenarios.model import Scenario
-    from toolcrib.loading.servers import Spot, Written
+    from toolcrib.loading.servers import ConfigPosition, ServerBlock
 
 Rewording: TypeAlias = Callable[[Sequence[Problem]], list[Problem]]
 """Tells the problems of a descriptor in the words of the system that its document comes from."""
@@ -75,12 +75,12 @@ class NamedFile(NamedTuple):
     source: str
     document: Document
     pointer: str
-    where: Home
+    where: DocumentContext
 
     @property
     def key(self) -> str:
         """By which a reader knows the file."""
-        return key_of(self.where.files, self.path)
+        return file_key(self.where.files, self.path)
 
     @property
     def own_key(self) -> str:
@@ -124,18 +124,18 @@ class ServerFile(NamedTuple):
 
     Attributes:
         problems: Everything that is wrong with it.
-        servers: What it says of its servers, by name.
+        servers: Its servers, by name.
         left_out: The names of those that it switches off or that can't be used.
-        unread: Whether nobody knows which servers it names.
+        unread: Whether it could not be read, so that its servers are unknown.
     """
 
     problems: Sequence[Problem]
-    servers: Mapping[str, Written] = NOTHING
+    servers: Mapping[str, ServerBlock] = NOTHING
     left_out: Collection[str] = ()
     unread: bool = False
 
     def tells_of(self, name: str) -> bool:
-        """Whether it is told already why a server is not among those of the file, which may name it."""
+        """Whether a problem already says why a server is missing in the file."""
         return self.unread or name in self.left_out
 
 
@@ -150,7 +150,7 @@ class ServerFiles(Protocol):
         """Whether a path is a file that names MCP servers."""
         ...
 
-    def read_servers_file(self, path: str, named: Spot | None = None, /) -> ServerFile:
+    def read_servers_file(self, path: str, named: ConfigPosition | None = None, /) -> ServerFile:
         """The servers of a file; one that is not there is a problem of the place where it is named."""
         ...
 
@@ -182,7 +182,7 @@ class Format:
         name: Names it.
         detect: Whether a document has this format.
         convert: The document in our own form. It is called once for each document that `detect` recognises.
-        documents: The documents in our own form that stand in one of this format (or in a file that belongs to it),
+        documents: The documents in our own form that are in one of this format (or in a file that belongs to it),
             by which an index finds places again; none for any other document.
         is_pack: Whether such a document is a pack, which is passed over where no tools are taken.
         parents: Documents that hold others together; None where there are none.
@@ -194,7 +194,7 @@ class Format:
 
     name: str
     detect: Callable[[JSON], bool] = lambda _value: False
-    convert: Callable[[Document, Home], Conversion] = lambda _document, _where: Conversion()
+    convert: Callable[[Document, DocumentContext], Conversion] = lambda _document, _where: Conversion()
     documents: Callable[[Document, Files | None], Sequence[Document]] = lambda _document, _files: ()
     is_pack: bool = False
     parents: ParentDocuments | None = None
@@ -219,14 +219,14 @@ class Formats:
         object.__setattr__(self, "server_keys", frozenset[str]().union(*keys))
 
     def of(self, value: JSON) -> Format | None:
-        """The first format that recognises a document; None for one of our own, or of nobody's."""
+        """The first format that recognises a document; None for one of our own, or of no known format."""
         for each in self.table:
             if each.detect(value):
                 return each
         return None
 
     def documents(self, document: Document, files: Files | None) -> Sequence[Document]:
-        """The documents in our own form that stand in a foreign one; none in our own."""
+        """The documents in our own form that are in a foreign one; none for our own."""
         found = (each.documents(document, files) for each in self.table)
         return next((documents for documents in found if documents), ())
 

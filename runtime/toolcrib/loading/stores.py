@@ -22,11 +22,11 @@ from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files
 from toolcrib.core.text import canonical, compact
 from toolcrib.loading.documents.document import Document, parse_documents, parse_json
-from toolcrib.loading.documents.files import outside_of, read_anywhere
+from toolcrib.loading.documents.files import external_access, read_anywhere
 from toolcrib.loading.documents.json_text import LargeJSON
 from toolcrib.loading.documents.positions import INTEGER_DIGITS, clipped
 from toolcrib.schema.validation import Validator, check_schema
-from toolcrib.security.secrets.variables import Variable, pieces_of, plain
+from toolcrib.security.secrets import SecretVariable, pieces_of, plain
 from toolcrib.simulation.store import lost_rows
 
 MAX_ROW_PROBLEMS: Final = 5
@@ -568,7 +568,7 @@ def _looked_up(text: str, pointer: str, origin: Origin, problems: list[Problem])
         return None
     parts, anywhere, before = [], False, len(problems)
     files = origin.files
-    outside = outside_of(files)
+    outside = external_access(files)
     for piece in pieces:
         if isinstance(piece, str):
             parts.append(plain(piece))
@@ -591,7 +591,7 @@ def _looked_up(text: str, pointer: str, origin: Origin, problems: list[Problem])
     return _Path("".join(parts), anywhere) if len(problems) == before else None
 
 
-def _pass_over(pieces: Sequence[str | Variable], files: Files | None) -> None:
+def _pass_over(pieces: Sequence[str | SecretVariable], files: Files | None) -> None:
     """The file that would be read without the operator's word is still the pack's: no document, and travels with it."""
     pass_over: Callable[[str], None] | None = getattr(files, "pass_over", None)
     texts = [plain(piece) if isinstance(piece, str) else piece.default for piece in pieces]
@@ -599,7 +599,7 @@ def _pass_over(pieces: Sequence[str | Variable], files: Files | None) -> None:
         pass_over("".join(text for text in texts if text is not None))
 
 
-def _withheld(variable: Variable, pointer: str) -> Problem:
+def _withheld(variable: SecretVariable, pointer: str) -> Problem:
     """A variable that leads to files, of which nobody has said that this document may read them."""
     instead = "the rows are not read" if variable.default is None else "the default is read instead"
     message = f"`{variable.text}` is set, and not looked up for a workspace that is not trusted; {instead}"
@@ -608,7 +608,7 @@ def _withheld(variable: Variable, pointer: str) -> Problem:
     return Problem(code="untrusted_workspace", message=message, pointer=pointer, hint=hint, severity=severity)
 
 
-def _not_there(variable: Variable, pointer: str) -> Problem:
+def _not_there(variable: SecretVariable, pointer: str) -> Problem:
     if variable.source != "env":
         message = (
             f"`{variable.text}` can't stand in the path of a file: only variables of the environment can"
@@ -703,7 +703,7 @@ def _read_now(collection: Collection) -> dict[str, JSON]:
 _AGAIN = "read the documents again"
 
 
-def fixture_of(
+def parse_document_fixture(
     said: Mapping[str, Any], origin: Origin, scope_name: str, document: Document
 ) -> tuple[Fixture, tuple[Problem, ...]]:
     """What a document declares under `store` and `state`, and all that is wrong with it, placed."""
@@ -714,7 +714,7 @@ def fixture_of(
     return fixture, tuple(document.place(fault) for fault in faults)
 
 
-def with_names(fixture: Fixture, value: Mapping[str, Any], scope_name: str) -> Fixture:
+def with_refused_names(fixture: Fixture, value: Mapping[str, Any], scope_name: str) -> Fixture:
     """The fixture with the names of what is refused, so that who asks for it is not told that there is none.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 from toolcrib.core.model import JSON, Content, Descriptor, Result
 from toolcrib.core.text import DuplicateKey, compact, unique_members
 from toolcrib.provider.conversations import CallRecord, Pending
-from toolcrib.security.redaction import HIDDEN, SeenSecrets
+from toolcrib.security.redaction import HIDDEN, Redactor
 
 
 class Discretion:
@@ -26,7 +26,7 @@ class Discretion:
         self, tool_of: Callable[[str], Descriptor | None], before: Iterable[CallRecord] = ()
     ) -> None:
         self._tool_of = tool_of
-        self._seen = SeenSecrets()
+        self._seen = Redactor()
         for record in before:
             self.arguments(record.tool, record.arguments)
             self._output(self._tool_of(record.tool), record.value)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.errors import ConfigurationError, ExpressionError, ToolcribError
 from toolcrib.core.model import JSON, Content
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.executors.client.client_call import DEFERRED
-from toolcrib.loading.scenarios.model import Agent, AgentTurn, Assertion, Scenario
 from toolcrib.provider import Conversation, ProviderError, Stop
 from toolcrib.provider.loop.approvals import REFUSED_ANSWER
 from toolcrib.provider.models.scripted import ModelView
-from toolcrib.registry.namespaces import short_name
+from toolcrib.registry.names import short_name
 from toolcrib.scenarios.agent_report import (
     AgentReport,
     AssertionReport,
@@ -28,7 +27,12 @@ from toolcrib.scenarios.reports import ScenarioFailure
 from toolcrib.scenarios.run_log import RunLog, StepEvent
 from toolcrib.scenarios.user_simulator import DIRECT, SCRIPTED, ConversationSetup, open_conversation
 from toolcrib.scenarios.verification import FinalReply
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.security.trust import Untrusted
+
+if TYPE_CHECKING:
+    from toolcrib.loading.scenarios.model import Agent, AgentTurn, Assertion, Scenario
+    from toolcrib.scenarios.run_setup import AgentSetup
+
 
 _APPROVED, _FULFILLED = "{approve: true}", "{result: ...}"
 
@@ -102,7 +106,7 @@ class AgentRun(NamedTuple):
         runtime: Has the prompts, and binds what callers are granted.
         session: Where the calls are made.
         scenario: The run.
-        agent: Its agent.
+        setup: What its agent needs.
         log: Is told of the calls.
         names: What expressions of the run read: a new mapping each time.
     """
@@ -110,9 +114,14 @@ class AgentRun(NamedTuple):
     runtime: Runtime
     session: Session
     scenario: Scenario
-    agent: Agent
+    setup: AgentSetup
     log: RunLog
     names: Callable[[], dict[str, JSON]]
+
+    @property
+    def agent(self) -> Agent:
+        """The agent."""
+        return self.setup.agent
 
 
 class AgentRunner:
@@ -174,7 +183,7 @@ class AgentRunner:
         """Hold the conversation, up to the first turn that can't be held as it is written; judge it."""
         talk = self._talk
         try:
-            speaking = open_conversation(talk.runtime, talk.session, talk.scenario, talk.agent, self._seen)
+            speaking = open_conversation(talk.runtime, talk.session, talk.scenario, talk.setup, self._seen)
         except (ConfigurationError, ExpressionError, Untrusted) as error:
             pointer = f"{talk.agent.pointer}{_PLACES.get(error.code, '')}"
             self.failures.append(

@@ -21,7 +21,7 @@ from toolcrib.expressions.matchers import MatchDifference, differ, shown
 from toolcrib.loading.documents.document import parse_json
 from toolcrib.schema.validation import Validator, Violation
 from toolcrib.schema.validation.violations import shorten
-from toolcrib.security.redaction import SeenSecrets, redact
+from toolcrib.security.redaction import Redactor, redact
 from toolcrib.simulation.store import store_of
 
 MOST_DIFFERENCES: Final = 5
@@ -213,7 +213,7 @@ async def replay(runtime: Runtime, tasks: Iterable[RecordedTask], *, fail_fast: 
 
 async def _replayed(runtime: Runtime, task: RecordedTask) -> TaskReport:
     session = runtime.session(id=task.name, clock=VirtualClock())
-    seen = SeenSecrets()
+    seen = Redactor()
     deviations = []
     try:
         for number, call in enumerate(task.calls, 1):
@@ -228,7 +228,7 @@ async def _replayed(runtime: Runtime, task: RecordedTask) -> TaskReport:
 
 
 def _answer_deviation(
-    number: int, call: RecordedCall, result: Result, session: Session, seen: SeenSecrets
+    number: int, call: RecordedCall, result: Result, session: Session, seen: Redactor
 ) -> Deviation | None:
     tool = session.registry.get(call.tool)
     arguments = seen.add(dict(call.arguments), None if tool is None else tool.input_schema)
@@ -246,7 +246,7 @@ def _answer_deviation(
 
 
 def _rows_deviation(
-    task: RecordedTask, changed: Mapping[str, Mapping[str, JSON]], seen: SeenSecrets
+    task: RecordedTask, changed: Mapping[str, Mapping[str, JSON]], seen: Redactor
 ) -> Deviation | None:
     names = [*task.changed_rows, *(name for name in changed if name not in task.changed_rows)]
     wanted: JSON = {name: dict(task.changed_rows.get(name, NOTHING)) for name in names}
@@ -257,7 +257,7 @@ def _rows_deviation(
 
 
 def _told(
-    wanted: JSON, found: JSON, seen: SeenSecrets, schema: Schema | None
+    wanted: JSON, found: JSON, seen: Redactor, schema: Schema | None
 ) -> tuple[tuple[MatchDifference, ...], int]:
     """The first differences of two values, with their secrets masked, and how many more there are."""
     shown_wanted, shown_found = (seen.hide_in(redact(value, schema)) for value in (wanted, found))

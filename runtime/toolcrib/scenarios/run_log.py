@@ -7,11 +7,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, Content, Fixture, Outcome, Result, Schema
 from toolcrib.engine.session import Session
-from toolcrib.loading.scenarios.model import CallStep, Scenario
-from toolcrib.loading.scenarios.scenario_state import visible_state
+from toolcrib.loading.scenarios.model import CallStep, Scenario, visible_state
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure, StepReport
-from toolcrib.security.redaction import SeenSecrets, redact
+from toolcrib.security.redaction import Redactor, redact
 from toolcrib.simulation.store import Store, states
 
 _OK = Outcome.OK
@@ -82,7 +81,7 @@ class RunLog:
         self._groups: list[Sequence[StepEvent]] = []
         self._untold = 0
         self._told: list[StepReport] = []
-        self._seen = SeenSecrets()
+        self._seen = Redactor()
         # For a run whose steps are all good, which most are, this is all that is ever done.
         self.add: Callable[[Sequence[StepEvent]], object] = self._groups.append
 

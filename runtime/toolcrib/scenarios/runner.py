@@ -18,9 +18,7 @@ from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.expressions import Rendering
 from toolcrib.loading.scenarios.model import NO_RULES, AdvanceStep, CallStep, ParallelStep, Scenario
-from toolcrib.scenarios.agent_report import AssertionReport
 from toolcrib.scenarios.reports import (
     GoldenChange,
     ScenarioFailure,
@@ -30,7 +28,7 @@ from toolcrib.scenarios.reports import (
     digest_of_all,
 )
 from toolcrib.scenarios.run_log import RunLog, RunScope, StepEvent, StoreView, changes_of
-from toolcrib.scenarios.tool_view import tools_for
+from toolcrib.scenarios.run_setup import RunSetup, set_up_run
 from toolcrib.scenarios.verification import (
     RunEvidence,
     compare,
@@ -44,8 +42,10 @@ from toolcrib.scenarios.verification import (
 from toolcrib.scenarios.verification import verify as verified
 
 if TYPE_CHECKING:
-    from toolcrib.loading.scenarios.model import Agent
+    from toolcrib.loading.scenarios.expectations import Golden
+    from toolcrib.scenarios.agent_report import AssertionReport
     from toolcrib.scenarios.agent_runner import AgentRunner
+    from toolcrib.scenarios.run_setup import AgentSetup
 
 
 async def run_scenario(
@@ -76,23 +76,25 @@ async def run_scenario(
 
 async def _run(runtime: Runtime, scenario: Scenario, seed: int, *, update: bool) -> ScenarioReport:
     started = RealClock.monotonic()
-    session = _session(runtime, scenario, seed)
+    setup = set_up_run(runtime, scenario)
+    session = _session(runtime, setup, seed)
     run = _Run(session, scenario, update=update)
     try:
         passed = await run.to_the_end()
-        if passed and scenario.agent is not None:
-            passed = await run.converse(runtime, scenario.agent)
+        if passed and setup.agent is not None:
+            passed = await run.converse(runtime, setup.agent)
     finally:
         await session.aclose()
     return _reported(run, session, scenario, passed=passed, started=started)
 
 
-def _session(runtime: Runtime, scenario: Scenario, seed: int) -> Session:
+def _session(runtime: Runtime, setup: RunSetup, seed: int) -> Session:
+    scenario = setup.scenario
     return runtime.session(
         id=scenario.base or scenario.name,
         seed=seed,
         clock=RealClock() if scenario.real else VirtualClock(scenario.start),
-        registry=tools_for(runtime, scenario),
+        registry=setup.tools,
     )
 
 
@@ -160,14 +162,14 @@ class _Run:
                 return False
         return True
 
-    async def converse(self, runtime: Runtime, agent: Agent) -> bool:
+    async def converse(self, runtime: Runtime, setup: AgentSetup) -> bool:
         """Let the agent go on; whether it came to its end as it is written."""
         from toolcrib.scenarios.agent_runner import AgentRun, AgentRunner  # noqa: PLC0415 -- most scenarios have no agent
 
         def names() -> RunScope:
             return self.scope().copy()
 
-        self.talk = AgentRunner(AgentRun(runtime, self._session, self._scenario, agent, self.log, names))
+        self.talk = AgentRunner(AgentRun(runtime, self._session, self._scenario, setup, self.log, names))
         await self.talk.to_the_end()
         return not self.talk.broken
 
@@ -289,7 +291,7 @@ class _Run:
         return failures, self._golden(step, step.expect.golden, masked, failures)
 
     def _golden(
-        self, step: CallStep, golden: Rendering, masked: Result, failures: list[ScenarioFailure]
+        self, step: CallStep, golden: Golden, masked: Result, failures: list[ScenarioFailure]
     ) -> GoldenChange | None:
         """Compare with the golden file. What to write is told only of a step that is right otherwise."""
         scope: dict[str, JSON] = {"matrix": dict(self._scenario.values), "run": self._scenario.run}

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.protocols import BoundTool
 from toolcrib.core.text import compact
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.engine.workspaces import subjects_of_scenario
 from toolcrib.executors.client.client_call import ClientCall
-from toolcrib.loading.prompts import Guardrail, Prompt
-from toolcrib.loading.scenarios.agent_checks import prompt_of
-from toolcrib.loading.scenarios.model import Agent, AgentTurn, Scenario
 from toolcrib.provider import Provider
 from toolcrib.provider.config import Config
 from toolcrib.provider.middleware import ProviderMiddleware
 from toolcrib.provider.models.protocol import Prices
 from toolcrib.provider.models.scripted import Scripted, scripted_replies
-from toolcrib.registry.namespaces import short_name
+from toolcrib.registry.names import short_name
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.assertions import AssertionContext
 from toolcrib.security.tool_policy import ToolPolicy, without_idle
+
+if TYPE_CHECKING:
+    from toolcrib.loading.prompts import Prompt
+    from toolcrib.loading.scenarios.model import Agent, AgentTurn, GuardrailCheck, Scenario
+    from toolcrib.scenarios.run_setup import AgentSetup
 
 Way: TypeAlias = Callable[["ClientStub", ClientCall], Awaitable[Result]]
 """How the caller fulfils a call."""
@@ -117,7 +118,7 @@ class ConversationSetup:
     has_text: bool
     fulfilling: ClientStub
     surroundings: AssertionContext
-    guardrails: tuple[Guardrail, ...] = ()
+    guardrails: tuple[GuardrailCheck, ...] = ()
     providers: tuple[Provider, ...] = field(default=())
 
     async def aclose(self) -> None:
@@ -129,15 +130,15 @@ class ConversationSetup:
 
 
 def open_conversation(
-    runtime: Runtime, session: Session, scenario: Scenario, agent: Agent, names: Names
+    runtime: Runtime, session: Session, scenario: Scenario, setup: AgentSetup, names: Names
 ) -> ConversationSetup:
     """What holds the conversation of a run.
 
     Args:
-        runtime: Has the prompts, and what may be reached.
+        runtime: Says what may be reached.
         session: Where the calls are made.
         scenario: The run.
-        agent: Its agent.
+        setup: What its agent needs.
         names: What expressions read: a new mapping each time.
 
     Raises:
@@ -145,9 +146,11 @@ def open_conversation(
         ExpressionError: What instructs the model can't be worked out.
         Untrusted: The scenario names a model, and nobody has agreed to that.
     """
-    for subject in subjects_of_scenario(replace(scenario, agent=agent)):
+    for subject in setup.subjects:
         runtime.engine.trust.check(subject)
-    prompt = prompt_of(agent.prompt, runtime.packs, scenario.origin) if agent.prompt else None
+    if setup.error is not None:
+        raise setup.error
+    agent, prompt = setup.agent, setup.prompt
     fulfilling = ClientStub(runtime, agent, names)
     make = _OWN.get(agent.provider, _opened)
     provider = make(runtime, session, scenario, agent, names)
@@ -164,17 +167,9 @@ def open_conversation(
         has_text=agent.provider != DIRECT,
         fulfilling=fulfilling,
         surroundings=AssertionContext(call_tool=session.call, judge=judge),
-        guardrails=_guardrails(agent, prompt),
+        guardrails=setup.guardrails,
         providers=(provider, judge) if judge is not None else (provider,),
     )
-
-
-def _guardrails(agent: Agent, prompt: Prompt | None) -> tuple[Guardrail, ...]:
-    own = [
-        Guardrail(each["type"], each.get("params", {}), unsupported=each.get("unsupported", ""))
-        for each in agent.guardrails
-    ]
-    return (*own, *(prompt.guardrails if prompt else ()))
 
 
 SCRIPTED, DIRECT = "scripted", "direct"

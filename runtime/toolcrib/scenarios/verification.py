@@ -19,15 +19,14 @@ from toolcrib.core.subschemas import once_for_each
 from toolcrib.core.text import compact
 from toolcrib.engine.session import Session
 from toolcrib.executors.mock.variables import MockState, slot_of
-from toolcrib.expressions import Rendering
 from toolcrib.expressions.matchers import Matcher, compile_matcher
-from toolcrib.loading.scenarios.expectations import GoldenFile, golden_name, read_golden
 from toolcrib.loading.scenarios.model import CallRule, CallStep, Expectation, Scenario, Verification, any_of
 from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure
 from toolcrib.scenarios.run_log import LoggedCall, StoreView
 
 if TYPE_CHECKING:
-    from toolcrib.simulation.faults import Record
+    from toolcrib.loading.scenarios.expectations import Golden, GoldenFile
+    from toolcrib.simulation.fault_history import FaultRecord
 
 Show: TypeAlias = Callable[[LoggedCall], JSON]
 """The arguments of a call with secrets masked."""
@@ -315,7 +314,7 @@ FAULT = "fault"
 
 def unfired_faults(session: Session, scenario: Scenario) -> list[ScenarioFailure]:
     """A failure for each fault that must happen and did not."""
-    from toolcrib.simulation.faults import why_not_due  # noqa: PLC0415 -- in most scenarios nothing goes wrong
+    from toolcrib.simulation.fault_history import why_not_due  # noqa: PLC0415 -- in most scenarios nothing goes wrong
 
     wanted = {fault.pointer: fault.name for fault in scenario.faults if fault.must_fire}
     reasons = {pointer: why_not_due(session, name) for pointer, name in wanted.items()}
@@ -326,7 +325,7 @@ def unfired_faults(session: Session, scenario: Scenario) -> list[ScenarioFailure
 
 def fault_notes(session: Session, scenario: Scenario, tool: str) -> list[ScenarioFailure]:
     """For a step that went otherwise than expected: on which calls the faults of its tool happened, or why on none."""
-    from toolcrib.simulation.faults import records_of, why_not_due  # noqa: PLC0415 -- as above
+    from toolcrib.simulation.fault_history import records_of, why_not_due  # noqa: PLC0415 -- as above
 
     told = []
     for fault in scenario.faults:
@@ -338,7 +337,7 @@ def fault_notes(session: Session, scenario: Scenario, tool: str) -> list[Scenari
     return told
 
 
-def _listed(record: Record) -> str:
+def _listed(record: FaultRecord) -> str:
     more = record.times - SHOWN_CALLS
     return ", ".join(map(str, record.fired[:SHOWN_CALLS])) + (f" and {more} more" if more > 0 else "")
 
@@ -440,18 +439,18 @@ class GoldenComparison(NamedTuple):
 
 
 def compare_golden(
-    golden: Rendering, value: JSON, files: Files | None, scope: Mapping[str, JSON]
+    golden: Golden, value: JSON, files: Files | None, scope: Mapping[str, JSON]
 ) -> GoldenComparison:
     """Compare a result with the golden file that a step names.
 
     Args:
-        golden: The name of the file.
+        golden: The file.
         value: The result, secrets masked.
         files: Those that the scenario may name.
         scope: What the name may read.
     """
     try:
-        held = read_golden(files, golden_name(golden, scope))
+        held = golden.read(files, scope)
     except ExpressionError as error:
         return GoldenComparison((error.message,))
     except OSError as error:

@@ -1,1 +1,4 @@
-"""Who may reach what, and what may be shown."""
+"""Who may reach what, and what may be shown: egress, secrets, redaction, workspace trust, tool policies.
+
+It imports `core` only.
+"""

@@ -1,4 +1,4 @@
-"""Which places of a value are secret, and values without them.
+"""Redaction: which places of a value are secret, and values, results and log records without secrets.
 
 A place is secret where its schema says so (`writeOnly: true`, `format: password`,
 `x-secret: true`) or where its name does (`password`, `api_key`, `Authorization` ...). By name
@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from weakref import ref
 
-from toolcrib.core.model import JSON, Schema
+from toolcrib.core.model import JSON, Content, Result, Schema
 from toolcrib.core.subschemas import Path, SchemaIndex, Site, once_for_each
+
+if TYPE_CHECKING:
+    import logging
+
+    from toolcrib.security.secret_encodings import SecretSpelling
 
 HIDDEN: Final = "***"
 """What stands in the place of a secret."""
@@ -215,15 +223,35 @@ def redact(value: JSON, schema: Schema | None = None) -> JSON:
 _redaction = once_for_each(compile_redaction)
 
 
-class SeenSecrets:
-    """What stood at secret places, to be hidden wherever it turns up again: in answers, messages, faults.
+NAMED: Final = 6
+"""Characters from which on a secret is looked for in names that programs go by."""
 
-    Texts and numbers are known again as a whole; those of 4 characters or more also within other texts.
+_PASSING: Final = 128
+"""How many secrets are remembered of the kind that is made anew."""
+
+_OWN: Final[ContextVar[dict[str, SecretSpelling] | None]] = ContextVar("secrets of this call", default=None)
+
+
+class Redactor:
+    """Hides secrets wherever they turn up: in answers, messages, faults, logs.
+
+    Secrets are what stands at the secret places of the values that it was given (`add`), and texts that are
+    registered. Texts and numbers are known again as a whole; those of 4 characters or more also within other texts.
+
+    Args:
+        value: A first value to `add`.
+        schema: Its schema.
+        encodings: Whether texts are searched for each secret however it is written (see `secret_encodings`), not only
+            as it is and as JSON writes it. That takes longer, and hides more: it is for secrets that were looked up.
     """
 
-    def __init__(self, value: JSON = None, schema: Schema | None = None) -> None:
+    def __init__(self, value: JSON = None, schema: Schema | None = None, *, encodings: bool = False) -> None:
+        self._encodings = encodings
         self._scalars: set[str] = set()
         self._written: list[str] | None = None
+        self._passing: dict[str, None] = {}
+        self._spellings: dict[str, SecretSpelling] = {}
+        self._in_logs = False
         if value is not None:
             self.add(value, schema)
 
@@ -235,14 +263,81 @@ class SeenSecrets:
             self._written = None
         return masked
 
+    def register(self, secret: str, *, passing: bool = False) -> None:
+        """Mask this text from now on. The empty text is none.
+
+        Args:
+            secret: One of less than four characters is known only where it is a whole value.
+            passing: Whether others will follow it, as with signatures and tokens: it is remembered until the end of
+                the call that registers it (see `one_call`). Outside of a call only the last of these are.
+        """
+        if secret in {"", HIDDEN} or (secret in self._scalars and secret not in self._passing):
+            return
+        own = _OWN.get() if passing else None
+        if own is not None:
+            own[secret] = own.get(secret) or _spelling_of(secret)
+        elif passing:
+            self._passing.pop(secret, None)
+            self._passing[secret] = None
+            self._scalars.add(secret)
+            if len(self._passing) > _PASSING:
+                self._forget(next(iter(self._passing)))
+        else:
+            self._passing.pop(secret, None)
+            self._scalars.add(secret)
+        self._written = None
+        if not self._in_logs:
+            _mask_logs_of(self)
+            self._in_logs = True
+
+    def _forget(self, secret: str) -> None:
+        del self._passing[secret]
+        self._scalars.discard(secret)
+        self._spellings = {key: each for key, each in self._spellings.items() if key != secret}
+
     @property
     def known(self) -> frozenset[str]:
-        """What was seen, each as text."""
+        """What was seen or registered, each as text."""
         return frozenset(self._scalars)
 
+    def knows(self, raw: bytes) -> bool:
+        r"""Whether a secret may stand in these bytes of a text in UTF-8: quick, as most often there is none.
+
+        An escape with a number (`%41`, `&#65;`, `\u0041`, `\x41`) may be a part of one, and so may a full-width letter,
+        and NUL, which texts in UTF-16 are full of; then the answer is yes.
+        """
+        known = self._known()
+        if not known:
+            return False
+        from toolcrib.security.secret_encodings import is_escaped, near  # noqa: PLC0415 -- a run without secrets needs none of it
+
+        return is_escaped(raw) or bool(near(raw, known))
+
+    def is_in(self, raw: bytes) -> bool:
+        """Whether a secret stands in these bytes, which may be of any kind: a text, an image, an archive."""
+        known = self._known()
+        if not known:
+            return False
+        from toolcrib.security.secret_encodings import may_be_escaped, near  # noqa: PLC0415 -- as above
+
+        bare = raw.translate(None, b"\0")
+        if not may_be_escaped(bare) and not near(bare, known):
+            return False
+        texts = (bare.decode("latin-1"), bare.decode(errors="replace"))
+        return any(self._without_encoded(text) != text for text in texts)
+
+    def hide_in_name(self, name: str) -> str:
+        """A name that programs go by, such as a tool's or a property's, with `***` in place of long secrets.
+
+        A short one, such as the user name `root`, stands in names by chance, and a masked name can't be used.
+        """
+        return self._without_encoded(name, NAMED) if len(name) >= NAMED else name
+
     def hide_in_text(self, text: str) -> str:
-        """The text with `***` in place of what was seen."""
-        if self._sees(text):
+        """The text with `***` in place of every secret."""
+        if self._encodings:
+            return self._without_encoded(text)
+        if text in self._scalars:
             return HIDDEN
         if self._written is None:
             self._written = [*_as_written(self._scalars)]
@@ -250,12 +345,27 @@ class SeenSecrets:
             text = text.replace(written, HIDDEN)
         return text
 
+    def _without_encoded(self, text: str, least: int = 0) -> str:
+        """The text with `***` in place of every secret of at least so many characters, however it is written."""
+        if text in self._scalars or text in (_OWN.get() or ()):
+            return HIDDEN
+        known = [each for each in self._known() if each.shortest <= len(text) and each.length >= least]
+        if not known:
+            return text
+        from toolcrib.security.secret_encodings import is_escaped, near, spans_of, without_spans  # noqa: PLC0415 -- as above
+
+        raw = text.encode("utf-8", "surrogatepass")
+        close = known if is_escaped(raw) else near(raw, known)
+        spans = spans_of(text, close) if close else []
+        return without_spans(text, spans, HIDDEN) if spans else text
+
     def hide_in(self, value: JSON) -> JSON:
-        """A deep copy of a value with `***` in place of what was seen, also in keys.
+        """A deep copy of a value with `***` in place of every secret, also in keys.
 
         A value nested too deeply for a result is hidden from there on; the copy is too deep as well.
         """
-        return self._copied(value, 0) if self._sees_any() else value
+        known = self._scalars or (self._encodings and _OWN.get())
+        return self._copied(value, 0) if known else value
 
     def _copied(self, value: JSON, depth: int) -> JSON:
         """The copy of what stands in `depth` containers."""
@@ -270,11 +380,37 @@ class SeenSecrets:
         return HIDDEN if _is_number(value) and self._sees(str(value)) else value
 
     def _sees(self, text: str) -> bool:
-        """Whether a whole text was seen."""
-        return text in self._scalars
+        """Whether a whole text is a secret."""
+        return text in self._scalars or (self._encodings and text in (_OWN.get() or ()))
 
-    def _sees_any(self) -> bool:
-        return bool(self._scalars)
+    def _known(self) -> Collection[SecretSpelling]:
+        """The spelling of each secret."""
+        if len(self._spellings) != len(self._scalars):
+            known = self._spellings
+            self._spellings = {
+                secret: known.get(secret) or _spelling_of(secret) for secret in tuple(self._scalars)
+            }
+        own = _OWN.get()
+        if not own:
+            return self._spellings.values()
+        more = [each for secret, each in own.items() if secret not in self._scalars]
+        return [*self._spellings.values(), *more]
+
+
+def _spelling_of(secret: str) -> SecretSpelling:
+    from toolcrib.security.secret_encodings import SecretSpelling  # noqa: PLC0415 -- a run without secrets needs none of it
+
+    return SecretSpelling(secret)
+
+
+@contextmanager
+def one_call() -> Iterator[None]:
+    """What is registered within as passing is masked until its end, and by nobody else."""
+    token = _OWN.set({**(_OWN.get() or {})})
+    try:
+        yield
+    finally:
+        _OWN.reset(token)
 
 
 def _as_written(secrets: Iterable[str]) -> Iterator[str]:
@@ -302,3 +438,123 @@ def _hidden_scalars(value: JSON, masked: JSON) -> Iterator[str]:
             yield from _hidden_scalars(item, masked[index] if isinstance(masked, list) else HIDDEN)
     elif masked == HIDDEN and value not in ("", HIDDEN) and (isinstance(value, str) or _is_number(value)):
         yield str(value)
+
+
+# Results and log records.
+
+
+def redact_result(result: Result, redactor: Redactor) -> Result:
+    """The result without secrets, wherever the other side has put them.
+
+    A part of bytes that hold one is withheld: a text stands in its place and says so, as does `meta.warnings`.
+    """
+    meta = redactor.hide_in(dict(result.meta))
+    error = result.error
+    if error is not None:
+        details = redactor.hide_in(dict(error.details))
+        error = error._replace(
+            message=redactor.hide_in_text(error.message),
+            details=details if isinstance(details, dict) else {},
+        )
+    parts = tuple(_part(part, redactor) for part in result.content)
+    changed = result._replace(
+        value=redactor.hide_in(result.value),
+        content=parts,
+        message=redactor.hide_in_text(result.message),
+        error=error,
+        meta=meta if isinstance(meta, dict) else {},
+        raw_value=redactor.hide_in(result.raw_value),
+    )
+    withheld = [
+        after.text
+        for before, after in zip(result.content, parts, strict=True)
+        if before.data and not after.data
+    ]
+    if not withheld:
+        return changed
+    told = changed.meta.get("warnings")
+    return changed.with_meta(warnings=[*(told if isinstance(told, list) else []), *withheld])
+
+
+def _part(part: Content, redactor: Redactor) -> Content:
+    part = part._replace(
+        text=_without_secrets(part.text, redactor),
+        mime_type=_without_secrets(part.mime_type, redactor),
+        uri=_without_secrets(part.uri, redactor),
+        title=_without_secrets(part.title, redactor),
+    )
+    if not part.data:
+        return part
+    from base64 import b64decode  # noqa: PLC0415 -- few results have parts of bytes
+
+    raw = b64decode(part.data)
+    if not redactor.is_in(raw):
+        return part
+    what = part.mime_type or part.type
+    return Content("text", text=f"the content ({what}, {len(raw):,} bytes) was withheld: it holds a secret")
+
+
+def _without_secrets(text: str | None, redactor: Redactor) -> str | None:
+    return None if text is None else redactor.hide_in_text(text)
+
+
+_LOGGERS: Final = ("toolcrib", "toolcrib.http", "httpcore.http11")
+"""Loggers whose records may hold a secret: ours (a filter sees nothing of the loggers below), and the one that
+writes down the headers of answers."""
+
+
+class _LogFilter:
+    """Masks message, traceback and stack of every record, by the secrets of every redactor that is in use."""
+
+    def __init__(self) -> None:
+        self.masks: tuple[ref[Redactor], ...] = ()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Mask the record in place; it always passes."""
+        known = [masks for each in self.masks if (masks := each()) is not None]
+        if known:
+            _mask_record(record, known)
+        return True
+
+
+def _mask_record(record: logging.LogRecord, known: list[Redactor]) -> None:
+    import logging  # noqa: PLC0415 -- as above
+
+    message = _log_message(record)
+    masked = _hidden_by_all(message, known)
+    if masked != message:
+        record.msg, record.args = masked, None
+    if record.exc_info and not record.exc_text:
+        trace = logging.Formatter().formatException(record.exc_info)
+        masked = _hidden_by_all(trace, known)
+        if masked != trace:  # handlers write the text; some would write the exception anew
+            record.exc_text, record.exc_info = masked, None
+    elif record.exc_text:
+        record.exc_text = _hidden_by_all(record.exc_text, known)
+    if record.stack_info:
+        record.stack_info = _hidden_by_all(record.stack_info, known)
+
+
+def _log_message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # noqa: BLE001 -- what is logged may be anything; a handler would print all of it
+        return f"{record.msg} {record.args!r}"
+
+
+def _hidden_by_all(text: str, known: list[Redactor]) -> str:
+    for masks in known:
+        text = masks.hide_in_text(text)
+    return text
+
+
+_FILTER: Final = _LogFilter()
+
+
+def _mask_logs_of(redactor: Redactor) -> None:
+    """Mask what is logged by these secrets too, for as long as they are in use."""
+    import logging  # noqa: PLC0415 -- as above
+
+    _FILTER.masks = (*(each for each in _FILTER.masks if each() not in (None, redactor)), ref(redactor))
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_FILTER)

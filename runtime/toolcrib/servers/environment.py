@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 from toolcrib.core.model import NOTHING
 from toolcrib.core.server_config import Catalogue, Server, Verdict
 from toolcrib.http.messages import origin_of, parse_origin
-from toolcrib.security.egress import Guard, read_host
-from toolcrib.security.secrets import Vault
-from toolcrib.security.trust.check import Trust
+from toolcrib.security.egress import EgressGuard, read_host
+from toolcrib.security.secrets import SecretResolver
+from toolcrib.security.trust import Trust
 
 LockJudge = Callable[[Server, Catalogue | None], Verdict]
 """Checks a server against a lock: before it is started (no catalogue), and whenever it has listed its tools."""
@@ -35,8 +35,8 @@ class NetworkEnvironment(NamedTuple):
         trust: What may be started, contacted and looked up at all.
     """
 
-    guard: Guard
-    vault: Vault
+    guard: EgressGuard
+    vault: SecretResolver
     origins: Mapping[str, str] = NOTHING
     servers: Mapping[str, Server] = NOTHING
     judge: LockJudge = accept_all
@@ -45,7 +45,7 @@ class NetworkEnvironment(NamedTuple):
     @classmethod
     def ordinary(cls) -> NetworkEnvironment:
         """The environment outside projects: public addresses, and secrets from environment variables."""
-        return cls(Guard(), Vault())
+        return cls(EgressGuard(), SecretResolver())
 
     @classmethod
     def of(cls, egress: Iterable[str], origins: Mapping[str, str]) -> NetworkEnvironment:
@@ -55,7 +55,7 @@ class NetworkEnvironment(NamedTuple):
             ValueError: One of them is none; the message says how to write it.
         """
         normal = {normal_origin(key): normal_origin(value) for key, value in origins.items()}
-        return cls(Guard(egress), Vault(), normal)
+        return cls(EgressGuard(egress), SecretResolver(), normal)
 
     def instead_of(self, origin: str) -> str:
         """The origin that is called where a descriptor names this one, which is in its normal form."""

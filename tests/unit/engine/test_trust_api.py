@@ -17,8 +17,8 @@ from toolcrib.engine.runtime import loaded_runtime, read_runtime
 from toolcrib.engine.startup import Asked
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import parse
-from toolcrib.security.trust.check import UNTRUSTED, Trust, TrustPolicy, hashes_in
-from toolcrib.security.trust.decisions import Decision, default_store
+from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy, hashes_in
+from toolcrib.security.trust_decisions import Decision, default_store
 from toolcrib.testing import FunctionExecutor
 
 TOOLS = """

@@ -11,7 +11,7 @@ from authentication import applied, draft, faults, no_exchange, ready, shown, tr
 from in_memory import loaded
 from toolcrib import Executors, VirtualClock
 from toolcrib.executors.live import LiveExecutor
-from toolcrib.security.secrets import MissingSecret, UnusableSecret, Vault
+from toolcrib.security.secrets import MissingSecret, SecretResolver, UnusableSecret
 
 BEARER = {"type": "http", "scheme": "bearer", "token": "${TOKEN}"}
 BASIC = {"type": "http", "scheme": "basic", "username": "${USER_NAME}", "password": "${PASSWORD}"}
@@ -88,7 +88,7 @@ async def test_what_is_fixed_is_not_renewed():
 
 
 def test_without_auth_there_is_none():
-    assert tried(None, Vault({})) == (None, [])
+    assert tried(None, SecretResolver({})) == (None, [])
 
 
 def test_nothing_is_looked_up_while_a_document_is_checked():
@@ -136,10 +136,10 @@ def test_what_is_shown_has_no_secrets():
 )
 def test_a_missing_secret_has_its_place(scheme, at):
     with pytest.raises(MissingSecret) as caught:
-        tried(scheme, Vault({}))
+        tried(scheme, SecretResolver({}))
     assert (caught.value.pointer, caught.value.code) == (at, "missing_secret")
     with pytest.raises(MissingSecret) as caught:
-        tried([HOOK, scheme], Vault({}))
+        tried([HOOK, scheme], SecretResolver({}))
     assert caught.value.pointer == at.replace("auth/", "auth/1/")
 
 
@@ -151,7 +151,7 @@ def test_an_empty_secret_is_a_missing_one():
     ):
         assert faults(scheme) == []
         with pytest.raises(MissingSecret, match="is empty"):
-            tried(scheme, Vault({}))
+            tried(scheme, SecretResolver({}))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_an_empty_secret_is_a_missing_one():
 def test_a_credential_that_can_not_be_sent_is_refused_without_its_value(scheme, value, told):
     environment = dict.fromkeys(["TOKEN", "KEY", "USER_NAME", "PASSWORD", "SECRET"], value)
     with pytest.raises(UnusableSecret) as caught:
-        tried(scheme, Vault(environment))
+        tried(scheme, SecretResolver(environment))
     assert told in caught.value.message
     assert "${" in caught.value.message
     assert "hunt" not in str(caught.value)
@@ -191,7 +191,7 @@ def test_a_written_credential_that_can_not_be_sent_is_a_problem():
     assert faults({**BASIC, "username": "a:b"}) == [("unusable_credential", "/live/auth/username")]
     assert faults({**BEARER, "token": "${A:-x\ny}"}) == [("unusable_credential", "/live/auth/token")]
     with pytest.raises(UnusableSecret) as caught:
-        tried({**BEARER, "token": "hun\nter2"}, Vault({}))
+        tried({**BEARER, "token": "hun\nter2"}, SecretResolver({}))
     assert caught.value.variable is None
     assert "hun" not in str(caught.value)
 
@@ -221,7 +221,7 @@ def test_a_secret_in_the_document_is_a_warning_with_the_way_out():
 
 
 async def test_a_written_secret_works_and_is_masked_and_a_default_is_not():
-    vault = Vault({})
+    vault = SecretResolver({})
     made = await applied(ready({**BEARER, "token": "$${hunter2}"}, vault), VirtualClock())
     assert made.headers == [("Authorization", "Bearer ${hunter2}")]
     assert vault.hide_in_text("is ${hunter2}") == "is ***"
@@ -231,7 +231,9 @@ async def test_a_written_secret_works_and_is_masked_and_a_default_is_not():
 
 
 def test_everything_that_is_looked_up_is_masked():
-    vault = Vault({"USER_NAME": "somebody", "PASSWORD": "hunter2", "TENANT": "acme", "Q": "in-the-query"})
+    vault = SecretResolver(
+        {"USER_NAME": "somebody", "PASSWORD": "hunter2", "TENANT": "acme", "Q": "in-the-query"}
+    )
     url = "https://${TENANT}.example.com/token?key=${Q}"
     oauth = {**OAUTH, "token_url": url, "client_id": "${USER_NAME}", "client_secret": "${PASSWORD}"}
     assert ready([oauth], vault).hosts == ("acme.example.com",)

@@ -15,7 +15,7 @@ from authentication import applied, failed, fetching, ready, shown, tried
 from http_servers import answering_each, answering_json, serving
 from toolcrib import VirtualClock
 from toolcrib.http.auth import TokenCache
-from toolcrib.security.secrets import MissingSecret, Vault
+from toolcrib.security.secrets import MissingSecret, SecretResolver
 
 CANARY = 'c4n/ry+"{}\\é&=='
 NAMES = ["KEY", "TOKEN", "PASSWORD", "SECRET", "REFRESH", "ACCESS"]
@@ -113,7 +113,7 @@ async def test_nothing_that_is_told_holds_a_secret(lines):
     ]
     for index in range(8):
         async with serving(answering_each(*answers)) as server, fetching(server) as fetch:
-            vault = Vault(ASCII)
+            vault = SecretResolver(ASCII)
             auth = ready(schemes(server)[index], vault, tokens=TokenCache())
             told += [repr(vault), inside(auth), str(shown(auth)), repr(shown(auth).headers)]
             if index < 5:
@@ -139,7 +139,7 @@ async def test_nothing_that_is_told_holds_a_secret(lines):
 
 async def test_a_token_that_was_given_is_nowhere_to_be_read(lines):
     given = {"access_token": ASCII["ACCESS"], "refresh_token": ASCII["REFRESH"], "expires_in": 60}
-    clock, vault = VirtualClock(), Vault({**ASCII, "REFRESH": "another"})
+    clock, vault = VirtualClock(), SecretResolver({**ASCII, "REFRESH": "another"})
     async with serving(answering_json(given)) as server, fetching(server) as fetch:
         auth = ready(schemes(server)[7], vault)
         made = await applied(auth, clock, fetch)
@@ -171,7 +171,10 @@ def test_what_is_wrong_with_a_document_is_told_without_its_secrets():
                 for key, value in scheme.items()
             }
             told += [str(problem) for problem in tried(written)[1]]
-            for vault in (Vault({}), Vault({name: f"{value}\n" for name, value in SECRETS.items()})):
+            for vault in (
+                SecretResolver({}),
+                SecretResolver({name: f"{value}\n" for name, value in SECRETS.items()}),
+            ):
                 for each in (written, scheme):
                     try:
                         told += [str(problem) for problem in tried(each, vault)[1]]
@@ -196,7 +199,7 @@ def test_what_is_wrong_with_a_document_is_told_without_its_secrets():
     ],
 )
 def test_what_is_looked_up_behind_the_host_of_the_tokens_is_masked(url, value, hidden):
-    vault = Vault({"PART": value})
+    vault = SecretResolver({"PART": value})
     scheme = {"type": "oauth2", "flow": "client_credentials", "token_url": url, "client_id": "crib"}
     ready({**scheme, "client_secret": "${S:-none}"}, vault)
     assert vault.known - {"crib:none"} == hidden

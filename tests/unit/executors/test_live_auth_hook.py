@@ -16,7 +16,7 @@ from live_tools import API, calling, live_tool
 from toolcrib import Outcome, VirtualClock
 from toolcrib.core.errors import NotReady
 from toolcrib.http.auth import HookRequest
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 _numbers = itertools.count()
 
@@ -99,7 +99,7 @@ def test_what_a_hook_sees_can_not_be_changed():
 
 
 async def test_what_it_adds_is_masked(hook):
-    vault = Vault({})
+    vault = SecretResolver({})
     auth = ready(
         hook("def sign(request): return {'headers': {'X-S': 'signed-with'}, 'query': {'s': 'a-nonce'}}"),
         vault,

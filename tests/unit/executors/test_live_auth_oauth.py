@@ -26,7 +26,7 @@ from toolcrib.core.clock import RealClock
 from toolcrib.http import ExchangeBounds, HTTPResponse
 from toolcrib.http.auth import AuthFailed, TokenCache
 from toolcrib.security.egress import EgressRefused
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 KEYS = {"SECRET": "s3 cr&t", "REFRESH": "r-1", "CLIENT": "crib"}
 
@@ -137,7 +137,7 @@ async def test_a_token_is_asked_for_once():
     async with serving(counting()) as server, fetching(server) as fetch:
         tokens, clock = TokenCache(), VirtualClock()
         auth = ready(client(server), KEYS, tokens=tokens)
-        again = ready(client(server), Vault(KEYS), tokens=tokens)
+        again = ready(client(server), SecretResolver(KEYS), tokens=tokens)
         assert [await sent_token(each, clock, fetch) for each in (auth, auth, again)] == ["t-1"] * 3
         await clock.advance(10**6)
         assert await sent_token(auth, clock, fetch) == "t-1"
@@ -540,7 +540,7 @@ async def test_the_guard_has_the_last_word():
 
 
 async def test_what_a_server_gives_is_masked_before_anything_else():
-    vault = Vault(KEYS)
+    vault = SecretResolver(KEYS)
     given = token(
         "an-access-token", refresh_token="a-refresh-token", id_token="an-id-token", scope="read", secret=["x"]
     )
@@ -554,14 +554,14 @@ async def test_another_vault_learns_a_token_that_was_there_before():
     tokens, clock = TokenCache(), VirtualClock()
     async with serving(answering_json(token("an-access-token"))) as server, fetching(server) as fetch:
         await sent_token(ready(client(server), KEYS, tokens=tokens), clock, fetch)
-        later = Vault(KEYS)
+        later = SecretResolver(KEYS)
         await sent_token(ready(client(server), later, tokens=tokens), clock, fetch)
         assert later.hide_in_text("an-access-token") == "***"
         assert len(server.requests) == 1
 
 
 async def test_a_server_that_gives_very_much_is_not_remembered_whole():
-    vault = Vault(KEYS)
+    vault = SecretResolver(KEYS)
     given = {f"{number}_token": f"secret-{number}" for number in range(5000)}
     async with serving(answering_json({**token(), **given})) as server, fetching(server) as fetch:
         await sent_token(ready(client(server), vault), VirtualClock(), fetch)

@@ -30,7 +30,7 @@ from toolcrib.executors.live.dry_run import (
 )
 from toolcrib.http import HTTPRequest, HTTPResponse
 from toolcrib.http.messages import RequestDraft
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 SECRET = "s3cret/value+1="
 JSON_TYPE = ("Content-Type", "application/json")
@@ -47,7 +47,7 @@ def request(target="/v1/x", *headers, method="GET", body=b"", port=443):
 
 @pytest.fixture
 def vault():
-    held = Vault({})
+    held = SecretResolver({})
     held.register(SECRET)
     return held
 
@@ -61,7 +61,7 @@ def exchange_lines(sent, answer, masks):
 
 def test_the_parts_of_a_request_are_shown_as_they_are():
     made = request("/a%20b?q=1", ("Accept", "text/plain"), JSON_TYPE, method="POST", body=b'{"a": 1}')
-    assert shown(made, Vault({})) == {
+    assert shown(made, SecretResolver({})) == {
         "method": "POST",
         "url": "https://api.example.com/a%20b?q=1",
         "headers": [["Accept", "text/plain"], ["Content-Type", "application/json"]],
@@ -70,9 +70,9 @@ def test_the_parts_of_a_request_are_shown_as_they_are():
 
 
 def test_no_body_is_none_and_one_that_is_no_text_is_told_by_size_and_type():
-    assert shown(request(), Vault({}))["body"] is None
+    assert shown(request(), SecretResolver({}))["body"] is None
     raw = request("/", ("content-type", "image/png"), method="PUT", body=b"\x89PNG\0")
-    assert shown(raw, Vault({}))["body"] == {"bytes": 5, "type": "image/png"}
+    assert shown(raw, SecretResolver({}))["body"] == {"bytes": 5, "type": "image/png"}
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_what_the_vault_knows_is_shown_nowhere_however_it_is_written(written, va
     ],
 )
 def test_headers_named_like_a_secret_are_masked_by_name_alone(name, value, seen):
-    assert shown(request("/", (name, value)), Vault({}))["headers"] == [[name, seen]]
+    assert shown(request("/", (name, value)), SecretResolver({}))["headers"] == [[name, seen]]
     assert f"< {name}: {seen}" in exchange_lines(
-        request(), HTTPResponse(200, ((name, value),), b""), Vault({})
+        request(), HTTPResponse(200, ((name, value),), b""), SecretResolver({})
     )
 
 
@@ -135,7 +135,7 @@ def test_headers_named_like_a_secret_are_masked_by_name_alone(name, value, seen)
 )
 def test_bodies_are_masked_by_the_names_in_them(headers, body, seen):
     made = request("/", *headers, method="POST", body=body.encode())
-    assert shown(made, Vault({}))["body"] == seen
+    assert shown(made, SecretResolver({}))["body"] == seen
 
 
 def test_fields_of_multipart_bodies_are_masked_by_name():
@@ -144,7 +144,7 @@ def test_fields_of_multipart_bodies_are_masked_by_name():
         b'--b\r\nContent-Disposition: form-data; name="api_key"\r\n\r\nabc\r\n'
         b'--b\r\nContent-Disposition: form-data; name="note"\r\n\r\nhello\r\n--b--\r\n'
     )
-    text = shown(request("/", kind, method="POST", body=body), Vault({}))["body"]
+    text = shown(request("/", kind, method="POST", body=body), SecretResolver({}))["body"]
     assert "abc" not in text
     assert "hello" in text
     assert text.count("\r\n--b") == 2
@@ -200,7 +200,7 @@ needs_sh = pytest.mark.skipif(SHELL is None, reason="there is no POSIX shell")
 
 def test_a_short_command_is_easy_to_read():
     made = request("/v1/x?q=a%20b", ("Accept", "*/*"), ("User-Agent", "toolcrib"), port=8080)
-    assert curl(made, Vault({})).splitlines() == [
+    assert curl(made, SecretResolver({})).splitlines() == [
         "curl \\",
         "  'http://api.example.com:8080/v1/x?q=a%20b' \\",
         "  --header 'Accept: */*' \\",
@@ -221,21 +221,21 @@ def test_a_short_command_is_easy_to_read():
     ],
 )
 def test_options_stand_there_where_curl_would_do_something_else(made, option):
-    assert option in curl(made, Vault({}))
+    assert option in curl(made, SecretResolver({}))
     for each in ("--request", "--head", "--globoff", "--path-as-is"):
-        assert each in option or f"{each} " not in curl(made, Vault({})).replace("--header", "")
+        assert each in option or f"{each} " not in curl(made, SecretResolver({})).replace("--header", "")
 
 
 def test_headers_that_curl_would_add_are_taken_out():
-    assert curl(request(), Vault({})).endswith("--header 'User-Agent:' \\\n  --header 'Accept:'")
-    posted = curl(request(method="POST", body=b"x"), Vault({}))
+    assert curl(request(), SecretResolver({})).endswith("--header 'User-Agent:' \\\n  --header 'Accept:'")
+    posted = curl(request(method="POST", body=b"x"), SecretResolver({}))
     assert "--header 'Content-Type:'" in posted
-    large = curl(request(method="POST", body=b"x" * 2**21), Vault({}))
+    large = curl(request(method="POST", body=b"x" * 2**21), SecretResolver({}))
     assert "--header 'Expect:'" in large
 
 
 def test_a_large_body_is_read_from_a_file():
-    command = curl(request(method="POST", body=b"x" * (MOST + 1)), Vault({}))
+    command = curl(request(method="POST", body=b"x" * (MOST + 1)), SecretResolver({}))
     assert command.endswith(f"--data-binary @{BODY_FILE}")
     assert len(command) < 500
 
@@ -259,7 +259,7 @@ CASES = {
 @needs_sh
 @pytest.mark.parametrize("made", CASES.values(), ids=CASES)
 def test_a_shell_gives_curl_the_same_request(made):
-    method, url, headers, body = as_sent(curl(made, Vault({})))
+    method, url, headers, body = as_sent(curl(made, SecretResolver({})))
     assert (method, url, body) == (made.method, made.url, made.body)
     sent = [f"{name}: {value}" if value else f"{name};" for name, value in made.headers]
     assert headers[: len(sent)] == sent
@@ -270,7 +270,7 @@ def test_a_shell_gives_curl_the_same_request(made):
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=60) | st.text("ab'\"\\%$`!{}[]\n\r\t \0ü", max_size=30).map(str.encode))
 def test_any_body_comes_through_the_shell_unchanged(body):
-    assert as_sent(curl(request(method="POST", body=body), Vault({})))[3] == body
+    assert as_sent(curl(request(method="POST", body=body), SecretResolver({})))[3] == body
 
 
 def received(port_wanted, run):
@@ -305,7 +305,7 @@ def test_the_command_sends_the_same_request(made):
     """With the system's curl; without one, what it is given is put on the wire by hand."""
 
     def run(port):
-        command = curl(made._replace(scheme="http", host="127.0.0.1", port=port), Vault({}))
+        command = curl(made._replace(scheme="http", host="127.0.0.1", port=port), SecretResolver({}))
         if CURL is not None:
             quiet = command.replace("curl \\", "curl --silent --disable --noproxy '*' \\", 1)
             subprocess.run([SHELL, "-c", quiet], check=True, timeout=30, capture_output=True)
@@ -335,7 +335,7 @@ def test_an_exchange_is_told_line_by_line():
         "/x?a=1", ("Accept", "application/json"), JSON_TYPE, method="POST", body=b'{"a": 1}', port=81
     )
     answer = HTTPResponse(404, (("content-type", "text/plain"), ("x-a", "b")), b"no\nsuch thing\n")
-    assert list(exchange_lines(made, answer, Vault({}))) == [
+    assert list(exchange_lines(made, answer, SecretResolver({}))) == [
         "> POST /x?a=1 HTTP/1.1",
         "> Host: api.example.com:81",
         "> Accept: application/json",
@@ -381,7 +381,7 @@ def test_the_repr_of_requests_shows_nothing_that_may_be_secret():
 
 
 def test_a_host_that_is_a_secret_is_hidden_though_it_has_lost_its_case():
-    masks = Vault({})
+    masks = SecretResolver({})
     masks.register("Kq7mZ2xWv9TbLp")
     lines = [*request_lines(HTTPRequest("GET", "http", "kq7mz2xwv9tblp.example", 80, "/"), masks)]
     assert lines == ["> GET / HTTP/1.1", "> Host: ***.example"]
@@ -399,14 +399,18 @@ def test_a_host_that_is_a_secret_is_hidden_though_it_has_lost_its_case():
 )
 def test_what_redact_names_is_hidden_in_what_came_back(body, shown_as):
     reading = reading_of({"response": {"redact": ["user.email"]}})
-    lines = response_lines(answer(body), Vault({}), reading.redacted)
+    lines = response_lines(answer(body), SecretResolver({}), reading.redacted)
     assert [*lines] == ["< 200", "< content-type: application/json", "<", f"< {shown_as}"]
 
 
 def test_items_of_a_list_are_hidden_in_what_came_back():
     reading = reading_of({"response": {"redact": ["*"]}})
-    assert [*response_lines(answer(b"[41, 42]"), Vault({}), reading.redacted)][-1] == '< ["***","***"]'
-    assert [*response_lines(answer(b"[41, 42]"), Vault({}), reading_of({}).redacted)][-1] == "< [41, 42]"
+    assert [*response_lines(answer(b"[41, 42]"), SecretResolver({}), reading.redacted)][
+        -1
+    ] == '< ["***","***"]'
+    assert [*response_lines(answer(b"[41, 42]"), SecretResolver({}), reading_of({}).redacted)][
+        -1
+    ] == "< [41, 42]"
 
 
 async def test_logs_do_not_show_what_redact_names(caplog):

@@ -8,14 +8,14 @@ import pytest
 
 from live_answers import answer
 from toolcrib import Content, Outcome, Result
-from toolcrib.executors.live.response_masking import may_tell
-from toolcrib.security.secrets import Vault
-from toolcrib.security.secrets.result_redaction import masked
+from toolcrib.executors.live.bound_tool import may_tell
+from toolcrib.security.redaction import redact_result
+from toolcrib.security.secrets import SecretResolver
 
 
 @pytest.fixture
 def vault():
-    known = Vault({})
+    known = SecretResolver({})
     known.register("hunter2-pässwörd")
     return known
 
@@ -25,7 +25,7 @@ def test_texts_values_and_failures_are_masked(vault):
     result = Result.failed(
         Outcome.TOOL_ERROR, told, details={"seen": told}, content=(Content("text", text=told),)
     ).with_meta(seen=told)
-    hidden = masked(result, vault)
+    hidden = redact_result(result, vault)
     assert hidden.message == hidden.error.message == hidden.content[0].text == "it was ***"
     assert hidden.error.details == hidden.meta == {"seen": "it was ***"}
 
@@ -36,11 +36,11 @@ def test_bytes_that_hold_a_secret_are_withheld(vault):
         "image", data=base64.b64encode("GIF \x01hunter2-pässwörd".encode()).decode(), mime_type="image/gif"
     )
     result = Result.ok({"size": 3}, content=(good, bad)).with_meta(warnings=["another"])
-    hidden = masked(result, vault)
+    hidden = redact_result(result, vault)
     told = "the content (image/gif, 23 bytes) was withheld: it holds a secret"
     assert hidden.content == (good, Content("text", text=told))
     assert hidden.meta["warnings"] == ["another", told]
-    assert masked(result._replace(content=(good,)), vault).meta == {"warnings": ["another"]}
+    assert redact_result(result._replace(content=(good,)), vault).meta == {"warnings": ["another"]}
 
 
 @pytest.mark.parametrize(

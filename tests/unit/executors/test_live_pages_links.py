@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from live_paging import collect, draft_of
 from toolcrib import Outcome
-from toolcrib.executors.live.link_header import LinkRefused, followed, next_link
+from toolcrib.executors.live.pagination import LinkRefused, followed, next_link
 from toolcrib.http import HTTPResponse
 from toolcrib.http.messages import RequestDraft
 

@@ -7,9 +7,9 @@ import pytest
 import toolcrib
 from drafting import URL, closed, compiled, drafted, misfit, sent, tried
 from toolcrib.executors.live.request import Part
-from toolcrib.executors.live.scalars import kind_of, scalar_text
+from toolcrib.executors.live.templates import kind_of, scalar_text
 from toolcrib.http import HTTPRequest
-from toolcrib.security.secrets import MissingSecret, Vault
+from toolcrib.security.secrets import MissingSecret, SecretResolver
 
 BLOCK = {
     "method": "POST",
@@ -81,7 +81,7 @@ def test_drafts_share_nothing_that_can_be_changed():
 def test_parts_say_where_they_are_written_and_what_they_read():
     body = {"form": {"a/b": "{{ args.name | upper }}"}}
     request, problems = tried(
-        {**BLOCK, "body": body, "accept": "text/csv"}, vault=Vault({"TEAM": "a", "SESSION": "b"})
+        {**BLOCK, "body": body, "accept": "text/csv"}, vault=SecretResolver({"TEAM": "a", "SESSION": "b"})
     )
     assert [problem for problem in problems if problem.severity == "error"] == []
     assert request.parts == (
@@ -143,7 +143,7 @@ def test_nothing_is_looked_up_while_a_block_is_checked():
 
 
 def test_a_secret_is_registered_and_a_part_of_the_address_is_not():
-    vault = Vault({"HOST": "api.example.com", "KEY": "hidden-key", "TOKEN": "hidden-token"})
+    vault = SecretResolver({"HOST": "api.example.com", "KEY": "hidden-key", "TOKEN": "hidden-token"})
     tried({"url": "https://${HOST}/v1?key=${KEY}", "headers": {"X": "${TOKEN}"}}, vault=vault)
     assert vault.hide_in_text("api.example.com hidden-key hidden-token") == "api.example.com *** ***"
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from drafting import closed, compiled, drafted, faults, misfit, sent, tried
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 ARGUMENTS = {
     "a": 1,
@@ -307,7 +307,10 @@ def test_hosts_name_that_of_the_url():
     hosts = ["API.example.com", "*.cdn.example.com"]
     assert compiled({**block, "hosts": hosts}).hosts == ("api.example.com", "*.cdn.example.com")
     assert faults({"url": "https://${HOST}/x", "hosts": hosts}) == []
-    assert tried({"url": "https://${HOST}/x", "hosts": hosts}, vault=Vault({"HOST": "b.example"}))[1] != []
+    assert (
+        tried({"url": "https://${HOST}/x", "hosts": hosts}, vault=SecretResolver({"HOST": "b.example"}))[1]
+        != []
+    )
 
 
 @pytest.mark.parametrize(
@@ -328,7 +331,7 @@ def test_hosts_name_that_of_the_url():
 )
 def test_secrets_without_encryption_are_a_warning(url, block, warned):
     environment = {"KEY": "k", "BASE_URL": "http://api.example.com/team"}
-    _request, problems = tried({"url": url, **block}, vault=Vault(environment))
+    _request, problems = tried({"url": url, **block}, vault=SecretResolver(environment))
     assert [(problem.code, problem.pointer, problem.severity) for problem in problems] == (
         [("unencrypted_secret", "/live/url", "warning")] if warned else []
     )

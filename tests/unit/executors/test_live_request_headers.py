@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drafting import closed, drafted, faults, misfit, sent, tried
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 
 def header(value, arguments=None, **options):
@@ -55,7 +55,7 @@ def test_a_value_that_can_not_stand_in_a_header_is_refused(value, message):
 
 @pytest.mark.parametrize("value", ["secret\nvalue", "secret\x00", "secret日"])
 def test_a_secret_that_can_not_stand_in_a_header_is_told_without_itself(value):
-    _request, problems = tried({"headers": {"X": "${KEY}"}}, vault=Vault({"KEY": value}))
+    _request, problems = tried({"headers": {"X": "${KEY}"}}, vault=SecretResolver({"KEY": value}))
     assert [(problem.code, problem.pointer) for problem in problems] == [("wrong_form", "/live/headers/X")]
     assert "secret" not in str(problems[0])
 

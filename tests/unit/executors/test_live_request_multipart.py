@@ -9,7 +9,7 @@ from email.policy import HTTP
 import pytest
 
 from drafting import closed, compiled, faults, misfit, sent, tried
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 PIXEL = b"\x89PNG\r\n\x00\xff"
 CODED = base64.b64encode(PIXEL).decode()
@@ -124,7 +124,9 @@ def test_a_file_may_be_written_as_data():
 
 
 def test_a_path_is_not_looked_up():
-    problems = tried(block(f={"file": "${PATH_OF_IT}"}), vault=Vault({"PATH_OF_IT": "/etc/passwd"}))[1]
+    problems = tried(block(f={"file": "${PATH_OF_IT}"}), vault=SecretResolver({"PATH_OF_IT": "/etc/passwd"}))[
+        1
+    ]
     assert [(problem.code, problem.pointer) for problem in problems] == [
         ("expression_not_allowed", "/live/body/multipart/f/file")
     ]

@@ -10,7 +10,7 @@ import pytest
 from mcp_calling import Calling, http_server, over_http
 from mcp_sdk_server import PNG, sdk_server
 from toolcrib import Outcome, Progress
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 
 @pytest.fixture(params=["handshake", "modern"])
@@ -120,7 +120,7 @@ async def gives_up(server):
 
 
 async def test_progress_tells_no_secret(server):
-    vault = Vault({"STEP": "step 2"})
+    vault = SecretResolver({"STEP": "step 2"})
     vault.fill("${STEP}")
     async with Calling(server, "slow", vault=vault) as calling:
         told = [event.message async for event in calling.runtime.stream("slow", {"steps": 2})]

@@ -16,7 +16,7 @@ from mcp_calling import Calling
 from toolcrib import Outcome
 from toolcrib.core.errors import NotReady
 from toolcrib.core.server_config import Server
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.mcp.tool_list import list_tools, without_secrets
 
 SCRIPT = str(Path(__file__).parents[2] / "echoing_server.py")
@@ -44,7 +44,7 @@ def given(result):
 
 async def test_what_a_server_lists_and_says_of_itself_is_masked(caplog):
     with caplog.at_level(logging.DEBUG):
-        async with Calling(echoing(), "good", vault=Vault(SECRETS)) as calling:
+        async with Calling(echoing(), "good", vault=SecretResolver(SECRETS)) as calling:
             catalogue = await calling.executor.catalogue("echoing")
     assert hits(json.loads(json.dumps(catalogue._replace(**{key: dict(getattr(catalogue, key)) for key in ("tools", "refused", "info")})))) == []  # fmt: skip
     assert hits(caplog.text) == []
@@ -62,7 +62,7 @@ async def test_nothing_that_a_result_holds_shows_a_secret(rule):
         "output_schema": {"type": "object", "required": ["none"]},
         "on_invalid_result": rule,
     }
-    async with Calling(echoing(), tool, vault=Vault(SECRETS)) as calling:
+    async with Calling(echoing(), tool, vault=SecretResolver(SECRETS)) as calling:
         for how in HOWS:
             result = await calling.call("good", {"how": how})
             assert hits(given(result)) == [], how
@@ -76,14 +76,14 @@ async def test_nothing_that_a_result_holds_shows_a_secret(rule):
 
 @pytest.mark.parametrize("how", ["garbage", "part", "image", "failed"])
 async def test_a_raw_value_is_kept_and_masked(how):
-    async with Calling(echoing(), "good", vault=Vault(SECRETS)) as calling:
+    async with Calling(echoing(), "good", vault=SecretResolver(SECRETS)) as calling:
         result = await calling.call("good", {"how": how})
     assert "***" in json.dumps(result.raw_value)
     assert hits(result.raw_value) == []
 
 
 async def test_of_a_secret_where_a_message_is_cut_nothing_is_told():
-    async with Calling(echoing(), "good", vault=Vault(SECRETS)) as calling:
+    async with Calling(echoing(), "good", vault=SecretResolver(SECRETS)) as calling:
         for how in ("cut", "error"):
             for at in range(4020, 4056, 4):
                 result = await calling.call("good", {"how": how, "at": at})
@@ -120,7 +120,7 @@ def over_http(head):
 
 async def test_what_is_sent_in_headers_and_addresses_is_masked_in_what_is_listed():
     token = "CaNarY-0f-a-token"
-    vault = Vault({**SECRETS, "API_TOKEN": token})
+    vault = SecretResolver({**SECRETS, "API_TOKEN": token})
     async with serving(answering_by(over_http)) as web:
         server = Server(
             "web",
@@ -161,7 +161,7 @@ async def test_why_a_server_refuses_to_start_is_told_without_secrets():
     async with serving(answering_by(refusing)) as web:
         auth = {"type": "http", "scheme": "bearer", "token": "${KEY}"}
         server = Server("web", "http", url=f"{web.origin}/mcp", auth=auth, era="handshake")
-        async with Calling(server, "good", vault=Vault({"KEY": "CaNarY-0f-a-token"})) as calling:
+        async with Calling(server, "good", vault=SecretResolver({"KEY": "CaNarY-0f-a-token"})) as calling:
             with pytest.raises(NotReady) as raised:
                 await calling.executor.catalogue("web")
             result = await calling.call("good")
@@ -173,7 +173,7 @@ async def test_why_a_server_refuses_to_start_is_told_without_secrets():
 
 
 def masked(schema, *secrets):
-    vault = Vault({})
+    vault = SecretResolver({})
     for secret in secrets:
         vault.register(secret)
     definition = {"name": "a", "inputSchema": schema}
@@ -182,7 +182,7 @@ def masked(schema, *secrets):
 
 def test_a_definition_without_secrets_is_the_same():
     definition = {"name": "a", "inputSchema": {"type": "object", "default": {"a": "none"}}}
-    vault = Vault({})
+    vault = SecretResolver({})
     vault.register("hunter2-and-more")
     assert without_secrets(definition, vault) is definition
 
@@ -235,7 +235,7 @@ def test_references_to_what_is_masked_still_hold():
 
 
 async def test_a_name_that_holds_a_secret_is_told_nowhere():
-    vault = Vault({})
+    vault = SecretResolver({})
     vault.register("hunter2-and-more")
 
     async def ask(_cursor):

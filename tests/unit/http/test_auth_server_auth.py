@@ -22,8 +22,8 @@ from toolcrib.http import ExchangeBounds, HTTPRequest, HTTPResponse, open_client
 from toolcrib.http.auth import AuthContext, AuthFailed, RequestAuth, TokenCache, schema, server_auth
 from toolcrib.http.messages import RequestDraft
 from toolcrib.schema.validation import check_schema
-from toolcrib.security.egress import EgressRefused, Guard
-from toolcrib.security.secrets import MissingSecret, Vault
+from toolcrib.security.egress import EgressGuard, EgressRefused
+from toolcrib.security.secrets import MissingSecret, SecretResolver
 
 BEARER = {"type": "http", "scheme": "bearer", "token": "${TOKEN}"}
 BASIC = {"type": "http", "scheme": "basic", "username": "me", "password": "${PASSWORD}"}
@@ -76,7 +76,7 @@ async def asking(
     async with sending(server) as exchange:
         way = AuthContext(exchange.sender, RealClock(), (server.origin,))
         entry = Server("crm", "http", url=f"{server.origin}/mcp", auth=auth, **more)
-        yield Asking(server_auth(entry, Vault(KEYS), way, tokens=tokens), exchange)
+        yield Asking(server_auth(entry, SecretResolver(KEYS), way, tokens=tokens), exchange)
 
 
 async def asked(auth: Any, **more: Any) -> Head:
@@ -203,7 +203,7 @@ async def test_tokens_are_asked_for_where_the_origin_lies_now():
             aimed=lambda request: request._replace(scheme="http", host="127.0.0.1", port=server.port),
         )
         scheme = {**oauth(server), "token_url": "https://auth.example.com/token"}
-        auth = server_auth(Server("crm", "http", url=server.origin, auth=scheme), Vault(KEYS), way)
+        auth = server_auth(Server("crm", "http", url=server.origin, auth=scheme), SecretResolver(KEYS), way)
         ask = Asking(auth, exchange)
         assert await ask() == 200
 
@@ -215,7 +215,9 @@ async def test_the_guard_has_its_say_over_the_address_of_tokens():
         serving(answering_json({})) as other,
     ):
         way = AuthContext(ask._exchange.sender, RealClock(), (server.origin,))
-        auth = server_auth(Server("crm", "http", url=server.origin, auth=oauth(other)), Vault(KEYS), way)
+        auth = server_auth(
+            Server("crm", "http", url=server.origin, auth=oauth(other)), SecretResolver(KEYS), way
+        )
         assert auth is not None
         with pytest.raises(EgressRefused):
             await auth.applied(ask.request())
@@ -237,9 +239,9 @@ async def test_a_token_that_is_not_given_is_told_without_secrets():
 
 
 def tried(auth: Any, environment: dict[str, str] = KEYS, **more: Any) -> RequestAuth | None:
-    way = AuthContext(open_client(Guard()), RealClock(), ("https://crm.example.com",))
+    way = AuthContext(open_client(EgressGuard()), RealClock(), ("https://crm.example.com",))
     server = Server("crm", "http", url="https://crm.example.com/mcp", auth=auth, **more)
-    return server_auth(server, Vault(environment), way)
+    return server_auth(server, SecretResolver(environment), way)
 
 
 def test_a_missing_secret_has_its_place():

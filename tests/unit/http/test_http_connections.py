@@ -20,7 +20,7 @@ from http_servers import (
 )
 from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest
 from toolcrib.http.client import HTTPClient
-from toolcrib.security.egress import EgressRefused, Guard
+from toolcrib.security.egress import EgressGuard, EgressRefused
 
 PRESSED = ExchangeBounds(connect=0.1, read=0.1)
 
@@ -109,7 +109,7 @@ async def test_a_flood_over_a_kept_connection_ends_it():
 
 async def test_a_kept_connection_without_work_is_closed():
     async with serving(answering(200)) as server:
-        sender = HTTPClient(Guard([f"127.0.0.1:{server.port}"]), idle=0.01)
+        sender = HTTPClient(EgressGuard([f"127.0.0.1:{server.port}"]), idle=0.01)
         request = HTTPRequest("GET", "http", "127.0.0.1", server.port, "/")
         await sender.send(request, ExchangeBounds(), hosts=("127.0.0.1",), owner="owner", repeatable=False)
         await server.all_closed()

@@ -13,7 +13,7 @@ import pytest
 from http_servers import Server, answering, answering_each, answering_raw, serving
 from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest
 from toolcrib.http.client import StreamedResponse, StreamingClient
-from toolcrib.security.egress import EgressRefused, Guard
+from toolcrib.security.egress import EgressGuard, EgressRefused
 
 HOST = "127.0.0.1"
 
@@ -24,7 +24,7 @@ def request(server: Server, method: str = "GET", **fields: Any) -> HTTPRequest:
 
 @asynccontextmanager
 async def streaming(server: Server, idle: float = 30.0) -> AsyncIterator[StreamingClient]:
-    streamer = StreamingClient(Guard([f"{HOST}:{server.port}"]), idle)
+    streamer = StreamingClient(EgressGuard([f"{HOST}:{server.port}"]), idle)
     try:
         yield streamer
     finally:
@@ -196,7 +196,7 @@ async def test_a_request_that_is_cancelled_leaves_no_connection():
 
 async def test_nothing_is_sent_where_nothing_may_be():
     async with serving(answering()) as server:
-        streamer = StreamingClient(Guard())
+        streamer = StreamingClient(EgressGuard())
         with pytest.raises(EgressRefused):
             await answer(streamer, server)
         await streamer.aclose()

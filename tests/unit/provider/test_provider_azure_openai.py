@@ -10,8 +10,8 @@ from http_servers import answering_json, serving
 from served_models import ASKED, events, message, said
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.provider import ProviderError, open_provider
-from toolcrib.security.egress import Guard
-from toolcrib.security.secrets import Vault
+from toolcrib.security.egress import EgressGuard
+from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 
 KEY = "azure-0123456789"
@@ -23,7 +23,7 @@ ELSEWHERE = "https://one.openai.azure.com"
 def opened(server: Any, base_url: str, **options: Any) -> Any:
     """A provider whose requests to a resource arrive at the server."""
     world = NetworkEnvironment(
-        Guard([f"127.0.0.1:{server.port}"]), Vault(ENVIRONMENT), {ELSEWHERE: server.origin}
+        EgressGuard([f"127.0.0.1:{server.port}"]), SecretResolver(ENVIRONMENT), {ELSEWHERE: server.origin}
     )
     given = {"model": "my gpt", "base_url": base_url, "world": world, "attempts": 1, **options}
     return open_provider("azure_openai", **given)
@@ -82,7 +82,7 @@ async def test_an_address_of_a_document_gets_the_key_that_stands_beside_it(optio
 
 
 async def test_the_key_of_openai_is_not_its_own():
-    world = NetworkEnvironment(Guard(), Vault({"OPENAI_API_KEY": "sk-of-openai"}))
+    world = NetworkEnvironment(EgressGuard(), SecretResolver({"OPENAI_API_KEY": "sk-of-openai"}))
     provider: Any = open_provider("azure_openai", model="gpt", base_url=ELSEWHERE, world=world)
     with pytest.raises(ProviderError) as raised:
         await said(provider)

@@ -13,8 +13,8 @@ from toolcrib.core.errors import ConfigurationError, ExpressionError
 from toolcrib.provider import ProviderError, Request, TextDelta, user
 from toolcrib.provider.models.http_client import error_message
 from toolcrib.provider.models.installed_providers import open_provider
-from toolcrib.security.egress import Guard
-from toolcrib.security.secrets import Vault
+from toolcrib.security.egress import EgressGuard
+from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 
 HI = {"choices": [{"message": {"content": "Hi."}, "finish_reason": "stop"}]}
@@ -72,7 +72,9 @@ async def test_a_key_is_masked_before_a_long_message_is_cut() -> None:
     ("name", "variable"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")]
 )
 async def test_without_a_key_nothing_is_sent(name: str, variable: str) -> None:
-    provider: Any = open_provider(name, model="m", world=NetworkEnvironment(Guard(), Vault({})))
+    provider: Any = open_provider(
+        name, model="m", world=NetworkEnvironment(EgressGuard(), SecretResolver({}))
+    )
     with pytest.raises(ProviderError, match=f"`{variable}` is not set") as raised:
         await said(provider)
     assert raised.value.code == "missing_key"
@@ -260,7 +262,7 @@ async def test_the_guard_decides_what_is_reached() -> None:
         with pytest.raises(ProviderError, match="may not reach") as raised:
             await said(provider)
         assert raised.value.code == "address_refused"
-        provider.world = NetworkEnvironment(Guard([f"127.0.0.1:{server.port}"]), Vault({}))
+        provider.world = NetworkEnvironment(EgressGuard([f"127.0.0.1:{server.port}"]), SecretResolver({}))
         assert (await said(provider))[0] == TextDelta("Hi.")
         await provider.aclose()
         with pytest.raises(ProviderError, match="the runtime is closed"):
@@ -270,9 +272,11 @@ async def test_the_guard_decides_what_is_reached() -> None:
 async def test_one_provider_asks_within_the_world_of_each_request() -> None:
     async with serving(failing(401, KEY)) as server:
         provider: Any = open_provider("openai", model="m", base_url=server.origin, attempts=1)
-        open_world = NetworkEnvironment(Guard([f"127.0.0.1:{server.port}"]), Vault({"OPENAI_API_KEY": KEY}))
+        open_world = NetworkEnvironment(
+            EgressGuard([f"127.0.0.1:{server.port}"]), SecretResolver({"OPENAI_API_KEY": KEY})
+        )
         told = []
-        for world in (NetworkEnvironment(Guard(), Vault({})), open_world, None, open_world):
+        for world in (NetworkEnvironment(EgressGuard(), SecretResolver({})), open_world, None, open_world):
             with pytest.raises(ProviderError) as raised:
                 await said(provider, ASKED._replace(world=world))
             told.append((raised.value.code, KEY in raised.value.message))
@@ -297,7 +301,7 @@ async def test_whatever_a_server_echoes_a_secret_is_shown_nowhere(options: Any, 
         writer.write(b"HTTP/1.1 401 No\r\nContent-Length: %d\r\n\r\n%s" % (len(told), told))
 
     async with serving(echo) as server:
-        world = NetworkEnvironment(Guard([f"127.0.0.1:{server.port}"]), Vault({"MINE": KEY}))
+        world = NetworkEnvironment(EgressGuard([f"127.0.0.1:{server.port}"]), SecretResolver({"MINE": KEY}))
         given = {"model": "m", "base_url": f"{server.origin}/v1{query}", "world": world, "attempts": 1}
         provider: Any = open_provider("openai", **{**given, **options})
         with pytest.raises(ProviderError, match=r"seen: \*\*\*") as raised:
@@ -319,7 +323,7 @@ async def test_a_project_may_put_another_service_in_its_place() -> None:
 
 async def test_an_address_may_have_a_query() -> None:
     async with serving(answering_json(HI)) as server:
-        world = NetworkEnvironment(Guard([f"127.0.0.1:{server.port}"]), Vault({}))
+        world = NetworkEnvironment(EgressGuard([f"127.0.0.1:{server.port}"]), SecretResolver({}))
         url = f"{server.origin}/deployments/x/?api-version=1"
         provider: Any = open_provider("openai", model="m", world=world, base_url=url)
         await said(provider)

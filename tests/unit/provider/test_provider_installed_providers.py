@@ -15,8 +15,8 @@ from toolcrib.provider import ProviderError
 from toolcrib.provider.models.anthropic import Anthropic
 from toolcrib.provider.models.installed_providers import allow_base_url, open_provider, provider_names
 from toolcrib.provider.models.openai import OpenAIChat, OpenAIResponses
-from toolcrib.security.egress import Guard
-from toolcrib.security.secrets import Vault
+from toolcrib.security.egress import EgressGuard
+from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 
 
@@ -94,7 +94,7 @@ def test_what_distributions_offer(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_an_operator_names_may_be_reached(url: str, allowed: bool) -> None:
-    world = NetworkEnvironment(Guard(), Vault({}))
+    world = NetworkEnvironment(EgressGuard(), SecretResolver({}))
     assert (allow_base_url(world, url) is not world) == allowed
 
 
@@ -117,7 +117,9 @@ async def test_the_key_of_the_environment_is_not_for_addresses_of_documents(url:
         names = ("https://api.openai.com", "http://api.openai.com", "https://evil.example")
         meant = dict.fromkeys([*names, "https://api.openai.com.evil.example"], server.origin)
         world = NetworkEnvironment(
-            Guard([f"127.0.0.1:{server.port}"]), Vault({"OPENAI_API_KEY": KEY, "MINE": "m" * 20}), meant
+            EgressGuard([f"127.0.0.1:{server.port}"]),
+            SecretResolver({"OPENAI_API_KEY": KEY, "MINE": "m" * 20}),
+            meant,
         )
         hints = []
         for options in ({"trusted": False}, {"trusted": True}, {"trusted": False, "api_key": "${MINE}"}):

@@ -13,7 +13,7 @@ from in_memory import runtime_of
 from toolcrib import Outcome, Result, VirtualClock
 from toolcrib.core.model import Usage
 from toolcrib.loading.prompts import Guardrail
-from toolcrib.loading.scenarios.assertions import kinds
+from toolcrib.loading.scenarios.assertions import compile_guardrails, kinds
 from toolcrib.loading.scenarios.model import SPEAKING, WRAPPER
 from toolcrib.provider.conversations import CallRecord, Conversation
 from toolcrib.provider.messages import Message, Text, ToolCall, system, user
@@ -343,7 +343,7 @@ TRAJECTORIES = st.builds(
     calls=st.lists(CALLS, max_size=6).map(tuple),
     states=st.just({}) | st.just({"m": "open"}),
     has_text=st.booleans(),
-    guardrails=st.just((Guardrail("length", {"max": 5}),)),
+    guardrails=st.just(compile_guardrails((Guardrail("length", {"max": 5}),))),
 )
 PARAMS = {
     "tools_called": st.fixed_dictionaries({"tool_names": LISTS}, optional={"min_calls": BOUNDS}),

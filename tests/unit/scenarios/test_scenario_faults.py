@@ -8,7 +8,7 @@ from dataclasses import replace
 from in_memory import MOCKS, loaded, runtime_of
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.scenarios import run_scenario, runs_of
-from toolcrib.scenarios.tool_view import registry_for
+from toolcrib.scenarios.run_setup import registry_for
 
 TOOLS = """
 name: search

@@ -15,7 +15,7 @@ from toolcrib.loading.scenarios.model import Verification
 from toolcrib.loading.scenarios.scenario import with_scenario_state
 from toolcrib.loading.scenarios.scenario_state import check_state_names, visible_state
 from toolcrib.scenarios import run_scenario
-from toolcrib.scenarios.tool_view import registry_for
+from toolcrib.scenarios.run_setup import registry_for
 
 SHOP = """
 name: pay

@@ -9,7 +9,7 @@ from in_memory import runtime_of
 from toolcrib import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.scenarios import run_scenario
-from toolcrib.scenarios.tool_view import registry_for
+from toolcrib.scenarios.run_setup import registry_for
 
 TEXT = """
 name: tool

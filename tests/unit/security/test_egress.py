@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.security.egress import (
+    EgressGuard,
     EgressRefused,
-    Guard,
     Host,
-    Unreachable,
+    UnreachableHost,
     fault_of,
     read_allowed,
     read_glob,
@@ -263,8 +263,8 @@ def test_an_address_is_good_or_said_to_be_something(address, kind):
 @pytest.mark.parametrize(("address", "kind"), TABLE)
 def test_a_literal_is_refused_or_dialled_as_it_stands(address, kind):
     dialler = Recorder()
-    guard = Guard(resolve=Names(OSError()), dial=dialler)
-    with pytest.raises(EgressRefused if kind else Unreachable):
+    guard = EgressGuard(resolve=Names(OSError()), dial=dialler)
+    with pytest.raises(EgressRefused if kind else UnreachableHost):
         asyncio.run(guard.connect(address, 443, ANY))
     assert dialler.dialled == ([] if kind else [(read_host(address).name, 443)])
 
@@ -272,8 +272,8 @@ def test_a_literal_is_refused_or_dialled_as_it_stands(address, kind):
 @pytest.mark.parametrize(("address", "kind"), TABLE)
 def test_a_name_is_refused_by_its_address(address, kind):
     dialler = Recorder()
-    guard = Guard(resolve=Names([address]), dial=dialler)
-    with pytest.raises(EgressRefused if kind else Unreachable) as caught:
+    guard = EgressGuard(resolve=Names([address]), dial=dialler)
+    with pytest.raises(EgressRefused if kind else UnreachableHost) as caught:
         asyncio.run(guard.connect("api.example.com", 443, ANY))
     assert caught.value.code == ("address_refused" if kind else "connect_failed")
     assert len(dialler.dialled) == (not kind)
@@ -291,10 +291,10 @@ def test_every_refused_address_is_refused_in_every_wrapping(number, wrapping):
     assert fault_of(str(ipaddress.IPv4Address(number)))
     assert fault_of(wrapped)
     assert fault_of(f"{wrapped}%eth0")
-    refused(Guard(), wrapped)
-    refused(Guard(), f"[{wrapped}]")
+    refused(EgressGuard(), wrapped)
+    refused(EgressGuard(), f"[{wrapped}]")
     with pytest.raises(EgressRefused):
-        Guard().check_address("api.example.com", 443, wrapped)
+        EgressGuard().check_address("api.example.com", 443, wrapped)
 
 
 @given(BAD_4, st.sampled_from(sorted(SPELLINGS)))
@@ -302,16 +302,16 @@ def test_every_refused_address_is_refused_in_every_spelling(number, spelling):
     written = SPELLINGS[spelling](number)
     address = str(ipaddress.IPv4Address(number))
     assert read_host(written) == Host(address, literal=True)
-    assert refused(Guard(), written).code == "address_refused"
+    assert refused(EgressGuard(), written).code == "address_refused"
     port = 8080
-    Guard([f"{address}:{port}"]).check(written, port, ANY)
+    EgressGuard([f"{address}:{port}"]).check(written, port, ANY)
 
 
 @given(BAD_6)
 def test_every_refused_ipv6_address_is_refused_in_every_spelling(number):
     address = ipaddress.IPv6Address(number)
     for written in (str(address), address.exploded, address.exploded.upper(), f"[{address}]", f"{address}%1"):
-        assert refused(Guard(), written).code == "address_refused"
+        assert refused(EgressGuard(), written).code == "address_refused"
 
 
 @given(st.ip_addresses(v=6))
@@ -444,7 +444,7 @@ def test_a_literal_is_read_as_the_resolver_would(written, address):
 def test_what_is_no_host_is_refused(written):
     with pytest.raises(ValueError, match="is no host"):
         read_host(written)
-    error = refused(Guard(), written)
+    error = refused(EgressGuard(), written)
     assert error.code == "bad_address"
     assert error.message.isascii() or "…" in error.message
     assert error.message.isprintable()
@@ -455,7 +455,7 @@ def test_what_is_no_host_is_refused(written):
     "written", ["me:hunter2@example.com", "hunter2\\@127.0.0.1", "ü:hunter2@example.com", "@a"]
 )
 def test_a_user_is_no_part_of_a_host_and_is_not_shown(written):
-    error = refused(Guard(), written)
+    error = refused(EgressGuard(), written)
     assert error.code == "bad_address"
     assert "user name or password" in error.message
     assert "hunter2" not in error.message + error.hint
@@ -463,7 +463,7 @@ def test_a_user_is_no_part_of_a_host_and_is_not_shown(written):
 
 @pytest.mark.parametrize("port", [0, -1, 65536, 99999])
 def test_a_port_that_is_none_is_refused(port):
-    error = refused(Guard(), "api.example.com", port)
+    error = refused(EgressGuard(), "api.example.com", port)
     assert error.code == "bad_address"
     assert str(port) in error.message
 
@@ -509,7 +509,7 @@ def test_what_the_system_takes_for_an_address_is_that_address(text):
     ],
 )
 def test_a_pattern_names_hosts(host, pattern):
-    Guard().check(host, 443, ["other.example", pattern])
+    EgressGuard().check(host, 443, ["other.example", pattern])
 
 
 @pytest.mark.parametrize(
@@ -534,12 +534,12 @@ def test_a_pattern_names_hosts(host, pattern):
     ],
 )
 def test_a_pattern_names_no_others(host, pattern):
-    error = refused(Guard(), host, 443, [pattern])
+    error = refused(EgressGuard(), host, 443, [pattern])
     assert error.code == "host_not_named"
 
 
 def test_an_unnamed_host_is_told_with_what_is_named():
-    error = refused(Guard(), "Evil.example", 443, ("api.example.com", "*.cdn.example.com"))
+    error = refused(EgressGuard(), "Evil.example", 443, ("api.example.com", "*.cdn.example.com"))
     assert error.message == (
         "`evil.example` is not among the hosts that this tool may reach (`api.example.com`, `*.cdn.example.com`)"
     )
@@ -547,13 +547,13 @@ def test_an_unnamed_host_is_told_with_what_is_named():
         "if it may reach this one, name it in the descriptor: "
         '`hosts: ["api.example.com", "*.cdn.example.com", "evil.example"]`'
     )
-    assert "none is named" in refused(Guard(["localhost:80"]), "localhost", 80, ()).message
+    assert "none is named" in refused(EgressGuard(["localhost:80"]), "localhost", 80, ()).message
 
 
 def test_an_unnamed_host_is_not_looked_up():
     names = Names(["8.8.8.8"])
     with pytest.raises(EgressRefused):
-        addresses(Guard(resolve=names), "evil.example", hosts=["api.example.com"])
+        addresses(EgressGuard(resolve=names), "evil.example", hosts=["api.example.com"])
     assert names.asked == []
 
 
@@ -622,14 +622,14 @@ def test_an_allowed_entry_names_host_and_port(entry, read):
 )
 def test_what_is_no_entry_is_refused_with_the_way_to_write_it(entry, said):
     with pytest.raises(ValueError, match=said) as caught:
-        Guard([entry])
+        EgressGuard([entry])
     assert '"[::1]:8080"' in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 
 def test_all_faults_of_a_list_are_told_at_once():
     with pytest.raises(ValueError, match="localhost") as caught:
-        Guard(["localhost", "127.0.0.1:80", "*:1"])
+        EgressGuard(["localhost", "127.0.0.1:80", "*:1"])
     assert len(str(caught.value).splitlines()) == 2
 
 
@@ -652,7 +652,7 @@ def test_all_faults_of_a_list_are_told_at_once():
     ],
 )
 def test_what_is_allowed_is_good(allow, host, port, answer):
-    guard = Guard([allow], resolve=Names(OSError() if answer is None else answer))
+    guard = EgressGuard([allow], resolve=Names(OSError() if answer is None else answer))
     assert addresses(guard, host, port) == ([read_host(host).name] if answer is None else answer)
     for address in answer or [read_host(host).name]:
         guard.check_address(host, port, address)
@@ -678,7 +678,7 @@ def test_what_is_allowed_is_good(allow, host, port, answer):
 )
 def test_nothing_else_becomes_good(allow, host, port, answer):
     dialler = Recorder()
-    guard = Guard([allow], resolve=Names(answer), dial=dialler)
+    guard = EgressGuard([allow], resolve=Names(answer), dial=dialler)
     with pytest.raises(EgressRefused) as caught:
         asyncio.run(guard.connect(host, port, ANY))
     assert caught.value.code == "address_refused"
@@ -686,7 +686,9 @@ def test_nothing_else_becomes_good(allow, host, port, answer):
 
 
 def test_allowing_a_host_does_not_name_it_for_a_tool():
-    assert refused(Guard(["localhost:80"]), "localhost", 80, ["api.example.com"]).code == "host_not_named"
+    assert (
+        refused(EgressGuard(["localhost:80"]), "localhost", 80, ["api.example.com"]).code == "host_not_named"
+    )
 
 
 # What is looked up, and what is dialled
@@ -701,15 +703,15 @@ def test_one_bad_address_among_good_ones_refuses_them_all(bad, place):
     answer.insert(place, bad)
     names, dialler = Names(answer), Recorder()
     with pytest.raises(EgressRefused):
-        asyncio.run(Guard(resolve=names, dial=dialler).connect("api.example.com", 443, ANY))
+        asyncio.run(EgressGuard(resolve=names, dial=dialler).connect("api.example.com", 443, ANY))
     assert names.asked == [("api.example.com", 443)]
     assert dialler.dialled == []
 
 
 def test_a_name_is_looked_up_once_and_what_was_judged_is_dialled():
     names, dialler = Names(["8.8.8.8"], ["127.0.0.1"]), Recorder()
-    guard = Guard(resolve=names, dial=dialler)
-    with pytest.raises(Unreachable):
+    guard = EgressGuard(resolve=names, dial=dialler)
+    with pytest.raises(UnreachableHost):
         asyncio.run(guard.connect("Flip.example.", 443, ANY))
     assert names.asked == [("flip.example", 443)]
     with pytest.raises(EgressRefused):
@@ -718,7 +720,9 @@ def test_a_name_is_looked_up_once_and_what_was_judged_is_dialled():
 
 
 def test_addresses_keep_their_order_and_none_comes_twice():
-    guard = Guard(resolve=Names(["8.8.8.8", "2606:4700:0::1", "::ffff:8.8.8.8", "2606:4700::1", "1.1.1.1"]))
+    guard = EgressGuard(
+        resolve=Names(["8.8.8.8", "2606:4700:0::1", "::ffff:8.8.8.8", "2606:4700::1", "1.1.1.1"])
+    )
     assert addresses(guard, "api.example.com") == ["8.8.8.8", "2606:4700::1", "1.1.1.1"]
 
 
@@ -729,15 +733,17 @@ def test_addresses_keep_their_order_and_none_comes_twice():
 def test_an_answer_that_is_no_address_is_refused(answer, allow):
     dialler = Recorder()
     with pytest.raises(EgressRefused, match="is no address") as caught:
-        asyncio.run(Guard(allow, resolve=Names([answer]), dial=dialler).connect("api.example.com", 443, ANY))
+        asyncio.run(
+            EgressGuard(allow, resolve=Names([answer]), dial=dialler).connect("api.example.com", 443, ANY)
+        )
     assert caught.value.code == "address_refused"
     assert dialler.dialled == []
 
 
 @pytest.mark.parametrize("answer", [[], (), socket.gaierror(-2, "secret text"), OSError("secret text")])
 def test_a_name_without_address_is_told_in_our_words(answer):
-    with pytest.raises(Unreachable) as caught:
-        addresses(Guard(resolve=Names(answer)), "nowhere.example")
+    with pytest.raises(UnreachableHost) as caught:
+        addresses(EgressGuard(resolve=Names(answer)), "nowhere.example")
     assert isinstance(caught.value, OSError)
     assert caught.value.code == "name_not_found"
     assert caught.value.message == str(caught.value) == "no address was found for the name `nowhere.example`"
@@ -755,8 +761,8 @@ def test_what_a_dialler_meets_is_told_by_its_kind():
     async def dial(address, port):
         raise faults[address]
 
-    guard = Guard(resolve=Names(list(faults)), dial=dial)
-    with pytest.raises(Unreachable) as caught:
+    guard = EgressGuard(resolve=Names(list(faults)), dial=dial)
+    with pytest.raises(UnreachableHost) as caught:
         asyncio.run(guard.connect("api.example.com", 443, ANY))
     assert caught.value.code == "connect_failed"
     assert caught.value.message == (
@@ -770,14 +776,14 @@ def test_a_dialler_that_has_a_fault_of_its_own_is_not_hidden():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(Guard(dial=dial).connect("8.8.8.8", 443, ANY))
+        asyncio.run(EgressGuard(dial=dial).connect("8.8.8.8", 443, ANY))
 
 
 # Other libraries
 
 
 def test_addresses_are_given_as_resolvers_of_aiohttp_give_them():
-    guard = Guard(resolve=Names(["8.8.8.8", "2606:4700::1"]))
+    guard = EgressGuard(resolve=Names(["8.8.8.8", "2606:4700::1"]))
     flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
     shared = {"hostname": "api.example.com", "port": 443, "proto": socket.IPPROTO_TCP, "flags": flags}
     assert asyncio.run(guard.resolved("api.example.com", 443, ANY)) == [
@@ -801,7 +807,7 @@ def test_addresses_are_given_as_resolvers_of_aiohttp_give_them():
     ],
 )
 def test_an_address_about_to_be_dialled_is_judged(host, port, address):
-    guard = Guard(["127.0.0.1:8080"])
+    guard = EgressGuard(["127.0.0.1:8080"])
     with pytest.raises(EgressRefused):
         guard.check_address(host, port, address)
     with pytest.raises(EgressRefused):
@@ -809,7 +815,7 @@ def test_an_address_about_to_be_dialled_is_judged(host, port, address):
 
 
 def test_a_socket_is_opened_for_a_good_address():
-    with Guard().open_socket("api.example.com", 443, "8.8.8.8") as opened:
+    with EgressGuard().open_socket("api.example.com", 443, "8.8.8.8") as opened:
         assert opened.family == socket.AF_INET
         assert not opened.getblocking()
         assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -843,16 +849,16 @@ def test_a_socket_is_opened_for_a_good_address():
     ],
 )
 def test_a_refused_literal_is_told_with_the_way_out(host, message, entry):
-    error = refused(Guard(), host, 8080)
+    error = refused(EgressGuard(), host, 8080)
     assert error.message == message
     if entry is not None:
         assert error.hint == f'name it in `egress: {{allow: ["{entry}"]}}` of toolcrib.yaml'
-        Guard([entry]).check(host, 8080, ANY)
+        EgressGuard([entry]).check(host, 8080, ANY)
 
 
 def test_a_refused_name_is_told_with_its_address():
     with pytest.raises(EgressRefused) as caught:
-        addresses(Guard(resolve=Names(["8.8.8.8", "10.0.0.5"])), "Internal.corp")
+        addresses(EgressGuard(resolve=Names(["8.8.8.8", "10.0.0.5"])), "Internal.corp")
     assert caught.value.message == (
         "`internal.corp:443` resolves to 10.0.0.5, a private address, which tools may not reach"
     )
@@ -866,7 +872,7 @@ def test_a_guard_that_allows_more_leaves_the_first_as_it_was():
         dialled.append((address, port))
         return socket.socket()
 
-    first = Guard(["10.0.0.1:80"], dial=dial)
+    first = EgressGuard(["10.0.0.1:80"], dial=dial)
     more = first.also(["127.0.0.1:3105", "localhost:3105"])
     more.check("10.0.0.1", 80, ANY)
     more.check("127.0.0.1", 3105, ANY)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from toolcrib.core.subschemas import SchemaIndex
 from toolcrib.security.redaction import (
     HIDDEN,
+    Redactor,
     SecretPlaces,
-    SeenSecrets,
     compile_redaction,
     is_secret_name,
     is_secret_schema,
@@ -245,7 +245,7 @@ def test_a_schema_that_marks_nothing_here_hides_what_names_alone_hide(value):
 
 @given(VALUES, st.text('xyzé"\\\n', min_size=4, max_size=8))
 def test_what_was_seen_is_given_masked_and_hidden_in_every_text_afterwards(value, secret):
-    seen = SeenSecrets()
+    seen = Redactor()
     whole = {"value": value, "token": secret}
     assert seen.add(whole) == redact(whole)
     for text in (
@@ -258,7 +258,7 @@ def test_what_was_seen_is_given_masked_and_hidden_in_every_text_afterwards(value
 
 
 def test_of_secrets_within_each_other_the_longest_is_hidden_first():
-    seen = SeenSecrets({"token": "hunter2", "password": "hunter2-and-more"})
+    seen = Redactor({"token": "hunter2", "password": "hunter2-and-more"})
     assert seen.hide_in_text("say hunter2-and-more or hunter2") == "say *** or ***"
     seen.add({"secret": "and hunter2-and-more"})
     assert seen.hide_in_text("say and hunter2-and-more") == "say ***"

@@ -8,14 +8,14 @@ import pytest
 
 from toolcrib.engine.middleware.fault_redaction import without
 from toolcrib.schema.validation import json_fault
-from toolcrib.security.redaction import SeenSecrets
+from toolcrib.security.redaction import Redactor
 
 
 @pytest.mark.parametrize(
     ("value", "told"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")]
 )
 def test_it_is_no_secret(value, told):
-    seen = SeenSecrets({"password": "CANARY"})
+    seen = Redactor({"password": "CANARY"})
     fault = json_fault({"x": value})
     assert fault is not None
     (shown,) = without(seen, [fault], {"x": value})

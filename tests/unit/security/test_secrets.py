@@ -20,17 +20,17 @@ from hypothesis import strategies as st
 
 from sampling import examples
 from toolcrib.core.errors import ExpressionError
+from toolcrib.security.redaction import one_call
 from toolcrib.security.secrets import (
     MissingSecret,
+    SecretResolver,
+    SecretVariable,
     UnusableSecret,
-    Variable,
-    Vault,
     check_variables,
     pieces_of,
     plain,
     variables_of,
 )
-from toolcrib.security.secrets.redactor import one_call
 
 SECRET = "s3cr/et+w\"x y&z<'é\\q"
 
@@ -41,24 +41,24 @@ SECRET = "s3cr/et+w\"x y&z<'é\\q"
 def test_a_text_is_split_where_something_is_looked_up():
     assert pieces_of("https://${HOST}/v1?key=${KEY:-none}") == [
         "https://",
-        Variable("env", "HOST", None, "${HOST}"),
+        SecretVariable("env", "HOST", None, "${HOST}"),
         "/v1?key=",
-        Variable("env", "KEY", "none", "${KEY:-none}"),
+        SecretVariable("env", "KEY", "none", "${KEY:-none}"),
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "variable"),
     [
-        ("${env:HOME}", Variable("env", "HOME", None, "${env:HOME}")),
-        ("${A:-}", Variable("env", "A", "", "${A:-}")),
-        ("${A:-x:-y}", Variable("env", "A", "x:-y", "${A:-x:-y}")),
-        ("${file:/run/secrets/x}", Variable("file", "/run/secrets/x", None, "${file:/run/secrets/x}")),
-        ("${file:~/key:-none}", Variable("file", "~/key", "none", "${file:~/key:-none}")),
-        ("${keyring:api/me}", Variable("keyring", "api/me", None, "${keyring:api/me}")),
+        ("${env:HOME}", SecretVariable("env", "HOME", None, "${env:HOME}")),
+        ("${A:-}", SecretVariable("env", "A", "", "${A:-}")),
+        ("${A:-x:-y}", SecretVariable("env", "A", "x:-y", "${A:-x:-y}")),
+        ("${file:/run/secrets/x}", SecretVariable("file", "/run/secrets/x", None, "${file:/run/secrets/x}")),
+        ("${file:~/key:-none}", SecretVariable("file", "~/key", "none", "${file:~/key:-none}")),
+        ("${keyring:api/me}", SecretVariable("keyring", "api/me", None, "${keyring:api/me}")),
         (
             "${keyring:https://a.b/c/me@x}",
-            Variable("keyring", "https://a.b/c/me@x", None, "${keyring:https://a.b/c/me@x}"),
+            SecretVariable("keyring", "https://a.b/c/me@x", None, "${keyring:https://a.b/c/me@x}"),
         ),
     ],
 )
@@ -67,9 +67,9 @@ def test_each_source_has_its_form(text, variable):
 
 
 def test_an_escaped_opening_is_text():
-    assert pieces_of("a $${B} ${C}") == ["a $${B} ", Variable("env", "C", None, "${C}")]
+    assert pieces_of("a $${B} ${C}") == ["a $${B} ", SecretVariable("env", "C", None, "${C}")]
     assert plain("a $${B} ") == "a ${B} "
-    assert Vault({"C": "c"}).fill("a $${B} ${C}") == "a ${B} c"
+    assert SecretResolver({"C": "c"}).fill("a $${B} ${C}") == "a ${B} c"
     assert pieces_of("") == []
     assert pieces_of("$ { } {{ args.x }} 5$") == ["$ { } {{ args.x }} 5$"]
 
@@ -136,7 +136,7 @@ def test_the_look_ups_of_a_value_have_their_places():
 
 
 def looked_up(text, environment=None, **options):
-    return Vault(environment or {}, **options).fill(text)
+    return SecretResolver(environment or {}, **options).fill(text)
 
 
 def missing(text, environment=None, **options):
@@ -150,21 +150,21 @@ def test_the_environment_is_asked_and_a_default_stands_in():
     assert looked_up("${A}-${env:B}-${C:-c}", {"A": "a", "B": "b"}) == "a-b-c"
     assert looked_up("${A:-x}", {"A": ""}) == "x"
     assert looked_up("${A:-}") == ""
-    assert Vault().fill("${PATH}") == os.environ["PATH"]
+    assert SecretResolver().fill("${PATH}") == os.environ["PATH"]
 
 
 def test_what_is_not_set_is_named_with_the_way_out():
     error = missing("${API_TOKEN}", {"API_TOKENS": "x"})
     assert "`API_TOKEN` is not set" in error.message
     assert "did you mean `API_TOKENS`?" in error.hint
-    assert error.variable == Variable("env", "API_TOKEN", None, "${API_TOKEN}")
+    assert error.variable == SecretVariable("env", "API_TOKEN", None, "${API_TOKEN}")
     assert "set it, or write a default" in missing("${API_TOKEN}").hint
     assert "`A` is empty" in missing("${A}", {"A": ""}).message
 
 
 def test_a_missing_one_has_its_place():
     with pytest.raises(MissingSecret) as caught:
-        Vault({}).fill("${A}", pointer="/live/auth/token")
+        SecretResolver({}).fill("${A}", pointer="/live/auth/token")
     assert caught.value.pointer == "/live/auth/token"
     assert UnusableSecret(None, "m", hint="h").at("/x").code == "unusable_secret"
 
@@ -275,7 +275,7 @@ def test_without_the_extra_its_name_is_told(monkeypatch):
 
 
 def test_what_is_looked_up_is_registered_and_what_is_written_is_not():
-    vault = Vault({"A": "from-the-environment", "HOST": "api.example.com"})
+    vault = SecretResolver({"A": "from-the-environment", "HOST": "api.example.com"})
     (host,) = pieces_of("${HOST}")
     vault.look_up(host, secret=False)
     vault.fill("${A} ${B:-a-default} and more")
@@ -287,7 +287,7 @@ def test_what_is_looked_up_is_registered_and_what_is_written_is_not():
 
 
 def masking(*secrets):
-    vault = Vault({})
+    vault = SecretResolver({})
     for secret in secrets:
         vault.register(secret)
     return vault
@@ -431,14 +431,14 @@ def test_values_are_copied_with_keys_and_numbers_masked():
     assert vault.hide_in(value) == {"***": ["***", 12346, "is ***", None, True, "***"], "a": {"b": "***"}}
     assert value["a"] == {"b": "12345"}
     untouched = {"a": [1]}
-    assert Vault({}).hide_in(untouched) is untouched
-    assert Vault({}).hide_in_text("anything") == "anything"
+    assert SecretResolver({}).hide_in(untouched) is untouched
+    assert SecretResolver({}).hide_in_text("anything") == "anything"
 
 
 def test_a_numbered_escape_may_be_a_secret():
     assert masking("hunter2").knows(b'{"a": "\\u0068unter2"}')
     assert masking("hunter2").knows(repr("\x1b").encode())
-    assert not Vault({}).knows(b"\\u0041")
+    assert not SecretResolver({}).knows(b"\\u0041")
 
 
 @pytest.mark.parametrize(
@@ -485,7 +485,7 @@ def test_escaped_secrets_are_found_in_bytes_of_any_kind(around):
         assert vault.is_in(around % (escaped + b"ter2-and-more"))
         assert not vault.is_in(around % (escaped + b"ter3-and-more"))
     assert vault.is_in(around % base64.b64encode(b"u:hunter2-and-more"))
-    assert not Vault({}).is_in(around % b"hunter2-and-more")
+    assert not SecretResolver({}).is_in(around % b"hunter2-and-more")
 
 
 def test_a_large_image_is_looked_through_without_its_escapes_being_undone():
@@ -528,7 +528,7 @@ def test_of_what_passes_only_the_latest_is_remembered():
 
 
 def test_what_passes_stays_once_it_is_registered_for_good():
-    vault = Vault({})
+    vault = SecretResolver({})
     vault.register("a-token", passing=True)
     vault.register("a-token")
     for number in range(500):
@@ -537,7 +537,7 @@ def test_what_passes_stays_once_it_is_registered_for_good():
 
 
 def test_what_passes_is_masked_until_its_call_ends():
-    vault = Vault({})
+    vault = SecretResolver({})
     with one_call():
         for number in range(1000):
             vault.register(f"signature-{number:04}", passing=True)
@@ -552,7 +552,7 @@ def test_what_passes_is_masked_until_its_call_ends():
 
 
 async def test_calls_at_once_do_not_forget_what_passes_in_each_other():
-    vault = Vault({})
+    vault = SecretResolver({})
     all_registered = asyncio.Barrier(300)
 
     async def call(number):
@@ -685,7 +685,7 @@ def test_a_thousand_vaults_are_masked_by_one_filter():
 
 
 def test_a_vault_that_forgets_its_first_secret_is_listed_once():
-    vault = Vault({})
+    vault = SecretResolver({})
     vault.register("first-one", passing=True)
     vault._forget("first-one")
     vault.register("second-one", passing=True)

@@ -14,8 +14,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from sampling import examples
-from toolcrib.security.secrets import Vault
-from toolcrib.security.secrets.text_folds import Folded, fold
+from toolcrib.security.secret_encodings import FoldedText, fold
+from toolcrib.security.secrets import SecretResolver
 
 UNSEEN = [
     *range(0x200B, 0x2010),
@@ -31,7 +31,7 @@ UNSEEN = [
 
 
 def masking(*secrets):
-    vault = Vault({})
+    vault = SecretResolver({})
     for secret in secrets:
         vault.register(secret)
     return vault
@@ -251,7 +251,7 @@ def test_case_and_width_of_no_character_matter():
     st.data(),
 )
 def test_a_folded_text_knows_where_its_characters_stood(text, data):
-    folded = Folded(text)
+    folded = FoldedText(text)
     assume(folded.text)
     start = data.draw(st.integers(0, len(folded.text) - 1))
     end = data.draw(st.integers(start + 1, len(folded.text)))

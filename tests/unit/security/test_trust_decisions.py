@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.security.trust.decisions import Decision, DecisionStore, default_store
-from toolcrib.security.trust.needs import need
+from toolcrib.security.trust_decisions import Decision, DecisionStore, default_store
+from toolcrib.security.trust_needs import need
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from toolcrib.cli.trust import request_lines
 from toolcrib.core.server_config import Server
-from toolcrib.security.trust.check import TrustRequest, Workspace
-from toolcrib.security.trust.needs import (
+from toolcrib.security.trust import TrustRequest, Workspace
+from toolcrib.security.trust_needs import (
     hash_of,
     host_of,
     is_declared,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.security.trust.program_files import MOST_FILES, files_of_command, files_of_module
+from toolcrib.security.program_files import MOST_FILES, files_of_command, files_of_module
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from mcp import Client, MCPError
 from http_servers import Handler, answering, raw_answer, serving
 from mcp_over_http import STREAM, answer_to, chunk, event
 from toolcrib.core.server_config import Server
-from toolcrib.security.egress import Guard
-from toolcrib.security.secrets import Vault
+from toolcrib.security.egress import EgressGuard
+from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.servers.mcp.transports import Link, StartFailure, open_link, trace_call
 
@@ -61,7 +61,7 @@ class Old:
 
 
 def link_to(server: Any, **fields: Any) -> Link:
-    there = NetworkEnvironment.ordinary()._replace(vault=Vault({"KEY": "canary-3fd0"}))
+    there = NetworkEnvironment.ordinary()._replace(vault=SecretResolver({"KEY": "canary-3fd0"}))
     return open_link(Server("old", transport="sse", **{"url": f"{server.origin}/sse", **fields}), there)
 
 
@@ -143,7 +143,7 @@ async def test_a_server_that_is_not_there_and_one_that_may_not_be_reached():
         return ["127.0.0.1"]
 
     async with serving(Old()) as server:
-        there = NetworkEnvironment.ordinary()._replace(guard=Guard(resolve=resolve))
+        there = NetworkEnvironment.ordinary()._replace(guard=EgressGuard(resolve=resolve))
         url = f"http://old.test:{server.port}/sse"
         link = open_link(Server("old", transport="sse", url=url), there)
         with pytest.raises(StartFailure, match="may not reach"):

@@ -23,7 +23,7 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from mcp_scripts import scripted
 from toolcrib.core.clock import RealClock
 from toolcrib.core.server_config import Server
-from toolcrib.security.secrets import MissingSecret, Vault
+from toolcrib.security.secrets import MissingSecret, SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.servers.mcp.stdio import LineSplitter, LineTooLong
 from toolcrib.servers.mcp.transports import Link, StartFailure, open_link, trace_call
@@ -56,7 +56,7 @@ class Wire:
 
 
 def world(**environment: str) -> NetworkEnvironment:
-    return NetworkEnvironment.ordinary()._replace(vault=Vault(environment))
+    return NetworkEnvironment.ordinary()._replace(vault=SecretResolver(environment))
 
 
 @asynccontextmanager

@@ -17,8 +17,8 @@ from http_servers import answering, answering_json, answering_raw, raw_answer, s
 from mcp_over_http import SESSION, STREAM, answer_to, chunk, event, speaking
 from toolcrib.core.clock import RealClock
 from toolcrib.core.server_config import Server
-from toolcrib.security.egress import Guard
-from toolcrib.security.secrets import MissingSecret, Vault
+from toolcrib.security.egress import EgressGuard
+from toolcrib.security.secrets import MissingSecret, SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.servers.mcp.transports import CallTrace, Link, StartFailure, open_link, trace_call
 
@@ -29,8 +29,10 @@ def at(server: Any, **fields: Any) -> Server:
     return Server("crm", transport="http", **{"url": f"{server.origin}/mcp", **fields})
 
 
-def world(*allow: str, guard: Guard | None = None, **environment: str) -> NetworkEnvironment:
-    return NetworkEnvironment.ordinary()._replace(guard=guard or Guard(allow), vault=Vault(environment))
+def world(*allow: str, guard: EgressGuard | None = None, **environment: str) -> NetworkEnvironment:
+    return NetworkEnvironment.ordinary()._replace(
+        guard=guard or EgressGuard(allow), vault=SecretResolver(environment)
+    )
 
 
 @asynccontextmanager
@@ -159,7 +161,7 @@ def resolving(address: str, *allow: str) -> NetworkEnvironment:
     async def resolve(_name: str, _port: int) -> list[str]:
         return [address]
 
-    return world(guard=Guard(allow, resolve=resolve))
+    return world(guard=EgressGuard(allow, resolve=resolve))
 
 
 async def refused(server: Server, there: NetworkEnvironment) -> None:

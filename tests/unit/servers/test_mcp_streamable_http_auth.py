@@ -17,8 +17,8 @@ from http_servers import answering_by, raw_answer, serving
 from mcp_over_http import speaking
 from toolcrib.core.server_config import Server
 from toolcrib.http.auth import TokenCache
-from toolcrib.security.egress import Guard
-from toolcrib.security.secrets import MissingSecret, Vault
+from toolcrib.security.egress import EgressGuard
+from toolcrib.security.secrets import MissingSecret, SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.servers.mcp.transports import CallTrace, open_link, trace_call
 
@@ -29,7 +29,9 @@ KEY = "canary-key-4b1f"
 async def connected(
     server: Served, auth: Any, *allow: str, tokens: TokenCache | None = None
 ) -> AsyncIterator[tuple[Client, NetworkEnvironment]]:
-    there = NetworkEnvironment.ordinary()._replace(guard=Guard(allow), vault=Vault({"KEY": KEY}))
+    there = NetworkEnvironment.ordinary()._replace(
+        guard=EgressGuard(allow), vault=SecretResolver({"KEY": KEY})
+    )
     named = Server("crm", transport="http", url=f"{server.origin}/mcp", auth=auth)
     async with Client(open_link(named, there, tokens), mode="legacy") as client:
         yield client, there
@@ -161,6 +163,6 @@ def test_a_secret_that_is_not_there_is_told_with_its_place():
     with pytest.raises(MissingSecret) as caught:
         open_link(
             Server("crm", transport="http", url="https://crm.example.com", auth=auth),
-            NetworkEnvironment.ordinary()._replace(vault=Vault({})),
+            NetworkEnvironment.ordinary()._replace(vault=SecretResolver({})),
         )
     assert caught.value.pointer == "/auth/token"

@@ -11,7 +11,7 @@ from toolcrib.core.subschemas import Path
 from toolcrib.schema.validation import Validator, Violation, as_dict, as_json
 from toolcrib.schema.validation.json_values import DEPTH
 from toolcrib.schema.validation.violations import plain_scalar, show
-from toolcrib.security.redaction import HIDDEN, SeenSecrets
+from toolcrib.security.redaction import HIDDEN, Redactor
 
 
 def masked(fault: Violation, validator: Validator) -> Violation:
@@ -19,12 +19,12 @@ def masked(fault: Violation, validator: Validator) -> Violation:
     return fault._replace(got=HIDDEN) if validator.secrets.hides(fault.path, ...) else fault
 
 
-def without(seen: SeenSecrets, faults: Sequence[Violation], value: object) -> list[Violation]:
+def without(seen: Redactor, faults: Sequence[Violation], value: object) -> list[Violation]:
     """The faults of a value without the secrets that were seen before, e.g. in the arguments of the call."""
     return [_without(seen, fault, value) for fault in faults]
 
 
-def _without(seen: SeenSecrets, fault: Violation, value: object) -> Violation:
+def _without(seen: Redactor, fault: Violation, value: object) -> Violation:
     path = tuple(seen.hide_in_text(key) if isinstance(key, str) else key for key in fault.path)
     there = _at(value, fault.path)
     # What is there is judged whole: the text of a fault may be shortened within the secret.

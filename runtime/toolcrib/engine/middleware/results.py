@@ -16,7 +16,7 @@ from toolcrib.engine.middleware.fault_redaction import as_reported, masked, with
 from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, json_fault
 from toolcrib.schema.validation.json_values import DEPTH, excess, is_large, room_for, weigh
 from toolcrib.schema.validation.validator import MOST
-from toolcrib.security.redaction import SeenSecrets
+from toolcrib.security.redaction import Redactor
 
 _NOT_JSON = "can't be passed on as JSON"
 
@@ -97,9 +97,9 @@ def _parts(result: Result) -> list[JSON]:
     return [part.as_json() for part in result.content]
 
 
-def _seen(call: Call) -> SeenSecrets:
+def _seen(call: Call) -> Redactor:
     """The secrets among the arguments: a tool may have put them anywhere."""
-    return SeenSecrets(call.arguments, call.tool.input_schema)
+    return Redactor(call.arguments, call.tool.input_schema)
 
 
 def _plain(call: Call, result: Result, parts: list[JSON], validator: Validator) -> Result:
@@ -158,7 +158,7 @@ def _lines(report: ViolationReport) -> list[str]:
     return [*(fault.for_model() for fault in report.faults[:MOST]), *report.unshown()]
 
 
-def _with_raw_value(judged: Result, result: Result, seen: SeenSecrets) -> Result:
+def _with_raw_value(judged: Result, result: Result, seen: Redactor) -> Result:
     """The raw value is kept for the one who repairs the tool, not for the model."""
     return judged._replace(raw_value=seen.hide_in(result.value))
 

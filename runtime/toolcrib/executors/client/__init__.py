@@ -13,8 +13,7 @@ from functools import cache
 
 from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema
-from toolcrib.executors.client.block import Terms, check
-from toolcrib.executors.client.client_call import ClientCall, deferred
+from toolcrib.executors.client.client_call import ClientCall, Terms, check, deferred
 from toolcrib.expressions.structures import copied
 
 __all__ = ["BoundClient", "ClientExecutor"]

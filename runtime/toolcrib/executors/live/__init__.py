@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.core.errors import DocumentError, NotReady, Problem
 from toolcrib.core.model import JSON, NOTHING, Descriptor, Schema
 from toolcrib.executors.live.bound_tool import BoundLive, Parts
+from toolcrib.executors.live.cross_checks import needless_keys
 from toolcrib.executors.live.pagination import compile_pages
 from toolcrib.executors.live.request import compile_request
 from toolcrib.executors.live.response import compile_reading
-from toolcrib.executors.live.unused_keys import needless_keys
 from toolcrib.http import open_client
 from toolcrib.http.auth import TokenCache, compile_auth
 from toolcrib.http.auth import schema as auth_schema
-from toolcrib.security.secrets import MissingSecret, Vault, variables_of
-from toolcrib.security.trust.check import Workspace
-from toolcrib.security.trust.needs import Need, needs_of_http
+from toolcrib.security.secrets import MissingSecret, SecretResolver, variables_of
+from toolcrib.security.trust import Workspace
+from toolcrib.security.trust_needs import Need, needs_of_http
 from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
@@ -143,7 +143,11 @@ _ANNOTATIONS = {"GET": _READS, "HEAD": _READS, "OPTIONS": _READS, "PUT": _PUTS, 
 
 
 def _compiled(
-    tool: Descriptor, problems: list[Problem], vault: Vault | None, tokens: TokenCache, folder: str = ""
+    tool: Descriptor,
+    problems: list[Problem],
+    vault: SecretResolver | None,
+    tokens: TokenCache,
+    folder: str = "",
 ) -> Parts:
     block: Any = tool.bindings["live"]
     return Parts(
@@ -154,7 +158,7 @@ def _compiled(
     )
 
 
-def _not_ready(tool: Descriptor, vault: Vault, first: MissingSecret) -> NotReady:
+def _not_ready(tool: Descriptor, vault: SecretResolver, first: MissingSecret) -> NotReady:
     """All that is missing, each with its place; not only what was looked up first."""
     found: dict[str, MissingSecret] = {}
     if first.pointer:

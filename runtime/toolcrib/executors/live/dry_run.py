@@ -17,9 +17,9 @@ from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.core.text import DuplicateKey, escape_terminal, unique_members
 from toolcrib.http import ExchangeBounds, HTTPRequest, HTTPResponse
-from toolcrib.loading.settings import written
-from toolcrib.security.redaction import HIDDEN, SeenSecrets, is_secret_name, redact
-from toolcrib.security.secrets import Vault
+from toolcrib.loading.settings import format_limits
+from toolcrib.security.redaction import HIDDEN, Redactor, is_secret_name, redact
+from toolcrib.security.secrets import SecretResolver
 
 if TYPE_CHECKING:
     from toolcrib.executors.live.request import CompiledRequest
@@ -63,8 +63,8 @@ class CallMasks:
 
     def __init__(self, vault: Masks, arguments: JSON, schema: Schema | None) -> None:
         self._vault = vault
-        self._seen = Vault({})
-        for secret in SeenSecrets(arguments, schema).known:
+        self._seen = SecretResolver({})
+        for secret in Redactor(arguments, schema).known:
             self._seen.register(secret)
 
     def knows(self, raw: bytes) -> bool:
@@ -253,7 +253,7 @@ def _scheme(scheme: dict[str, Any]) -> str:
 
 def _limits(tool: Descriptor) -> dict[str, JSON]:
     """Every limit as documents write it."""
-    return dict(written(tool.limits))
+    return dict(format_limits(tool.limits))
 
 
 def request_lines(request: HTTPRequest, vault: Masks) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Where an answer may lead a request: the hops of a redirect (RFC 9110 section 15.4)."""
+"""Where a response may lead: the addresses that it names, and redirects (RFC 9110 section 15.4)."""
 
 from __future__ import annotations
 

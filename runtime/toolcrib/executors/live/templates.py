@@ -1,9 +1,10 @@
-"""What the texts of a block come to: fixed, looked up when a tool is bound, or read from the arguments of a call."""
+"""Templates: the texts of a block, which are fixed, looked up when a tool is bound, or read from the arguments of a call."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
 from enum import Enum
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -12,14 +13,52 @@ from toolcrib.core.model import JSON, Descriptor
 from toolcrib.core.pointers import pointer_step, pointer_to
 from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
-from toolcrib.executors.live.argument_schema import property_schema
-from toolcrib.executors.live.scalars import scalar_text
 from toolcrib.expressions import Expression, compile_expression
 from toolcrib.expressions.compiler import ArgumentReads
 from toolcrib.expressions.delimiters import ExpressionBody, split
 from toolcrib.expressions.values import list_of_names
 from toolcrib.schema.validation.violations import UnusableArguments
-from toolcrib.security.secrets import MissingSecret, Variable, Vault, pieces_of, plain
+from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, pieces_of, plain
+
+
+def property_schema(schema: JSON, name: str) -> JSON:
+    """The schema of a property, where it stands there directly."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return properties.get(name) if isinstance(properties, dict) else None
+
+
+_EXACT: Final = 1e21
+"""From here on a whole number that is a float is written with an exponent, as JavaScript does."""
+
+
+def scalar_text(value: JSON) -> str | None:
+    """A text as it is, a boolean in lower case, a number without a useless fraction; None for all else.
+
+    `3.0` is `3`, and a small number has no exponent: `0.00001`.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    return _of_float(value) if isinstance(value, float) else None
+
+
+def _of_float(value: float) -> str:
+    if value.is_integer() and abs(value) < _EXACT:
+        return str(int(value))
+    text = repr(value)
+    return format(Decimal(text), "f") if "e-" in text else text
+
+
+_KINDS: Final = {dict: "an object", list: "a list", bool: "a boolean", str: "a text", type(None): "null"}
+
+
+def kind_of(value: JSON) -> str:
+    """What a value is, in words."""
+    return _KINDS.get(type(value), "a number")
+
 
 Arguments: TypeAlias = "dict[str, JSON]"
 
@@ -108,7 +147,7 @@ class Part(NamedTuple):
     reads: tuple[str, ...] = ()
 
 
-Piece: TypeAlias = "str | Variable | ExpressionBody"
+Piece: TypeAlias = "str | SecretVariable | ExpressionBody"
 
 
 class Sources:
@@ -122,7 +161,7 @@ class Sources:
         secrets: Whether something secret was looked up.
     """
 
-    def __init__(self, tool: Descriptor, problems: list[Problem], vault: Vault | None) -> None:
+    def __init__(self, tool: Descriptor, problems: list[Problem], vault: SecretResolver | None) -> None:
         self.tool = tool
         self.problems = problems
         self.read: set[str] = set()
@@ -167,7 +206,7 @@ class Sources:
         try:
             outer = pieces_of(text)
             inner: Iterator[list[Piece]] = (
-                [piece] if isinstance(piece, Variable) else _bodies(piece) for piece in outer
+                [piece] if isinstance(piece, SecretVariable) else _bodies(piece) for piece in outer
             )
             return [piece for pieces in inner for piece in pieces]
         except ExpressionError as error:
@@ -176,11 +215,11 @@ class Sources:
 
     def source(self, piece: Piece, at: str) -> Source:
         """The source of one piece."""
-        if isinstance(piece, Variable):
+        if isinstance(piece, SecretVariable):
             return fixed(self.looked_up(piece, at), at, secret=True)
         return fixed(piece, at) if isinstance(piece, str) else self._expression(piece.source, at)
 
-    def looked_up(self, variable: Variable, at: str, *, secret: bool = True) -> str:
+    def looked_up(self, variable: SecretVariable, at: str, *, secret: bool = True) -> str:
         """The value of a variable; its default or `STAND_IN` where nothing is looked up yet.
 
         Raises:

@@ -34,9 +34,8 @@ from toolcrib.executors.mcp.argument_overlay import ArgumentOverlay
 from toolcrib.schema.validation import Validator
 from toolcrib.schema.validation.json_values import DEPTH, SMALL, is_large
 from toolcrib.schema.validation.violations import UnusableArguments
-from toolcrib.security.redaction import redact
-from toolcrib.security.secrets import Vault
-from toolcrib.security.secrets.result_redaction import masked
+from toolcrib.security.redaction import redact, redact_result
+from toolcrib.security.secrets import SecretResolver
 from toolcrib.security.server_display import address_of
 from toolcrib.servers.mcp import failures
 from toolcrib.servers.mcp.failures import (
@@ -333,7 +332,7 @@ class BoundMcp:
         self._overlay = overlay
         self._fixed = [name for name, _ in overlay.members]
         self._connections = connections
-        self._vault: Vault = connections.world.vault
+        self._vault: SecretResolver = connections.world.vault
         self._filtered = None if server.offers(remote) else failures.result_of_filtered_tool(self._target)
 
     async def execute(self, call: Call) -> Result:
@@ -350,7 +349,7 @@ class BoundMcp:
             result = down.result
         if not self._may_tell(result):
             return result
-        hide = partial(masked, result, self._vault)
+        hide = partial(redact_result, result, self._vault)
         if is_large(result.value, DEPTH):
             return await run_in_thread(call.context.session.clock, hide)
         return hide()

@@ -21,7 +21,7 @@ from toolcrib.executors.mock.variables import MockState, Scope, with_arguments
 from toolcrib.expressions import as_written
 from toolcrib.expressions.matchers import MatchDifference, Matcher
 from toolcrib.schema.generation import Draw, generate
-from toolcrib.security.redaction import HIDDEN, SecretPlaces, SeenSecrets, redact
+from toolcrib.security.redaction import HIDDEN, Redactor, SecretPlaces, redact
 
 NEAREST = 3
 """How many rules are shown; several, since the nearest by count may not be the one that was meant."""
@@ -172,7 +172,7 @@ class Miss:
                 for difference in matcher.differences(masked, with_arguments(scope, masked))
             }
             shown = [told.get(difference.pointer) for difference in found]
-        seen = SeenSecrets(scope["args"], self._tool.input_schema)
+        seen = Redactor(scope["args"], self._tool.input_schema)
         for plain in _plain(matcher.expected()):
             seen.add(plain, self._tool.input_schema)
         pairs = zip(shown, found, strict=True)
@@ -197,7 +197,7 @@ def _without_secrets(
     real: MatchDifference,
     masked: JSON,
     places: SecretPlaces,
-    seen: SeenSecrets,
+    seen: Redactor,
 ) -> str:
     """A difference in words; what the rule wants of a secret is as secret as what the call has."""
     path = tuple(int(key) if key.isdecimal() else key for key in keys_of(real.pointer))

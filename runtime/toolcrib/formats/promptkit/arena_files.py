@@ -12,7 +12,7 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, Descriptor, Origin
 from toolcrib.core.protocols import Files
 from toolcrib.formats.yaml_writer import yaml_of
-from toolcrib.loading.cache.document_codec import Unkept, document_behind
+from toolcrib.loading.cache.document_codec import NotCacheable, document_of_origin
 from toolcrib.loading.documents.document import parse_documents
 from toolcrib.loading.scenarios.model import Scenario
 
@@ -31,7 +31,7 @@ class ArenaFile(NamedTuple):
         kind: `tool`, `scenario`, `pack`, `project` or `data`.
         name: Of the tool or scenario; of any other file its path.
         file: Its path, relative to the folder of the pack.
-        content: What is to stand in it.
+        content: Its content.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class ArenaFiles(NamedTuple):
 
     Attributes:
         files: The files, each once.
-        refused: Name of a tool or scenario -> why there is no file of it.
+        refused: Name of a tool or scenario -> why it has no file.
     """
 
     files: tuple[ArenaFile, ...]
@@ -119,8 +119,8 @@ class _FileSet:
 
     def _value(self, kind: str, name: str, origin: Origin) -> dict[str, Any] | None:
         try:
-            value = document_behind(origin).value
-        except Unkept as error:
+            value = document_of_origin(origin).value
+        except NotCacheable as error:
             self.refused[name] = f"the {kind} is no document of one file: {error}"
             return None
         return value if isinstance(value, dict) else None
@@ -134,7 +134,7 @@ class _FileSet:
 
 
 def _file(kind: str, name: str, path: str, value: dict[str, Any]) -> ArenaFile:
-    """A document as a file: YAML if it is read back as what it says."""
+    """A document as a file: YAML if that is read back unchanged, else JSON."""
     text = "".join(f"{line}\n" for line in _lines(value))
     documents, problems = parse_documents(path, text)
     if not problems and len(documents) == 1 and documents[0].value == value:

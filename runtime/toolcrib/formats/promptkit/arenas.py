@@ -24,7 +24,7 @@ from toolcrib.formats.promptkit.source_nodes import ComposedDocument, SourceNode
 from toolcrib.loading.documents.document import Document, read_documents
 from toolcrib.loading.documents.files import SKIPPED_FOLDERS, SUFFIXES
 from toolcrib.loading.formats import Conversion, ForeignTool, NamedFile
-from toolcrib.loading.reader import Home
+from toolcrib.loading.reader import DocumentContext
 from toolcrib.loading.scenarios.model import Scenario
 
 _SAME: Final = ("command", "args", "env", "url", "headers")
@@ -35,7 +35,7 @@ _OF_SOURCES: Final = ("source", "source_args")
 
 
 def servers_of(spec: SourceNode) -> tuple[dict[str, JSON], list[Problem]]:
-    """The servers of an arena by their names here, and what is to be said of them.
+    """The servers of an arena by their names here, and the problems with them.
 
     Tools of a server `fs` are called `mcp__fs__read_file` in PromptKit: so is the server, `mcp__fs`, and nothing else
     changes.
@@ -54,7 +54,7 @@ def servers_of(spec: SourceNode) -> tuple[dict[str, JSON], list[Problem]]:
 
 
 def _server(node: SourceNode, problems: list[Problem]) -> dict[str, JSON] | None:
-    """A server as `servers` of a project has it; None where it can't be reached from here, which is told."""
+    """A server as `servers` of a project has it; None where it can't be reached from here, which is reported."""
     if not node.part("name").text:
         problems.append(node.problem("missing_key", "`name` of the server is missing"))
         return None
@@ -92,7 +92,7 @@ def _literal(value: JSON) -> JSON:
 
 
 def _import(chosen: SourceNode) -> JSON:
-    """Which tools are offered; where there is a list of those that are, the other one says nothing."""
+    """Which tools are offered; a list of permitted tools takes precedence over one of refused tools."""
     allowed: list[JSON] = [node.text for node in chosen.part("allowlist").each()]
     blocked: list[JSON] = [node.text for node in chosen.part("blocklist").each()]
     return {"only": allowed} if allowed else {"except": blocked} if blocked else True
@@ -106,7 +106,7 @@ class Arena:
         tools: The tools that it writes itself, as manifests.
         tool_files: The files of tools that it names: relative to its own, as a person names them, where.
         scenarios: Its scenarios, as documents of ours.
-        problems: Everything that there is to say of it, placed.
+        problems: All problems with it, placed.
     """
 
     tools: tuple[Document, ...] = ()
@@ -222,7 +222,7 @@ def _tool_files(spec: SourceNode, library: ArenaLibrary) -> Iterator[tuple[str, 
 
 
 def _scenarios(spec: SourceNode, library: ArenaLibrary) -> Iterator[tuple[str, SourceNode, SourceNode]]:
-    """Name, what it says, and the labels of each scenario."""
+    """Name, content and labels of each scenario."""
     for ref in spec.part("scenarios").each():
         for manifest in library.manifests(ref.part("file"), "Scenario"):
             own = manifest.part("spec")
@@ -263,7 +263,7 @@ def _asks_model(scenario: Scenario) -> bool:
     return scenario.agent is not None and scenario.agent.provider != "scripted"
 
 
-def convert_arena(document: Document, where: Home) -> Conversion:
+def convert_arena(document: Document, where: DocumentContext) -> Conversion:
     """Read an arena and the files that it names."""
     arena = read_arena(document, where.files)
     tools, problems = list[ForeignTool](), list(arena.problems)

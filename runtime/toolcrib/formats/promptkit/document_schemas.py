@@ -1,6 +1,6 @@
-"""The shapes of PromptKit's documents, and which of their keys say nothing that we have.
+"""The schemas of PromptKit's documents, and which of their keys have no counterpart here.
 
-They are JSON Schemas. `x-idle` says why a key has no counterpart here, `x-severity` how much that may change.
+They are JSON Schemas. `x-idle` says why a key has no counterpart, `x-severity` how much that may change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Descriptors of other systems, turned into our own form when they are read.
+"""Descriptors of other systems, converted to our own form when they are read.
 
     PromptKit manifest      apiVersion, kind: Tool, metadata, spec
     PromptKit's flat forms  inputSchema, mockResponse, endpoint ...; mock_result, http, timeout_ms ...
@@ -6,8 +6,8 @@
     function definition     parameters: {JSON Schema}; {type: function, function: {...}}
     MCP tool                name, inputSchema, annotations: {readOnlyHint ...}, icons, _meta, execution
 
-There is one mechanism: each foreign key is turned into our keys, and every other key passes through
-to be judged like our own. Where a part came from is kept, so problems point into the file as written.
+There is one mechanism: each foreign key is converted to our keys, and every other key passes through
+to be checked like our own. Where a part came from is kept, so problems point into the file as written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAMES = {"src": "src", "mimeType": "mime_type", "mime_type": "mime_type", "size
 
 
 def own_icon(icon: dict[str, JSON]) -> dict[str, JSON] | None:
-    """What our form can hold of an icon; None where that is no icon."""
+    """An icon as far as our form can hold it; None where the rest is not an icon."""
     parts = {_NAMES[key]: value for key, value in icon.items() if key in _NAMES}
     kept = {key: value for key, value in parts.items() if _judge(key).is_valid(value)}
     return kept if "src" in kept else None
@@ -293,14 +293,14 @@ class _DescriptorBuilder:
             self._value[mode] = {}
             self.note((mode,), self._moves["/mode"])
 
-    # Foreign keys. Each answers whether it took the item; what it does not take passes through.
+    # Foreign keys. Each returns whether it took the item; any other item passes through.
 
     def input_schema(self, item: JSON, place: str) -> bool:
         self.put(("input_schema",), item, place)
         return True
 
     def output_schema(self, item: JSON, place: str) -> bool:
-        """An empty schema says nothing, as none does."""
+        """An empty schema means the same as a missing one."""
         if item != {}:
             self.put(("output_schema",), item, place)
         return True
@@ -318,7 +318,7 @@ class _DescriptorBuilder:
         return True
 
     def shorten_timeout(self, milliseconds: int, place: str) -> None:
-        """A call takes no longer than this, and less where it is said so."""
+        """Limit a call to this time; a shorter timeout stays."""
         if "timeout" not in self._value or (self._milliseconds or 0) > milliseconds:
             self._value["timeout"] = f"{milliseconds}ms"
             self._moves["/timeout"] = place
@@ -369,7 +369,7 @@ class _DescriptorBuilder:
         ]
 
     def _stand_in(self, place: str) -> bool:
-        """An empty template for one that is refused, so that nobody says that none is there."""
+        """Put an empty template in place of one that is refused, so that it is not reported as missing."""
         self.put(("mock", "template"), "", place)
         return True
 
@@ -404,7 +404,7 @@ class _DescriptorBuilder:
         return isinstance(item, dict)
 
     def annotations(self, item: JSON, place: str) -> bool:
-        """MCP's hints under our names. What says nothing of the tool's effects is kept in the metadata."""
+        """MCP's hints under our names. Those that do not describe the tool's effects are kept in the metadata."""
         if not isinstance(item, dict):
             return False
         for key, value in item.items():
@@ -424,7 +424,7 @@ class _DescriptorBuilder:
         return True
 
     def icons(self, item: JSON, place: str) -> bool:
-        """MCP's icons under our names. Where one of them says more than ours can, all are kept in the metadata."""
+        """MCP's icons under our names. Where one of them has more than ours can hold, all are kept in the metadata."""
         if not isinstance(item, list):
             return False
         icons = [icon for icon in item if isinstance(icon, dict)]
@@ -601,7 +601,7 @@ def reword_problems(document: Document, problems: Iterable[Problem]) -> list[Pro
 
 
 def pointer_as_written(origin: Origin, pointer: str) -> str:
-    """Where a part of a tool stands in its document as it was written; the same where nothing was moved."""
+    """The pointer to a part of a tool in its document as it was written; the same where nothing was moved."""
     place = origin.locate  # of a tool that comes from an index, what reads its document again
     document = getattr(place, "__self__", None) or getattr(place, "document", None)
     return document.pointer_as_written(pointer) or pointer if isinstance(document, Document) else pointer

@@ -126,7 +126,7 @@ class _Translation:
         return "".join(pieces)
 
     def _end_of_action(self, start: int) -> int:
-        """Where the `}}` stands that belongs to a `{{`: not one within a text or a comment."""
+        """The position of the `}}` that closes a `{{`: not one within a text or a comment."""
         comment = _COMMENT.match(self._text, start)
         body = _BODY.match(self._text, start if comment is None else comment.end())
         if body is None or not self._text.startswith("}}", body.end()):
@@ -367,7 +367,7 @@ _STATEMENTS: dict[str, Callable[[_Translation, str], str]] = {
 
 
 def _plain(text: str) -> str:
-    """What stands between actions, so that it means the same to us."""
+    """The text between actions, escaped so that it means the same to us."""
     return _OPENERS.sub(lambda match: f"{{{{ '{match[0]}' }}}}", text)
 
 

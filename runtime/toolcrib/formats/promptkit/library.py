@@ -22,14 +22,14 @@ _MOCKS = "mock responses"
 
 
 def check_document(node: SourceNode, kind: str) -> tuple[bool, list[Problem]]:
-    """Whether a document can be read, and all that there is to say of it.
+    """Whether a document can be read, and all problems with it.
 
     Args:
         node: The whole document.
         kind: A kind of manifest, or nothing for a file of mock responses.
 
     Returns:
-        False where its shape is wrong. A key that nobody knows is a warning: whatever else is there can be read.
+        False where its shape is wrong. An unknown key is a warning: everything else can be read.
     """
     kind = kind or _MOCKS
     faults = [problem_of(fault) for fault in _validator(kind).faults(node.value, most=100)]
@@ -82,7 +82,7 @@ class ArenaLibrary:
     """The files beside an arena.
 
     Attributes:
-        problems: Everything that there is to say of them.
+        problems: All problems with them.
     """
 
     def __init__(self, arena: SourceNode, files: Files | None, problems: list[Problem]) -> None:
@@ -94,7 +94,7 @@ class ArenaLibrary:
         self._judged: dict[tuple[str, int, str], bool] = {}
 
     def tell(self, problem: Problem) -> None:
-        """Add what was not said of the same place already, be it with another hint."""
+        """Add a problem unless the same place has it already, even with another hint."""
         said = (known for known in self.problems if known.message == problem.message)
         if not any(known._replace(hint=problem.hint) == problem for known in said):
             self.problems.append(problem)
@@ -108,7 +108,7 @@ class ArenaLibrary:
         return posixpath.normpath(posixpath.join(self._folder, self.path(name)))
 
     def manifests(self, file: SourceNode, kind: str) -> list[SourceNode]:
-        """The manifests of one kind in a file that is named somewhere; what is wrong is told."""
+        """The manifests of one kind in a file that is named somewhere; problems are reported."""
         name = file.text
         if not name:
             self.problems.append(file.problem("missing_key", "the name of a file is empty"))
@@ -126,7 +126,7 @@ class ArenaLibrary:
         return [node for node in found if self.is_good(node, kind)]
 
     def responses(self, names: Collection[str], at: SourceNode) -> SourceNode | None:
-        """The first file of mock responses that is there; the first name is the one that is told where none is."""
+        """The first file of mock responses that exists; where none does, the first name is reported."""
         faults: list[Problem] = []
         for name in names:
             found: list[Problem] = []
@@ -145,14 +145,14 @@ class ArenaLibrary:
             return False
 
     def content(self, name: str, at: SourceNode) -> bytes | None:
-        """The content of a file; None where it can't be read, which is told."""
+        """The content of a file; None where it can't be read, which is reported."""
         found: list[Problem] = []
         content = read_bytes(Origin(files=self._files), self.path(name), at.pointer, found)
         self.problems += [at.document.place(problem) for problem in found]
         return None if found else content
 
     def is_good(self, node: SourceNode, kind: str) -> bool:
-        """Whether a document has the shape of its kind; all that there is to say of it is told once."""
+        """Whether a document has the shape of its kind; its problems are reported once."""
         key = (node.document.source, node.document.index, node.pointer + kind)
         if key not in self._judged:
             self._judged[key], problems = check_document(node, kind)

@@ -20,7 +20,7 @@ from toolcrib.formats.promptkit.source_nodes import (
 
 
 class ResponseSection:
-    """What a file of mock responses says for one scenario or persona.
+    """The part of a file of mock responses for one scenario or persona.
 
     Attributes:
         entries: Number of the request -> what is answered.
@@ -44,7 +44,7 @@ class ResponseSection:
         )
 
     def text(self, number: int) -> SourceNode | None:
-        """What is said in an entry, or by default."""
+        """The text of an entry, or the default."""
         entry = self.entries.get(number)
         said = _said(entry) if entry is not None else None
         return said if said is not None else self.default
@@ -56,7 +56,7 @@ def responses_for_scenario(whole: SourceNode, scenario: str) -> ResponseSection:
 
 
 def responses_for_persona(whole: SourceNode, persona: str, scenario: str) -> ResponseSection:
-    """What a persona says in a scenario: by its own name, else as the scenario's model."""
+    """The responses for a persona in a scenario: under its own name, else those of the scenario's model."""
     own = whole.part("selfplay", persona)
     return ResponseSection(whole, own) if own else responses_for_scenario(whole, scenario)
 

@@ -1,4 +1,4 @@
-"""From the parts of a foreign descriptor that say how it is called to our blocks `live`, `client` and `mock`.
+"""Converts the parts of a foreign descriptor that say how it is called to our blocks `live`, `client` and `mock`.
 
 An HTTP call is described by PromptKit's `http`, or by the flat `endpoint`. Everything there has its effect here or is
 refused with its line. Where PromptKit loses what was said, we do not: every argument goes somewhere unless `exclude`
@@ -112,7 +112,7 @@ class _Http:
         self._headers: set[str] = set()
 
     def put(self) -> None:
-        """Put everything in its place, and tell what is wrong."""
+        """Put everything in its place, and report what is wrong."""
         method = self._block.get("method", "POST")
         method = method.upper() if isinstance(method, str) else method
         at = f"{self._place}/method" if "method" in self._block else self._place
@@ -341,7 +341,7 @@ def _has_type(schema: Any, *names: str) -> bool:
 
 
 def put_client(form: DescriptorBuilder, block: dict[str, JSON], place: str) -> None:
-    """PromptKit's `client`; a key that it does not have passes through, to be judged like one of ours."""
+    """PromptKit's `client`; an unknown key passes through, to be checked like one of ours."""
     form.put(("client",), {}, place)
     for key, item in block.items():
         turn = _TURNS.get(key)

@@ -62,12 +62,12 @@ _WHOLE_PATH: Final = re.compile(r"~?/[^{}:]+")
 
 
 def reasons_against(spec: SourceNode) -> list[Problem]:
-    """Why a provider of models can't be asked as its file says; nothing if it can."""
+    """The reasons why a provider of models can't be asked as its file says; none if it can."""
     return [*_platform(spec), *_credential(spec.part("credential")), *_elsewhere(spec)]
 
 
 def service_of(spec: SourceNode) -> dict[str, PlacedValue | None]:
-    """What an agent says of its provider, against which there is no reason: `provider, model, base_url, api_key`."""
+    """The keys of an agent for a provider that nothing speaks against: `provider, model, base_url, api_key`."""
     type_, model, address = spec.part("type"), spec.part("model"), spec.part("base_url")
     platform, credential = spec.part("platform"), spec.part("credential")
     provider, key = MODELS[type_.text], _key(credential)
@@ -100,7 +100,7 @@ def _key(credential: SourceNode) -> str:
 
 
 def _platform(spec: SourceNode) -> Iterator[Problem]:
-    """What of the platform can't be: Azure OpenAI is reached, and no other one."""
+    """Problems of the platform: only Azure OpenAI is supported."""
     platform, type_, address = spec.part("platform"), spec.part("type").text, spec.part("base_url")
     if not platform.value:
         if type_ in _LOCAL and not address.text:
@@ -129,7 +129,7 @@ def _platform(spec: SourceNode) -> Iterator[Problem]:
 
 
 def _credential(credential: SourceNode) -> Iterator[Problem]:
-    """What of the credential can't be looked up."""
+    """Problems of a credential that can't be looked up."""
     key, file, variable = (credential.part(name) for name in ("api_key", "credential_file", "credential_env"))
     hint = "put the key into a variable of the environment, and write `credential_env: MY_KEY`"
     if key.text and "${" not in key.text:
@@ -143,7 +143,7 @@ def _credential(credential: SourceNode) -> Iterator[Problem]:
 
 
 def _elsewhere(spec: SourceNode) -> Iterator[Problem]:
-    """What else says where requests go, or for whom, and is not sent."""
+    """Other keys that direct requests or choose an account, and that are not sent."""
     headers = spec.part("headers")
     if headers.value:
         message = "`headers` are not sent, and may say where requests go and on whose account"
@@ -202,7 +202,7 @@ class ArenaProvider(NamedTuple):
     Attributes:
         id: Its name.
         group: By which scenarios choose several; with commas between them where there are several.
-        spec: What it says.
+        spec: Its content.
         file: Where the arena names it.
     """
 
@@ -228,12 +228,12 @@ class ArenaProvider(NamedTuple):
 
     @property
     def has_responses(self) -> bool:
-        """Whether it answers as a file of mock responses says."""
+        """Whether a file of mock responses says what it answers."""
         return self.type == MOCK and bool(self.responses.text)
 
 
 class AgentProvider(NamedTuple):
-    """Who answers for the agent.
+    """The provider that answers for the agent.
 
     Attributes:
         provider: The provider; None where nobody but a file of mock responses is there.
@@ -252,7 +252,7 @@ class AgentProvider(NamedTuple):
 
     @property
     def fallback(self) -> str:
-        """What PromptKit's mock says where it has nothing to say."""
+        """The text with which PromptKit's mock answers when it has no response."""
         known = self.provider
         name, model = (MOCK, "") if known is None else (known.id, known.spec.part("model").text)
         return f"Mock response for provider {name} model {model}".rstrip()
@@ -282,7 +282,7 @@ class ProviderChooser:
         self._told: set[str] = set()
 
     def for_scenario(self, scenario: SourceNode) -> AgentProvider | None:
-        """Who answers in a scenario; None where nobody can, which is told."""
+        """The provider that answers in a scenario; None where none can, which is reported."""
         candidates = [
             provider for provider in self._asked(scenario) if provider.spec.part("role").text in _OF_ROLES
         ]
@@ -292,7 +292,7 @@ class ProviderChooser:
         return chosen or self._silent_mock(candidates) or self._model(agents or candidates, scenario)
 
     def responses_of(self, provider: ArenaProvider) -> SourceNode | None:
-        """The mock responses of a provider; None where it has none, or they can't be read, which is told."""
+        """The mock responses of a provider; None where it has none, or they can't be read, which is reported."""
         if not provider.has_responses:
             return None
         config = provider.responses
@@ -327,7 +327,7 @@ class ProviderChooser:
         return None
 
     def _silent_mock(self, providers: Sequence[ArenaProvider]) -> AgentProvider | None:
-        """A mock without responses, which says the same to everything."""
+        """A mock without responses, which always answers the same."""
         mocks = [provider for provider in providers if provider.type == MOCK]
         return AgentProvider(mocks[0]) if mocks else None
 
@@ -396,7 +396,7 @@ def _way_to(provider: ArenaProvider) -> str:
 
 
 def provider_keys(chosen: AgentProvider) -> dict[str, PlacedValue | None]:
-    """What the agent says of its provider."""
+    """The keys of the agent that name its provider."""
     provider = chosen.provider
     return {} if chosen.scripted or provider is None else service_of(provider.spec)
 
@@ -428,7 +428,7 @@ def prices(chosen: AgentProvider) -> PlacedValue | None:
 
 
 def unknown_prices(provider: ArenaProvider) -> Iterator[Problem]:
-    """A warning for each price that says nothing here."""
+    """A warning for each price without a counterpart here."""
     for key, node in provider.spec.part("pricing").entries():
         if key not in _PRICES:
             message = f"`{key}` has no counterpart here: prices are per token that is sent, answered or kept"
@@ -438,7 +438,7 @@ def unknown_prices(provider: ArenaProvider) -> Iterator[Problem]:
 def judge_keys(
     spec: SourceNode, known: Mapping[str, ArenaProvider], problems: list[Problem]
 ) -> PlacedValue | None:
-    """Which model judges: the first judge of the arena; None where there is none."""
+    """The model that judges: the first judge of the arena; None where there is none."""
     named = [*spec.part("judges").each(), *(node for _, node in spec.part("judge_specs").entries())]
     found: PlacedValue | None = None
     for node in named:

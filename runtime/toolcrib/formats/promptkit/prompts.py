@@ -32,7 +32,7 @@ def policy_keys(sources: Sequence[SourceNode], allowed: PlacedValue | None) -> d
     """The policy of a conversation.
 
     Args:
-        sources: Their policies; the first that says something counts.
+        sources: Their policies; the first that sets a key counts.
         allowed: The globs of the tools that are offered; None for all.
     """
     parts: dict[str, PlacedValue | None] = {"allow": allowed}
@@ -91,7 +91,7 @@ class ArenaPrompt(NamedTuple):
 
     Attributes:
         name: By which the arena knows it.
-        spec: What it says.
+        spec: Its content.
         given: What the arena gives for its variables.
     """
 
@@ -114,7 +114,7 @@ class ArenaPrompt(NamedTuple):
 def prompt_of_scenario(
     prompts: list[ArenaPrompt], scenario: SourceNode, library: ArenaLibrary
 ) -> ArenaPrompt | None:
-    """The prompt of a scenario; None where there is none, which is told."""
+    """The prompt of a scenario; None where there is none, which is reported."""
     asked = scenario.part("task_type")
     known = {prompt.name: prompt for prompt in prompts} | {prompt.task_type: prompt for prompt in prompts}
     if asked.text in known:
@@ -149,7 +149,7 @@ def system_prompt(prompt: ArenaPrompt, scenario: SourceNode, library: ArenaLibra
 
 
 def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:
-    """What must be true of each answer; a validator that has no counterpart is told, and is never judged."""
+    """The guardrails for each answer; a validator without a counterpart is reported, and never checked."""
     found = []
     for node in prompt.spec.part("validators").each():
         if node.part("enabled").value is False:

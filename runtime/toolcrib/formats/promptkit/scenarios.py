@@ -59,11 +59,11 @@ _MEDIA: Final = {"image": "image", "audio": "audio", "video": "resource", "docum
 
 
 class UserTurn(NamedTuple):
-    """Something that the user says.
+    """A message of the user.
 
     Attributes:
         node: The turn as written.
-        text: What is said: a text or a list of parts.
+        text: Its content: a text or a list of parts.
     """
 
     node: SourceNode
@@ -105,7 +105,7 @@ def _before(text: str, *, last: bool) -> str:
 
 
 def user_text(turn: SourceNode, names: Collection[str], library: ArenaLibrary) -> PlacedValue | None:
-    """What the user says in a turn; None where that is nothing, which is told."""
+    """The user's message in a turn; None where it is empty, which is reported."""
     parts = turn.part("parts")
     if parts.value:
         items = [item for part in parts.each() if (item := _part(part, names, library)) is not None]
@@ -144,10 +144,10 @@ def _part(part: SourceNode, names: Collection[str], library: ArenaLibrary) -> Pl
 
 
 class Persona:
-    """Says what a persona says in a scenario, in order.
+    """Gives the messages of a persona in a scenario, in order.
 
     Args:
-        mocks: What there is of it; None for nothing.
+        mocks: Its responses; None where it has none.
     """
 
     def __init__(self, mocks: ResponseSection | None) -> None:
@@ -155,7 +155,7 @@ class Persona:
         self._number = 0
 
     def texts(self, turn: SourceNode) -> list[PlacedValue]:
-        """What it says in a turn; as many texts as there are, and as the turn wants."""
+        """Its messages in a turn; as many as there are, and as the turn wants."""
         least = turn.part("turns").value or 1
         most = max(least, turn.part("max_turns").value or 0)
         found = []
@@ -169,7 +169,7 @@ class Persona:
 
 
 def client_answers(turn: SourceNode, problems: list[Problem]) -> PlacedValue | None:
-    """How the caller fulfils tools in a turn; None where nothing is said of it."""
+    """How the caller fulfils tools in a turn; None where the turn does not say."""
     overrides = turn.part("consent_overrides")
     parts: dict[str, PlacedValue | None] = {}
     for tool, node in overrides.entries():
@@ -189,8 +189,8 @@ def turn_faults(
     Args:
         turn: The turn.
         number: Its place among those of the conversation, from 0.
-        course: How the conversation goes; None where a model says that.
-        problems: Receives what can't be said here.
+        course: The course of the conversation; None where a model decides.
+        problems: Receives what has no counterpart here.
     """
     for failure in turn.part("chaos", "tool_failures").each():
         tool, mode = failure.part("tool"), failure.part("mode")
@@ -223,7 +223,7 @@ def _injected(mode: str, failure: SourceNode) -> JSON:
 def _due(
     failure: SourceNode, number: int, course: ConversationCourse | None, problems: list[Problem]
 ) -> dict[str, JSON] | None:
-    """Which calls of the tool are meant: those of the turn; None where there are none, which is told."""
+    """Which calls of the tool are meant: those of the turn; None where there are none, which is reported."""
     tool = failure.part("tool").text
     if course is None:
         message = f"`{tool}` fails in every turn: where a model calls, nobody knows beforehand which calls are of this one"
@@ -300,7 +300,7 @@ _THEIRS_ALONE: Final[Mapping[str, str]] = {
 
 
 def convert_assertion(node: SourceNode, problems: list[Problem], *, of_turn: bool) -> PlacedValue:
-    """Something that must be true; where it has no counterpart, that is told, and it stays as one that is never judged.
+    """An assertion in our form; one without a counterpart is reported, and stays as one that is never checked.
 
     One of a turn that looks at calls sees the whole conversation so far, as in PromptKit.
     """
@@ -329,14 +329,14 @@ def convert_assertion(node: SourceNode, problems: list[Problem], *, of_turn: boo
 
 
 def _message(node: SourceNode, given: dict[str, Any]) -> tuple[SourceNode, dict[str, Any]]:
-    """What is shown of an assertion, which may stand among its parameters, and the others of these."""
+    """The message of an assertion, which may be among its parameters, and the other parameters."""
     message, within = node.part("message"), node.part("params", "message")
     rest = {key: value for key, value in given.items() if key != "message"}
     return (message if message.text or not within else within), rest
 
 
 def _known(kind: str, params: SourceNode, problems: list[Problem]) -> dict[str, Any]:
-    """The parameters that the type has here; PromptKit passes over any other, and so is it told."""
+    """The parameters that the type has here; PromptKit ignores any other, which is reported."""
     given = {key: value for key, value in (params.value or {}).items() if value is not None}
     faults: list[Problem] = []
     check_assertions([{"type": kind, "params": given}], "", faults)
@@ -352,7 +352,7 @@ def _known(kind: str, params: SourceNode, problems: list[Problem]) -> dict[str, 
 
 
 def _of_calls(kind: str, params: Mapping[str, JSON]) -> bool:
-    """Whether an assertion looks at calls, and not at what was said."""
+    """Whether an assertion checks calls rather than messages."""
     alias = ALIASES.get(kind)
     own = alias.kind if alias is not None else kind
     held = params.get("eval_type")
@@ -389,18 +389,18 @@ class ArenaContext:
 
     @property
     def spec(self) -> SourceNode:
-        """What the arena says."""
+        """The arena's specification."""
         return self.arena.part("spec")
 
 
 def scenario_of(
     name: str, scenario: SourceNode, labels: SourceNode, setting: ArenaContext
 ) -> ComposedDocument | None:
-    """One scenario as a document of ours; None where there is nothing that could be run, which is told.
+    """One scenario as a document of ours; None where nothing can be run, which is reported.
 
     Args:
         name: Its name, by which mock responses know it.
-        scenario: What it says.
+        scenario: Its content.
         labels: What its manifest is labelled with.
         setting: What it has in common with others.
     """
@@ -426,7 +426,7 @@ class _Conversation:
         self._readable = True
 
     def document(self, labels: SourceNode) -> ComposedDocument | None:
-        """The whole scenario; None where nobody knows what is said in it, or nothing is."""
+        """The whole scenario; None where its messages are unknown, or it has none."""
         said = [each for turn in self._scenario.part("turns").each() for each in self._said(turn)]
         if not self._readable:
             return None
@@ -522,7 +522,7 @@ class _Conversation:
         return list(turn_faults(said.node, index, course, self._problems))
 
     def _said(self, turn: SourceNode) -> list[UserTurn]:
-        """What the user says in a turn as written: once, or as often as a persona speaks."""
+        """The user's messages in a turn: one, or as many as a persona has."""
         role = turn.part("role").text
         if role == _USER and not turn.part("persona"):
             text = user_text(turn, self._variants, self._library)
@@ -537,7 +537,7 @@ class _Conversation:
         return [UserTurn(turn, text) for text in self._played(turn, role)]
 
     def _tell_nobody(self, role: SourceNode) -> None:
-        """Say that nobody speaks in a turn that names no persona."""
+        """Report a turn without a persona, in which nobody speaks."""
         known = [_USER, *self._setting.roles]
         if role.text in known:
             message = f"nobody speaks in this turn of the role `{role.text}`: it names no `persona`"
@@ -548,7 +548,7 @@ class _Conversation:
         self._problems.append(role.problem("not_allowed", message, hint, "warning"))
 
     def _played(self, turn: SourceNode, role: str) -> list[PlacedValue]:
-        """What a persona says."""
+        """The messages of a persona."""
         name = turn.part("persona").text
         if name not in self._setting.personas:
             message = f"the arena has no persona `{name}`"
@@ -579,7 +579,7 @@ class _Conversation:
         return responses_for_persona(whole, persona, self._name)
 
     def _tell_unanswered(self, course: ConversationCourse | None, said: Sequence[UserTurn]) -> None:
-        """Say which requests PromptKit's mock answers with a text that nobody wrote."""
+        """Report the requests that PromptKit's mock answers with its fallback."""
         if course is None or not course.unanswered or not self._mocks.is_whole:
             return
         numbers = ", ".join(map(str, course.unanswered))

@@ -18,8 +18,8 @@ class SourceNode:
 
     Attributes:
         document: The document.
-        pointer: Where it stands there.
-        value: What stands there; None for nothing.
+        pointer: Its JSON Pointer there.
+        value: Its value; None where it is absent.
     """
 
     document: Document
@@ -76,7 +76,7 @@ class SourceNode:
         return self.document.place(problem)
 
     def __bool__(self) -> bool:
-        """Whether something stands here."""
+        """Whether the part is present."""
         return self.value is not None
 
 
@@ -93,7 +93,7 @@ class PlacedValue(NamedTuple):
 
 
 def placed(value: JSON, node: SourceNode) -> PlacedValue:
-    """A value whose parts stand at one place, below which they have the same keys."""
+    """A value whose parts all come from one place, below which they have the same keys."""
     return PlacedValue(value, {"": node})
 
 
@@ -145,13 +145,13 @@ class ComposedDocument(Document):
         return found[0].position(found[1], key=key)
 
     def place_of(self, pointer: str) -> str:
-        """`file:line` of a place, in whichever file it stands."""
+        """`file:line` of a place, in whichever file it is."""
         found = self._origin(pointer)
         document, inner = found if found is not None else (self, "")
         return f"{document.source}:{document.position(inner)[0]}"
 
     def place(self, problem: Problem) -> Problem:
-        """The problem in the file where the part stands."""
+        """The problem in the file that holds the part."""
         found = None if problem.line else self._origin(problem.pointer)
         if found is None:
             return problem.at(problem.source or self.source, problem.line or self.line, problem.column or 1)
@@ -165,7 +165,7 @@ class ComposedDocument(Document):
 
 
 def _existing(document: Document, pointer: str, code: str) -> str:
-    """A pointer as far as something stands there; a key that an object misses may end it."""
+    """A pointer as far as it exists; it may end with a missing key of an object."""
     there: Any = document.value
     known = ""
     for step in pointer.split("/")[1:]:

@@ -11,18 +11,18 @@ from toolcrib.loading.formats import Conversion, Format
 if TYPE_CHECKING:
     from toolcrib.core.protocols import Files
     from toolcrib.loading.documents.document import Document
-    from toolcrib.loading.reader import Home
+    from toolcrib.loading.reader import DocumentContext
 
 
 def is_promptpack(value: JSON) -> bool:
-    """Whether a document means to be a PromptPack: it has prompts, and says how their texts are filled in, or its schema."""
+    """Whether a document is meant to be a PromptPack: it has prompts or tools, and a template engine or the schema of PromptPacks."""
     if not isinstance(value, dict) or not ("prompts" in value or "tools" in value):
         return False
     schema = value.get("$schema")
     return "template_engine" in value or (isinstance(schema, str) and "promptpack" in schema.casefold())
 
 
-def _convert(document: Document, where: Home) -> Conversion:
+def _convert(document: Document, where: DocumentContext) -> Conversion:
     from toolcrib.formats.promptpack.pack_reader import convert_promptpack  # noqa: PLC0415 -- few folders have one
 
     return convert_promptpack(document, where.files)

@@ -65,7 +65,7 @@ class PackTranslation:
         )
 
     def take(self, holder: Mapping[str, Any], key: str, kind: type, place: str) -> Any:
-        """What stands under a key, if it is of a kind; None where it is not there, or is something else, which is told."""
+        """The value of a key, if it is of a type; None where it is absent, or of another type, which is reported."""
         value = holder.get(key)
         if key not in holder or isinstance(value, kind):
             return value
@@ -93,7 +93,7 @@ class PackTranslation:
 
 
 def kept_apart(parts: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The metadata that holds what a PromptPack says and we do not."""
+    """The metadata that holds what of a PromptPack has no counterpart here."""
     return {"promptpack": dict(parts)} if parts else {}
 
 
@@ -111,7 +111,7 @@ _OF_SCHEMAS: Final = frozenset(
 
 
 def contracts_of(document: Document, turning: PackTranslation) -> Iterator[ForeignTool]:
-    """The contracts of a PromptPack, each with what is wrong with it; what is no contract is told to `turning`."""
+    """The contracts of a PromptPack, each with its problems; anything else is reported to `turning`."""
     value = document.value
     tools = turning.take(value, "tools", dict, "") if isinstance(value, dict) else None
     for key, said in (tools or {}).items():
@@ -155,7 +155,7 @@ def _contract(document: Document, key: str, said: dict[str, Any], pointer: str) 
 
 
 def _is_shorthand(parameters: Mapping[str, JSON]) -> bool:
-    """Whether names stand where a JSON Schema has its keywords; as such, `{}` and texts would say nothing there."""
+    """Whether the object maps names to schemas where a JSON Schema has its keywords."""
     return (
         bool(parameters)
         and _OF_SCHEMAS.isdisjoint(parameters)
@@ -245,7 +245,7 @@ class PromptTranslation:
         self._kept: dict[str, JSON] = {}
 
     def turned(self, said: Any) -> dict[str, JSON] | None:
-        """The prompt in our form; None where there is none, which is told."""
+        """The prompt in our form; None where there is none, which is reported."""
         tell = self._turning.tell
         if not isinstance(said, dict):
             tell("wrong_type", f"the prompt `{clipped(self._key)}` is an object", self._at)
@@ -311,7 +311,7 @@ class PromptTranslation:
     # The text.
 
     def _system(self, text: str, variables: dict[str, JSON]) -> bool:
-        """The text, and the variables that it reads and nobody declared. False where it is refused."""
+        """Put the text, and the variables that it reads without a declaration. False where it is refused."""
         place = f"{self._at}/system_template"
         turned = self._templates.turned(text, variables)
         if turned.fault is not None:
@@ -429,7 +429,7 @@ class PromptTranslation:
         )
 
     def _parameters(self, said: dict[str, Any]) -> None:
-        """Settings of the provider; null says that there is no bound, as nothing does."""
+        """Settings of the provider; null means no bound, as a missing key does."""
         for key in (key for key in said if key not in _PARAMETERS):
             message = (
                 f"`{clipped(key)}` is no parameter of a PromptPack; it is given to the provider as it is"
@@ -459,7 +459,7 @@ class PromptTranslation:
             self._turning.tell(NO_COUNTERPART, message, f"{self._at}/validators", severity="notice")
 
     def _guardrail(self, said: JSON, place: str) -> dict[str, JSON]:
-        """A validator as a guardrail; one that has no counterpart is told, and is never judged."""
+        """A validator as a guardrail; one without a counterpart is reported, and never checked."""
         from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415 -- most prompts have none
 
         given = said if isinstance(said, dict) else {}
@@ -510,7 +510,7 @@ _LONGEST_NAME: Final = 64
 
 
 def pack_of(turning: PackTranslation) -> Document:
-    """The document that says of a PromptPack what `pack.yaml` says of a pack; what is wrong is told to `turning`."""
+    """The document that is to a PromptPack what `pack.yaml` is to a pack; problems are reported to `turning`."""
     document = turning.document
     said: dict[str, Any] = document.value if isinstance(document.value, dict) else {}
     turning.want(said, _REQUIRED, "", "a PromptPack")
@@ -546,7 +546,7 @@ def _name(said: Mapping[str, Any], turning: PackTranslation) -> str:
 
 
 def _version(said: Mapping[str, Any], turning: PackTranslation) -> JSON:
-    """The version without the `v` that may stand before it."""
+    """The version without a leading `v`."""
     version = said.get("version")
     if version is None:
         turning.tell(
@@ -592,7 +592,7 @@ def _places(said: Mapping[str, Any], turning: PackTranslation) -> re.Pattern[str
 
 
 def _engine(said: Mapping[str, Any]) -> dict[str, JSON]:
-    """What of the template engine is kept: its texts were turned, so only what else it says."""
+    """The parts of the template engine that are kept: all but the syntax, since its texts were converted."""
     engine = said.get("template_engine")
     if not isinstance(engine, dict):
         return {}
@@ -728,7 +728,7 @@ def convert_promptpack(document: Document, files: Files | None) -> Conversion:
 
 
 def documents_in(document: Document) -> list[Document]:
-    """The documents in our own form that stand in a PromptPack, or in a file of bindings; none in any other."""
+    """The documents in our own form that are in a PromptPack, or in a file of bindings; none in any other."""
     if is_promptpack(document.value):
         read = convert_promptpack(document, None)
         pack = [] if read.pack is None else [read.pack]

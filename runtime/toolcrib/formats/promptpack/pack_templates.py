@@ -52,7 +52,7 @@ class _InvalidTemplate(Exception):
 
 
 def place_of(syntax: str) -> re.Pattern[str] | None:
-    """What finds the places of a text, written as `syntax` says with the word `variable`; None if it does not say."""
+    """The pattern of the places in a text, from `syntax` with the word `variable`; None without that word."""
     before, word, behind = syntax.partition("variable")
     if not word or not before:
         return None
@@ -75,7 +75,7 @@ class Templates:
 
         Args:
             place: What finds the places (`place_of`).
-            fragments: Name -> text that stands in a place of that name.
+            fragments: Name -> text for a place of that name.
         """
         self._place = place
         self._fragments = fragments
@@ -142,7 +142,7 @@ class _TextBuilder:
         self._length = 0
 
     def add(self, text: str) -> None:
-        """Add characters that mean themselves; with what stands before them they open nothing."""
+        """Add literal characters, so that they open nothing together with the ones before."""
         if not text:
             return
         if text[0] in "{%#$":
@@ -155,13 +155,13 @@ class _TextBuilder:
             )
 
     def add_place(self, name: str) -> None:
-        """Add a place in which a variable stands."""
+        """Add the place of a variable."""
         self._close()
         self.names[name] = None
         self.parts.append(f"{{{{ {name} }}}}")
 
     def _close(self) -> None:
-        """Quote what stands at the end and would open something together with what comes."""
+        """Quote an end that would open something together with what follows."""
         end = _OPEN_END.search(self.parts[-1]) if self.parts else None
         if end is not None:
             self.parts[-1] = f"{self.parts[-1][: end.start()]}{{{{ '{end[0]}' }}}}"

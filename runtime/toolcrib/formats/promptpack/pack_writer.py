@@ -80,7 +80,7 @@ class PromptExport:
     # The text.
 
     def _template(self) -> str:
-        """The text with places of variables; what is more than that is written as it stands."""
+        """The text with places of variables; other expressions are written as they are."""
         written: list[str] = []
         places = 0
         for piece in split(self._prompt.system):
@@ -204,7 +204,7 @@ class PackExport(NamedTuple):
     """A PromptPack.
 
     Attributes:
-        document: What stands in its file.
+        document: The content of its file.
         losses: What it can't say, one line each.
     """
 
@@ -311,7 +311,7 @@ class _Export:
     # Prompts.
 
     def _prompts(self, names: Mapping[str, str], version: str) -> dict[str, JSON]:
-        """The prompts of all packs; one that says little where there is none, since a PromptPack needs one."""
+        """The prompts of all packs; a minimal one where there is none, since a PromptPack needs one."""
         prompts: dict[str, JSON] = {}
         for pack in self._packs:
             for prompt in pack.prompts.values():

@@ -18,7 +18,7 @@ from toolcrib.formats.providers.gemini import GeminiCompiler
 from toolcrib.formats.providers.generic import ANTHROPIC, OPENAI, PLAIN, RootRules, compile_open
 from toolcrib.formats.providers.normalized_schema import current
 from toolcrib.formats.providers.openai_strict import StrictCompiler
-from toolcrib.registry.aliases import aliases_of
+from toolcrib.registry.names import aliases_of
 
 __all__ = [
     "DIALECTS",
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def compile_strict(schema: Schema, otherwise: Callable[[Schema], DialectSchema]) -> DialectSchema:
-    """A schema for OpenAI's strict mode; what `otherwise` makes of it where there is none, and why there is none."""
+    """A schema for OpenAI's strict mode; what `otherwise` makes of it where strict mode is not possible, with the reason."""
     read = current(schema, references=False)
     compiler = StrictCompiler()
     part = compiler.compile(as_object_schema(read.schema))
@@ -54,7 +54,7 @@ def compile_gemini(schema: Schema) -> DialectSchema:
 
 
 def _compiled(part: SchemaPart, losses: tuple[Loss, ...], *, strict: bool = False) -> DialectSchema:
-    """What was compiled; what its root is described as is said of the tool, since models see that."""
+    """The compiled schema; the description of its root becomes a note on the tool, since models see that."""
     told: dict[str, JSON] = {key: value for key, value in part.schema.items() if key != "description"}
     note = part.schema.get("description")
     return DialectSchema(told, note if isinstance(note, str) else "", strict, losses, part.restore)

@@ -53,7 +53,7 @@ def restore_as_is(value: JSON) -> JSON:
 def restore_members(
     inner: Mapping[str, Restore], names: Mapping[str, str], left_out: Collection[str]
 ) -> Restore:
-    """Of objects.
+    """Restores objects.
 
     Args:
         inner: Declared name -> what restores its value; those that are kept are not there.
@@ -78,21 +78,21 @@ def restore_members(
 
 
 def restore_each(inner: Restore) -> Restore:
-    """Of lists, whose items are all declared alike."""
+    """Restores lists whose items are all declared alike."""
     if inner is restore_as_is:
         return restore_as_is
     return lambda value: [inner(item) for item in value] if isinstance(value, list) else value
 
 
 def restore_named_values(values: Mapping[str, JSON]) -> Restore:
-    """Of values that are declared as texts."""
+    """Restores values that are declared as texts."""
     if all(text == value for text, value in values.items()):
         return restore_as_is
     return lambda value: values.get(value, value) if isinstance(value, str) else value
 
 
 def restore_json_text(value: JSON) -> JSON:
-    """Of any value that is declared as JSON text; a text that is none stands for itself."""
+    """Restores a value that is declared as JSON text; a text that is not JSON is the value itself."""
     if not isinstance(value, str):
         return value
     try:
@@ -102,7 +102,7 @@ def restore_json_text(value: JSON) -> JSON:
 
 
 def restore_one_of(choices: Sequence[tuple[Restore, Schema]]) -> Restore:
-    """Of values that fit one of several schemas: by the first whose outcome the tool's own schema takes.
+    """Restores values that fit one of several schemas: by the first whose outcome the tool's own schema takes.
 
     Args:
         choices: What restores, and the tool's own schema of what it restores.
@@ -129,7 +129,7 @@ class _FirstFit:
 
 
 def restore_unwrapped(name: str, inner: Restore) -> Restore:
-    """Of arguments that are declared as one property."""
+    """Restores arguments that are declared as one property."""
 
     def restore(value: JSON) -> JSON:
         if not isinstance(value, dict) or value.keys() != {name}:
@@ -212,7 +212,7 @@ def is_needless(keyword: str, value: JSON) -> bool:
 
 
 def sentence_for(keyword: str, value: JSON) -> str:
-    """A sentence that says what a keyword says; empty where none would be short enough."""
+    """A sentence for a keyword; empty where it would be too long."""
     forms = _required(value) if keyword in _CHOICES else []
     if forms:
         return f"{_CHOICES[keyword]}: {'; '.join(forms)}."
@@ -228,7 +228,7 @@ def sentence_for(keyword: str, value: JSON) -> str:
 
 
 def _required(branches: JSON) -> list[str]:
-    """The properties that each branch wants, where none says anything else."""
+    """The properties that each branch requires, where no branch has anything else."""
     forms: list[str] = []
     for branch in branches if isinstance(branches, list) else ():
         wanted = (
@@ -276,11 +276,11 @@ class SchemaPart(NamedTuple):
 
 
 class TypeOption(NamedTuple):
-    """What a value may be.
+    """One type of values that a subschema takes.
 
     Attributes:
         kind: Its type; empty for any.
-        schema: What is said of it, in the tool's own form.
+        schema: Its constraints, in the tool's own form.
     """
 
     kind: str
@@ -295,7 +295,7 @@ class NarrowCompiler(ABC):
     """Compiles one schema.
 
     Attributes:
-        losses: What the dialect can't say, as far as was compiled.
+        losses: What the dialect can't express, as far as was compiled.
         kept: The keywords that the dialect has, beside those that the compiler writes itself.
         formats: Type -> the formats that the dialect has.
         object_keywords: The keywords that `properties` takes care of.
@@ -329,15 +329,15 @@ class NarrowCompiler(ABC):
         """One of several."""
 
     def lose(self, schema: dict[str, JSON], keyword: str, message: str) -> None:
-        """Say what the dialect can't say."""
+        """Record what the dialect can't express."""
         self.losses[Loss(place_of(schema), keyword, message)] = None
 
     def left_over(self, schema: dict[str, JSON], keyword: str) -> str:
-        """A sentence for the description that says what a keyword says which the dialect lacks."""
+        """A sentence for the description in place of a keyword that the dialect lacks."""
         return self.in_words(schema, keyword)
 
     def in_words(self, schema: dict[str, JSON], keyword: str) -> str:
-        """A sentence that says what a keyword says; empty where it says nothing, or too much."""
+        """A sentence for a keyword; empty where the keyword has no effect, or the sentence is too long."""
         if is_needless(keyword, schema[keyword]):
             return ""
         said = sentence_for(keyword, schema[keyword])
@@ -350,7 +350,7 @@ class NarrowCompiler(ABC):
             return value in self.formats.get(kind, ())
         return keyword in self.kept and (keyword == "title" or keyword in KEYWORDS_OF.get(kind, ()))
 
-    # From here on, all dialects do alike.
+    # The rest is the same for all dialects.
 
     def part(self, schema: dict[str, JSON]) -> SchemaPart:
         """A subschema, compiled."""
@@ -365,7 +365,7 @@ class NarrowCompiler(ABC):
         return part if len(rest) == len(options) else self.nullable(part)
 
     def flat(self, schema: dict[str, JSON]) -> dict[str, JSON]:
-        """The schema without `allOf`, and without branches that only say more of what stands beside them."""
+        """The schema without `allOf`, and without branches that only refine what is beside them."""
         told, apart = merged(schema)
         notes = [self.left_over({PLACE: place_of(schema), "allOf": [one]}, "allOf") for one in apart]
         for keyword in _ALTERNATIVES:
@@ -452,7 +452,7 @@ class NarrowCompiler(ABC):
         )
 
     def arguments(self, schema: dict[str, JSON]) -> dict[str, JSON]:
-        """The object at the root; one that says nothing of properties is that of a tool without arguments."""
+        """The object at the root; one without any keyword on properties is that of a tool without arguments."""
         if named_properties(schema) or _OF_OTHERS & schema.keys():
             return schema
         self.lose(schema, "additionalProperties", "is not said: no arguments can be given")
@@ -472,7 +472,7 @@ class NarrowCompiler(ABC):
         return SchemaPart({"type": "array", "items": part.schema}, restore_each(part.restore))
 
     def described(self, schema: dict[str, JSON], part: SchemaPart, done: Collection[str]) -> SchemaPart:
-        """What was compiled, with the keywords that the dialect has; the others, but those of `done`, are told."""
+        """What was compiled, with the keywords that the dialect has; the others, except those in `done`, are put into words."""
         kind = part.schema.get("type")
         kept: dict[str, JSON] = {}
         notes: list[str] = []

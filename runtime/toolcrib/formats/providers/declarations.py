@@ -12,7 +12,7 @@ from toolcrib.core.subschemas import children
 
 
 class Loss(NamedTuple):
-    """What a declaration can't say of what the tool's own schema says. The call is judged by that one all the same.
+    """Something of the tool's own schema that a declaration can't express. Calls are checked by that schema all the same.
 
     Attributes:
         pointer: JSON Pointer into the tool's input schema.
@@ -35,7 +35,7 @@ class Declaration(NamedTuple):
         schema: JSON Schema of the arguments, in the provider's dialect.
         definition: The whole, exactly as it is sent.
         strict: Whether the provider holds the model to the schema.
-        losses: What the dialect can't say.
+        losses: What the dialect can't express.
         restore: Arguments as the model gives them -> as the tool's own schema has them.
     """
 
@@ -54,9 +54,9 @@ class DialectSchema(NamedTuple):
 
     Attributes:
         schema: As the dialect has it.
-        note: What the description of the tool is to say besides; empty for nothing.
+        note: What is added to the description of the tool; empty for nothing.
         strict: Whether the provider is to hold the model to the schema.
-        losses: What the dialect can't say.
+        losses: What the dialect can't express.
         restore: Arguments as they are declared -> in the tool's own form.
     """
 
@@ -90,7 +90,7 @@ def aliases_for(names: Iterable[str], taken: re.Pattern[str]) -> dict[str, str]:
 
 
 def wrapper_for(schema: dict[str, JSON]) -> str:
-    """A name for the property that stands for all arguments, which no property of the schema has."""
+    """A name for the property that holds all arguments, unlike any property of the schema."""
     name = "arguments"
     used = {key for path in _named(schema) for key in path}
     while name in used:

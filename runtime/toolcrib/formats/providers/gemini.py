@@ -91,7 +91,7 @@ class GeminiCompiler(NarrowCompiler):
         return SchemaPart(told, restore_unwrapped(wrapper, part.restore))
 
     def by_type(self, flat: dict[str, JSON]) -> Iterator[TypeOption]:
-        """As for every dialect; values that are named are all told as texts."""
+        """As for every dialect; named values are all declared as texts."""
         values = values_of(flat)
         if values is None:
             yield from super().by_type(flat)
@@ -173,7 +173,7 @@ class GeminiCompiler(NarrowCompiler):
         return SchemaPart({**part.schema, "nullable": True}, part.restore)
 
     def union(self, parts: list[SchemaPart], description: str) -> dict[str, JSON]:
-        """One of several. Nothing may stand beside `anyOf`, so the description is that of the first."""
+        """One of several. `anyOf` must be alone, so the description is put on the first."""
         first, *rest = (part.schema for part in parts)
         if description:
             first = {**first, "description": with_sentences(description, [str(first.get("description", ""))])}

@@ -72,8 +72,8 @@ class _Opener:
     """Makes the root of one schema what a provider takes.
 
     Attributes:
-        losses: What it can't say any more.
-        notes: What is told instead.
+        losses: What it can't express any more.
+        notes: What is put into words instead.
     """
 
     def __init__(self, rules: RootRules) -> None:
@@ -136,7 +136,7 @@ class _Opener:
 
 
 def _explicit(schema: dict[str, JSON]) -> dict[str, JSON]:
-    """The schema, in which every list says what its items are."""
+    """The schema, in which every list has `items`."""
     told = rebuilt(schema, _explicit)
     return (
         {**told, "items": {PLACE: place_of(schema)}}

@@ -65,7 +65,7 @@ class StrictCompiler(NarrowCompiler):
     """Compiles a schema for strict mode.
 
     Attributes:
-        why_not: Why the schema can't be told in strict mode; empty where it can.
+        why_not: Why the schema has no form in strict mode; empty where it has.
     """
 
     kept: ClassVar[frozenset[str]] = frozenset(
@@ -92,7 +92,7 @@ class StrictCompiler(NarrowCompiler):
         self.why_not: dict[Loss, None] = {}
 
     def compile(self, schema: dict[str, JSON]) -> SchemaPart:
-        """The schema of arguments in strict mode; of no use where `why_not` says something."""
+        """The schema of arguments in strict mode; useless where `why_not` is not empty."""
         flat = self.flat(schema)
         options = self.options(flat) or []
         objects = [option for option in options if option.kind == "object"]
@@ -120,11 +120,11 @@ class StrictCompiler(NarrowCompiler):
         return SchemaPart(told, restore_unwrapped(wrapper, part.restore))
 
     def refuse(self, schema: dict[str, JSON], keyword: str, why: str) -> None:
-        """Say why there is no strict mode for the schema."""
+        """Record why the schema has no form in strict mode."""
         self.why_not[Loss(place_of(schema), keyword, f"{why}: declared without strict mode")] = None
 
     def left_over(self, schema: dict[str, JSON], keyword: str) -> str:
-        """As for every dialect; a keyword that a description can't stand for costs the tool its strict mode."""
+        """As for every dialect; a keyword that a description can't replace costs the tool its strict mode."""
         if keyword in _STRUCTURAL:
             self.refuse(schema, keyword, "strict mode has no such keyword")
             return ""
@@ -242,7 +242,7 @@ def _properties(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _walk(schema: dict[str, Any], level: int) -> Iterator[tuple[dict[str, Any], int]]:
-    """Every compiled subschema and how many objects it stands in, itself included."""
+    """Every compiled subschema and how many objects enclose it, itself included."""
     level += "properties" in schema
     yield schema, level
     inner = [*_properties(schema).values(), *schema.get("anyOf", ())]

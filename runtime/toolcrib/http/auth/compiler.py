@@ -13,7 +13,7 @@ from toolcrib.http.auth.oauth import OAuth, TokenCache, oauth2, parse_token_endp
 from toolcrib.http.auth.schemes import Auth, Fetch, HookAuth, Spot, StaticAuth, api_key, basic, bearer, python
 from toolcrib.http.headers import fault_of_name
 from toolcrib.http.messages import RequestDraft
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 
 class CombinedAuth:
@@ -43,7 +43,7 @@ def compile_auth(
     pointer: str,
     place: Callable[[str], str],
     problems: list[Problem],
-    vault: Vault | None,
+    vault: SecretResolver | None,
     *,
     tokens: TokenCache | None = None,
     folder: str = "",

@@ -9,7 +9,14 @@ from typing import Any, Final, Literal, TypeAlias
 from toolcrib.core.errors import ExpressionError, Problem, Severity
 from toolcrib.http.headers import cookie_fault
 from toolcrib.security.redaction import secret_part
-from toolcrib.security.secrets import MissingSecret, UnusableSecret, Variable, Vault, pieces_of, plain
+from toolcrib.security.secrets import (
+    MissingSecret,
+    SecretResolver,
+    SecretVariable,
+    UnusableSecret,
+    pieces_of,
+    plain,
+)
 
 Place: TypeAlias = Literal["header", "query", "cookie", "basic", "form", "address"]
 """Where a text is sent; it decides which characters can't be in it."""
@@ -32,7 +39,7 @@ class AuthFields:
     """
 
     def __init__(
-        self, block: Mapping[str, Any], pointer: str, problems: list[Problem], vault: Vault | None
+        self, block: Mapping[str, Any], pointer: str, problems: list[Problem], vault: SecretResolver | None
     ) -> None:
         self.block = block
         self.pointer = pointer
@@ -62,7 +69,7 @@ class AuthFields:
             MissingSecret: It is not there, or empty and not `blank`, or can't be sent.
         """
         pieces = self._pieces(key)
-        looked_up = any(isinstance(piece, Variable) for piece in pieces)
+        looked_up = any(isinstance(piece, SecretVariable) for piece in pieces)
         if pieces and not looked_up:
             message = f"the secret `{key}` is written in the document, where everybody who reads it knows it"
             hint = f"put it into the environment and write `{key}: ${{{self._suggested(key)}}}`"
@@ -87,7 +94,7 @@ class AuthFields:
         """
         return self._filled(key, place, self._pieces(key))
 
-    def _pieces(self, key: str) -> list[str | Variable]:
+    def _pieces(self, key: str) -> list[str | SecretVariable]:
         text = str(self.block[key])
         try:
             pieces = pieces_of(text)
@@ -101,9 +108,9 @@ class AuthFields:
             return [_UNREAD]
         return pieces
 
-    def _filled(self, key: str, place: Place, pieces: list[str | Variable]) -> str:
+    def _filled(self, key: str, place: Place, pieces: list[str | SecretVariable]) -> str:
         if self.vault is None:
-            known = [piece.default if isinstance(piece, Variable) else plain(piece) for piece in pieces]
+            known = [piece.default if isinstance(piece, SecretVariable) else plain(piece) for piece in pieces]
             text = STAND_IN if None in known else "".join(map(str, known))
             fault = fault_of(text, place)
             if fault:
@@ -125,7 +132,7 @@ class AuthFields:
         fault = fault_of(text, place)
         if fault:
             name = next(
-                (f", which is `{piece.text}`," for piece in pieces if isinstance(piece, Variable)), ""
+                (f", which is `{piece.text}`," for piece in pieces if isinstance(piece, SecretVariable)), ""
             )
             hint = "what is looked up is taken whole; only one newline at the end of a file is left out"
             raise UnusableSecret(_first(pieces), f"`{key}`{name} {fault}", hint=hint, pointer=at)
@@ -135,17 +142,17 @@ class AuthFields:
         return "API_KEY" if key == "value" else key.upper()
 
 
-_UNREAD: Final = Variable("env", "", STAND_IN, "")
+_UNREAD: Final = SecretVariable("env", "", STAND_IN, "")
 """Stands in for a text that has faults."""
 
 
-def _first(pieces: list[str | Variable]) -> Variable | None:
-    return next((piece for piece in pieces if isinstance(piece, Variable)), None)
+def _first(pieces: list[str | SecretVariable]) -> SecretVariable | None:
+    return next((piece for piece in pieces if isinstance(piece, SecretVariable)), None)
 
 
-def _written(pieces: list[str | Variable]) -> str | None:
+def _written(pieces: list[str | SecretVariable]) -> str | None:
     """The text that the defaults in the document give; None where they don't, or where there are none."""
-    texts = [piece.default if isinstance(piece, Variable) else plain(piece) for piece in pieces]
+    texts = [piece.default if isinstance(piece, SecretVariable) else plain(piece) for piece in pieces]
     return None if None in texts or _first(pieces) is None else "".join(map(str, texts))
 
 

@@ -24,7 +24,7 @@ from toolcrib.http.headers import seconds_to_wait
 from toolcrib.http.messages import DEFAULT_PORTS, RequestDraft
 from toolcrib.security.egress import is_loopback
 from toolcrib.security.redaction import HIDDEN, is_secret_name
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 
 class TokenEndpoint(NamedTuple):
@@ -220,7 +220,7 @@ class Grant:
         """Equal for grants that may share their tokens."""
         return self.address, self._headers, self._form
 
-    async def ask(self, clock: Clock, fetch: Fetch, vault: Vault, refresh_token: str) -> Token:
+    async def ask(self, clock: Clock, fetch: Fetch, vault: SecretResolver, refresh_token: str) -> Token:
         """Ask for a token.
 
         Raises:
@@ -271,7 +271,7 @@ class Grant:
         )
 
     def _refused(
-        self, response: HTTPResponse, told: dict[str, JSON], clock: Clock, vault: Vault
+        self, response: HTTPResponse, told: dict[str, JSON], clock: Clock, vault: SecretResolver
     ) -> AuthFailed:
         """What an answer says that gives no token (RFC 6749 section 5.2)."""
         status = response.status
@@ -303,7 +303,7 @@ class OAuth:
 
     spot: Spot = ("header", "authorization")
 
-    def __init__(self, grant: Grant, account: Account, vault: Vault) -> None:
+    def __init__(self, grant: Grant, account: Account, vault: SecretResolver) -> None:
         self.hosts: tuple[str, ...] = (grant.address.host,)
         self._grant = grant
         self._account = account
@@ -410,7 +410,7 @@ def _told(response: HTTPResponse) -> dict[str, JSON]:
     return told if isinstance(told, dict) else {}
 
 
-def _register(told: dict[str, JSON], vault: Vault) -> None:
+def _register(told: dict[str, JSON], vault: SecretResolver) -> None:
     """Everything that an answer gives away is masked before anything is done with it."""
     secrets = [
         value

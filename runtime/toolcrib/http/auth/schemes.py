@@ -16,7 +16,7 @@ from toolcrib.http.auth.credentials import AuthFields, fault_of
 from toolcrib.http.headers import fault_of_name
 from toolcrib.http.messages import RequestDraft
 from toolcrib.security.redaction import HIDDEN
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 Fetch: TypeAlias = Callable[[HTTPRequest], Awaitable[HTTPResponse]]
 """An exchange through the egress guard. Raises HTTPError and EgressRefused."""
@@ -206,7 +206,7 @@ class HookAuth:
 
     hosts: tuple[str, ...] = ()
 
-    def __init__(self, path: str, vault: Vault, place: str, folder: str = "") -> None:
+    def __init__(self, path: str, vault: SecretResolver, place: str, folder: str = "") -> None:
         """Import the function.
 
         Raises:

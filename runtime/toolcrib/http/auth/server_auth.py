@@ -14,7 +14,7 @@ from toolcrib.http.auth.compiler import compile_auth
 from toolcrib.http.auth.oauth import TokenCache
 from toolcrib.http.auth.schemes import Auth
 from toolcrib.http.messages import RequestDraft
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 if TYPE_CHECKING:
     from toolcrib.http.client import HTTPClient
@@ -102,7 +102,7 @@ class RequestAuth:
 
 
 def server_auth(
-    server: Server, vault: Vault, way: AuthContext, *, tokens: TokenCache | None = None
+    server: Server, vault: SecretResolver, way: AuthContext, *, tokens: TokenCache | None = None
 ) -> RequestAuth | None:
     """Compile the `auth` of a server and look its secrets up.
 

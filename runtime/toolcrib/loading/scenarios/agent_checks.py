@@ -15,10 +15,17 @@ from toolcrib.loading.packs import Pack
 from toolcrib.loading.prompts import Prompt, find_prompt
 from toolcrib.loading.scenarios.agents import check_providers
 from toolcrib.loading.scenarios.assertions import kinds
-from toolcrib.loading.scenarios.model import WRAPPER, Agent, AgentReply, Assertion, Scenario, ScriptedCall
+from toolcrib.loading.scenarios.model import (
+    WRAPPER,
+    Agent,
+    AgentReply,
+    Assertion,
+    Scenario,
+    ScriptedCall,
+    visible_state,
+)
 from toolcrib.loading.scenarios.scenario import with_mock
-from toolcrib.loading.scenarios.scenario_state import visible_state
-from toolcrib.registry.namespaces import short_name
+from toolcrib.registry.names import short_name
 from toolcrib.security.tool_policy import check_policy
 
 _OF_TOOLS: Final = frozenset({"#/$defs/name", "#/$defs/names", "#/$defs/tools_or_none"})

@@ -6,16 +6,19 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from toolcrib.core.errors import Problem, did_you_mean
-from toolcrib.core.model import NOTHING
+from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.schemas import part_schema
 from toolcrib.expressions.jmespath_queries import compile_select
 from toolcrib.expressions.matchers import compile_matcher
 from toolcrib.loading.document_checks import problem_of
-from toolcrib.loading.scenarios.model import SPEAKING, WRAPPER, Assertion
+from toolcrib.loading.scenarios.model import SPEAKING, WRAPPER, Assertion, GuardrailCheck
+
+if TYPE_CHECKING:
+    from toolcrib.loading.prompts import Guardrail
 from toolcrib.schema.validation import Validator, Violation, check_schema
 
 
@@ -148,6 +151,30 @@ def check_guardrails(entries: Any, pointer: str, problems: list[Problem]) -> tup
     return _checked(
         entries, pointer, problems, AssertionChecker(problems, form_of_guardrail(), known, whole=False)
     )
+
+
+def compile_guardrails(guardrails: Iterable[Guardrail]) -> tuple[GuardrailCheck, ...]:
+    """Guardrails of a prompt or an agent, ready to judge texts."""
+    return tuple(map(_compile_guardrail, guardrails))
+
+
+def _compile_guardrail(guard: Guardrail) -> GuardrailCheck:
+    names = _names_of(guard.type) | _names_of(guard.params.get("eval_type"))
+    if guard.unsupported:
+        return GuardrailCheck(guard.type, names, guard.message, guard.unsupported)
+    problems: list[Problem] = []
+    found = check_guardrails([{"type": guard.type, "params": {**guard.params}}], "", problems)
+    if problems:
+        return GuardrailCheck(guard.type, names, guard.message, fault=problems[0].message)
+    return GuardrailCheck(guard.type, names, guard.message, assertion=found[0])
+
+
+def _names_of(kind: JSON) -> frozenset[str]:
+    """A kind by all its names."""
+    if not isinstance(kind, str):
+        return frozenset()
+    own = ALIASES[kind].kind if kind in ALIASES else kind
+    return frozenset((own, *(name for name, alias in ALIASES.items() if alias.kind == own)))
 
 
 @cache

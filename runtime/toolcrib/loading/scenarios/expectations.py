@@ -47,7 +47,7 @@ def parse_expectation(
     parts = {part: _matcher(part, entry[part], pointer, names, problems) for part in PARTS if part in entry}
     golden = None
     if "golden" in entry:
-        golden = compile_value(entry["golden"], run_names, problems, f"{pointer}/golden")
+        golden = Golden(compile_value(entry["golden"], run_names, problems, f"{pointer}/golden"))
     problems += _contradictions(entry, pointer)
     outcomes = _outcomes(entry)
     if outcomes or "error" in entry:
@@ -208,12 +208,38 @@ class GoldenFile:
     fault: str = ""
 
 
-def read_golden(files: Files | None, name: str) -> GoldenFile:
-    """Read a golden file; that there is none is no error.
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """The golden file that a step names.
 
-    Raises:
-        OSError: It can't be read, or lies outside what the scenario may read.
+    Attributes:
+        name: Path of the file; may read `matrix` and `run`.
     """
+
+    name: Rendering
+
+    def path(self, scope: Mapping[str, JSON]) -> str:
+        """The path in one run of the scenario.
+
+        Raises:
+            ExpressionError: It can't be worked out, or is no text.
+        """
+        path = self.name.render(scope)
+        if isinstance(path, str) and path.strip():
+            return path
+        raise ExpressionError("the name of a golden file is a text that is not empty")
+
+    def read(self, files: Files | None, scope: Mapping[str, JSON]) -> GoldenFile:
+        """Read the file of one run; that there is none is no error.
+
+        Raises:
+            ExpressionError: The path can't be worked out, or is no text.
+            OSError: The file can't be read, or lies outside what the scenario may read.
+        """
+        return _read(files, self.path(scope))
+
+
+def _read(files: Files | None, name: str) -> GoldenFile:
     try:
         content = None if files is None else files.read(name)
     except FileNotFoundError:
@@ -225,18 +251,6 @@ def read_golden(files: Files | None, name: str) -> GoldenFile:
         first = problems[0]
         return GoldenFile(name=name, fault=f"`{name}` holds no result: line {first.line}: {first.message}")
     return GoldenFile(name=name, value=value)
-
-
-def golden_name(golden: Rendering, scope: Mapping[str, JSON]) -> str:
-    """The path that a scenario names in one of its runs.
-
-    Raises:
-        ExpressionError: It can't be worked out, or is no text.
-    """
-    name = golden.render(scope)
-    if isinstance(name, str) and name.strip():
-        return name
-    raise ExpressionError("the name of a golden file is a text that is not empty")
 
 
 def place_of(files: Files | None, name: str) -> Path:
@@ -259,12 +273,12 @@ def golden_text(value: JSON) -> str:
 
 
 def check_golden(
-    golden: Rendering, pointer: str, scopes: Iterable[Mapping[str, JSON]], files: Files | None
+    golden: Golden, pointer: str, scopes: Iterable[Mapping[str, JSON]], files: Files | None
 ) -> Iterable[Problem]:
     """What is wrong with the golden files of one step; that one is missing, or differs, is for the run to say.
 
     Args:
-        golden: The name.
+        golden: The file.
         pointer: Where it stands.
         scopes: What the name may read, for each run.
         files: The files that the scenario may name.
@@ -272,13 +286,13 @@ def check_golden(
     names: dict[str, None] = {}
     for scope in scopes:
         try:
-            names[golden_name(golden, scope)] = None
+            names[golden.path(scope)] = None
         except ExpressionError as error:
             yield error.problem(pointer)
             return
     for name in names:
         try:
-            fault = read_golden(files, name).fault
+            fault = _read(files, name).fault
         except OSError as error:
             text = str(error) if error.errno is None else f"`{name}` can't be read: {error.strerror}"
             yield Problem(code="file_unreadable", message=text, pointer=pointer, hint=_WHERE)

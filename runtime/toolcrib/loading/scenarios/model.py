@@ -8,16 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from toolcrib.core.clock import START
-from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Fixture, InjectedFault, Origin, Outcome
+from toolcrib.core.model import (
+    JSON,
+    NO_FIXTURE,
+    NOTHING,
+    Collection,
+    Descriptor,
+    Fixture,
+    InjectedFault,
+    Machine,
+    Origin,
+    Outcome,
+)
 from toolcrib.core.pointers import pointer_step
-from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy, renamed
+from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy, allows, renamed
 
 if TYPE_CHECKING:
     from toolcrib.expressions import Rendering
     from toolcrib.expressions.matchers import Matcher
+    from toolcrib.loading.scenarios.expectations import Golden
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +40,12 @@ class Expectation:
         outcomes: How it may end; none for any but `ok` (an error is expected, whichever).
         parts: Matchers for `result`, `error`, `content`, `attempts`, `elapsed`, as far as given. `result` is about a
             call that ended `ok`, `error` about any other.
-        golden: Name of the JSON file that the whole result is compared with; None for none.
+        golden: The JSON file that the whole result is compared with; None for none.
     """
 
     outcomes: tuple[Outcome, ...] = (Outcome.OK,)
     parts: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
-    golden: Rendering | None = None
+    golden: Golden | None = None
 
 
 ANSWERED = Expectation()
@@ -216,6 +228,26 @@ class Assertion:
     scope: Literal["turn", "conversation"] = "turn"
     unsupported: str = ""
     pointer: str = ""
+
+
+class GuardrailCheck(NamedTuple):
+    """A guardrail, compiled.
+
+    Attributes:
+        type: Name of its kind, as written.
+        names: All names of its kind, and of the kind that it wraps.
+        message: What is reported where it does not hold.
+        unsupported: Why it can't be judged at all; empty if it can.
+        assertion: What judges a text; None where that can't be.
+        fault: What is wrong with it; empty if nothing is.
+    """
+
+    type: str
+    names: frozenset[str] = frozenset()
+    message: str = ""
+    unsupported: str = ""
+    assertion: Assertion | None = None
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -464,3 +496,59 @@ class Scenario:
                 yield from step.calls
             elif isinstance(step, CallStep):
                 yield step
+
+
+T = TypeVar("T", Collection, Machine)
+
+
+class VisibleState(NamedTuple):
+    """What a scenario calls `store` and `state`.
+
+    Attributes:
+        fixture: Its own, and that of the tools which it or its agent's script calls, or mocks.
+        unclear: Names that mean different things in the packs of these tools; they are not in `fixture`.
+    """
+
+    fixture: Fixture
+    unclear: frozenset[str] = frozenset()
+
+
+def visible_state(scenario: Scenario, tools: Mapping[str, Descriptor]) -> VisibleState:
+    """What a scenario can see.
+
+    Args:
+        scenario: The scenario.
+        tools: The tools as it sees them.
+    """
+    fixtures = [*fixtures_of(scenario, tools), scenario.fixture]
+    collections, unclear = _merged(fixture.collections for fixture in fixtures)
+    machines, others = _merged(fixture.machines for fixture in fixtures)
+    return VisibleState(Fixture(collections, machines), unclear | others)
+
+
+def fixtures_of(scenario: Scenario, tools: Mapping[str, Descriptor]) -> list[Fixture]:
+    """What the mocks of the tools keep that a scenario is about."""
+    return [tools[name].fixture for name in tool_names(scenario, tools) if name in tools]
+
+
+def tool_names(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Iterable[str]:
+    """The tools that a scenario is about; with an agent that no script ties down, all that it may call."""
+    named, agent = _named_tools(scenario), scenario.agent
+    if named or agent is None:
+        return named
+    return (name for name in tools if allows(agent.policy, name))
+
+
+def _named_tools(scenario: Scenario) -> dict[str, None]:
+    scripted = () if scenario.agent is None else (call.tool for call in scenario.agent.scripted_calls)
+    return dict.fromkeys([*(step.call for step in scenario.calls), *scenario.mocks, *scripted])
+
+
+def _merged(named: Iterable[Mapping[str, T]]) -> tuple[dict[str, T], frozenset[str]]:
+    found: dict[str, T] = {}
+    unclear = set()
+    for each in named:
+        for name, kept in each.items():
+            if found.setdefault(name, kept).id != kept.id:
+                unclear.add(name)
+    return {name: kept for name, kept in found.items() if name not in unclear}, frozenset(unclear)

@@ -4,73 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
 
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON, Collection, Descriptor, Fixture, Machine, Schema
 from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.text import canonical, compact
 from toolcrib.expressions.matchers import impossible
-from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.model import Scenario, fixtures_of, tool_names, visible_state
 from toolcrib.loading.scenarios.scenario import OWN, with_mock
 from toolcrib.loading.stores import parse_store
 from toolcrib.schema.validation import check_schema
-
-T = TypeVar("T", Collection, Machine)
-
-
-class VisibleState(NamedTuple):
-    """What a scenario calls `store` and `state`.
-
-    Attributes:
-        fixture: Its own, and that of the tools which it or its agent's script calls, or mocks.
-        unclear: Names that mean different things in the packs of these tools; they are not in `fixture`.
-    """
-
-    fixture: Fixture
-    unclear: frozenset[str] = frozenset()
-
-
-def visible_state(scenario: Scenario, tools: Mapping[str, Descriptor]) -> VisibleState:
-    """What a scenario can see.
-
-    Args:
-        scenario: The scenario.
-        tools: The tools as it sees them.
-    """
-    fixtures = [*_fixtures(scenario, tools), scenario.fixture]
-    collections, unclear = _merged(fixture.collections for fixture in fixtures)
-    machines, others = _merged(fixture.machines for fixture in fixtures)
-    return VisibleState(Fixture(collections, machines), unclear | others)
-
-
-def _fixtures(scenario: Scenario, tools: Mapping[str, Descriptor]) -> list[Fixture]:
-    return [tools[name].fixture for name in _names(scenario, tools) if name in tools]
-
-
-def _names(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Iterable[str]:
-    """The tools that a scenario is about; with an agent that no script ties down, all that it may call."""
-    named, agent = _named(scenario), scenario.agent
-    if named or agent is None:
-        return named
-    from toolcrib.security.tool_policy import allows  # noqa: PLC0415 -- most scenarios have no agent
-
-    return (name for name in tools if allows(agent.policy, name))
-
-
-def _named(scenario: Scenario) -> dict[str, None]:
-    scripted = () if scenario.agent is None else (call.tool for call in scenario.agent.scripted_calls)
-    return dict.fromkeys([*(step.call for step in scenario.calls), *scenario.mocks, *scripted])
-
-
-def _merged(named: Iterable[Mapping[str, T]]) -> tuple[dict[str, T], frozenset[str]]:
-    found: dict[str, T] = {}
-    unclear = set()
-    for each in named:
-        for name, kept in each.items():
-            if found.setdefault(name, kept).id != kept.id:
-                unclear.add(name)
-    return {name: kept for name, kept in found.items() if name not in unclear}, frozenset(unclear)
 
 
 def with_inherited_state(
@@ -87,7 +30,7 @@ def with_inherited_state(
         problems: Receives what is wrong then.
     """
     collections, machines = scenario.fixture
-    fixtures = _fixtures(scenario, tools) if collections or machines else []
+    fixtures = fixtures_of(scenario, tools) if collections or machines else []
     below = {
         name: [each.collections[name] for each in fixtures if name in each.collections]
         for name in collections
@@ -152,7 +95,7 @@ def check_state_names(scenario: Scenario, tools: Mapping[str, Descriptor]) -> It
     wanted = {part: matcher.expected() for part, matcher in scenario.verify.kept.items()}
     if not wanted:
         return
-    seen = {name: with_mock(tools[name], scenario) for name in _names(scenario, tools) if name in tools}
+    seen = {name: with_mock(tools[name], scenario) for name in tool_names(scenario, tools) if name in tools}
     (collections, machines), unclear = visible_state(scenario, seen)
     for name, pointer in _names_in(wanted.get("store"), "/verify/store"):
         if name not in collections:

@@ -35,7 +35,7 @@ from toolcrib.provider.models.assembler import parse_arguments
 from toolcrib.provider.models.protocol import Delta, Finish, ProviderError, Request
 from toolcrib.security.egress import EgressRefused, is_loopback
 from toolcrib.security.redaction import is_secret_name
-from toolcrib.security.secrets import MissingSecret, Variable, Vault, pieces_of
+from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, pieces_of
 from toolcrib.servers.environment import NetworkEnvironment, normal_origin
 
 if TYPE_CHECKING:
@@ -317,7 +317,7 @@ class ServiceClient:
             "POST", scheme, host, port, self._at.target(path), tuple(headers.items()), self._bytes(body)
         )
 
-    def _further(self, vault: Vault) -> dict[str, str]:
+    def _further(self, vault: SecretResolver) -> dict[str, str]:
         """The further headers, filled in. What is secret in them and in the address may come back in an answer."""
         filled = {name: vault.fill(value) for name, value in self._headers.items()}
         for name, value in filled.items():
@@ -328,13 +328,13 @@ class ServiceClient:
             vault.register(secret)
         return filled
 
-    def _key(self, vault: Vault, *, local: bool) -> dict[str, str]:
+    def _key(self, vault: SecretResolver, *, local: bool) -> dict[str, str]:
         service = self._service
         if self._api_key is not None:
             key = vault.fill(self._api_key)
             vault.register(key)
             return {service.key_header: service.key_scheme + key} if key else {}
-        variable = Variable("env", service.variable, "" if local else None, f"${{{service.variable}}}")
+        variable = SecretVariable("env", service.variable, "" if local else None, f"${{{service.variable}}}")
         try:
             key = vault.look_up(variable)
         except MissingSecret as error:

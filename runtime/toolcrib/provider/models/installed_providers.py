@@ -13,7 +13,7 @@ from toolcrib.http.messages import parse_origin
 from toolcrib.loading.scenarios.agents import GROUP
 from toolcrib.provider.models.protocol import Provider
 from toolcrib.security.egress import is_loopback, is_metadata, read_host
-from toolcrib.security.egress.hosts import place_of
+from toolcrib.security.hosts import place_of
 from toolcrib.servers.environment import NetworkEnvironment
 
 

@@ -7,11 +7,9 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from toolcrib.core.errors import Problem, did_you_mean
+from toolcrib.core.errors import did_you_mean
 from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.text import JSON_DECODER, text_for_model
-from toolcrib.loading.prompts import Guardrail
-from toolcrib.loading.scenarios.assertions import ALIASES, check_guardrails
 from toolcrib.loading.scenarios.model import SPEAKING, WRAPPER, Assertion
 from toolcrib.provider.messages import Message, ToolResult, system, user
 from toolcrib.provider.models.protocol import Finish, Provider, ProviderError, Request, TextDelta
@@ -260,33 +258,22 @@ async def _wrapped(
 def guardrail_triggered(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """A guardrail found something, or nothing."""
     wanted, name = params.get("should_trigger", True), params["validator_type"]
-    guards = [each for each in trajectory.guardrails if _kind(name) in _kinds(each)]
+    guards = [each for each in trajectory.guardrails if name in each.names]
     unsupported = next((each.unsupported for each in guards if each.unsupported), "")
     if unsupported:
         return skipped(unsupported)
     if not guards:
         hint = did_you_mean(name, {each.type for each in trajectory.guardrails})
         return skipped(f"the prompt has no guardrail `{name}`{f' ({hint})' if hint else ''}")
-    problems: list[Problem] = []
-    entries = [{"type": each.type, "params": {**each.params}} for each in guards]
-    settled = check_guardrails(entries, "", problems)
-    if problems:
-        return failed(f"the guardrail `{name}` can't be used: {problems[0].message}")
+    fault = next((each.fault for each in guards if each.fault), "")
+    if fault:
+        return failed(f"the guardrail `{name}` can't be used: {fault}")
+    settled = [each.assertion for each in guards if each.assertion is not None]
     found = [finding for guard in settled if (finding := _finding(guard, trajectory))]
     message = f"`{name}` found {'; '.join(found) or 'nothing'}"
     if bool(found) is wanted:
         return held(message)
     return failed(f"{message}, wanted {'a finding' if wanted else 'nothing'}")
-
-
-def _kinds(guard: Guardrail) -> set[str]:
-    """The kind of a guardrail, and that of what it wraps."""
-    return {_kind(name) for name in (guard.type, guard.params.get("eval_type")) if isinstance(name, str)}
-
-
-def _kind(name: str) -> str:
-    alias = ALIASES.get(name)
-    return name if alias is None else alias.kind
 
 
 def _finding(guard: Assertion, trajectory: Trajectory) -> str:

@@ -13,12 +13,12 @@ from toolcrib.core.model import JSON, NOTHING, Outcome, Result
 from toolcrib.core.text import compact, text_for_model
 from toolcrib.executors.client.client_call import DECLINED
 from toolcrib.expressions.matchers import compile_matcher
-from toolcrib.loading.prompts import Guardrail
+from toolcrib.loading.scenarios.model import GuardrailCheck
 from toolcrib.provider.conversations import CallRecord, Conversation
 from toolcrib.provider.messages import Message
 from toolcrib.provider.models.protocol import Tokens
 from toolcrib.schema.validation.violations import count, shorten, show
-from toolcrib.security.redaction import SeenSecrets, redact
+from toolcrib.security.redaction import Redactor, redact
 
 _NO_TOKENS: Final = Tokens()
 
@@ -38,7 +38,7 @@ class Trajectory:
         tokens: What the conversation took so far.
         cost: The same in US dollars; 0 where no prices are known.
         states: Named states of the mocks at the end; empty where nobody knows them.
-        guardrails: Those of the prompt, as written.
+        guardrails: Those of the prompt.
         has_text: Whether there was a model that could say something.
         hide: Masks what the run knows to be secret in a text.
         whole: All of the conversation as far as it came, for what looks beyond the turn; None where this is it.
@@ -50,7 +50,7 @@ class Trajectory:
     tokens: Tokens = _NO_TOKENS
     cost: float = 0.0
     states: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
-    guardrails: tuple[Guardrail, ...] = ()
+    guardrails: tuple[GuardrailCheck, ...] = ()
     has_text: bool = True
     hide: Callable[[str], str] = _as_it_is
     whole: Trajectory | None = None
@@ -60,7 +60,7 @@ class Trajectory:
         cls,
         conversation: Conversation,
         turn: int | None = None,
-        guardrails: Sequence[Guardrail] = (),
+        guardrails: Sequence[GuardrailCheck] = (),
         *,
         has_text: bool = True,
         states: Mapping[str, JSON] = NOTHING,
@@ -72,7 +72,7 @@ class Trajectory:
             conversation: As far as it came.
             turn: The number of the user's message that began the turn, from 1; None for all turns. Of what came
                 later nothing is seen.
-            guardrails: Those of the prompt, as written.
+            guardrails: Those of the prompt.
             has_text: Whether there was a model that could say something.
             states: Named states of the mocks at the end.
             hide: Masks secrets in a text.
@@ -103,7 +103,7 @@ class Trajectory:
 
     def hidden(self, text: str) -> str:
         """A text without secrets: those that the run knows, and what calls have under a secret's name."""
-        seen = SeenSecrets()
+        seen = Redactor()
         for call in self.calls:
             seen.add(call.arguments)
             seen.add(call.value)

@@ -16,8 +16,8 @@ from toolcrib.http.auth import AuthContext, AuthFailed, RequestAuth, TokenCache,
 from toolcrib.http.client import StreamedResponse, StreamingClient
 from toolcrib.http.headers import header_fault
 from toolcrib.http.messages import parse_origin
-from toolcrib.security.egress import EgressRefused, Guard, is_metadata, read_host
-from toolcrib.security.egress.hosts import place_of, shown
+from toolcrib.security.egress import EgressGuard, EgressRefused, is_metadata, read_host
+from toolcrib.security.hosts import place_of, shown
 from toolcrib.servers.environment import NetworkEnvironment, normal_origin
 from toolcrib.servers.mcp.transports import ServerTexts, StartFailure, Trouble
 
@@ -89,7 +89,7 @@ class ServerEndpoint(NamedTuple):
     target: str
     headers: tuple[tuple[str, str], ...]
     written: str
-    guard: Guard
+    guard: EgressGuard
 
     def __repr__(self) -> str:
         return f"Endpoint({self.request('GET').origin})"

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 import anyio
@@ -38,7 +38,7 @@ from toolcrib.core.server_config import Server
 from toolcrib.core.text import DuplicateKey, format_size
 from toolcrib.http import HTTPError, HTTPFailure, HTTPRequest
 from toolcrib.http.client import StreamedResponse
-from toolcrib.http.event_stream import EventStream
+from toolcrib.http.event_stream import EventStream, StreamEvent
 from toolcrib.http.headers import OF_THE_CONNECTION, SENDER_WRITES
 from toolcrib.http.messages import origin_of, parse_origin
 from toolcrib.servers.mcp.http_endpoint import (
@@ -328,6 +328,9 @@ class EventStreamBody(httpx2.AsyncByteStream):
         incoming: The answer.
         exchange: What it answers; None for a stream of its own.
         settled: Told once it is closed.
+
+    Attributes:
+        complete: The events that end in the bytes that were read last.
     """
 
     def __init__(
@@ -340,6 +343,7 @@ class EventStreamBody(httpx2.AsyncByteStream):
         self._exchange = exchange
         self._settled = settled
         self._events = EventStream(EVENT)
+        self.complete: list[StreamEvent] = []
         self._last = b""
         self._size = 0
         self._over = False
@@ -354,7 +358,8 @@ class EventStreamBody(httpx2.AsyncByteStream):
         try:
             chunk = await self._incoming.chunk()
             self._measure(chunk)
-            for event in self._events.add(chunk):
+            self.complete = self._events.add(chunk)
+            for event in self.complete:
                 check_duplicate_keys(event.data)
         except HTTPError as error:
             return self._broken(error)
@@ -443,12 +448,11 @@ def _answered(body: bytes) -> httpx2.Response:
     return httpx2.Response(200, headers=_JSON, content=body)
 
 
-Stream: TypeAlias = AsyncGenerator[httpx2.ServerSentEvent, None]
+Stream: TypeAlias = AsyncGenerator[StreamEvent, None]
 
 _STREAM_HEADERS = (("Accept", "text/event-stream"), ("Cache-Control", "no-store"))
 _POST_HEADERS = (("Content-Type", "application/json"),)
 
-_TYPE = {"content-type": "text/event-stream"}
 _HINT = "see whether `url` is the server's stream of events (often `/sse`), and `transport`"
 
 
@@ -512,12 +516,7 @@ class SseLink:
     async def _begun(self, stack: AsyncExitStack) -> tuple[Stream, str]:
         incoming = await self._opened()
         stack.push_async_callback(incoming.aclose)
-        # The bound of events is kept by `EventStreamBody`.
-        asked = httpx2.Request("GET", self._caller.endpoint.request("GET").url)
-        response = httpx2.Response(
-            200, headers=_TYPE, stream=EventStreamBody(incoming, None, None), request=asked
-        )
-        events = cast("Stream", aiter(httpx2.EventSource(response, max_event_size=None)))
+        events = _read_events(incoming)
         stack.push_async_callback(events.aclose)
         return events, await self._target(incoming, events)
 
@@ -547,7 +546,7 @@ class SseLink:
             raise self._no_start(f"answered with no stream: {error.message}", _HINT) from None
         except httpx2.ReadError as error:
             raise self._no_start(f"closed its stream: {error}", _HINT) from None
-        if event is None or event.event != "endpoint":
+        if event is None or event.type != "endpoint":
             raise self._no_start("did not say where messages go", _HINT)
         asked = self._caller.endpoint.request("GET")
         try:
@@ -562,7 +561,7 @@ class SseLink:
     async def _read(self, events: Stream) -> None:
         try:
             async for event in events:
-                if event.event == "message" and event.data:
+                if event.type == "message" and event.data:
                     self._intake.read(event.data, len(event.data))
                 if self.garbage > GARBAGE:
                     self._over(f"sent more than {GARBAGE} events that are no messages")
@@ -586,6 +585,18 @@ class SseLink:
 
     def _no_start(self, why: str, hint: str) -> StartFailure:
         return StartFailure(f"the server `{self._server.name}` {why}", hint=hint)
+
+
+async def _read_events(incoming: StreamedResponse) -> Stream:
+    """The events of a stream.
+
+    Raises:
+        httpx2.ReadError: It broke off, or an event is too large or not valid.
+    """
+    chunks = EventStreamBody(incoming, None, None)
+    async for _chunk in chunks:
+        for event in chunks.complete:
+            yield event
 
 
 class SseOutbox:

@@ -21,8 +21,8 @@ from toolcrib.core.pointers import keys_of
 from toolcrib.core.protocols import Clock
 from toolcrib.core.server_config import Catalogue, Server, Verdict
 from toolcrib.security.egress import EgressRefused
-from toolcrib.security.secrets import MissingSecret, Vault, variables_of
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.security.secrets import MissingSecret, SecretResolver, variables_of
+from toolcrib.security.trust import Untrusted
 from toolcrib.servers.environment import LockJudge, NetworkEnvironment
 from toolcrib.servers.mcp.failures import (
     ConnectionLoss,
@@ -177,7 +177,7 @@ def _last_words(link: Link | None) -> str:
     return f"; its stderr ends with:\n{clean_text(cut)}"
 
 
-def check_ready(server: Server, vault: Vault) -> None:
+def check_ready(server: Server, vault: SecretResolver) -> None:
     """Nothing, where all is there that a server needs to be started.
 
     Raises:

@@ -17,7 +17,7 @@ from toolcrib.core.subschemas import MANY, NAMED, ONE
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.schema.validation import json_fault
 from toolcrib.security.redaction import HIDDEN
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.mcp.failures import InvalidAnswer
 
 _TELLING: Final = 4
@@ -50,7 +50,7 @@ _WORDS: Final = frozenset(
 """Keys of definitions and keywords of schemas: a variable whose value is `default` does not make them secret."""
 
 
-def without_secrets(definition: dict[str, Any], vault: Vault) -> dict[str, Any]:
+def without_secrets(definition: dict[str, Any], vault: SecretResolver) -> dict[str, Any]:
     """A definition without secrets; the same one where it holds none.
 
     Args:
@@ -65,7 +65,7 @@ def without_secrets(definition: dict[str, Any], vault: Vault) -> dict[str, Any]:
     }
 
 
-def _schema(schema: JSON, vault: Vault) -> JSON:
+def _schema(schema: JSON, vault: SecretResolver) -> JSON:
     if not isinstance(schema, dict):
         return _hidden(schema, vault)
     shown: dict[str, JSON] = {}
@@ -89,7 +89,7 @@ def _schema(schema: JSON, vault: Vault) -> JSON:
     return shown
 
 
-def _hidden(value: JSON, vault: Vault) -> JSON:
+def _hidden(value: JSON, vault: SecretResolver) -> JSON:
     if isinstance(value, dict):
         return {_key(key, vault): _hidden(item, vault) for key, item in value.items()}
     if isinstance(value, list):
@@ -102,7 +102,7 @@ def _hidden(value: JSON, vault: Vault) -> JSON:
     return HIDDEN if len(text) >= _TELLING and vault.hide_in_text(text) == HIDDEN else value
 
 
-def _key(key: str, vault: Vault) -> str:
+def _key(key: str, vault: SecretResolver) -> str:
     return key if key in _WORDS else vault.hide_in_name(key)
 
 
@@ -134,7 +134,12 @@ Check = Callable[[dict[str, Any]], str | None]
 
 
 async def list_tools(
-    server: str, ask: Ask, *, info: Mapping[str, str], vault: Vault, check: Check = lambda _schema: None
+    server: str,
+    ask: Ask,
+    *,
+    info: Mapping[str, str],
+    vault: SecretResolver,
+    check: Check = lambda _schema: None,
 ) -> Catalogue:
     """Every tool of a server.
 
@@ -179,7 +184,7 @@ async def list_tools(
 class _Reader:
     """Takes the tools of one page after another."""
 
-    def __init__(self, check: Check, vault: Vault) -> None:
+    def __init__(self, check: Check, vault: SecretResolver) -> None:
         self.tools: dict[str, dict[str, Any]] = {}
         self.refused: dict[str, str] = {}
         self.remarks: list[str] = []

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.server_config import Server
 from toolcrib.security.redaction import is_secret_name, secret_part
-from toolcrib.security.secrets import MissingSecret, Variable, Vault, pieces_of, plain
+from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, pieces_of, plain
 from toolcrib.security.server_display import written_secrets
 from toolcrib.servers.environment import NetworkEnvironment
 
@@ -98,7 +98,7 @@ class Link(Protocol):
 
     ended: str
     refusal: EgressRefused | None
-    vault: Vault
+    vault: SecretResolver
 
     @property
     def garbage(self) -> int:
@@ -186,17 +186,17 @@ _TALKATIVE = ("mcp", "httpx2")
 _SESSION = str(Path("mcp", "client", "session.py"))
 
 
-Secret = Callable[[Variable], bool]
+Secret = Callable[[SecretVariable], bool]
 """Whether what a variable stands for is masked."""
 
 
-def is_public(_variable: Variable) -> bool:
-    """What everybody may see: commands, folders."""
+def never_masked(_variable: SecretVariable) -> bool:
+    """For what everybody may see: commands, folders."""
     return False
 
 
-def is_secret_value(variable: Variable) -> bool:
-    """A value with a default that anybody can read, such as a time zone, is none, unless its name says otherwise."""
+def masked_without_default(variable: SecretVariable) -> bool:
+    """A value with a default that anybody can read, such as a time zone, is shown, unless its name is that of a secret."""
     return not variable.default or is_secret_name(variable.name)
 
 
@@ -210,14 +210,14 @@ class ServerTexts:
         vault: Where the rest is looked up.
     """
 
-    def __init__(self, server: Server, vault: Vault) -> None:
+    def __init__(self, server: Server, vault: SecretResolver) -> None:
         self._known = server.folders()
         self._vault = vault
         self._missing: list[MissingSecret] = []
         for secret in written_secrets(server):
             vault.register(secret)
 
-    def filled(self, text: str, pointer: str, *, secret: Secret = is_secret_value) -> str:
+    def filled(self, text: str, pointer: str, *, secret: Secret = masked_without_default) -> str:
         """A text as it is meant."""
         return "".join(
             plain(piece) if isinstance(piece, str) else self._value(piece, pointer, secret(piece))
@@ -256,7 +256,7 @@ class ServerTexts:
         hint = "; ".join(dict.fromkeys(each.hint for each in self._missing if each.hint))
         raise type(first)(first.variable, message, hint=hint, pointer=first.pointer)
 
-    def _value(self, variable: Variable, pointer: str, secret: bool) -> str:
+    def _value(self, variable: SecretVariable, pointer: str, secret: bool) -> str:
         if variable.text == f"${{{variable.name}}}" and variable.name in self._known:
             return self._known[variable.name]
         try:

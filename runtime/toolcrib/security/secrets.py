@@ -1,27 +1,148 @@
-"""The one way to a secret: looks up what `${...}` names, and knows what must be masked."""
+"""Secrets: reads `${...}` in the texts of documents, looks the variables up, and masks their values.
+
+`${VAR}` and `${env:VAR}` read the environment, `${file:/path}` a file, `${keyring:service/user}` the system's
+keyring. `:-` gives a default: `${VAR:-text}`. `$${` is a literal `${`. Variables are looked up when a tool is bound;
+they are no expressions.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
-from toolcrib.core.errors import ToolcribError, did_you_mean
-from toolcrib.security.secrets.redactor import Masks
-from toolcrib.security.secrets.variables import Variable, check_variables, pieces_of, plain, variables_of
+from toolcrib.core.errors import ExpressionError, Problem, ToolcribError, did_you_mean
+from toolcrib.core.model import JSON
+from toolcrib.core.pointers import pointer_step
+from toolcrib.security.redaction import Redactor
 
 __all__ = [
     "MissingSecret",
+    "SecretResolver",
+    "SecretVariable",
+    "Source",
     "UnusableSecret",
-    "Variable",
-    "Vault",
     "check_variables",
     "pieces_of",
     "plain",
     "variables_of",
 ]
+
+Source = Literal["env", "file", "keyring"]
+
+_OPENING: Final = re.compile(r"\$\$\{|\$\{")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_SOURCES: Final = ("env", "file", "keyring")
+_FORMS: Final = (
+    "write `${VAR}`, `${VAR:-default}`, `${file:/path}` or `${keyring:service/user}`; "
+    "for the characters themselves write `$${`"
+)
+
+
+class SecretVariable(NamedTuple):
+    """One look-up.
+
+    Attributes:
+        source: Where it is looked up.
+        name: Of the variable in the environment, the file's path, or `service/user`.
+        default: What stands in where there is nothing; None for none, then it has to be there.
+        text: As it was written.
+    """
+
+    source: Source
+    name: str
+    default: str | None
+    text: str
+
+
+def pieces_of(text: str) -> list[str | SecretVariable]:
+    """A text, split where something is looked up. `$${` stays in the text pieces as it is: see `plain`.
+
+    Raises:
+        ExpressionError: With code `bad_variable`. What is written is not in its message: it may be a secret
+            that happens to hold `${`.
+    """
+    pieces: list[str | SecretVariable] = []
+    start = position = 0
+    while (opening := _OPENING.search(text, position)) is not None:
+        position = opening.end()
+        if opening[0] == "$${":
+            continue
+        end = text.find("}", position)
+        if end < 0:
+            raise _bad(opening.start(), "is not closed", f"close it with `}}`; {_FORMS}")
+        if start < opening.start():
+            pieces.append(text[start : opening.start()])
+        pieces.append(_variable(text[position:end], text[opening.start() : end + 1], opening.start()))
+        start = position = end + 1
+    if start < len(text):
+        pieces.append(text[start:])
+    return pieces
+
+
+def plain(piece: str) -> str:
+    """A text piece as it is meant, where no expressions are read in it: `$${` is `${`."""
+    return piece.replace("$${", "${")
+
+
+def variables_of(value: JSON, pointer: str = "") -> Iterator[tuple[str, SecretVariable]]:
+    """All look-ups of the texts of a value that was checked, each with the pointer of its text."""
+    if isinstance(value, str):
+        yield from ((pointer, piece) for piece in pieces_of(value) if isinstance(piece, SecretVariable))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from variables_of(item, f"{pointer}/{pointer_step(key)}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from variables_of(item, f"{pointer}/{index}")
+
+
+def check_variables(text: str, pointer: str) -> list[Problem]:
+    """What is wrong with the look-ups of a text that stands at `pointer`."""
+    try:
+        pieces_of(text)
+    except ExpressionError as error:
+        return [error.problem(pointer)]
+    return []
+
+
+def _variable(inner: str, written: str, start: int) -> SecretVariable:
+    if "{" in inner:
+        raise _bad(start, "holds a brace", "nothing is nested in a look-up, and a default holds no braces")
+    name, given, default = inner.partition(":-")
+    source, _colon, rest = name.partition(":") if ":" in name else ("env", "", name)
+    if source == "env":
+        if _NAME.fullmatch(rest) is None:
+            raise _bad(start, "names no variable", _hint_for(rest))
+        return SecretVariable("env", rest, default if given else None, written)
+    if source == "file":
+        if not rest.startswith(("/", "~/")):
+            raise _bad(start, "names no file by its whole path", "write `${file:/run/secrets/name}`")
+        return SecretVariable("file", rest, default if given else None, written)
+    if source == "keyring":
+        if not all(rest.rpartition("/")):
+            raise _bad(start, "names no entry of a keyring", "write `${keyring:service/user}`")
+        return SecretVariable("keyring", rest, default if given else None, written)
+    raise _bad(start, "names no place to look in", did_you_mean(source, _SOURCES) or _hint_for(inner))
+
+
+def _hint_for(name: str) -> str:
+    """The way out for what is written in place of a variable's name; other shells' forms come up most."""
+    match = _NAME.match(name.strip())
+    rest = name.strip()[match.end() :] if match is not None else ""
+    if match is not None and not rest:
+        return f"leave out the blanks: `${{{match[0]}}}`"
+    if match is not None and rest.startswith(("-", "=", ":", "?")):
+        return f"a default is written `${{{match[0]}:-text}}`; without one, `${{{match[0]}}}` has to be set"
+    return f"a name has letters, digits and `_`; {_FORMS}"
+
+
+def _bad(start: int, what: str, hint: str) -> ExpressionError:
+    return ExpressionError(f"the `${{` at character {start + 1} {what}", code="bad_variable", hint=hint)
+
 
 _LARGEST: Final = 64 * 1024
 """Bytes of a file that holds one secret."""
@@ -45,7 +166,9 @@ class MissingSecret(ToolcribError):
 
     code = "missing_secret"
 
-    def __init__(self, variable: Variable | None, message: str, *, hint: str, pointer: str = "") -> None:
+    def __init__(
+        self, variable: SecretVariable | None, message: str, *, hint: str, pointer: str = ""
+    ) -> None:
         super().__init__(message, hint=hint)
         self.variable = variable
         self.pointer = pointer
@@ -61,7 +184,7 @@ class UnusableSecret(MissingSecret):
     code = "unusable_secret"
 
 
-class Vault(Masks):
+class SecretResolver(Redactor):
     """Looks up secrets and masks them.
 
     Args:
@@ -72,11 +195,11 @@ class Vault(Masks):
     def __init__(
         self, environment: Mapping[str, str] = os.environ, *, keyring: Keyring | None = None
     ) -> None:
-        super().__init__()
+        super().__init__(encodings=True)
         self._environment = environment
         self._keyring = keyring
 
-    def look_up(self, variable: Variable, *, secret: bool = True) -> str:
+    def look_up(self, variable: SecretVariable, *, secret: bool = True) -> str:
         """The value that a variable stands for; registered unless it is no secret or written in the document.
 
         An empty value counts as none. One newline at the end of a file does not belong to its value.
@@ -113,14 +236,14 @@ class Vault(Masks):
         except MissingSecret as error:
             raise error.at(pointer) from None
 
-    def _from_environment(self, variable: Variable) -> str:
+    def _from_environment(self, variable: SecretVariable) -> str:
         value = self._environment.get(variable.name, "")
         if any("\ud800" <= character <= "\udfff" for character in value):
             message = f"`{variable.name}` in the environment is not UTF-8"
             raise MissingSecret(variable, message, hint="set it to text")
         return value
 
-    def _from_file(self, variable: Variable) -> str:
+    def _from_file(self, variable: SecretVariable) -> str:
         try:
             path = Path(variable.name).expanduser()
             if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe may wait for ever
@@ -139,7 +262,7 @@ class Vault(Masks):
             raise _unreadable(variable, "is not UTF-8") from None
         return text.removesuffix("\n").removesuffix("\r")
 
-    def _from_keyring(self, variable: Variable) -> str:
+    def _from_keyring(self, variable: SecretVariable) -> str:
         service, _slash, user = variable.name.rpartition("/")
         keyring = self._keyring or _system_keyring(variable)
         try:
@@ -149,7 +272,7 @@ class Vault(Masks):
             hint = "try `python -m keyring get SERVICE USER`; it may be locked, or there may be no backend"
             raise MissingSecret(variable, message, hint=hint) from None
 
-    def _missing(self, variable: Variable) -> MissingSecret:
+    def _missing(self, variable: SecretVariable) -> MissingSecret:
         name = variable.name
         if variable.source == "env":
             known = name in self._environment
@@ -166,12 +289,12 @@ class Vault(Masks):
         return MissingSecret(variable, message, hint=hint)
 
 
-def _unreadable(variable: Variable, why: str) -> MissingSecret:
+def _unreadable(variable: SecretVariable, why: str) -> MissingSecret:
     hint = "it holds the secret and nothing else, as UTF-8 text, readable by this process"
     return MissingSecret(variable, f"`{variable.name}` {why}", hint=hint)
 
 
-def _system_keyring(variable: Variable) -> Keyring:
+def _system_keyring(variable: SecretVariable) -> Keyring:
     try:
         import keyring  # noqa: PLC0415 -- an extra
     except ImportError:

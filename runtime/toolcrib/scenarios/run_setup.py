@@ -1,11 +1,12 @@
-"""The tools as a scenario sees them."""
+"""What a run needs of the project, looked up and compiled before it begins: the tools as it sees them, its agent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import NO_FIXTURE, Descriptor
 from toolcrib.engine.profiles import with_modes
 from toolcrib.engine.workspaces import subject_of_tool, subjects_of_scenario
@@ -17,7 +18,72 @@ from toolcrib.registry.registry import Registry
 
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
-    from toolcrib.security.trust.check import TrustSubject
+    from toolcrib.loading.prompts import Guardrail, Prompt
+    from toolcrib.loading.scenarios.model import Agent, GuardrailCheck
+    from toolcrib.security.trust import TrustSubject
+
+
+class AgentSetup(NamedTuple):
+    """What the agent of a run needs of the project.
+
+    Attributes:
+        agent: The agent.
+        subjects: The models that it speaks with, which somebody must have agreed to.
+        prompt: Its prompt; None where it has none, or there is an `error`.
+        guardrails: Those of the agent, then those of its prompt.
+        error: Why its prompt could not be found, to be raised when the conversation begins.
+    """
+
+    agent: Agent
+    subjects: tuple[TrustSubject, ...]
+    prompt: Prompt | None
+    guardrails: tuple[GuardrailCheck, ...]
+    error: ConfigurationError | None
+
+
+class RunSetup(NamedTuple):
+    """All that a run needs of the project.
+
+    Attributes:
+        scenario: The scenario, or one of its runs.
+        tools: The tools as it sees them.
+        agent: What its agent needs; None where it has none.
+    """
+
+    scenario: Scenario
+    tools: Registry
+    agent: AgentSetup | None
+
+
+def set_up_run(runtime: Runtime, scenario: Scenario) -> RunSetup:
+    """Look up and compile what a run of a scenario needs. The run itself reads no documents but golden files."""
+    agent = None if scenario.agent is None else _agent_setup(runtime, scenario, scenario.agent)
+    return RunSetup(scenario, tools_for(runtime, scenario), agent)
+
+
+def _agent_setup(runtime: Runtime, scenario: Scenario, agent: Agent) -> AgentSetup:
+    from toolcrib.loading.prompts import Guardrail  # noqa: PLC0415 -- most scenarios have no agent
+    from toolcrib.loading.scenarios.agent_checks import prompt_of  # noqa: PLC0415 -- as above
+
+    prompt, error = None, None
+    try:
+        prompt = prompt_of(agent.prompt, runtime.packs, scenario.origin) if agent.prompt else None
+    except ConfigurationError as wrong:
+        error = wrong
+    guardrails = [
+        Guardrail(each["type"], each.get("params", {}), unsupported=each.get("unsupported", ""))
+        for each in agent.guardrails
+    ]
+    guardrails += prompt.guardrails if prompt else ()
+    return AgentSetup(agent, tuple(subjects_of_scenario(scenario)), prompt, _compiled(guardrails), error)
+
+
+def _compiled(guardrails: Sequence[Guardrail]) -> tuple[GuardrailCheck, ...]:
+    if not guardrails:
+        return ()
+    from toolcrib.loading.scenarios.assertions import compile_guardrails  # noqa: PLC0415 -- most agents have none
+
+    return compile_guardrails(guardrails)
 
 
 def registry_for(registry: Registry, scenario: Scenario) -> Registry:

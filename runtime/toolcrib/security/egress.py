@@ -1,23 +1,196 @@
-"""The guard: decides which connections are made, and makes them."""
+"""The egress guard: which hosts and addresses tools may reach, and the one place where a socket is dialled.
+
+A name is looked up once for each connection. Every address that the look-up gives must be good, and what was judged is
+what is dialled: a name that answers differently a moment later changes nothing. Literal addresses, in whatever
+spelling, are judged without a look-up. What is not public is refused unless the project's `egress.allow` names it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TypedDict
 
-from toolcrib.security.egress.hosts import Host, is_port, matches, place_of, read_allowed, read_host, shown
-from toolcrib.security.egress.ip_ranges import fault_of, read_address
-from toolcrib.security.egress.sockets import (
-    Dial,
-    Resolve,
-    Unreachable,
-    dial_first,
-    family_of,
-    look_up,
-    open_socket,
+from toolcrib.security.hosts import (
+    Host,
+    fault_of,
+    is_loopback,
+    is_metadata,
+    is_port,
+    matches,
+    place_of,
+    read_address,
+    read_allowed,
+    read_glob,
+    read_host,
+    shown,
 )
-from toolcrib.security.egress.sockets import dial as dial_address
+
+__all__ = [
+    "HEAD_START",
+    "Dial",
+    "EgressGuard",
+    "EgressRefused",
+    "Host",
+    "Resolve",
+    "ResolvedHost",
+    "UnreachableHost",
+    "connect_address",
+    "dial_first",
+    "family_of",
+    "fault_of",
+    "is_loopback",
+    "is_metadata",
+    "look_up",
+    "open_socket",
+    "read_allowed",
+    "read_glob",
+    "read_host",
+]
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""(name, port) -> its addresses as text, best first; OSError where there are none."""
+Dial = Callable[[str, int], Awaitable[socket.socket]]
+"""(address, port) -> a connected, non-blocking socket; OSError where there is none. Cancelled, it leaves no socket."""
+
+HEAD_START = 0.25
+"""Seconds for which an address is tried alone before the next one is tried beside it (RFC 8305 section 5)."""
+
+_SHOWN = 3
+
+
+class UnreachableHost(OSError):
+    """Nothing was refused, and yet no connection came about.
+
+    Attributes:
+        code: `name_not_found` or `connect_failed`.
+        message: What was tried, in our own words.
+    """
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+async def look_up(name: str, port: int) -> list[str]:
+    """Ask the system's resolver, in a thread of its own.
+
+    Raises:
+        OSError: The name has no address.
+    """
+    loop = asyncio.get_running_loop()
+    # Bytes, because a text would go through a codec that knows only an older kind of internationalised names.
+    found = await loop.getaddrinfo(name.encode("ascii"), port, type=socket.SOCK_STREAM)
+    return [_text(place) for *_, place in found]
+
+
+def _text(place: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]) -> str:
+    zone = place[3] if len(place) == 4 else 0
+    return f"{place[0]}%{zone}" if zone else str(place[0])
+
+
+def family_of(address: str) -> socket.AddressFamily:
+    """The family of an address in its usual text."""
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def open_socket(address: str) -> socket.socket:
+    """A socket for an address: non-blocking, without delay of small packets, not connected.
+
+    Raises:
+        OSError: The system gives none.
+    """
+    opened = socket.socket(family_of(address), socket.SOCK_STREAM)
+    opened.setblocking(False)
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return opened
+
+
+async def connect_address(address: str, port: int) -> socket.socket:
+    """Connect to an address; not to a name, which would be looked up.
+
+    Raises:
+        OSError: There is no connection.
+    """
+    place = _place(address, port)
+    opened = open_socket(address)
+    try:
+        await asyncio.get_running_loop().sock_connect(opened, place)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def _place(address: str, port: int) -> tuple[str, int] | tuple[str, int, int, int]:
+    if ":" not in address:
+        return address, port
+    bare, _, zone = address.partition("%")
+    scope = int(zone) if zone.isdigit() else socket.if_nametoindex(zone) if zone else 0
+    return bare, port, 0, scope
+
+
+async def dial_first(dial: Dial, addresses: Iterable[str], port: int) -> socket.socket:
+    """The first connection that comes about.
+
+    Addresses are tried in order: the next one as soon as one fails, or after a head start beside it. When this is
+    cancelled, no socket stays open.
+
+    Raises:
+        OSError: There is none; the text says of each address why.
+    """
+    left = list(addresses)
+    attempts: dict[asyncio.Task[socket.socket], str] = {}
+    failures: list[str] = []
+    try:
+        while left or attempts:
+            if left:
+                address = left.pop(0)
+                attempts[asyncio.create_task(_attempt(dial, address, port))] = address
+            connection = await _first_of(attempts, failures, HEAD_START if left else None)
+            if connection is not None:
+                return connection
+    finally:
+        for attempt in attempts:
+            attempt.add_done_callback(_close)
+            attempt.cancel()
+    rest = len(failures) - _SHOWN
+    raise OSError("; ".join(failures[:_SHOWN]) + (f"; and {rest} more" if rest > 0 else ""))
+
+
+async def _attempt(dial: Dial, address: str, port: int) -> socket.socket:
+    return await dial(address, port)
+
+
+async def _first_of(
+    attempts: dict[asyncio.Task[socket.socket], str], failures: list[str], patience: float | None
+) -> socket.socket | None:
+    """Wait until an attempt ends or the patience does; attempts that have failed leave `attempts` for `failures`."""
+    done, _ = await asyncio.wait(attempts, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+    for attempt in done:
+        address = attempts.pop(attempt)
+        try:
+            return attempt.result()
+        except OSError as error:
+            failures.append(f"{address} {_what_happened(error)}")
+    return None
+
+
+def _close(attempt: asyncio.Task[socket.socket]) -> None:
+    """Close what an attempt reached that nobody waits for any more."""
+    if not attempt.cancelled() and attempt.exception() is None:
+        attempt.result().close()
+
+
+def _what_happened(error: OSError) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "refused the connection"
+    if isinstance(error, TimeoutError):
+        return "did not answer"
+    return f"failed with {errno.errorcode.get(error.errno or 0, type(error).__name__)}"
 
 
 class EgressRefused(Exception):
@@ -36,7 +209,7 @@ class EgressRefused(Exception):
         self.hint = hint
 
 
-class Resolved(TypedDict):
+class ResolvedHost(TypedDict):
     """One address, shaped as the resolvers of aiohttp answer."""
 
     hostname: str
@@ -47,7 +220,7 @@ class Resolved(TypedDict):
     flags: int
 
 
-class Guard:
+class EgressGuard:
     """Decides which connections are made, and makes them.
 
     Args:
@@ -77,9 +250,9 @@ class Guard:
         self._exact = frozenset(entries)
         self._below = tuple((glob[1:], port) for glob, port in sorted(entries) if glob.startswith("*."))
         self._resolve = look_up if resolve is None else resolve
-        self._dial = dial_address if dial is None else dial
+        self._dial = connect_address if dial is None else dial
 
-    def also(self, allow: Iterable[str]) -> Guard:
+    def also(self, allow: Iterable[str]) -> EgressGuard:
         """A guard that makes the same decisions and connections, and allows more.
 
         Args:
@@ -88,7 +261,7 @@ class Guard:
         Raises:
             ValueError: As the class does.
         """
-        return Guard([*self._allow, *allow], resolve=self._resolve, dial=self._dial)
+        return EgressGuard([*self._allow, *allow], resolve=self._resolve, dial=self._dial)
 
     def check(self, host: str, port: int, hosts: Collection[str]) -> None:
         """Refuse what can be refused without a look-up.
@@ -135,7 +308,7 @@ class Guard:
         except OSError:
             found = ()
         if not found:
-            raise Unreachable(f"no address was found for the name `{read.name}`", code="name_not_found")
+            raise UnreachableHost(f"no address was found for the name `{read.name}`", code="name_not_found")
         return list(dict.fromkeys([self._judged(read, port, address) for address in found]))
 
     async def connect(self, host: str, port: int, hosts: Collection[str]) -> socket.socket:
@@ -158,12 +331,12 @@ class Guard:
             return await dial_first(self._dial, addresses, port)
         except OSError as error:
             place = place_of(read_host(host).name, port)
-            raise Unreachable(f"no connection to `{place}`: {error}", code="connect_failed") from None
+            raise UnreachableHost(f"no connection to `{place}`: {error}", code="connect_failed") from None
 
-    async def resolved(self, host: str, port: int, hosts: Collection[str]) -> list[Resolved]:
+    async def resolved(self, host: str, port: int, hosts: Collection[str]) -> list[ResolvedHost]:
         """`addresses`, shaped as the resolvers of aiohttp answer; raises the same."""
         return [
-            Resolved(
+            ResolvedHost(
                 hostname=host,
                 host=address,
                 port=port,

@@ -1,4 +1,8 @@
-"""The one check: whether what files ask for may be started, contacted, read or imported.
+"""Workspace trust: files alone start no program, contact no host and read no secret.
+
+A workspace is what is trusted together: a project, or a pack or folder outside of it. What its files need is known
+before anything happens (`trust_needs`), somebody agrees to exactly that (`trust_decisions`), and everything that
+starts, contacts or looks up asks one function first:
 
 Trust.check(subject)
 -> what the subject needs                      Trust.needs_of
@@ -20,8 +24,8 @@ from toolcrib.core.text import in_one_line
 from toolcrib.core.user_folders import working_folder
 
 if TYPE_CHECKING:
-    from toolcrib.security.trust.decisions import Decision, DecisionStore
-    from toolcrib.security.trust.needs import Need
+    from toolcrib.security.trust_decisions import Decision, DecisionStore
+    from toolcrib.security.trust_needs import Need
 
 VARIABLE: Final = "TOOLCRIB_TRUST"
 """The environment variable that grants trust: `all`, or hashes of what is agreed to, separated by commas."""
@@ -273,7 +277,7 @@ class Trust:
     def store(self) -> DecisionStore:
         """Where decisions lie."""
         if self._store is None:
-            from toolcrib.security.trust.decisions import default_store  # noqa: PLC0415 -- mocks ask for no trust
+            from toolcrib.security.trust_decisions import default_store  # noqa: PLC0415 -- mocks ask for no trust
 
             self._store = default_store()
         return self._store
@@ -386,7 +390,7 @@ class Trust:
 
     def request(self, workspace: Workspace, user: str = "") -> TrustRequest:
         """What has to be agreed to for a workspace to be trusted, as its files are now."""
-        from toolcrib.security.trust.needs import hash_of, is_declared, merged  # noqa: PLC0415 -- as above
+        from toolcrib.security.trust_needs import hash_of, is_declared, merged  # noqa: PLC0415 -- as above
 
         needs = merged(self._all_needs(workspace))
         before = next(iter(self.store.agreed([workspace.root])), None)
@@ -415,7 +419,7 @@ class Trust:
     # How a need is found, and found to be agreed to.
 
     def _needs_in(self, workspace: Workspace, subject: TrustSubject) -> tuple[Need, ...]:
-        from toolcrib.security.trust.needs import merged  # noqa: PLC0415 -- as above
+        from toolcrib.security.trust_needs import merged  # noqa: PLC0415 -- as above
 
         own = any(self.workspace_of(file) == workspace for file in subject.files)
         needs = [*subject.needs(workspace)] if own else []
@@ -528,7 +532,7 @@ class Trust:
         return found(workspace.root) if found is not None else PackContent(workspace.name, NOTHING, ())
 
     def _content_of(self, workspace: Workspace) -> Need:
-        from toolcrib.security.trust.needs import need_of_content  # noqa: PLC0415 -- as above
+        from toolcrib.security.trust_needs import need_of_content  # noqa: PLC0415 -- as above
 
         pack = self._pack(workspace)
         return need_of_content(f"pack {pack.name}", pack.digests, place=pack.place)
@@ -567,7 +571,7 @@ def sentence(each: Need) -> str:
 def subject_of_server(server: Server, home: ServerHome | None = None) -> TrustSubject:
     """An MCP server as whoever starts or reaches it; one of a project belongs to it wherever the server is written."""
     from toolcrib.core.pointers import file_and_line  # noqa: PLC0415 -- few runtimes have servers
-    from toolcrib.security.trust.needs import needs_of_server  # noqa: PLC0415 -- as above
+    from toolcrib.security.trust_needs import needs_of_server  # noqa: PLC0415 -- as above
 
     file = home.file if home is not None else file_and_line(server.place())[0] or server.root
     return TrustSubject(
@@ -580,7 +584,7 @@ def subject_of_server(server: Server, home: ServerHome | None = None) -> TrustSu
 
 def subject_of_data(source: str, path: str, name: str) -> TrustSubject:
     """A file of rows whose path names a variable; see `Trust.permits_data`."""
-    from toolcrib.security.trust.needs import need_of_data  # noqa: PLC0415 -- as above
+    from toolcrib.security.trust_needs import need_of_data  # noqa: PLC0415 -- as above
 
     return TrustSubject(
         f"the store of {source}", (source,), lambda _workspace: [need_of_data(path, name, place=source)]

@@ -24,7 +24,7 @@ from toolcrib.core.user_folders import (
     others_may_write,
     state_folder,
 )
-from toolcrib.security.trust.needs import Need, hash_of
+from toolcrib.security.trust_needs import Need, hash_of
 
 _FORMAT: Final = 1
 _LARGEST: Final = 16 << 20

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON
 from toolcrib.core.text import canonical
+from toolcrib.security.program_files import Followed, files_of_command, files_of_module
 from toolcrib.security.redaction import redact
-from toolcrib.security.secrets.variables import Variable, pieces_of, plain
+from toolcrib.security.secrets import SecretVariable, pieces_of, plain
 from toolcrib.security.server_display import exact_command, exact_variable, shown_url
-from toolcrib.security.trust.program_files import Followed, files_of_command, files_of_module
 
 if TYPE_CHECKING:
     from toolcrib.core.server_config import Server
@@ -232,11 +232,11 @@ def needs_of_http(block: Mapping[str, Any], *, user: str, place: str = "", root:
             yield _import(scheme["call"], "auth", root, user, place)
 
 
-def look_ups(value: JSON) -> Iterator[Variable]:
+def look_ups(value: JSON) -> Iterator[SecretVariable]:
     """The look-ups in the texts of a value; a text that is written wrong has none, since it is not looked up either."""
     if isinstance(value, str):
         try:
-            yield from (piece for piece in pieces_of(value) if isinstance(piece, Variable))
+            yield from (piece for piece in pieces_of(value) if isinstance(piece, SecretVariable))
         except ExpressionError:
             return
     elif isinstance(value, Mapping):

@@ -15,7 +15,7 @@ from http_servers import (
     serving,
 )
 from toolcrib.http import HTTPError, HTTPFailure, open_client
-from toolcrib.security.egress import Guard
+from toolcrib.security.egress import EgressGuard
 
 
 async def test_a_cancelled_exchange_closes_its_connection_at_once():
@@ -77,7 +77,7 @@ async def test_a_sender_may_be_closed_twice():
 IN_TWO_LOOPS = """
 import asyncio, gc, sys, threading
 from http_servers import answering, serving
-from toolcrib.security.egress import Guard
+from toolcrib.security.egress import EgressGuard
 from toolcrib.http import ExchangeBounds, HTTPRequest, open_client
 
 ready, port, end = threading.Event(), [], []
@@ -96,7 +96,7 @@ def run():
 thread = threading.Thread(target=run)
 thread.start()
 ready.wait()
-sender = open_client(Guard([f"127.0.0.1:{port[0]}"]))
+sender = open_client(EgressGuard([f"127.0.0.1:{port[0]}"]))
 request = HTTPRequest("GET", "http", "127.0.0.1", port[0], "/")
 
 async def ask():
@@ -142,10 +142,10 @@ def test_a_level_that_somebody_gave_the_librarys_log_stays():
     before = logger.level
     try:
         logger.setLevel(logging.ERROR)
-        open_client(Guard())
+        open_client(EgressGuard())
         assert logger.level == logging.ERROR
         logger.setLevel(logging.NOTSET)
-        open_client(Guard())
+        open_client(EgressGuard())
         assert logger.level == logging.WARNING
     finally:
         logger.setLevel(before)

@@ -195,7 +195,7 @@ _FULFILLING = frozenset({"result", "error"})
 """What is said of a call by whoever has fulfilled it."""
 
 
-def rejection(tool: str, answer: Answer) -> Result:
+def rejection_result(tool: str, answer: Answer) -> Result:
     """The result of a call that somebody does not want."""
     why = f": {answer.message}" if answer.message else ""
     return Result.failed(Outcome.DENIED, f"`{tool}` was not called, as was decided{why}", code=REJECTED)
@@ -213,7 +213,7 @@ def answer_refusal(call: ToolCall, answer: Answer, pending: Pending, waited: flo
         waited: Seconds since it began.
     """
     if pending.code != DEFERRED:
-        return rejection(call.name, answer) if answer.kind == "reject" else None
+        return rejection_result(call.name, answer) if answer.kind == "reject" else None
     timeout = pending.details.get("timeout")
     if answer.kind in _FULFILLING and isinstance(timeout, str) and waited > parse_duration(timeout):
         why = f"`{call.name}` was fulfilled {format_duration(round(waited, 3))} after it began, and its caller may take {timeout}"

@@ -24,8 +24,7 @@ from calls import ARGUMENTS, a_round, runtime_of, weather
 from rounds import Round, Row, interleaved, line
 
 from toolcrib import Executors, Runtime, run_scenario
-from toolcrib.executors.mock.rule_index import Choice, choice_of
-from toolcrib.executors.mock.rules import choose, compile_rules
+from toolcrib.executors.mock.rules import Choice, choice_of, choose, compile_rules
 from toolcrib.executors.mock.variables import MockState
 from toolcrib.loading.sources import parse
 

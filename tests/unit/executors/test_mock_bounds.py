@@ -14,7 +14,7 @@ from library import tool
 from toolcrib import Outcome, Runtime
 from toolcrib.core.model import Collection, Fixture
 from toolcrib.engine.runtime import loaded_runtime
-from toolcrib.executors.mock.store_paths import write
+from toolcrib.executors.mock.store_rows import write
 from toolcrib.executors.mock.unit_of_work import Work
 from toolcrib.expressions.budget import MOST_STEPS, CountedScope, StepBudget
 from toolcrib.expressions.expression import compile_expression

@@ -6,7 +6,7 @@ import pytest
 
 from library import LIBRARY, failed, played, refused
 from toolcrib.core.errors import ExpressionError
-from toolcrib.executors.mock.store_paths import compile_place, key_text
+from toolcrib.executors.mock.store_rows import compile_place, key_text
 
 ROWS = ("ann", "books")
 COLLECTIONS = ("books", "readers")

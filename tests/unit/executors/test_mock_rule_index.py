@@ -10,8 +10,7 @@ from keeping import calls, keeping
 from sampling import examples
 from toolcrib import Descriptor
 from toolcrib.core.errors import ExpressionError
-from toolcrib.executors.mock.rule_index import FEWEST, choice_of
-from toolcrib.executors.mock.rules import choose, compile_rules
+from toolcrib.executors.mock.rules import FEWEST, choice_of, choose, compile_rules
 from toolcrib.executors.mock.variables import MockState
 
 PLAIN = st.sampled_from(

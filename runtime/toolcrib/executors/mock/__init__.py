@@ -28,8 +28,7 @@ from toolcrib.core.model import (
 )
 from toolcrib.core.protocols import BoundTool
 from toolcrib.executors.mock.replies import Reply
-from toolcrib.executors.mock.rule_index import choice_of
-from toolcrib.executors.mock.rules import BARE, Rule, choose, compile_rules
+from toolcrib.executors.mock.rules import BARE, Rule, choice_of, choose, compile_rules
 from toolcrib.executors.mock.transaction import (
     UNSOUND,
     Taken,
@@ -257,7 +256,7 @@ class BoundMock:
 
     def explain(self, call: Call) -> JSON:
         """Which rule would answer, and why the rules before it would not. Changes nothing."""
-        from toolcrib.executors.mock.explanation import explained  # noqa: PLC0415 -- as above
+        from toolcrib.executors.mock.no_match_report import explained  # noqa: PLC0415 -- as above
 
         state = call.context.session.slot(self._slot, MockState)
         number = self._next_number(call, state)

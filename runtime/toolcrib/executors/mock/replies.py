@@ -7,18 +7,19 @@ A reply is exactly one of `result`, `result_file`, `error`, `generate`, `templat
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
+from toolcrib.core.clock import parse_duration
 from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
-from toolcrib.core.model import JSON, Content, Descriptor, Result
+from toolcrib.core.model import JSON, Content, Descriptor, Progress, Result
 from toolcrib.core.pointers import keys_of
 from toolcrib.core.text import canonical
-from toolcrib.executors.mock.content import compile_content
-from toolcrib.executors.mock.progress import Report, compile_progress
-from toolcrib.executors.mock.variables import Scope, keeps, names_for
+from toolcrib.executors.mock.variables import Scope, as_text, keeps, names_for
 from toolcrib.expressions import (
     Expression,
+    Rendering,
     TextTemplate,
     compile_condition,
     compile_text,
@@ -32,8 +33,111 @@ from toolcrib.simulation.error_reply import compile_error
 from toolcrib.simulation.latency import Latency, compile_latency
 
 if TYPE_CHECKING:
-    from toolcrib.executors.mock.body import Body
+    from toolcrib.executors.mock.effects import Body
     from toolcrib.simulation.faults import Injection
+
+Parts = Callable[[Scope], tuple[Content, ...]]
+
+
+def compile_content(
+    block: list[dict[str, Any]],
+    pointer: str,
+    tool: Descriptor,
+    names: Collection[str],
+    problems: list[Problem],
+) -> tuple[frozenset[str], Parts, bool]:
+    """Compile a `content` list.
+
+    Returns:
+        The names that the parts read of the scope, what makes the parts of one call, and whether
+        they are the same for every call.
+    """
+    parts = [_part(entry, f"{pointer}/{index}", tool, names, problems) for index, entry in enumerate(block)]
+    read = frozenset[str]().union(*(part.names for part, _make in parts))
+    fixed = all(part.constant for part, _make in parts)
+    return read, lambda scope: tuple(make(scope) for _part, make in parts), fixed
+
+
+def _part(
+    entry: dict[str, Any], pointer: str, tool: Descriptor, names: Collection[str], problems: list[Problem]
+) -> tuple[Rendering, Callable[[Scope], Content]]:
+    written = {key: entry.get(key) for key in ("text", "uri", "title")}
+    texts = compile_value(written, names, problems, pointer)
+    data = _data(entry, pointer, tool, problems)
+    kind, mime_type = entry["type"], entry.get("mime_type")
+
+    def make(scope: Scope) -> Content:
+        shown: Any = texts.render(scope)
+        text, uri, title = (
+            None if shown[key] is None else as_text(shown[key]) for key in ("text", "uri", "title")
+        )
+        return Content(kind, text, data, mime_type, uri, title)
+
+    return texts, make
+
+
+def _data(entry: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> str | None:
+    if "file" in entry:
+        from toolcrib.loading.documents.files import read_bytes  # noqa: PLC0415 -- most mocks read no file
+
+        return base64.b64encode(read_bytes(tool.origin, entry["file"], f"{pointer}/file", problems)).decode(
+            "ascii"
+        )
+    data: str | None = entry.get("data")
+    if data is not None:
+        try:
+            base64.b64decode(data, validate=True)
+        except ValueError as error:
+            problems.append(
+                Problem(
+                    code="invalid_base64",
+                    message=f"`data` is not base64: {error}",
+                    pointer=f"{pointer}/data",
+                    hint="encode the bytes in base64, or name a `file`",
+                )
+            )
+    return data
+
+
+class Report(NamedTuple):
+    """One progress report that a mock gives before it answers.
+
+    Attributes:
+        progress: How far the call is.
+        total: How far it goes.
+        message: A text for people.
+        after: Seconds to wait before the report.
+    """
+
+    progress: float
+    total: float | None
+    message: Rendering
+    after: float
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What the message reads of the scope."""
+        return self.message.names
+
+    def at(self, scope: Scope) -> Progress:
+        """The report of one call."""
+        return Progress(self.progress, self.total, as_text(self.message.render(scope)))
+
+
+def compile_progress(
+    block: list[dict[str, Any]], pointer: str, names: Collection[str], problems: list[Problem]
+) -> tuple[Report, ...]:
+    """The progress reports of a reply, in order."""
+    return tuple(
+        Report(
+            progress=entry["progress"],
+            total=entry.get("total"),
+            message=compile_value(entry.get("message", ""), names, problems, f"{pointer}/{index}/message"),
+            after=parse_duration(entry.get("after", "0s")),
+        )
+        for index, entry in enumerate(block)
+    )
+
 
 RESULT_DEPTH = 100
 """How deep an answer may be nested for the mock to vouch for it; the layers have the last word."""
@@ -181,7 +285,7 @@ def _compiled(block: dict[str, Any], pointer: str, tool: Descriptor, problems: l
 def _body(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Body | None:
     if not any(key in block for key in STATEFUL):
         return None
-    from toolcrib.executors.mock.body import compile_body  # noqa: PLC0415 -- most mocks keep nothing
+    from toolcrib.executors.mock.effects import compile_body  # noqa: PLC0415 -- most mocks keep nothing
 
     return compile_body(block, pointer, tool, problems)
 

@@ -1,4 +1,4 @@
-"""What the schema of a collection says of places in its rows."""
+"""The schema of a collection: the keys of its rows, and what it says of values that effects write, before any call."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from toolcrib.core.subschemas import (
     once_for_each,
     refers,
 )
-from toolcrib.executors.mock.store_rows import Place
+from toolcrib.executors.mock.store_rows import StorePath
 from toolcrib.expressions.compiler import ExpressionPart, KnownKeys, literal
 from toolcrib.expressions.values import list_of_names
 from toolcrib.schema.validation import Validator, Violation
 
 if TYPE_CHECKING:
-    from toolcrib.executors.mock.store_rows import Ground
+    from toolcrib.executors.mock.store_rows import CompileContext
 
 _CERTAIN = ("allOf",)
 """Keywords whose subschemas all judge the same value."""
@@ -166,7 +166,7 @@ def _kind(value: JSON) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-class Spot(NamedTuple):
+class LiteralPlace(NamedTuple):
     """Where an effect writes: a place in the rows of a collection that has a schema.
 
     Attributes:
@@ -181,13 +181,13 @@ class Spot(NamedTuple):
     path: tuple[str | None, ...]
     text: str
 
-    def check_members(self, written: ExpressionPart | None, pointer: str, ground: Ground) -> None:
+    def check_members(self, written: ExpressionPart | None, pointer: str, ground: CompileContext) -> None:
         """Refuse keys that the schema of the row does not know, and constants that it does not take."""
         members = dict(_members(written))
         for key in self.check_fields(members, pointer, ground):
             self._tell((*self.path, key), members[key], f"{pointer}/{pointer_step(key)}", ground)
 
-    def check_fields(self, fields: Iterable[str], pointer: str, ground: Ground) -> list[str]:
+    def check_fields(self, fields: Iterable[str], pointer: str, ground: CompileContext) -> list[str]:
         """Refuse keys that the schema of the row does not know.
 
         Returns:
@@ -200,7 +200,7 @@ class Spot(NamedTuple):
             self._unknown(key, known, self.text, f"{pointer}/{pointer_step(key)}", ground)
         return [key for key in fields if key in known]
 
-    def check_way(self, pointer: str, ground: Ground) -> None:
+    def check_way(self, pointer: str, ground: CompileContext) -> None:
         """Refuse a place that no row can have."""
         for at, step in enumerate(self.path):
             known = None if step is None else known_keys(self.schema, self.path[:at])
@@ -208,7 +208,7 @@ class Spot(NamedTuple):
                 self._unknown(step, known, self.text, pointer, ground)
                 return
 
-    def check_kind(self, effect: str, pointer: str, ground: Ground) -> None:
+    def check_kind(self, effect: str, pointer: str, ground: CompileContext) -> None:
         """Refuse an effect at a place where never stands what it needs: `append`, `increment` and `decrement`."""
         schema = plain_schema(self.schema, self.path)
         types = ("array",) if effect == "append" else ("number", "integer")
@@ -221,17 +221,21 @@ class Spot(NamedTuple):
             )
             ground.fault("wrong_type", message, pointer, "change the place, or the schema")
 
-    def _unknown(self, key: str, known: Collection[str], text: str, pointer: str, ground: Ground) -> None:
+    def _unknown(
+        self, key: str, known: Collection[str], text: str, pointer: str, ground: CompileContext
+    ) -> None:
         there = list_of_names(sorted(known))
         message = f"rows of `{self.collection}` never have `{key}` at `{text}`; the keys there are {there}"
         ground.fault("unknown_row_key", message, pointer, did_you_mean(key, known))
 
-    def check_value(self, written: ExpressionPart | None, pointer: str, ground: Ground) -> None:
+    def check_value(self, written: ExpressionPart | None, pointer: str, ground: CompileContext) -> None:
         """Refuse a value that the schema of the row does not take, as far as it is constant."""
         if written is not None:
             self._tell(self.path, written, pointer, ground)
 
-    def _tell(self, path: tuple[str | None, ...], part: ExpressionPart, pointer: str, ground: Ground) -> None:
+    def _tell(
+        self, path: tuple[str | None, ...], part: ExpressionPart, pointer: str, ground: CompileContext
+    ) -> None:
         schema = plain_schema(self.schema, path)
         told = any(f"{problem.pointer}/".startswith(f"{pointer}/") for problem in ground.problems)
         if schema is None or told:  # a text that is no expression is none of the values that are written
@@ -246,7 +250,7 @@ class Spot(NamedTuple):
             ground.fault("row_breaks_schema", message, f"{pointer}{place}", hint)
 
 
-def spot_of(place: Place, ground: Ground, *, elements: bool = False) -> Spot | None:
+def literal_place(place: StorePath, ground: CompileContext, *, elements: bool = False) -> LiteralPlace | None:
     """Where an effect writes; None where nothing is known of it.
 
     Args:
@@ -262,7 +266,7 @@ def spot_of(place: Place, ground: Ground, *, elements: bool = False) -> Spot | N
     path = [step.name or None for step in (place.steps[1:] if place.in_store else place.steps)]
     if elements and not (place.in_store and not place.steps):  # elements of a collection are rows
         path.append(None)
-    return Spot(name, collection.schema, tuple(path), place.text)
+    return LiteralPlace(name, collection.schema, tuple(path), place.text)
 
 
 def _members(part: ExpressionPart | None) -> Iterator[tuple[str, ExpressionPart]]:

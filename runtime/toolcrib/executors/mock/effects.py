@@ -1,4 +1,7 @@
-"""`effects`: what a call changes in the store, in order; each sees what those before it did."""
+"""What a reply does with the store, as one step around its answer: rows, lets, guards, then effects in order.
+
+Each effect changes one thing (`update`, `append`, `increment`, `insert`, `delete` ...) and sees what those before it did.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from toolcrib.core.model import JSON, Collection, Descriptor, Result
 from toolcrib.core.pointers import pointer_step
 from toolcrib.executors.mock.replies import STATEFUL
 from toolcrib.executors.mock.store_rows import (
+    CompileContext,
     Fitting,
-    Ground,
     Guard,
     Location,
     Names,
-    Place,
     Row,
+    StorePath,
     compile_fitting,
     compile_guards,
     compile_rows,
@@ -31,7 +34,7 @@ from toolcrib.executors.mock.store_rows import (
     shown,
     write,
 )
-from toolcrib.executors.mock.unit_of_work import Work, unknown_state
+from toolcrib.executors.mock.unit_of_work import UnitOfWork, unknown_state
 from toolcrib.executors.mock.variables import Scope as MockScope
 from toolcrib.executors.mock.variables import collection_of, names_for
 from toolcrib.expressions import Rendering, compile_value
@@ -67,7 +70,7 @@ class Effect(NamedTuple):
     names: frozenset[str]
 
 
-def compile_effects(block: Sequence[dict[str, Any]], pointer: str, ground: Ground) -> Effect:
+def compile_effects(block: Sequence[dict[str, Any]], pointer: str, ground: CompileContext) -> Effect:
     """Compile a list of effects; faults are added to the problems of the ground."""
     effects = [_effect(entry, f"{pointer}/{index}", ground) for index, entry in enumerate(block)]
     acts = [effect.act for effect in effects]
@@ -82,7 +85,7 @@ def compile_effects(block: Sequence[dict[str, Any]], pointer: str, ground: Groun
     return Effect(run, names)
 
 
-def _effect(entry: dict[str, Any], pointer: str, ground: Ground) -> Effect:
+def _effect(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Effect:
     read = None
     if "for_each" in entry:
         kept: dict[str, Any] = {key: entry[key] for key in ("for_each", "let") if key in entry}
@@ -109,7 +112,7 @@ def _effect(entry: dict[str, Any], pointer: str, ground: Ground) -> Effect:
     return Effect(_placed(each, pointer), read.outside(used))
 
 
-def _change(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
+def _change(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change:
     if "do" in entry:
         return compile_effects(entry["do"], f"{pointer}/do", ground)
     kind = next(name for name in CHANGES if name in entry)
@@ -162,7 +165,7 @@ class BodyScope(CountedScope):
 
     __slots__ = ("_found", "_live", "_makers", "_outer", "_rows", "effects", "work")
 
-    def __init__(self, outer: MockScope, work: Work, parts: _Parts) -> None:
+    def __init__(self, outer: MockScope, work: UnitOfWork, parts: _Parts) -> None:
         super().__init__(work.budget)
         self.work = work
         self.effects = 0
@@ -231,7 +234,7 @@ class _Parts(NamedTuple):
     live: tuple[str, ...]
 
 
-class Body(NamedTuple):
+class ReplyBody(NamedTuple):
     """A compiled body.
 
     Attributes:
@@ -254,7 +257,7 @@ class Body(NamedTuple):
     guards: tuple[Guard, ...] = ()
     effect: Effect | None = None
 
-    def begin(self, scope: MockScope, work: Work) -> BodyScope:
+    def begin(self, scope: MockScope, work: UnitOfWork) -> BodyScope:
         """What the expressions of the call read: live rows and lazy lets over the call's own names.
 
         `store`, `state` and the function `seq` ask the work; the names drawn from (`draws()`) must be in `scope`.
@@ -289,7 +292,7 @@ class Body(NamedTuple):
         self.effect.act(scope, scope)
 
 
-def compile_body(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Body:
+def compile_body(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> ReplyBody:
     """Compile `rows`, `let`, `guard`, `effects` of a reply whose shape its schema has accepted.
 
     Faults are added to `problems`.
@@ -299,13 +302,15 @@ def compile_body(block: dict[str, Any], pointer: str, tool: Descriptor, problems
     guards = compile_guards(block.get("guard", ()), f"{pointer}/guard", names, problems)
     effect = None
     if "effects" in block:
-        effect = compile_effects(block["effects"], f"{pointer}/effects", Ground(names, rows, tool, problems))
+        effect = compile_effects(
+            block["effects"], f"{pointer}/effects", CompileContext(names, rows, tool, problems)
+        )
     readers = (*rows.values(), *lets.values(), *guards, *(() if effect is None else (effect,)))
     used = frozenset[str]().union(*(reader.names for reader in readers))
-    problems += idle_names(block, pointer, used)
+    problems += unused_names(block, pointer, used)
     collections = [name for name in names if collection_of(name)]
     own = {name: names[name] for name in (*rows, *lets, *(("key_of",) if rows else ()))}
-    return Body(
+    return ReplyBody(
         names=used - own.keys() - _PROVIDED.keys() - {*collections},
         own=own,
         acts=effect is not None,
@@ -436,7 +441,9 @@ class _Chosen(NamedTuple):
         return found
 
 
-def _chosen(entry: dict[str, Any], pointer: str, ground: Ground, on: Place | None) -> _Chosen | None:
+def _chosen(
+    entry: dict[str, Any], pointer: str, ground: CompileContext, on: StorePath | None
+) -> _Chosen | None:
     key = next((key for key in ("first", "where") if key in entry), None)
     if key is None:
         return None
@@ -447,7 +454,7 @@ def _chosen(entry: dict[str, Any], pointer: str, ground: Ground, on: Place | Non
 
 
 def _targets(
-    place: Place, chosen: _Chosen | None
+    place: StorePath, chosen: _Chosen | None
 ) -> Callable[[Scope, BodyScope], list[tuple[Location, JSON]]]:
     """What an effect changes: its place, or elements of it; with what stands there."""
     if chosen is None:
@@ -461,7 +468,9 @@ def _targets(
     return find
 
 
-def _one_or_some(entry: dict[str, Any], pointer: str, ground: Ground) -> tuple[Place, _Chosen | None] | None:
+def _one_or_some(
+    entry: dict[str, Any], pointer: str, ground: CompileContext
+) -> tuple[StorePath, _Chosen | None] | None:
     place = ground.place(entry[pointer.rpartition("/")[2]], pointer)
     chosen = _chosen(entry, pointer, ground, place)
     if place is None:
@@ -475,7 +484,7 @@ def _one_or_some(entry: dict[str, Any], pointer: str, ground: Ground) -> tuple[P
     return place, chosen
 
 
-def _check_fields(entry: dict[str, Any], place: Place, pointer: str, ground: Ground) -> None:
+def _check_fields(entry: dict[str, Any], place: StorePath, pointer: str, ground: CompileContext) -> None:
     """Refuse fields of `first` and `where` that no element can have."""
     spot = ground.spot(place, elements=True)
     for key in ("first", "where"):
@@ -483,7 +492,7 @@ def _check_fields(entry: dict[str, Any], place: Place, pointer: str, ground: Gro
             spot.check_fields(entry[key], f"{pointer.rpartition('/')[0]}/{key}", ground)
 
 
-def _update(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
+def _update(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change:
     at_set = f"{pointer.rpartition('/')[0]}/set"
     compute, used, written = _setting(entry["set"], at_set, ground)
     target = _one_or_some(entry, pointer, ground)
@@ -513,7 +522,9 @@ def _update(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
     return act, used | _read(place, chosen)
 
 
-def _check_key(setting: JSON, place: Place, chosen: _Chosen | None, pointer: str, ground: Ground) -> None:
+def _check_key(
+    setting: JSON, place: StorePath, chosen: _Chosen | None, pointer: str, ground: CompileContext
+) -> None:
     """Refuse to give rows a constant in the field that holds their keys."""
     row = ground.rows.get(place.root)
     name = place.root if place.in_store else "" if row is None else row.collection
@@ -529,7 +540,7 @@ def _check_key(setting: JSON, place: Place, chosen: _Chosen | None, pointer: str
 
 
 def _setting(
-    setting: JSON, pointer: str, ground: Ground
+    setting: JSON, pointer: str, ground: CompileContext
 ) -> tuple[Run, frozenset[str], ExpressionPart | None]:
     """What gives the keys of `set`: a mapping, with its parts, or one whole expression."""
     if isinstance(setting, str):
@@ -538,12 +549,12 @@ def _setting(
     return written.run, written.names, written.part
 
 
-def _read(place: Place, chosen: _Chosen | None = None) -> frozenset[str]:
+def _read(place: StorePath, chosen: _Chosen | None = None) -> frozenset[str]:
     root = frozenset[str]() if place.in_store else frozenset({place.root})
     return place.names | root | (frozenset() if chosen is None else chosen.names)
 
 
-def _delete(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
+def _delete(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change:
     target = _one_or_some(entry, pointer, ground)
     if target is None:
         return _NOTHING
@@ -572,7 +583,7 @@ def _remove(root: BodyScope, location: Location, pointer: str) -> None:
 # `append`, `increment`, `decrement`.
 
 
-def _append(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
+def _append(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change:
     at_value = f"{pointer.rpartition('/')[0]}/value"
     made = ground.value(entry["value"], at_value)
     place = ground.place(entry["append"], pointer)
@@ -594,13 +605,13 @@ def _append(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
     return act, made.names | _read(place)
 
 
-def _check_kind(place: Place, pointer: str, ground: Ground) -> None:
+def _check_kind(place: StorePath, pointer: str, ground: CompileContext) -> None:
     spot = ground.spot(place)
     if spot is not None:
         spot.check_kind(pointer.rpartition("/")[2], pointer, ground)
 
 
-def _change_of(entry: dict[str, Any], name: str, above: str, ground: Ground) -> Rendering:
+def _change_of(entry: dict[str, Any], name: str, above: str, ground: CompileContext) -> Rendering:
     """By how much a number changes."""
     found = len(ground.problems)
     by = ground.value(entry.get("by", 1), f"{above}/by")
@@ -616,8 +627,8 @@ def _change_of(entry: dict[str, Any], name: str, above: str, ground: Ground) -> 
     return by
 
 
-def _moved(operate: Callable[[JSON, JSON], JSON]) -> Callable[[dict[str, Any], str, Ground], Change]:
-    def compile_it(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
+def _moved(operate: Callable[[JSON, JSON], JSON]) -> Callable[[dict[str, Any], str, CompileContext], Change]:
+    def compile_it(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change:
         name, above = pointer.rpartition("/")[2], pointer.rpartition("/")[0]
         by = _change_of(entry, name, above, ground)
         place, digits = ground.place(entry[name], pointer), entry.get("round")
@@ -645,7 +656,7 @@ def _moved(operate: Callable[[JSON, JSON], JSON]) -> Callable[[dict[str, Any], s
 # `insert`, `upsert`.
 
 
-def _put(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
+def _put(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change:
     name, above = pointer.rpartition("/")[2], pointer.rpartition("/")[0]
     made = ground.value(entry["value"], f"{above}/value")
     key = ground.value(entry["key"], f"{above}/key") if "key" in entry else None
@@ -696,7 +707,7 @@ class _Putting(NamedTuple):
 
         return act
 
-    def in_object(self, place: Place) -> Act:
+    def in_object(self, place: StorePath) -> Act:
         """Put it into an object within a row."""
 
         def act(scope: Scope, root: BodyScope) -> None:
@@ -728,7 +739,7 @@ def _own_key(row: JSON, collection: Collection, root: BodyScope) -> str:
     raise ExpressionError(message, hint="add it, or write `key`")
 
 
-def _container(text: str, pointer: str, ground: Ground) -> Place | None:
+def _container(text: str, pointer: str, ground: CompileContext) -> StorePath | None:
     """Where something is put: a collection comes before a row of the same name."""
     if text.strip() in ground.tool.fixture.collections:
         ground = ground._replace(rows={})
@@ -738,7 +749,7 @@ def _container(text: str, pointer: str, ground: Ground) -> Place | None:
 # `goto`.
 
 
-def _goto(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
+def _goto(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change:
     machines = ground.tool.fixture.machines
     moves: list[tuple[str, Run]] = []
     used = frozenset[str]()
@@ -767,7 +778,7 @@ def _goto(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
     return act, used
 
 
-CHANGES: Mapping[str, Callable[[dict[str, Any], str, Ground], Change]] = {
+CHANGES: Mapping[str, Callable[[dict[str, Any], str, CompileContext], Change]] = {
     "update": _update,
     "append": _append,
     "increment": _moved(add),
@@ -785,7 +796,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _KEY_OF = re.compile(r"\bkey_of\b\W*([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 
 
-def idle_names(block: Mapping[str, Any], pointer: str, used: abc.Collection[str]) -> list[Problem]:
+def unused_names(block: Mapping[str, Any], pointer: str, used: abc.Collection[str]) -> list[Problem]:
     """The rows without `missing` and the lets that neither the body nor the answer reads.
 
     Args:

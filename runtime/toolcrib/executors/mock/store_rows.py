@@ -1,4 +1,8 @@
-"""Places: where an effect changes something. `order.items[0]` is written without braces: it says where, not what."""
+"""Rows of the store, as a reply reads them: paths into rows, `rows` by name, and the guards that are asked before effects.
+
+A name always shows its row as it is at that moment; its key is found once. Guards are asked top to bottom: the first
+whose condition is true answers its error, and nothing is changed.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +24,9 @@ from toolcrib.expressions.values import Run, Scope, as_text, equal, kind, list_o
 from toolcrib.simulation.error_reply import ErrorTemplate, compile_error
 
 if TYPE_CHECKING:
-    from toolcrib.executors.mock.collection_schema import Spot
+    from toolcrib.executors.mock.collection_schema import LiteralPlace
     from toolcrib.executors.mock.effects import BodyScope
-    from toolcrib.executors.mock.unit_of_work import Work
+    from toolcrib.executors.mock.unit_of_work import UnitOfWork
 
 Location: TypeAlias = "tuple[str | int, ...]"
 """A collection, the key of a row, then the keys and positions within it."""
@@ -36,7 +40,7 @@ _MARK = re.compile(rf"{STRING.pattern}|[()\[\]{{}}]", re.DOTALL)
 _EXAMPLE = "a place is written `order.payments[0].amount`, without braces"
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """One step of a place.
 
     Attributes:
@@ -48,7 +52,7 @@ class Step(NamedTuple):
     run: Run | None = None
 
 
-class Place(NamedTuple):
+class StorePath(NamedTuple):
     """A compiled place.
 
     Attributes:
@@ -62,7 +66,7 @@ class Place(NamedTuple):
     text: str
     root: str
     in_store: bool
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
     names: frozenset[str]
 
     def find(self, scope: Scope, root: BodyScope) -> tuple[Location, JSON]:
@@ -106,7 +110,7 @@ def _no_row(name: str, location: Location | None) -> ExpressionError:
     return ExpressionError(f"there is no row `{name}`{where}", code="absent_place", hint=hint)
 
 
-def _key_of(step: Step, scope: Scope, value: JSON, location: Location) -> str | int:
+def _key_of(step: PathStep, scope: Scope, value: JSON, location: Location) -> str | int:
     key: JSON = step.name if step.run is None else step.run(scope)
     if isinstance(value, list) and type(key) is int:
         if -len(value) <= key < len(value):
@@ -159,7 +163,7 @@ def key_or_none(value: JSON) -> str | None:
     return as_text(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def look(work: Work, location: Location) -> JSON:
+def look(work: UnitOfWork, location: Location) -> JSON:
     """What stands at a location now; none where there is nothing."""
     value: Any = work.row(str(location[0]), str(location[1]))
     for step in location[2:]:
@@ -170,7 +174,7 @@ def look(work: Work, location: Location) -> JSON:
     return value  # type: ignore[no-any-return]
 
 
-def write(work: Work, location: Location, value: JSON, pointer: str) -> None:
+def write(work: UnitOfWork, location: Location, value: JSON, pointer: str) -> None:
     """Put a value at a location that exists; only what lies on the way is copied."""
     name, key = str(location[0]), str(location[1])
     if isinstance(value, dict | list):
@@ -179,7 +183,7 @@ def write(work: Work, location: Location, value: JSON, pointer: str) -> None:
     work.put(name, key, row, pointer)
 
 
-def _with(work: Work, within: Any, location: Location, at: int, value: JSON) -> JSON:
+def _with(work: UnitOfWork, within: Any, location: Location, at: int, value: JSON) -> JSON:
     if at == len(location):
         return value
     work.budget.copy(len(within))
@@ -189,9 +193,9 @@ def _with(work: Work, within: Any, location: Location, at: int, value: JSON) -> 
     return copy  # type: ignore[no-any-return]
 
 
-def compile_place(
+def compile_path(
     text: str, names: Names, rows: Collection[str], collections: Collection[str], pointer: str
-) -> Place:
+) -> StorePath:
     """Compile a place.
 
     Args:
@@ -210,21 +214,21 @@ def compile_place(
     root = head[1]
     if root not in rows and root not in collections:
         raise _not_a_row(root, names, rows, collections)
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     used = frozenset[str]()
     at, end = head.end(), len(text.rstrip())
     while at < end:
         dot = _DOT.match(text, at)
         if dot is not None:
-            steps.append(Step(dot[1]))
+            steps.append(PathStep(dot[1]))
             at = dot.end()
             continue
         close = _bracket(text, at)
         expression = compile_expression(text[at + 1 : close], names, f"{pointer}@{at}")
-        steps.append(Step(run=expression.run))
+        steps.append(PathStep(run=expression.run))
         used |= expression.names
         at = close + 1
-    return Place(text, root, root not in rows, tuple(steps), used)
+    return StorePath(text, root, root not in rows, tuple(steps), used)
 
 
 def _bracket(text: str, start: int) -> int:
@@ -252,7 +256,7 @@ def _not_a_row(
     return ExpressionError(why + there, code="not_a_row", hint=hint)
 
 
-class Ground(NamedTuple):
+class CompileContext(NamedTuple):
     """Names, rows and the tool, and where faults go.
 
     Attributes:
@@ -275,18 +279,18 @@ class Ground(NamedTuple):
         """Compile a value; `for_each` makes lists and objects in it."""
         return compile_value(value, self.names, self.problems, pointer, forms=True)
 
-    def place(self, text: str, pointer: str, *, in_store: bool = True) -> Place | None:
+    def place(self, text: str, pointer: str, *, in_store: bool = True) -> StorePath | None:
         """Compile a place; None for one with a fault."""
         collections = self.tool.fixture.collections if in_store else ()
         try:
-            place = compile_place(text, self.names, self.rows, collections, pointer)
+            place = compile_path(text, self.names, self.rows, collections, pointer)
         except ExpressionError as error:
             self.fault(error.code, error.message, pointer, error.hint)
             return None
         self.check_way(place, pointer)
         return place
 
-    def check_way(self, place: Place, pointer: str) -> None:
+    def check_way(self, place: StorePath, pointer: str) -> None:
         """Tell a place that no row can have, by the schema of its collection."""
         spot = self.spot(place)
         if spot is not None:
@@ -305,13 +309,13 @@ class Ground(NamedTuple):
                 return
             keys = keys.below(step.name or None)
 
-    def spot(self, place: Place, *, elements: bool = False) -> Spot | None:
+    def spot(self, place: StorePath, *, elements: bool = False) -> LiteralPlace | None:
         """What schemas say of a place, or of the elements of what stands there; None where they say nothing."""
         if all(collection.schema is None for collection in self.tool.fixture.collections.values()):
             return None
-        from toolcrib.executors.mock.collection_schema import spot_of  # noqa: PLC0415 -- many stores have no schemas
+        from toolcrib.executors.mock.collection_schema import literal_place  # noqa: PLC0415 -- many stores have no schemas
 
-        return spot_of(place, self, elements=elements)
+        return literal_place(place, self, elements=elements)
 
 
 Find: TypeAlias = "Callable[[BodyScope], Location | None]"
@@ -366,19 +370,19 @@ def compile_rows(
     for name, entry in block.items():
         place = f"{pointer}/{pointer_step(name)}"
         check_name(name, inner, problems, place)
-        row = rows[name] = _row(name, entry, place, Ground(inner, dict(rows), tool, problems))
+        row = rows[name] = _row(name, entry, place, CompileContext(inner, dict(rows), tool, problems))
         inner = {**inner, name: row.keys, "key_of": tuple(rows)}
     return rows, inner
 
 
-def _row(name: str, entry: Mapping[str, Any], pointer: str, ground: Ground) -> Row:
+def _row(name: str, entry: Mapping[str, Any], pointer: str, ground: CompileContext) -> Row:
     missing = None
     if "missing" in entry:
         missing = compile_error(entry["missing"], f"{pointer}/missing", ground.names, ground.problems)
     used = frozenset[str]() if missing is None else missing.names
     source = entry["in"]
     if source in ground.tool.fixture.collections:
-        whole = Place(source, source, in_store=True, steps=(), names=frozenset())
+        whole = StorePath(source, source, in_store=True, steps=(), names=frozenset())
         find, read = _finding(entry, pointer, _whole(source), ground, whole)
         return Row(name, _placed(find, pointer), used | read, source, missing, element_keys(whole, ground))
     place = _within(source, f"{pointer}/in", ground)
@@ -389,17 +393,17 @@ def _row(name: str, entry: Mapping[str, Any], pointer: str, ground: Ground) -> R
     return Row(name, _placed(find, pointer), used, "", missing, element_keys(place, ground))
 
 
-def element_keys(place: Place, ground: Ground) -> KnownKeys | None:
+def element_keys(place: StorePath, ground: CompileContext) -> KnownKeys | None:
     """The keys of the elements of what stands at a place, where these are known."""
     keys = ground.names.get(alone("store", place.root) if place.in_store else place.root)
-    for step in (*place.steps, Step()):
+    for step in (*place.steps, PathStep()):
         keys = keys.below(step.name or None) if isinstance(keys, KnownKeys) else None
     return keys if isinstance(keys, KnownKeys) else None
 
 
-def _within(text: str, pointer: str, ground: Ground) -> Place | None:
+def _within(text: str, pointer: str, ground: CompileContext) -> StorePath | None:
     try:
-        place = compile_place(text, ground.names, ground.rows, (), pointer)
+        place = compile_path(text, ground.names, ground.rows, (), pointer)
     except ExpressionError as error:
         code, message, hint = error.code, error.message, error.hint
     else:
@@ -420,7 +424,7 @@ def _whole(collection: str) -> Within:
     return lambda scope: ((collection,), scope.work.rows(collection))
 
 
-def _inside(place: Place) -> Within:
+def _inside(place: StorePath) -> Within:
     def within(scope: BodyScope) -> tuple[Location, Container]:
         location, container = place.find(scope, scope)
         if isinstance(container, dict | list):
@@ -440,8 +444,8 @@ def _finding(
     entry: Mapping[str, Any],
     pointer: str,
     within: Within,
-    ground: Ground,
-    place: Place,
+    ground: CompileContext,
+    place: StorePath,
 ) -> tuple[Find, frozenset[str]]:
     """What finds a row in what `within` finds, and what it reads."""
     if "key" in entry:
@@ -493,7 +497,7 @@ def _key(value: JSON, container: Container) -> str | int | None:
 
 
 def compile_fitting(
-    value: Any, pointer: str, ground: Ground, element: KnownKeys | None
+    value: Any, pointer: str, ground: CompileContext, element: KnownKeys | None
 ) -> tuple[Fitting, frozenset[str]]:
     """Compile `where` or `first`: fields with their values, or a condition over `row`.
 

@@ -13,27 +13,27 @@ from pathlib import Path
 
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import JSON
-from toolcrib.loading.documents.archives import documents_among, open_archive
+from toolcrib.loading.documents.archives import document_names, open_archive
 from toolcrib.loading.documents.document import Document, parse_documents, read_documents
 from toolcrib.loading.documents.files import (
     ARCHIVE,
     PACK_FILES,
     UNNOTED,
     DiskFiles,
+    ExternalAccess,
     MemoryFiles,
-    Outside,
     leads_outside,
     pack_file,
 )
-from toolcrib.loading.fingerprints import LINKED, Trail
+from toolcrib.loading.fingerprints import LINKED, FileTracker
 from toolcrib.loading.formats import ParentDocuments
-from toolcrib.loading.packs import Pack, fits, second_pack_file
+from toolcrib.loading.packs import Pack, matches_glob, second_pack_file
 from toolcrib.loading.project_discovery import PROJECT_FILES
-from toolcrib.loading.reader import Reader, home, lone_file, unrelated_file
+from toolcrib.loading.reader import DocumentReader, document_context, lone_file, unrelated_file
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourcePath:
     """Something to read from disk.
 
     Attributes:
@@ -82,8 +82,8 @@ class _Place:
 class _Touched:
     """Is told of the files that documents name, before they are read."""
 
-    reader: Reader
-    trail: Trail
+    reader: DocumentReader
+    trail: FileTracker
 
     def add(self, path: str) -> None:
         self.trail.file(path)
@@ -95,14 +95,14 @@ class _Stored:
     """Is told of the files that hold rows, before they are read."""
 
     stored: set[str]
-    trail: Trail
+    trail: FileTracker
 
     def add(self, path: str) -> None:
         self.trail.file(path)
         self.stored.add(path)
 
 
-def beside(file: str, stored: set[str], trail: Trail) -> DiskFiles:
+def files_beside(file: str, stored: set[str], trail: FileTracker) -> DiskFiles:
     """The files that a pack or project may name: in the folder of its own file, and below.
 
     Args:
@@ -117,7 +117,7 @@ def beside(file: str, stored: set[str], trail: Trail) -> DiskFiles:
 class Folders:
     """Walks sources and gives what lies there to a reader."""
 
-    def __init__(self, reader: Reader, trail: Trail) -> None:
+    def __init__(self, reader: DocumentReader, trail: FileTracker) -> None:
         self._reader = reader
         self._trail = trail
         self._touched = _Touched(reader, trail)
@@ -126,7 +126,7 @@ class Folders:
         self._walked: set[str] = set()
         self._links: list[str] = []
 
-    def add(self, source: Source) -> None:
+    def add(self, source: SourcePath) -> None:
         """A folder, a pack (also by its `pack.yaml`, or as `.zip`), or one file."""
         path = Path(source.path)
         if _missing(path) is not None:
@@ -147,7 +147,7 @@ class Folders:
             here = _Place(str(path.parent), str(real_path(path.parent)))
             self._add_file(str(path), str(real_path(path)), here, root, source.namespace)
 
-    def _add_folder(self, top: Path, source: Source) -> None:
+    def _add_folder(self, top: Path, source: SourcePath) -> None:
         """Files of a folder before those of the folders in it, each in the order of names."""
         root, real = self._enclosing_pack(top), real_path(top)
         left = [_Place(str(top), str(real))]
@@ -175,7 +175,7 @@ class Folders:
             if os.path.realpath(path) not in self._walked:
                 self._reader.add_problem(path, _not_followed(path))
 
-    def _entered(self, here: _Place, files: Sequence[str], source: Source) -> _Place:
+    def _entered(self, here: _Place, files: Sequence[str], source: SourcePath) -> _Place:
         """The same place, in the pack that the folder is if it is one."""
         name = next((name for name in PACK_FILES if name in files), None)
         path = here.named(name) if name is not None else ""
@@ -190,11 +190,11 @@ class Folders:
             return _Place(here.path, here.real, pack, here.path)
         key = os.path.realpath(path) if linked else here.key(name)
         documents, problems = read_documents(Path(path), path)
-        data = beside(path, self._reader.stored, self._trail)
+        data = files_beside(path, self._reader.stored, self._trail)
         pack = self._reader.add_pack(key, path, documents, problems, source.namespace, files=data)
         return _Place(here.path, here.real, pack, here.path)
 
-    def _add_entry(self, name: str, here: _Place, root: Path, source: Source) -> None:
+    def _add_entry(self, name: str, here: _Place, root: Path, source: SourcePath) -> None:
         """A file that was found in a folder; it may be somebody else's."""
         path, reader = here.named(name), self._reader
         if self._is_ignored(path, source):
@@ -215,11 +215,11 @@ class Folders:
         else:
             self._add_file(path, key, here, bound, source.namespace, scanned=True)
 
-    def _is_ignored(self, path: str, source: Source) -> bool:
+    def _is_ignored(self, path: str, source: SourcePath) -> bool:
         if not source.ignore:
             return False
         within = os.path.relpath(path, source.root or ".").replace(os.sep, "/")
-        return any(fits(within, glob) for glob in source.ignore)
+        return any(matches_glob(within, glob) for glob in source.ignore)
 
     def _add_file(
         self,
@@ -250,7 +250,7 @@ class Folders:
             above = self._parents_above(folder)
             folder, root = (above[0].parent, above[0].parent) if above else (folder, root)
         files = DiskFiles(folder, root, self._touched, self._trail)
-        where = home(files, here.pack, _within(path, here), namespace, self._reader.fixture)
+        where = document_context(files, here.pack, _within(path, here), namespace, self._reader.fixture)
         self._reader.add_documents(key, path, documents, problems, replace(where, only=only))
         if not scanned and self._has(documents, lambda parents, value: parents.is_part(value)):
             for parent in self._parents_above(folder):
@@ -314,14 +314,14 @@ class Folders:
 
 
 def add_contents(
-    reader: Reader,
+    reader: DocumentReader,
     contents: Mapping[str, str | bytes],
     pack_name: str | None,
     namespace: str = "",
     *,
     source: str = "",
     key: str = "",
-    outside: Outside = UNNOTED,
+    outside: ExternalAccess = UNNOTED,
 ) -> None:
     """Give the files of a pack in memory to a reader.
 
@@ -341,14 +341,14 @@ def add_contents(
         pack = reader.add_pack(
             key + pack_name, source + pack_name, documents, problems, namespace, files=data
         )
-    for path in documents_among(contents):
+    for path in document_names(contents):
         if path == pack_name or key + path in reader.stored:
             continue
         if pack_name is not None and path in PACK_FILES:
             reader.add_problem(key + path, second_pack_file(source + path, pack_name))
         elif reader.holds(pack, path):
             files = MemoryFiles(contents, path.rpartition("/")[0], reader.touched, key, outside)
-            where = home(files, pack, path, namespace, reader.fixture)
+            where = document_context(files, pack, path, namespace, reader.fixture)
             documents, problems = parse_documents(source + path, contents[path])
             reader.add_documents(key + path, source + path, documents, problems, where)
 

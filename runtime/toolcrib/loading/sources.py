@@ -8,25 +8,25 @@ from pathlib import Path
 from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.model import NO_FIXTURE, Fixture
 from toolcrib.core.protocols import Files, Kinds
-from toolcrib.loading.documents.document import Content, documents_of
+from toolcrib.loading.documents.document import Content, parse_content
 from toolcrib.loading.documents.files import PACK_FILES
-from toolcrib.loading.fingerprints import Trail
-from toolcrib.loading.folders import Folders, Source, add_contents
-from toolcrib.loading.reader import Home, Loaded, Reader
+from toolcrib.loading.fingerprints import FileTracker
+from toolcrib.loading.folders import Folders, SourcePath, add_contents
+from toolcrib.loading.reader import DocumentContext, DocumentReader, LoadedDocuments
 from toolcrib.loading.snapshot import log_problems
 from toolcrib.registry.registry import Registry, without_duplicates
 
-__all__ = ["Loaded", "Source", "load", "parse", "parse_files", "parse_registry"]
+__all__ = ["LoadedDocuments", "SourcePath", "load", "parse", "parse_files", "parse_registry"]
 
 
 def load(
-    sources: Iterable[str | Path | Source],
+    sources: Iterable[str | Path | SourcePath],
     kinds: Kinds,
-    trail: Trail | None = None,
+    trail: FileTracker | None = None,
     *,
     fixture: Fixture = NO_FIXTURE,
     stored: Collection[str] = (),
-) -> Loaded:
+) -> LoadedDocuments:
     """Read folders, packs and files from disk.
 
     Args:
@@ -36,17 +36,19 @@ def load(
         fixture: What the store of tools outside packs begins with.
         stored: Paths of files that hold its rows, with links resolved; they are no documents.
     """
-    reader = Reader(kinds, fixture)
+    reader = DocumentReader(kinds, fixture)
     reader.stored.update(stored)
-    trail = Trail() if trail is None else trail
+    trail = FileTracker() if trail is None else trail
     folders = Folders(reader, trail)
     for source in sources:
-        folders.add(source if isinstance(source, Source) else Source(str(source)))
+        folders.add(source if isinstance(source, SourcePath) else SourcePath(str(source)))
     folders.tell_links()
     return reader.loaded()
 
 
-def parse(name: str, content: Content, kinds: Kinds, *, files: Files | None = None, line: int = 1) -> Loaded:
+def parse(
+    name: str, content: Content, kinds: Kinds, *, files: Files | None = None, line: int = 1
+) -> LoadedDocuments:
     """Read documents from memory.
 
     Args:
@@ -56,9 +58,9 @@ def parse(name: str, content: Content, kinds: Kinds, *, files: Files | None = No
         files: The files that the documents may name.
         line: Where in `name` mappings stand that somebody else has read.
     """
-    reader = Reader(kinds)
-    documents, problems = documents_of(name, content, line=line)
-    reader.add_documents(name, name, documents, problems, Home(files))
+    reader = DocumentReader(kinds)
+    documents, problems = parse_content(name, content, line=line)
+    reader.add_documents(name, name, documents, problems, DocumentContext(files))
     return reader.loaded()
 
 
@@ -95,8 +97,8 @@ def _no_descriptor(name: str) -> Problem:
     return Problem(code="unrecognised_file", message=message, hint=hint, source=name, line=1, column=1)
 
 
-def parse_files(contents: Mapping[str, str | bytes], kinds: Kinds) -> Loaded:
+def parse_files(contents: Mapping[str, str | bytes], kinds: Kinds) -> LoadedDocuments:
     """Read a pack from memory: path within the pack (with `/`) -> content."""
-    reader = Reader(kinds)
+    reader = DocumentReader(kinds)
     add_contents(reader, contents, next((name for name in PACK_FILES if name in contents), None))
     return reader.loaded()

@@ -17,7 +17,7 @@ from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.core.text import DuplicateKey, escape_terminal, unique_members
 from toolcrib.http import ExchangeBounds, HTTPRequest, HTTPResponse
-from toolcrib.loading.settings import written
+from toolcrib.loading.settings import format_limits
 from toolcrib.security.redaction import HIDDEN, Redactor, is_secret_name, redact
 from toolcrib.security.secrets import SecretResolver
 
@@ -253,7 +253,7 @@ def _scheme(scheme: dict[str, Any]) -> str:
 
 def _limits(tool: Descriptor) -> dict[str, JSON]:
     """Every limit as documents write it."""
-    return dict(written(tool.limits))
+    return dict(format_limits(tool.limits))
 
 
 def request_lines(request: HTTPRequest, vault: SecretHider) -> Iterator[str]:

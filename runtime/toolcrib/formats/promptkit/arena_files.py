@@ -12,7 +12,7 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, Descriptor, Origin
 from toolcrib.core.protocols import Files
 from toolcrib.formats.yaml_writer import yaml_of
-from toolcrib.loading.cache.document_codec import Unkept, document_behind
+from toolcrib.loading.cache.document_codec import NotCacheable, document_of_origin
 from toolcrib.loading.documents.document import parse_documents
 from toolcrib.loading.scenarios.model import Scenario
 
@@ -119,8 +119,8 @@ class _FileSet:
 
     def _value(self, kind: str, name: str, origin: Origin) -> dict[str, Any] | None:
         try:
-            value = document_behind(origin).value
-        except Unkept as error:
+            value = document_of_origin(origin).value
+        except NotCacheable as error:
             self.refused[name] = f"the {kind} is no document of one file: {error}"
             return None
         return value if isinstance(value, dict) else None

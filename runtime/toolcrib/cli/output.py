@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolcrib.core.errors import Problem
     from toolcrib.core.model import JSON, Content, Result
     from toolcrib.loading.cache.header import ListedTool
-    from toolcrib.registry.catalog import Card, Hidden
+    from toolcrib.registry.catalog import Card, HiddenReason
 
     Why: TypeAlias = Callable[[Card], str]
 
@@ -144,7 +144,7 @@ def outline(value: JSON, indent: str = "") -> Iterator[str]:
             yield f"{indent}{lead} {item if isinstance(item, str) else compact(item)}"
 
 
-def tell_failure(result: Result) -> None:
+def print_failure(result: Result) -> None:
     """Say on stderr how a call failed: outcome, code where it says more, message, the way out, the parts."""
     import click  # noqa: PLC0415
 
@@ -273,7 +273,7 @@ def tool_lines(
     why_unable: Why,
     width: int | None,
     *,
-    hidden: Callable[[str], Hidden | None] = lambda _name: None,
+    hidden: Callable[[str], HiddenReason | None] = lambda _name: None,
 ) -> list[str]:
     """The lines of the table: name, mode, flags, first sentence; of a hidden tool why it is not offered.
 
@@ -363,7 +363,7 @@ def not_offered(hidden: int) -> str:
     return f"; {hidden} not offered, `--all` shows why" if hidden else ""
 
 
-def entry_of(card: Card, *, alias: str, unable: str, hidden: Hidden | None) -> dict[str, Any]:
+def entry_of(card: Card, *, alias: str, unable: str, hidden: HiddenReason | None) -> dict[str, Any]:
     """A tool as a JSON object: what its card says, its alias, and why it can't run or is not offered."""
     return {
         "name": card.name,

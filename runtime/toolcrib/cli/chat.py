@@ -22,10 +22,10 @@ from toolcrib.cli.options import (
     json_option,
     open_runtime,
     passthrough_option,
+    print_refusals,
     read_options,
-    tell_refusals,
 )
-from toolcrib.cli.trust import agree_to_all
+from toolcrib.cli.trust import ask_for_consent
 from toolcrib.core.errors import ConfigurationError, DocumentError, Problem, ToolcribError, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Outcome
 from toolcrib.core.text import DuplicateKey, decode_json, escape_terminal
@@ -48,9 +48,9 @@ from toolcrib.provider import (
     ToolPolicy,
 )
 from toolcrib.provider.conversations import SinkFailed
-from toolcrib.provider.models.installed_providers import open_provider, reaching
+from toolcrib.provider.models.installed_providers import allow_base_url, open_provider
 from toolcrib.provider.models.scripted import Scripted, scripted_replies
-from toolcrib.registry.namespaces import short_name
+from toolcrib.registry.names import short_name
 from toolcrib.scenarios.run_setup import tools_for
 from toolcrib.scenarios.runs import runs_of
 from toolcrib.scenarios.user_simulator import ClientStub
@@ -192,8 +192,8 @@ def command(
         reading = reading._replace(packs=(*reading.packs, said.script))
     modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
     runtime = open_runtime(reading, paths, modes=modes, passthrough=passthrough)
-    tell_refusals(runtime)
-    agree_to_all(runtime)
+    print_refusals(runtime)
+    ask_for_consent(runtime)
     with asyncio.Runner() as runner:
         try:
             runner.run(_entered(runtime))
@@ -211,7 +211,7 @@ async def _entered(runtime: Runtime) -> None:
 
 def _held(runner: asyncio.Runner, runtime: Runtime, said: ChatOptions, message: str | None) -> list[Stop]:
     """Hold the conversation, and return why its turns ended."""
-    script = script_of(runtime, said.script) if said.script is not None else None
+    script = load_script(runtime, said.script) if said.script is not None else None
     registry = runtime.registry if script is None else script.session.registry
     piped = is_piped()
     show: ChatDisplay = JsonLines(registry) if said.as_json else Terminal(echoes=piped and message is None)
@@ -284,7 +284,7 @@ def _is_there(word: str) -> bool:
 
 
 def _provider(runtime: Runtime, said: ChatOptions) -> Provider:
-    world = reaching(runtime.engine.world, said.base_url) if said.base_url else runtime.engine.world
+    world = allow_base_url(runtime.engine.world, said.base_url) if said.base_url else runtime.engine.world
     return open_provider(said.name, model=said.model, base_url=said.base_url, world=world)
 
 
@@ -359,7 +359,7 @@ def is_piped() -> bool:
     return not sys.stdin.isatty()
 
 
-async def broken(guardrails: Sequence[Guardrail], conversation: Conversation) -> list[str]:
+async def violated_guardrails(guardrails: Sequence[Guardrail], conversation: Conversation) -> list[str]:
     """What the last turn said that a guardrail forbids, one line for each of these."""
     if not guardrails:
         return []
@@ -467,7 +467,7 @@ class Chat:
             answers = self._asking.answers(self.conversation.pending)
             stop = self._hold(self.conversation, self.conversation, answers)
             self._asking.settled()
-        for line in self._runner.run(broken(self._guardrails, self.conversation)):
+        for line in self._runner.run(violated_guardrails(self._guardrails, self.conversation)):
             self._show.warning(line)
         return stop
 
@@ -549,7 +549,7 @@ class Script(NamedTuple):
     lines: tuple[str, ...]
 
 
-def script_of(runtime: Runtime, named: str) -> Script:
+def load_script(runtime: Runtime, named: str) -> Script:
     """The script of a scenario.
 
     Args:

@@ -127,7 +127,7 @@ def _told(result: Result, *, as_json: bool, worded: bool) -> int:
     code = OF_OUTCOME[result.outcome]
     if (as_json or not code) and say("".join(f"{line}\n" for line in answer_lines(result, as_json=as_json))):
         return code
-    from toolcrib.cli.call import tell  # noqa: PLC0415 -- only failures need click
-    from toolcrib.cli.group import finish  # noqa: PLC0415
+    from toolcrib.cli.call import print_result  # noqa: PLC0415 -- only failures need click
+    from toolcrib.cli.group import end_with_click  # noqa: PLC0415
 
-    return finish(lambda: tell(result, as_json=as_json, worded=worded))
+    return end_with_click(lambda: print_result(result, as_json=as_json, worded=worded))

@@ -139,7 +139,7 @@ def outline(value: JSON, indent: str = "") -> Iterator[str]:
             yield f"{indent}{lead} {item if isinstance(item, str) else compact(item)}"
 
 
-def tell_failure(result: Result) -> None:
+def print_failure(result: Result) -> None:
     """Say on stderr how a call failed: outcome, code where it says more, message, the way out, the parts."""
     import click  # noqa: PLC0415
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from toolcrib.loading.cache.header import ListedTool
-    from toolcrib.registry.catalog import Card, Hidden
+    from toolcrib.registry.catalog import Card, HiddenReason
 
     Why: TypeAlias = Callable[[Card], str]
 
@@ -20,7 +20,7 @@ def tool_lines(
     why_unable: Why,
     width: int | None,
     *,
-    hidden: Callable[[str], Hidden | None] = lambda _name: None,
+    hidden: Callable[[str], HiddenReason | None] = lambda _name: None,
 ) -> list[str]:
     """The lines of the table: name, mode, flags, first sentence; of a hidden tool why it is not offered.
 
@@ -110,7 +110,7 @@ def not_offered(hidden: int) -> str:
     return f"; {hidden} not offered, `--all` shows why" if hidden else ""
 
 
-def entry_of(card: Card, *, alias: str, unable: str, hidden: Hidden | None) -> dict[str, Any]:
+def entry_of(card: Card, *, alias: str, unable: str, hidden: HiddenReason | None) -> dict[str, Any]:
     """A tool as a JSON object: what its card says, its alias, and why it can't run or is not offered."""
     return {
         "name": card.name,

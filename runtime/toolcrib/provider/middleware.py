@@ -25,10 +25,10 @@ from toolcrib.core.model import NOTHING
 from toolcrib.engine.middleware.call_failures import asked_to_cancel
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.provider.config import Config, check_setup, check_whole, dialect_of, free_name
+from toolcrib.provider.config import Config, check_conversation, check_setup, dialect_of, free_name
 from toolcrib.provider.conversations import Answer, Conversation, SinkFailed, append_once
 from toolcrib.provider.loop.approvals import ApprovalGate, check_answers
-from toolcrib.provider.loop.calls import CallRunner, PlannedCall, ResultReader, others_first
+from toolcrib.provider.loop.calls import CallRunner, PlannedCall, ResultReader, let_others_run
 from toolcrib.provider.loop.policy_enforcer import Rulebook, ToolOffer
 from toolcrib.provider.loop.timeline import Event
 from toolcrib.provider.loop.turn import ConversationTurn, TurnSettings
@@ -217,7 +217,7 @@ class ProviderMiddleware:
         turn.close()
         await self._write(turn)
         if turn.over() is None:  # a model in memory and prompt mocks never wait: others have their turn
-            await others_first()
+            await let_others_run()
 
     async def _write(self, turn: ConversationTurn) -> None:
         new, sink = turn.unwritten(), self._config.sink
@@ -245,7 +245,7 @@ class ProviderMiddleware:
             conversation = conversation._replace(
                 messages=(system(self._config.system), *conversation.messages)
             )
-        check_whole(conversation)
+        check_conversation(conversation)
         return conversation if conversation.id else conversation._replace(id=str(uuid4()))
 
     async def _claim(self, conversation: Conversation) -> None:

@@ -23,7 +23,7 @@ TOKENS = ExchangeBounds(body=1024 * 1024)
 """What asking for a token may take."""
 
 
-def as_it_is(request: HTTPRequest) -> HTTPRequest:
+def unchanged(request: HTTPRequest) -> HTTPRequest:
     """The request, sent where it says."""
     return request
 
@@ -43,7 +43,7 @@ class AuthContext:
     sender: HTTPClient
     clock: Clock
     origins: Collection[str]
-    aimed: Callable[[HTTPRequest], HTTPRequest] = as_it_is
+    aimed: Callable[[HTTPRequest], HTTPRequest] = unchanged
     bounds: ExchangeBounds = TOKENS
 
 
@@ -101,7 +101,7 @@ class RequestAuth:
             )
 
 
-def server_auth(
+def compile_server_auth(
     server: Server, vault: SecretResolver, way: AuthContext, *, tokens: TokenCache | None = None
 ) -> RequestAuth | None:
     """Compile the `auth` of a server and look its secrets up.

@@ -16,7 +16,7 @@ from toolcrib.core.clock import format_duration, parse_duration
 from toolcrib.core.errors import ConfigurationError, did_you_mean
 from toolcrib.core.model import Call, CallContext, Client, Descriptor, Outcome, Result
 from toolcrib.core.text import DuplicateKey, NotFinite, decode_json, truncate
-from toolcrib.engine.middleware.arguments import door
+from toolcrib.engine.middleware.arguments import ArgumentCheck
 from toolcrib.engine.session import Session
 from toolcrib.executors.client.client_call import DEFERRED
 from toolcrib.provider.conversations import Answer, Conversation, Pending
@@ -95,13 +95,10 @@ class ApprovalGate:
     def _asked(self, call: ToolCall) -> Result | Pending:
         """A call that somebody is asked about; bad arguments bother nobody."""
         tool, arguments = self._session.registry[call.name], call.arguments or {}
-        entrance = door(tool)
-        prepared = entrance.passed(arguments)
-        if prepared is None:
-            mended = entrance.mended(Call(tool, arguments, CallContext(self._session)))
-            if isinstance(mended, Result):
-                return mended
-            prepared = mended[0].arguments
+        repaired = ArgumentCheck(tool).repaired(Call(tool, arguments, CallContext(self._session)))
+        if isinstance(repaired, Result):
+            return repaired
+        prepared = repaired[0].arguments
         what = f"`{call.name}` waits for an approval"
         return Pending(call.id, call.name, prepared, Outcome.NEEDS_APPROVAL.value, what)
 

@@ -203,8 +203,8 @@ class EndpointClient:
     def __init__(self, server: Server, world: NetworkEnvironment, tokens: TokenCache | None) -> None:
         self.endpoint = resolve_endpoint(server, world)
         self._streamer = StreamingClient(self.endpoint.guard)
-        self._sender: HTTPClient = open_client(self.endpoint.guard)
-        way = AuthContext(self._sender, RealClock(), [self.endpoint.request("GET").origin], _aim(world))
+        self._client: HTTPClient = open_client(self.endpoint.guard)
+        way = AuthContext(self._client, RealClock(), [self.endpoint.request("GET").origin], _aim(world))
         self._auth: RequestAuth | None = compile_server_auth(server, world.vault, way, tokens=tokens)
         self.proves = self._auth is not None
 
@@ -250,7 +250,7 @@ class EndpointClient:
     async def aclose(self) -> None:
         """Close every connection."""
         await self._streamer.aclose()
-        await self._sender.aclose()
+        await self._client.aclose()
 
 
 def _aim(world: NetworkEnvironment) -> Callable[[HTTPRequest], HTTPRequest]:

@@ -37,7 +37,7 @@ from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.prompts import Prompt, check_prompts, prompts_of
 from toolcrib.loading.snapshot import log_problems
 from toolcrib.loading.stores import parse_document_fixture, with_refused_names
-from toolcrib.registry.namespaces import full_name
+from toolcrib.registry.names import full_name
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -44,7 +44,7 @@ from toolcrib.loading.packs import (
 )
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import is_scenario, parse_scenario
-from toolcrib.registry.namespaces import full_name, short_name
+from toolcrib.registry.names import full_name, short_name
 
 
 @dataclass(frozen=True, slots=True)

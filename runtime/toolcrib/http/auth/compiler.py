@@ -9,8 +9,24 @@ from urllib.parse import unquote_plus
 from toolcrib.core.errors import Problem
 from toolcrib.core.protocols import Clock
 from toolcrib.http.auth.credentials import AuthFields
-from toolcrib.http.auth.oauth import OAuth, TokenCache, oauth2, parse_token_endpoint, warn_of_plain_text
-from toolcrib.http.auth.schemes import Auth, Fetch, HookAuth, Spot, StaticAuth, api_key, basic, bearer, python
+from toolcrib.http.auth.oauth import (
+    OAuth,
+    TokenCache,
+    compile_oauth2,
+    parse_token_endpoint,
+    warn_of_plain_text,
+)
+from toolcrib.http.auth.schemes import (
+    Auth,
+    Fetch,
+    HookAuth,
+    Spot,
+    StaticAuth,
+    compile_api_key,
+    compile_basic,
+    compile_bearer,
+    compile_hook,
+)
 from toolcrib.http.headers import fault_of_name
 from toolcrib.http.messages import RequestDraft
 from toolcrib.security.secrets import SecretResolver
@@ -91,10 +107,10 @@ def _compiled(
 ) -> StaticAuth | OAuth | HookAuth | None:
     kind = fields.choice("type")
     if kind == "apiKey":
-        return api_key(fields)
+        return compile_api_key(fields)
     if kind == "http":
-        return basic(fields) if fields.choice("scheme") == "basic" else bearer(fields)
-    return oauth2(fields, tokens) if kind == "oauth2" else python(fields, place, folder)
+        return compile_basic(fields) if fields.choice("scheme") == "basic" else compile_bearer(fields)
+    return compile_oauth2(fields, tokens) if kind == "oauth2" else compile_hook(fields, place, folder)
 
 
 def _check_spot(fields: AuthFields, spots: dict[Spot, str]) -> None:

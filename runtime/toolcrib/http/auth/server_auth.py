@@ -23,7 +23,7 @@ TOKENS = ExchangeBounds(body=1024 * 1024)
 """What asking for a token may take."""
 
 
-def as_it_is(request: HTTPRequest) -> HTTPRequest:
+def unchanged(request: HTTPRequest) -> HTTPRequest:
     """The request, sent where it says."""
     return request
 
@@ -33,17 +33,17 @@ class AuthContext:
     """How tokens are asked for, and where what proves who asks may go.
 
     Attributes:
-        sender: Carries requests for tokens; of the same egress guard as the requests to the server.
+        client: Carries requests for tokens; of the same egress guard as the requests to the server.
         clock: By which tokens end.
         origins: The server's own: `https://crm.example.com`. A request to any other gets no credential.
         aimed: Where a request for a token is sent in place of where it says.
         bounds: What one may take.
     """
 
-    sender: HTTPClient
+    client: HTTPClient
     clock: Clock
     origins: Collection[str]
-    aimed: Callable[[HTTPRequest], HTTPRequest] = as_it_is
+    aimed: Callable[[HTTPRequest], HTTPRequest] = unchanged
     bounds: ExchangeBounds = TOKENS
 
 
@@ -96,12 +96,12 @@ class RequestAuth:
         way = self._way
         aimed = way.aimed(request)
         with way.clock.outside():  # of a token, which may be worth only one request, nothing is sent twice
-            return await way.sender.send(
+            return await way.client.send(
                 aimed, way.bounds, hosts=(aimed.host,), owner=self._owner, repeatable=False
             )
 
 
-def server_auth(
+def compile_server_auth(
     server: Server, vault: SecretResolver, way: AuthContext, *, tokens: TokenCache | None = None
 ) -> RequestAuth | None:
     """Compile the `auth` of a server and look its secrets up.

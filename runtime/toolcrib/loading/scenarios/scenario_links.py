@@ -13,7 +13,7 @@ from toolcrib.core.protocols import Kinds
 from toolcrib.loading.scenarios.model import AnyStep, CallStep, ParallelStep, Scenario
 from toolcrib.loading.scenarios.scenario import combinations, with_mock
 from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state
-from toolcrib.registry.namespaces import full_name
+from toolcrib.registry.names import full_name
 
 Tools = Mapping[str, Descriptor]
 Refused = Mapping[str, Problem]

@@ -12,7 +12,7 @@ from toolcrib.core.clock import RealClock
 from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.server_config import Server
 from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest, open_client
-from toolcrib.http.auth import AuthContext, AuthFailed, RequestAuth, TokenCache, server_auth
+from toolcrib.http.auth import AuthContext, AuthFailure, RequestAuth, TokenCache, compile_server_auth
 from toolcrib.http.client import StreamedResponse, StreamingClient
 from toolcrib.http.headers import header_fault
 from toolcrib.http.messages import parse_origin
@@ -59,7 +59,7 @@ class ExchangeFailure(Exception):
         self.lost = lost
 
     @classmethod
-    def by(cls, error: HTTPError | EgressRefused | AuthFailed) -> ExchangeFailure:
+    def by(cls, error: HTTPError | EgressRefused | AuthFailure) -> ExchangeFailure:
         """What an error of the exchange, the guard or the authentication comes to."""
         if isinstance(error, HTTPError):
             trouble = Trouble(error.fault.value, error.message, _HINTS.get(error.fault, ""))
@@ -169,9 +169,9 @@ class EndpointClient:
     def __init__(self, server: Server, world: NetworkEnvironment, tokens: TokenCache | None) -> None:
         self.endpoint = resolve_endpoint(server, world)
         self._streamer = StreamingClient(self.endpoint.guard)
-        self._sender: HTTPClient = open_client(self.endpoint.guard)
-        way = AuthContext(self._sender, RealClock(), [self.endpoint.request("GET").origin], _aim(world))
-        self._auth: RequestAuth | None = server_auth(server, world.vault, way, tokens=tokens)
+        self._client: HTTPClient = open_client(self.endpoint.guard)
+        way = AuthContext(self._client, RealClock(), [self.endpoint.request("GET").origin], _aim(world))
+        self._auth: RequestAuth | None = compile_server_auth(server, world.vault, way, tokens=tokens)
         self.proves = self._auth is not None
 
     async def send(
@@ -189,7 +189,7 @@ class EndpointClient:
         """
         try:
             return await self._sent(request, silence, sending)
-        except (HTTPError, EgressRefused, AuthFailed) as error:
+        except (HTTPError, EgressRefused, AuthFailure) as error:
             raise ExchangeFailure.by(error) from None
 
     async def _sent(
@@ -216,7 +216,7 @@ class EndpointClient:
     async def aclose(self) -> None:
         """Close every connection."""
         await self._streamer.aclose()
-        await self._sender.aclose()
+        await self._client.aclose()
 
 
 def _aim(world: NetworkEnvironment) -> Callable[[HTTPRequest], HTTPRequest]:

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 import toolcrib
 from toolcrib.cli.options import ReadOptions
 from toolcrib.cli.output import plural
-from toolcrib.cli.trust import ask_at_terminal, can_ask, idle_variable, policy_of, summary_of
+from toolcrib.cli.trust import ask_at_terminal, can_ask, count_needs, idle_variable, trust_policy
 from toolcrib.core.errors import ConfigurationError, NotReady, Problem, ToolcribError, near_misses
 from toolcrib.core.model import NOTHING
 from toolcrib.core.pointers import file_and_line
@@ -118,11 +118,11 @@ class Checkup:
         self.findings = Findings()
         self.blocked = ""
         installed = Executors.installed()
-        self._installation = installation(self.findings)
-        self._modes = modes(installed, self.findings)
-        self._layers = layers(self.findings)
-        self.executors = usable(installed, self._modes)
-        self.trust = Trust(policy_of(reading), ask=ask_at_terminal if can_ask() else None)
+        self._installation = check_installation(self.findings)
+        self._modes = check_modes(installed, self.findings)
+        self._layers = check_layers(self.findings)
+        self.executors = usable_executors(installed, self._modes)
+        self.trust = Trust(trust_policy(reading), ask=ask_at_terminal if can_ask() else None)
         self.stock = self._read(reading)
         self.settings = self._chosen(reading)
         self._servers = ask_servers(self._runtime_of(self.stock.registry), self.findings)
@@ -238,7 +238,7 @@ class Checkup:
                     "hash": request.hash,
                     "needs": [each.as_json() for each in request.needs],
                     "undeclared": [each.as_json() for each in request.undeclared],
-                    "summary": summary_of((*request.needs, *request.undeclared)),
+                    "summary": count_needs((*request.needs, *request.undeclared)),
                     "trusted": trusted,
                     "decision": None
                     if before is None
@@ -432,7 +432,7 @@ def _lies_in(source: str, file: str) -> bool:
     return file == source or file.startswith((f"{source}/", f"{source}{os.sep}"))
 
 
-def installation(findings: Findings) -> dict[str, Any]:
+def check_installation(findings: Findings) -> dict[str, Any]:
     """Versions of toolcrib, Python and the packages; what is missing is a finding."""
     return {
         "version": toolcrib.__version__,
@@ -491,7 +491,7 @@ def _extras() -> dict[str, dict[str, str | None]]:
     return extras
 
 
-def modes(executors: Executors, findings: Findings) -> dict[str, dict[str, Any]]:
+def check_modes(executors: Executors, findings: Findings) -> dict[str, dict[str, Any]]:
     """Mode -> the distribution that it comes from, and why it can't be used."""
     found: dict[str, dict[str, Any]] = {}
     for name, entries in _offered(MODES).items():
@@ -518,14 +518,14 @@ def _fault_of_mode(executors: Executors, mode: str) -> str:
     return f"has a schema of its block that is none: {problems[0].message}" if problems else ""
 
 
-def usable(executors: Executors, found: dict[str, dict[str, Any]]) -> Executors:
+def usable_executors(executors: Executors, found: dict[str, dict[str, Any]]) -> Executors:
     """The modes without those that are broken, so that documents can be read all the same."""
     return Executors.named(
         {mode: target for mode, target in executors.targets.items() if found[mode]["fault"] is None}
     )
 
 
-def layers(findings: Findings) -> dict[str, dict[str, Any]]:
+def check_layers(findings: Findings) -> dict[str, dict[str, Any]]:
     """Middleware that can be named -> the distribution that it comes from, and why it can't be used."""
     found = {}
     for name, entries in _offered(LAYERS).items():

@@ -18,9 +18,9 @@ from toolcrib.cli.options import (
     ReadOptions,
     json_option,
     open_runtime,
+    print_refusals,
     read_options,
     server_names,
-    tell_refusals,
 )
 from toolcrib.cli.output import json_text, plural, problem_text, write_new
 from toolcrib.core.errors import NotReady, Problem, did_you_mean
@@ -111,7 +111,7 @@ def import_mcp(
     and nothing that exists is overwritten unless `--force` is given. Ends with 1 when a tool got no file.
     """
     runtime = open_runtime(reading)
-    tell_refusals(runtime)
+    print_refusals(runtime)
     try:
         catalogue = asyncio.run(_offered(runtime, server))
     except NotReady as error:

@@ -36,7 +36,7 @@ _SHOWN = (
 """Keys that have a value in any case; of any other only what somebody wrote is told."""
 
 
-def case_of(name: str, checkup: Checkup) -> dict[str, Any]:
+def explain_tool(name: str, checkup: Checkup) -> dict[str, Any]:
     """What there is to say of one name, as a JSON object."""
     registry = checkup.registry
     known = registry.named_by_alias(name) if name not in registry else name
@@ -246,7 +246,7 @@ def _files(root: str, sources: tuple[str, ...]) -> Iterator[Path]:
 # For people.
 
 
-def case_lines(told: dict[str, Any]) -> Iterator[str]:
+def explanation_lines(told: dict[str, Any]) -> Iterator[str]:
     """What there is to say of one name, for people."""
     return _lines_of_absent(told) if "values" not in told else _lines_of_tool(told)
 

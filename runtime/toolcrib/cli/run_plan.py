@@ -232,7 +232,7 @@ STEPS = 200
 """So often a bar is drawn at most, however many runs there are."""
 
 
-def play(
+def play_runs(
     plan: RunPlan,
     runtime: Runtime,
     scenarios: Sequence[Scenario],
@@ -283,7 +283,7 @@ async def _played(
 
 
 @contextmanager
-def progress(total: int, *, quiet: bool) -> Iterator[ReportListener]:
+def show_progress(total: int, *, quiet: bool) -> Iterator[ReportListener]:
     """How a run shows that it moves: a bar on a terminal, else a line of dots for each file.
 
     Args:
@@ -349,7 +349,7 @@ SHOWN = 10
 """Changed files that are named."""
 
 
-def keep_running(round_of: Callable[[], FileFingerprints | None]) -> NoReturn:
+def run_on_changes(round_of: Callable[[], FileFingerprints | None]) -> NoReturn:
     """Run round after round, until Ctrl-C.
 
     Args:

@@ -23,9 +23,10 @@ from toolcrib.core.model import JSON, NOTHING, Client, Descriptor, Outcome, Part
 from toolcrib.core.protocols import BoundTool, Clock, Middleware
 from toolcrib.core.server_config import MODE, Catalogue, Server
 from toolcrib.engine.binder import Binder
-from toolcrib.engine.middleware import Observer, middleware_named
+from toolcrib.engine.middleware import middleware_named
+from toolcrib.engine.middleware.events import Observer
 from toolcrib.engine.profiles import idle_modes, in_force
-from toolcrib.engine.session import Chain, Session, Shelf, Unavailable
+from toolcrib.engine.session import BoundChain, Session, ToolTable, Unavailable
 from toolcrib.engine.startup import Asked, Started, start, start_again, start_over
 from toolcrib.executors import Executors
 from toolcrib.loading.settings import NO_SETTINGS
@@ -513,7 +514,7 @@ class Engine:
             _world_of(*self._reach)
         self._world: NetworkEnvironment | None = None
         self._settled = False  # whether what the project lets tools reach may be in force
-        self._shelf = Shelf(registry)
+        self._table = ToolTable(registry)
         self._session_ids = itertools.count(1)
         self._runner: asyncio.Runner | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -548,7 +549,7 @@ class Engine:
     @property
     def registry(self) -> Registry:
         """The tools, as they are now."""
-        return self._shelf.registry
+        return self._table.registry
 
     @property
     def default_session(self) -> Session:
@@ -606,7 +607,7 @@ class Engine:
             id=id if id is not None else f"session-{next(self._session_ids)}",
             seed=seed,
             clock=RealClock() if clock is None else clock,
-            shelf=self._shelf if registry is None else self._shelf.of(registry),
+            table=self._table if registry is None else self._table.of(registry),
             user=user,
             caller=caller,
             correlation=correlation,
@@ -617,23 +618,23 @@ class Engine:
         """A tool bound in another of its modes, without layers; what says why where it can't be."""
         return self._binder.in_mode(tool, mode)
 
-    def chain_for(self, tool: Descriptor) -> Chain:
+    def chain_for(self, tool: Descriptor) -> BoundChain:
         """The chain of a descriptor. That of a tool of the runtime's own registry is built once and shared."""
-        shelf = self._shelf
-        if shelf.registry.get(tool.name) is not tool:
+        table = self._table
+        if table.registry.get(tool.name) is not tool:
             return self._chain(tool)
-        chain = shelf.chains.get(tool.name)
+        chain = table.chains.get(tool.name)
         if chain is None:
             chain = self._chain(tool)
             if chain.lasting:
-                shelf.chains[tool.name] = chain
+                table.chains[tool.name] = chain
         return chain
 
-    def chain_of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> Chain:
+    def chain_of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:
         """What the calls of a tool run through that is not offered: each says why."""
         return self._binder.of_hidden(tool, hidden)
 
-    def _chain(self, tool: Descriptor) -> Chain:
+    def _chain(self, tool: Descriptor) -> BoundChain:
         server = self.awaited(tool.name)
         if server is None:
             return self._binder.chain(tool)
@@ -789,7 +790,7 @@ class Engine:
         before = self.registry
         now = await asyncio.to_thread(self._started_again)
         events = compare(before, now.registry)
-        self._shelf.swap(now.registry.after(before), {})
+        self._table.swap(now.registry.after(before), {})
         same = has_same_egress(self.settings, now.settings) and now.stock.servers == self.servers
         self._stock = now.stock
         if self._asked is not None:

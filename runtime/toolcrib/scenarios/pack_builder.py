@@ -22,9 +22,9 @@ from toolcrib.executors import Executors
 from toolcrib.loading.documents.archives import RATIO, RATIO_FROM, ArchiveFiles, open_archive, parse_archive
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES, SKIPPED_FOLDERS, leads_outside, pack_file
 from toolcrib.loading.fingerprints import FileTracker
-from toolcrib.loading.folders import Folders, SourcePath, add_contents
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import DocumentReader, LoadedDocuments
+from toolcrib.loading.sources import Folders, SourcePath, add_contents
 from toolcrib.scenarios.self_check import prove
 from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy
 

@@ -209,9 +209,9 @@ def _open(
 
     The key of the environment is never sent to an address of a document.
     """
-    from toolcrib.provider.models.installed_providers import open_provider, reaching  # noqa: PLC0415 -- scripts need none of it
+    from toolcrib.provider.models.installed_providers import allow_base_url, open_provider  # noqa: PLC0415 -- scripts need none of it
 
-    world = reaching(runtime.engine.world, told["base_url"]) if permitted else runtime.engine.world
+    world = allow_base_url(runtime.engine.world, told["base_url"]) if permitted else runtime.engine.world
     return open_provider(**told, world=world, clock=session.clock, trusted=permitted)
 
 

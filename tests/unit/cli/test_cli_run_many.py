@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.run_plan import keep_running
+from toolcrib.cli.run_plan import run_on_changes
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.loading.fingerprints import FileTracker
 
@@ -256,7 +256,7 @@ def test_a_round_that_can_not_be_set_up_is_not_the_last(tmp_path, monkeypatch, c
         return seen
 
     with pytest.raises(KeyboardInterrupt):
-        keep_running(one_round)
+        run_on_changes(one_round)
     said = capsys.readouterr().err
     told = f"waiting for changes; Ctrl-C ends\n\nchanged: {elsewhere}, a.yaml\n"
     assert said == f"{told}so it is\n{told}"

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from toolcrib.core.errors import DocumentError, ExpressionError, Problem, attach_progress, progress_of
 from toolcrib.core.model import JSON, Call, Descriptor, InjectedFault, Outcome, Result
-from toolcrib.core.protocols import BoundTool, CallNext, Middleware
+from toolcrib.core.protocols import BoundTool, CallNext
 from toolcrib.core.text import canonical
+from toolcrib.engine.middleware.layer import LayerContext
 from toolcrib.expressions.compiler import key_alone
 from toolcrib.simulation.fault_history import (
     READY,
@@ -133,11 +134,17 @@ def faulted(tool: Descriptor, bound: BoundTool) -> Faulted:
     return Faulted(tool, bound, compiled)
 
 
-def layer(bound: BoundTool) -> Middleware | None:
+def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
     """The layer of a tool; None where nothing is to go wrong with it."""
+    bound = context.bound
     if not isinstance(bound, Faulted) or not bound.faults:
         return None
-    return _Layer(bound).pass_through
+    around = _Layer(bound)
+
+    async def faults(call: Call) -> Result:
+        return await around.pass_through(call, call_next)
+
+    return faults
 
 
 class _Judged(NamedTuple):

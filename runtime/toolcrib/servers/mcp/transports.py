@@ -151,11 +151,13 @@ def _link(server: Server, world: NetworkEnvironment, tokens: TokenCache | None) 
         from toolcrib.servers.mcp.stdio import StdioLink  # noqa: PLC0415 -- needs the extra
 
         return StdioLink(server, world)
-    from toolcrib.servers.mcp.http_endpoint import EndpointClient  # noqa: PLC0415 -- no process needs it
+    from toolcrib.servers.mcp.http_transports import (  # noqa: PLC0415 -- no process needs it
+        EndpointClient,
+        SseLink,
+        StreamableHttpLink,
+    )
 
     client = EndpointClient(server, world, tokens)
-    from toolcrib.servers.mcp.http_transports import SseLink, StreamableHttpLink  # noqa: PLC0415 -- needs the extra
-
     return SseLink(server, client) if server.transport == "sse" else StreamableHttpLink(client)
 
 

@@ -31,10 +31,10 @@ from toolcrib.scenarios.run_log import RunLog, RunScope, StepEvent, StoreView, c
 from toolcrib.scenarios.run_setup import RunSetup, set_up_run
 from toolcrib.scenarios.verification import (
     RunEvidence,
-    compare,
     compare_golden,
+    compare_step,
     fault_notes,
-    is_good,
+    is_expected,
     step_value,
     unfired_faults,
     unused_rules,
@@ -205,7 +205,7 @@ class _Run:
         group = (tuple.__new__(StepEvent, (step, args, result, None)),)
         if step.save_as:
             self._save(step, result)
-        if is_good(expect, result, scope):
+        if is_expected(expect, result, scope):
             self.log.add(group)
             return True
         return self._told(group, scope)
@@ -265,7 +265,7 @@ class _Run:
         for step, _args, result, _wrong in group:
             if step.save_as and result is not None:
                 self._save(step, result)
-            good = good and result is not None and is_good(step.expect, result, scope)
+            good = good and result is not None and is_expected(step.expect, result, scope)
         if good:
             self.log.add(group)
             return True
@@ -283,7 +283,7 @@ class _Run:
         self, happened: StepEvent, masked: Result, scope: Mapping[str, JSON]
     ) -> tuple[list[ScenarioFailure], GoldenChange | None]:
         step, _args, result, _wrong = happened
-        failures = [] if result is None else [*compare(step, result, masked, scope)]
+        failures = [] if result is None else [*compare_step(step, result, masked, scope)]
         if failures and self._scenario.faults:
             failures += fault_notes(self._session, self._scenario, step.call)
         if step.expect.golden is None or masked.outcome is not Outcome.OK:
@@ -351,11 +351,11 @@ def _not_begun(step: CallStep, error: ExpressionError) -> StepEvent:
 _ROUNDING = 1e-9
 """A third of three trials is one, whatever a third is in binary."""
 
-Running: TypeAlias = Callable[[Scenario, int], Awaitable[ScenarioReport]]
+RunTrial: TypeAlias = Callable[[Scenario, int], Awaitable[ScenarioReport]]
 """Runs a scenario once, with a seed."""
 
 
-async def run_trials(scenario: Scenario, first: int, run: Running) -> ScenarioReport:
+async def run_trials(scenario: Scenario, first: int, run: RunTrial) -> ScenarioReport:
     """Run a scenario as often as it is tried, with the seeds `first`, `first + 1` and so on.
 
     It passes where the share of trials in which each assertion holds, and the share of those in which all else is

@@ -138,7 +138,7 @@ def _unpacked_steps(packed_steps: Sequence[PackedStep], scenario: Scenario) -> t
     return tuple(own)
 
 
-Opening: TypeAlias = Callable[[], tuple[Runtime, Sequence[Scenario]]]
+OpenRuntime: TypeAlias = Callable[[], tuple[Runtime, Sequence[Scenario]]]
 """Opens the runtime and says what to run: the same in every process. It must be picklable."""
 
 BATCH = 0.2
@@ -153,12 +153,12 @@ MOST_DEATHS = 5
 _GRACE = 2.0
 """Seconds in which a worker that is told to end may do so."""
 
-Told: TypeAlias = tuple[int, PackedReport]
+IndexedReport: TypeAlias = tuple[int, PackedReport]
 """Number of a scenario, and its report."""
 
 
 def run_in_processes(
-    opening: Opening, scenarios: Sequence[Scenario], *, jobs: int, update: bool = False
+    opening: OpenRuntime, scenarios: Sequence[Scenario], *, jobs: int, update: bool = False
 ) -> Generator[ScenarioReport, None, None]:
     """Run scenarios in several processes; the reports come in the order of the scenarios.
 
@@ -173,7 +173,7 @@ def run_in_processes(
     Raises:
         ConfigurationError: The documents were changed before a worker had read them.
     """
-    crew = _Crew(opening, scenarios, update=update)
+    crew = _WorkerPool(opening, scenarios, update=update)
     try:
         crew.hire(min(jobs, len(scenarios)))
         for index in range(len(scenarios)):
@@ -194,10 +194,10 @@ class _Worker:
     given: deque[int] = field(default_factory=deque)
 
 
-class _Crew:
+class _WorkerPool:
     """The workers, what is left for them, and the reports that came."""
 
-    def __init__(self, opening: Opening, scenarios: Sequence[Scenario], *, update: bool) -> None:
+    def __init__(self, opening: OpenRuntime, scenarios: Sequence[Scenario], *, update: bool) -> None:
         self.reports: dict[int, ScenarioReport] = {}
         self._opening = opening
         self._scenarios = scenarios
@@ -235,7 +235,7 @@ class _Crew:
             except (EOFError, OSError):
                 self._bury(worker)
 
-    def _hear(self, worker: _Worker, said: Told | list[str]) -> None:
+    def _hear(self, worker: _Worker, said: IndexedReport | list[str]) -> None:
         if isinstance(said, list):
             self._check(said)
             worker.ready = True
@@ -331,7 +331,7 @@ def _ending(code: int | None) -> str:
     return f"ended with exit code {code}"
 
 
-def _work(connection: Connection, opening: Opening, update: bool) -> None:
+def _work(connection: Connection, opening: OpenRuntime, update: bool) -> None:
     """What a worker process does until its line is closed."""
     # Ctrl-C reaches every process of a terminal; the one that has the workers ends them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

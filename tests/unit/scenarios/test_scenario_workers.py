@@ -15,7 +15,7 @@ import pytest
 from openings import Documents
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.scenarios import run_scenario
-from toolcrib.scenarios.workers import _Crew, _work, pack_report, run_in_processes, unpack_report
+from toolcrib.scenarios.workers import _work, _WorkerPool, pack_report, run_in_processes, unpack_report
 
 MANY = """
 scenario: many
@@ -91,7 +91,7 @@ def test_a_worker_that_dies_takes_its_scenario_with_it_and_no_other():
 
 def test_a_worker_that_dies_while_it_waits_takes_nothing_with_it():
     made, scenarios = documents(GOOD)
-    crew = _Crew(made.open, scenarios, update=False)
+    crew = _WorkerPool(made.open, scenarios, update=False)
     crew.hire(1)
     (worker,) = crew._workers
     assert worker.connection.poll(60)

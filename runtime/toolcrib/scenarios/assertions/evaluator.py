@@ -18,15 +18,15 @@ from toolcrib.scenarios.assertions.texts import speaks
 from toolcrib.scenarios.assertions.trajectories import (
     AssertionVerdict,
     Trajectory,
-    answered,
     as_text,
-    ending,
+    calls_of_tools,
+    executed_calls,
     failed,
-    finds,
     held,
-    listed,
-    made,
-    of_tools,
+    list_calls,
+    outcome_text,
+    pattern_test,
+    result_text,
     skipped,
     verdict,
 )
@@ -73,9 +73,9 @@ async def tool_exec(
         return failed(f"`{tool}` ended {result.outcome}: {result.message}")
     if result.usage.duration > patience:
         return failed(f"`{tool}` took {result.usage.duration:g} s, longer than {patience} s")
-    if "failure_pattern" in params and finds(params["failure_pattern"])(text):
+    if "failure_pattern" in params and pattern_test(params["failure_pattern"])(text):
         return failed(f"{words}, which matches the failure {params['failure_pattern']}")
-    if "success_pattern" in params and not finds(params["success_pattern"])(text):
+    if "success_pattern" in params and not pattern_test(params["success_pattern"])(text):
         return failed(f"{words}, which does not match {params['success_pattern']}")
     return held(words)
 
@@ -84,7 +84,7 @@ async def llm_judge_tool_calls(
     params: Params, trajectory: Trajectory, surroundings: AssertionContext
 ) -> AssertionVerdict:
     """A model judges the calls."""
-    calls = of_tools(trajectory.calls, params.get("tools"))
+    calls = calls_of_tools(trajectory.calls, params.get("tools"))
     if not calls:
         whose = ", ".join(f"`{tool}`" for tool in params.get("tools", ()))
         return skipped(f"there is no call{f' of {whose}' if whose else ''} to judge")
@@ -92,8 +92,8 @@ async def llm_judge_tool_calls(
         {
             "tool": call.tool,
             "arguments": redact(call.arguments),
-            "ended": ending(call),
-            "result": answered(call),
+            "ended": outcome_text(call),
+            "result": result_text(call),
         }
         for call in calls
     ]
@@ -182,9 +182,9 @@ def _understood(answer: str, least: float | None) -> AssertionVerdict:
 
 Params = Mapping[str, Any]
 
-Judging: TypeAlias = Callable[[Params, Trajectory], AssertionVerdict]
+CheckTrajectory: TypeAlias = Callable[[Params, Trajectory], AssertionVerdict]
 
-Asking: TypeAlias = Callable[[Params, Trajectory, AssertionContext], Awaitable[AssertionVerdict]]
+AskJudge: TypeAlias = Callable[[Params, Trajectory, AssertionContext], Awaitable[AssertionVerdict]]
 
 
 async def judge(
@@ -213,17 +213,17 @@ async def judge(
 
 def _missing(when: Params, trajectory: Trajectory) -> str:
     """What of `when` did not happen; empty if all of it did."""
-    counted = made(trajectory.calls)
+    counted = executed_calls(trajectory.calls)
     names = [call.tool for call in counted]
     wanted = when.get("any_tool_called")
     if "tool_called" in when and when["tool_called"] not in names:
-        return f"`{when['tool_called']}` was not called; {listed(counted)}"
-    if "tool_called_pattern" in when and not any(map(finds(when["tool_called_pattern"]), names)):
-        return f"no tool was called whose name matches {when['tool_called_pattern']}; {listed(counted)}"
+        return f"`{when['tool_called']}` was not called; {list_calls(counted)}"
+    if "tool_called_pattern" in when and not any(map(pattern_test(when["tool_called_pattern"]), names)):
+        return f"no tool was called whose name matches {when['tool_called_pattern']}; {list_calls(counted)}"
     if isinstance(wanted, list) and not {*wanted} & {*names}:
-        return f"none of {', '.join(f'`{name}`' for name in wanted)} was called; {listed(counted)}"
+        return f"none of {', '.join(f'`{name}`' for name in wanted)} was called; {list_calls(counted)}"
     if isinstance(wanted, bool) and wanted != bool(names):
-        return listed(counted)
+        return list_calls(counted)
     if len(counted) < when.get("min_tool_calls", 0):
         return f"{count(len(counted), 'call')} made, and it is about {when['min_tool_calls']} or more"
     return ""
@@ -236,9 +236,9 @@ async def _judged(
         return skipped("the calls were made without a model, so nothing was said")
     if kind == WRAPPER:
         return await _wrapped(params, trajectory, surroundings)
-    if kind in ASKING:
-        return await ASKING[kind](params, trajectory, surroundings)
-    return JUDGING[kind](params, trajectory)
+    if kind in JUDGE_CHECKS:
+        return await JUDGE_CHECKS[kind](params, trajectory, surroundings)
+    return CHECKS[kind](params, trajectory)
 
 
 async def _wrapped(
@@ -287,13 +287,13 @@ def _finding(guard: Assertion, trajectory: Trajectory) -> str:
 
 def _guarded(kind: str, params: Params, trajectory: Trajectory) -> AssertionVerdict:
     if kind != WRAPPER:
-        return JUDGING[kind](params, trajectory)
+        return CHECKS[kind](params, trajectory)
     found = _guarded(params["eval_type"], params["eval_params"], trajectory)
     least, most = params.get("min_score", 0), params.get("max_score", 1)
     return found._replace(passed=least <= found.score <= most)
 
 
-JUDGING: Final[Mapping[str, Judging]] = {
+CHECKS: Final[Mapping[str, CheckTrajectory]] = {
     "content_excludes": texts.content_excludes,
     "content_includes": texts.content_includes,
     "content_includes_any": texts.content_includes_any,
@@ -330,7 +330,7 @@ JUDGING: Final[Mapping[str, Judging]] = {
 }
 """Kind -> what judges it by looking."""
 
-ASKING: Final[Mapping[str, Asking]] = {
+JUDGE_CHECKS: Final[Mapping[str, AskJudge]] = {
     "llm_judge": llm_judge,
     "llm_judge_session": llm_judge_session,
     "llm_judge_tool_calls": llm_judge_tool_calls,

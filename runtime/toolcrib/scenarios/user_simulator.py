@@ -107,8 +107,8 @@ class ConversationSetup:
         middleware: The loop.
         script: The model, where it is scripted.
         has_text: Whether there is a model that can say something.
-        fulfilling: The caller's part.
-        surroundings: Whom assertions ask.
+        client: The caller's part.
+        context: Whom assertions ask.
         guardrails: Those of the agent, then those of its prompt.
         providers: What is to be closed.
     """
@@ -116,8 +116,8 @@ class ConversationSetup:
     middleware: ProviderMiddleware
     script: Scripted | None
     has_text: bool
-    fulfilling: ClientStub
-    surroundings: AssertionContext
+    client: ClientStub
+    context: AssertionContext
     guardrails: tuple[GuardrailCheck, ...] = ()
     providers: tuple[Provider, ...] = field(default=())
 
@@ -151,7 +151,7 @@ def open_conversation(
     if setup.error is not None:
         raise setup.error
     agent, prompt = setup.agent, setup.prompt
-    fulfilling = ClientStub(runtime, agent, names)
+    client = ClientStub(runtime, agent, names)
     make = _OWN.get(agent.provider, _opened)
     provider = make(runtime, session, scenario, agent, names)
     judge = _judge(runtime, session, agent)
@@ -159,14 +159,14 @@ def open_conversation(
         system=_system(agent, prompt, names),
         settings={**(prompt.settings if prompt else {}), **agent.settings},
         prices=Prices(**agent.prices) if agent.prices else None,
-        client=fulfilling,
+        client=client,
     )
     return ConversationSetup(
         middleware=ProviderMiddleware(provider, session, _policy(agent, prompt, session.registry), config),
         script=provider if isinstance(provider, Scripted) else None,
         has_text=agent.provider != DIRECT,
-        fulfilling=fulfilling,
-        surroundings=AssertionContext(call_tool=session.call, judge=judge),
+        client=client,
+        context=AssertionContext(call_tool=session.call, judge=judge),
         guardrails=setup.guardrails,
         providers=(provider, judge) if judge is not None else (provider,),
     )

@@ -55,16 +55,14 @@ class AssertionContext(NamedTuple):
 NOBODY: Final = AssertionContext()
 
 
-async def tool_exec(
-    params: Params, _trajectory: Trajectory, surroundings: AssertionContext
-) -> AssertionVerdict:
+async def tool_exec(params: Params, _trajectory: Trajectory, context: AssertionContext) -> AssertionVerdict:
     """A tool is called as a check."""
     tool, patience = params["tool"], params.get("timeout_seconds", _PATIENCE)
-    if surroundings.call_tool is None:
+    if context.call_tool is None:
         return failed(f"`{tool}` can't be called: there is no session")
     try:
         async with asyncio.timeout(patience):
-            result = await surroundings.call_tool(tool, {**params.get("args", {})})
+            result = await context.call_tool(tool, {**params.get("args", {})})
     except TimeoutError:
         return failed(f"`{tool}` took longer than {patience} s")
     text = text_for_model(result, _ENDLESS)
@@ -81,7 +79,7 @@ async def tool_exec(
 
 
 async def llm_judge_tool_calls(
-    params: Params, trajectory: Trajectory, surroundings: AssertionContext
+    params: Params, trajectory: Trajectory, context: AssertionContext
 ) -> AssertionVerdict:
     """A model judges the calls."""
     calls = calls_of_tools(trajectory.calls, params.get("tools"))
@@ -97,22 +95,20 @@ async def llm_judge_tool_calls(
         }
         for call in calls
     ]
-    return await _asked(params, {"tool_calls": material}, trajectory, surroundings)
+    return await _asked(params, {"tool_calls": material}, trajectory, context)
 
 
-async def llm_judge(
-    params: Params, trajectory: Trajectory, surroundings: AssertionContext
-) -> AssertionVerdict:
+async def llm_judge(params: Params, trajectory: Trajectory, context: AssertionContext) -> AssertionVerdict:
     """A model judges the reply."""
-    return await _asked(params, {"reply": trajectory.reply}, trajectory, surroundings)
+    return await _asked(params, {"reply": trajectory.reply}, trajectory, context)
 
 
 async def llm_judge_session(
-    params: Params, trajectory: Trajectory, surroundings: AssertionContext
+    params: Params, trajectory: Trajectory, context: AssertionContext
 ) -> AssertionVerdict:
     """A model judges all that was said."""
     told: list[JSON] = [{"role": message.role, "text": _text(message)} for message in trajectory.messages]
-    return await _asked(params, {"conversation": told}, trajectory, surroundings)
+    return await _asked(params, {"conversation": told}, trajectory, context)
 
 
 def _text(message: Message) -> str:
@@ -131,15 +127,15 @@ _INSTRUCTIONS: Final = (
 
 
 async def _asked(
-    params: Params, material: dict[str, JSON], trajectory: Trajectory, surroundings: AssertionContext
+    params: Params, material: dict[str, JSON], trajectory: Trajectory, context: AssertionContext
 ) -> AssertionVerdict:
-    if surroundings.judge is None:
+    if context.judge is None:
         return failed("there is no model to judge; name one under `agent.judge`")
     question: dict[str, JSON] = {key: params[key] for key in ("criteria", "rubric") if key in params}
     text = trajectory.hidden(json.dumps({**question, "material": material}, ensure_ascii=False))
     try:
         answer, finish = await _said_by(
-            surroundings.judge, (system(params.get("system_prompt", _INSTRUCTIONS)), user(text))
+            context.judge, (system(params.get("system_prompt", _INSTRUCTIONS)), user(text))
         )
     except ProviderError as error:
         return failed(f"the judge gave no answer: {error.message}")
@@ -188,7 +184,7 @@ AskJudge: TypeAlias = Callable[[Params, Trajectory, AssertionContext], Awaitable
 
 
 async def judge(
-    assertion: Assertion, trajectory: Trajectory, surroundings: AssertionContext = NOBODY
+    assertion: Assertion, trajectory: Trajectory, context: AssertionContext = NOBODY
 ) -> AssertionVerdict:
     """Judge one assertion.
 
@@ -196,7 +192,7 @@ async def judge(
         assertion: As `check_assertions` settled it.
         trajectory: The conversation, or the turn that the assertion belongs to; one with the scope
             `conversation` sees `trajectory.whole`.
-        surroundings: Who runs tools and who judges, for kinds that need it.
+        context: Who runs tools and who judges, for kinds that need it.
     """
     seen = trajectory
     if assertion.scope == "conversation" and trajectory.whole is not None:
@@ -207,7 +203,7 @@ async def judge(
     elif missing:
         found = skipped(missing)._replace(unmet=True)
     else:
-        found = await _judged(assertion.type, assertion.params, seen, surroundings)
+        found = await _judged(assertion.type, assertion.params, seen, context)
     return found._replace(message=(trajectory.whole or trajectory).hidden(found.message))
 
 
@@ -230,22 +226,20 @@ def _missing(when: Params, trajectory: Trajectory) -> str:
 
 
 async def _judged(
-    kind: str, params: Params, trajectory: Trajectory, surroundings: AssertionContext
+    kind: str, params: Params, trajectory: Trajectory, context: AssertionContext
 ) -> AssertionVerdict:
     if not trajectory.has_text and (kind in SPEAKING or speaks(params)):
         return skipped("the calls were made without a model, so nothing was said")
     if kind == WRAPPER:
-        return await _wrapped(params, trajectory, surroundings)
+        return await _wrapped(params, trajectory, context)
     if kind in JUDGE_CHECKS:
-        return await JUDGE_CHECKS[kind](params, trajectory, surroundings)
+        return await JUDGE_CHECKS[kind](params, trajectory, context)
     return CHECKS[kind](params, trajectory)
 
 
-async def _wrapped(
-    params: Params, trajectory: Trajectory, surroundings: AssertionContext
-) -> AssertionVerdict:
+async def _wrapped(params: Params, trajectory: Trajectory, context: AssertionContext) -> AssertionVerdict:
     """The verdict of another assertion, by its score."""
-    found = await _judged(params["eval_type"], params["eval_params"], trajectory, surroundings)
+    found = await _judged(params["eval_type"], params["eval_params"], trajectory, context)
     least, most = params.get("min_score", 0), params.get("max_score", 1)
     if not found.applies:
         return found

@@ -159,7 +159,7 @@ def mocked_call(loop: asyncio.AbstractEventLoop, rounds: int = 60) -> Iterator[R
             },
             rounds,
         )
-        yield Row(f"one mocked call, {what}", "by hand", times["ours"], times["by hand"], 3)
+        yield Row(f"one mocked call, {what}", "by hand", times["ours"], times["by hand"], 5)
 
 
 def size_of_registry(loop: asyncio.AbstractEventLoop, rounds: int = 60) -> Row:

@@ -11,8 +11,8 @@ from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.cache.document_codec import document_behind
-from toolcrib.loading.sources import Loaded, load
+from toolcrib.loading.cache.document_codec import document_of_origin
+from toolcrib.loading.sources import LoadedDocuments, load
 
 KINDS = Executors({"client": ClientExecutor, "live": LiveExecutor, "mock": MockExecutor})
 
@@ -85,12 +85,12 @@ def put(folder: Path, files: Mapping[str, str]) -> Path:
     return folder
 
 
-def read(path: Path) -> Loaded:
+def read(path: Path) -> LoadedDocuments:
     """What is read of a file or folder."""
     return load([path], KINDS)
 
 
-def told(found: Loaded, *severities: str) -> list[tuple[str, str, int]]:
+def told(found: LoadedDocuments, *severities: str) -> list[tuple[str, str, int]]:
     """Code, file and line of what was said, errors and warnings unless others are asked for."""
     wanted = severities or ("error", "warning")
     return [
@@ -100,12 +100,12 @@ def told(found: Loaded, *severities: str) -> list[tuple[str, str, int]]:
     ]
 
 
-def own(found: Loaded) -> dict[str, dict[str, Any]]:
+def own(found: LoadedDocuments) -> dict[str, dict[str, Any]]:
     """Name of a scenario -> what our own document of it says."""
-    return {scenario.name: _value(document_behind(scenario.origin).value) for scenario in found.scenarios}
+    return {scenario.name: _value(document_of_origin(scenario.origin).value) for scenario in found.scenarios}
 
 
-def agent_of(found: Loaded) -> dict[str, Any]:
+def agent_of(found: LoadedDocuments) -> dict[str, Any]:
     """What the one scenario says of its agent."""
     (value,) = own(found).values()
     agent: dict[str, Any] = value["agent"]

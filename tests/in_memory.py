@@ -10,13 +10,15 @@ from toolcrib import Call, Executors, Result, Runtime, VirtualClock
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.documents.files import MemoryFiles
-from toolcrib.loading.sources import Loaded, parse
+from toolcrib.loading.sources import LoadedDocuments, parse
 from toolcrib.testing import FunctionExecutor
 
 MOCKS = Executors({"mock": MockExecutor})
 
 
-def loaded(text: str, files: Mapping[str, str | bytes] | None = None, executors: Executors = MOCKS) -> Loaded:
+def loaded(
+    text: str, files: Mapping[str, str | bytes] | None = None, executors: Executors = MOCKS
+) -> LoadedDocuments:
     """What is read from YAML documents, with the files that they name beside them."""
     beside = None if files is None else MemoryFiles(files)
     return parse("tools.yaml", dedent(text), executors, files=beside)

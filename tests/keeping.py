@@ -11,7 +11,7 @@ from in_memory import MOCKS
 from toolcrib import Executors, Result, Runtime, VirtualClock
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.engine.session import Session
-from toolcrib.loading.sources import Loaded, parse_files
+from toolcrib.loading.sources import LoadedDocuments, parse_files
 from toolcrib.simulation.store import store_of
 
 ACCOUNTS = """
@@ -46,7 +46,7 @@ def loaded_with(
     store: str = ACCOUNTS,
     executors: Executors = MOCKS,
     files: Mapping[str, str | bytes] | None = None,
-) -> Loaded:
+) -> LoadedDocuments:
     """What is read from the tools of a pack that keeps something."""
     pack = f"name: tests\nversion: 1.0.0\ndescription: Tools of tests.\n{dedent(store)}"
     return parse_files({"pack.yaml": pack, "tools.yaml": dedent(text), **(files or {})}, executors)

@@ -9,10 +9,10 @@ from pathlib import Path
 import toolcrib
 from toolcrib import Executors
 from toolcrib.engine.open_project import read_stock
-from toolcrib.loading.cache.header import key_of
-from toolcrib.loading.cache.index import Index, profiles_of
-from toolcrib.loading.fingerprints import EnvironmentFingerprint, Seen
-from toolcrib.loading.snapshot import Stock
+from toolcrib.loading.cache.header import index_key
+from toolcrib.loading.cache.index import Index, project_profiles
+from toolcrib.loading.fingerprints import EnvironmentFingerprint, FileFingerprints
+from toolcrib.loading.snapshot import LoadedProject
 
 POINTERS = (
     "",
@@ -94,7 +94,7 @@ def write_project(folder: Path) -> Path:
 
 def nowhere(_targets: Iterable[str] = ()) -> EnvironmentFingerprint:
     """Surroundings in which nothing is that could change."""
-    return EnvironmentFingerprint(toolcrib.__version__, Seen({}, {}, {}), {})
+    return EnvironmentFingerprint(toolcrib.__version__, FileFingerprints({}, {}, {}), {})
 
 
 class Shelf:
@@ -117,28 +117,28 @@ class Shelf:
 
     @property
     def key(self) -> bytes:
-        key = key_of(self.paths)
+        key = index_key(self.paths)
         assert key is not None
         return key
 
-    def read(self) -> Stock:
+    def read(self) -> LoadedProject:
         """The stock, read from the documents."""
         return read_stock(self.paths, (), self.executors)
 
-    def keep(self) -> Stock:
+    def keep(self) -> LoadedProject:
         """The stock, read and kept."""
         stock = self.read()
         targets, built_in = self.executors.targets, self.executors.built_in
-        self.index.keep(self.key, stock, targets, profiles_of(stock), built_in=built_in)
+        self.index.keep(self.key, stock, targets, project_profiles(stock), built_in=built_in)
         return stock
 
-    def recall(self) -> Stock | None:
+    def recall(self) -> LoadedProject | None:
         """The stock from the index."""
         recalled = self.index.recall(self.key)
         return recalled.stock(self.executors) if recalled is not None else None
 
 
-def assert_same(warm: Stock | None, cold: Stock) -> None:
+def assert_same(warm: LoadedProject | None, cold: LoadedProject) -> None:
     """Everything that a runtime can be asked for is the same, whether it was read or recalled."""
     assert warm is not None
     assert list(warm.registry) == list(cold.registry)
@@ -149,7 +149,7 @@ def assert_same(warm: Stock | None, cold: Stock) -> None:
     assert warm.project == cold.project
     assert [scenario.name for scenario in warm.scenarios] == [scenario.name for scenario in cold.scenarios]
     scenarios = list(zip(warm.scenarios, cold.scenarios, strict=True))
-    for name in {*Stock._fields} - {"registry", "packs", "projects", "scenarios", "seen"}:
+    for name in {*LoadedProject._fields} - {"registry", "packs", "projects", "scenarios", "seen"}:
         assert getattr(warm, name) == getattr(cold, name), name
     found = [(warm.registry[name], cold.registry[name]) for name in cold.registry] + scenarios
     found += list(zip([*warm.packs, *warm.projects], [*cold.packs, *cold.projects], strict=True))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from toolcrib import Runtime
-from toolcrib.loading.cache.header import key_of
+from toolcrib.loading.cache.header import index_key
 from toolcrib.loading.cache.index import default_index
 
 
@@ -37,7 +37,7 @@ def findings(folder: Path, *, index: bool) -> dict[str, Any]:
 
 def recalls(folder: Path) -> bool:
     """Whether the next opening is answered by the index."""
-    return default_index().recall(key_of((str(folder),))) is not None
+    return default_index().recall(index_key((str(folder),))) is not None
 
 
 class Opener:

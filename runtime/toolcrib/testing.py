@@ -182,9 +182,6 @@ class ExecutorContract:
                     Call(tool, arguments, CallContext(session=runtime.session(id=name)))
                 )
                 _keeps_word(answer.value, self.case.value, vouched=isinstance(answer, TrustedAnswer))
-        if getattr(bound, "value_of", None) is not None:
-            for _turn in range(2):
-                _keeps_word(bound.value_of(arguments), self.case.value, vouched=True)
 
     def test_a_tool_that_nobody_trusts_is_not_bound(self) -> None:
         """Unless calls stay within the process (`contained`), the mode is not even asked: the call is denied before."""

@@ -28,7 +28,7 @@ from toolcrib.loading.scenarios.model import (
     ScriptedCall,
     Verification,
 )
-from toolcrib.loading.settings import limits_of
+from toolcrib.loading.settings import parse_limits
 from toolcrib.provider import Stop
 from toolcrib.schema.validation import check_schema, validate
 from toolcrib.security.tool_policy import ToolPolicy
@@ -204,8 +204,8 @@ def test_the_limits_of_schema_and_value_are_the_same_with_the_same_defaults():
         }
         for name in ("backoff", "breaker"):
             written[name] = {key: entry["default"] for key, entry in defs[name]["properties"].items()}
-        assert limits_of(written) == Limits()
-        assert limits_of({}) == Limits()
+        assert parse_limits(written) == Limits()
+        assert parse_limits({}) == Limits()
         assert set(defs["limits"]["properties"]) == field_names(Limits)
         assert set(defs["origin_limits"]["properties"]) == field_names(Bounds)
 

@@ -25,7 +25,7 @@ from toolcrib.core.model import JSON
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.text import DuplicateKey, canonical, decode_json, escape_terminal
 from toolcrib.engine.runtime import loaded_runtime
-from toolcrib.executors.live.media_types import json_in
+from toolcrib.executors.live.response import json_in
 from toolcrib.executors.mcp.remote_tool import result_of
 from toolcrib.expressions import compile_expression, compile_text
 from toolcrib.expressions.jmespath_queries import compile_select
@@ -37,7 +37,7 @@ from toolcrib.loading.documents.document import parse_documents, parse_json
 from toolcrib.loading.documents.json_text import without_comments
 from toolcrib.loading.sources import parse
 from toolcrib.provider import ProviderError
-from toolcrib.provider.models.assembler import parse_written
+from toolcrib.provider.models.assembler import parse_arguments
 from toolcrib.schema.validation import as_json as plain
 from toolcrib.schema.validation import json_fault
 from toolcrib.schema.validation.violations import UnusableArguments
@@ -313,13 +313,13 @@ def foreign_json(data: bytes) -> str:
     try:
         value = decode_json(text)
     except DuplicateKey:
-        assert parse_written(text) is None
+        assert parse_arguments(text) is None
         assert json_in(text) is None
         return "twice"
     except (ValueError, RecursionError):
-        assert parse_written(text) is None or not text.strip()
+        assert parse_arguments(text) is None or not text.strip()
         return "none"
-    written = parse_written(text)
+    written = parse_arguments(text)
     assert (
         written == (value or {})
         if isinstance(value, dict | None) and json_fault(value) is None

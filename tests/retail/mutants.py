@@ -18,7 +18,7 @@ from toolcrib import Executors, Runtime
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.documents.document import parse_documents
-from toolcrib.loading.sources import Loaded, parse_files
+from toolcrib.loading.sources import LoadedDocuments, parse_files
 
 KINDS = Executors({"mock": MockExecutor})
 
@@ -88,7 +88,7 @@ def runtime_over(store: Store, *changed: dict[str, Any], alone: bool = False) ->
     return loaded_runtime(loaded, executors=KINDS)
 
 
-def _loaded(store: Store, tools: Mapping[str, Mapping[str, Any]]) -> Loaded:
+def _loaded(store: Store, tools: Mapping[str, Mapping[str, Any]]) -> LoadedDocuments:
     files = {f"store/{name}.json": json.dumps(store[name]) for name in COLLECTIONS}
     files |= {f"tools/{name}.tool.yaml": json.dumps(document) for name, document in tools.items()}
     files["pack.yaml"] = (PACK / "pack.yaml").read_text(encoding="utf-8")

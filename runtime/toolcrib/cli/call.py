@@ -18,12 +18,12 @@ from toolcrib.cli.options import (
     json_option,
     open_runtime,
     passthrough_option,
+    print_refusals,
     read_options,
-    tell_refusals,
     tool_argument,
 )
-from toolcrib.cli.output import answer_lines, outline, part_line, table, tell_failure
-from toolcrib.cli.trust import tell_idle_variable
+from toolcrib.cli.output import answer_lines, outline, part_line, print_failure, table
+from toolcrib.cli.trust import warn_idle_variable
 from toolcrib.core.model import JSON, Outcome, Partial, Progress, Result
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.engine.runtime import Runtime
@@ -75,16 +75,16 @@ def command(
     arguments = read_arguments(words, args_file)
     modes = {name: mode} if mode is not None else {}
     runtime = open_runtime(reading, modes=modes, seed=seed, passthrough=passthrough)
-    tell_refusals(runtime)
-    with telling_exchanges() if verbose else nullcontext():
+    print_refusals(runtime)
+    with log_exchanges() if verbose else nullcontext():
         result = asyncio.run(_answer(runtime, name, arguments, explain=explain, dry_run=dry_run))
-    if dry_run and not as_json and request_of(_plan(result)) is not None:
+    if dry_run and not as_json and planned_request(_plan(result)) is not None:
         _echo(sent_lines(_plan(result)))
         return
-    ctx.exit(tell(result, as_json=as_json, worded=bool(words)))
+    ctx.exit(print_result(result, as_json=as_json, worded=bool(words)))
 
 
-def tell(result: Result, *, as_json: bool, worded: bool) -> int:
+def print_result(result: Result, *, as_json: bool, worded: bool) -> int:
     """Print what came of a call, and return its exit code.
 
     Args:
@@ -95,9 +95,9 @@ def tell(result: Result, *, as_json: bool, worded: bool) -> int:
     for line in answer_lines(result, as_json=as_json):
         click.echo(line, color=True)  # else click would take colours out of what is not ours
     if not as_json and result.outcome is not Outcome.OK:
-        tell_failure(result)
+        print_failure(result)
         if result.error is not None and result.error.code == Untrusted.code:
-            tell_idle_variable()
+            warn_idle_variable()
     if worded and not as_json and _wants_another_type(result):
         click.echo(
             "hint: `key=text` passes a text; write `key:=json` for numbers, booleans, lists, objects",
@@ -140,7 +140,7 @@ def _plan(planned: Result) -> Any:
 def _tell_plan(planned: Result) -> None:
     """Say which answer is chosen, or what is sent, and why."""
     plan: Any = _plan(planned)
-    if request_of(plan) is not None:
+    if planned_request(plan) is not None:
         told: Any = planned.value
         _echo(reason_lines(plan, told["arguments"]), err=True)
     elif plan is not None:
@@ -175,7 +175,7 @@ LOGGER = "toolcrib.http"
 """What modes tell, at level DEBUG, of the exchanges that they make: a line of an exchange in each record's line."""
 
 
-def request_of(plan: Any) -> Mapping[str, Any] | None:
+def planned_request(plan: Any) -> Mapping[str, Any] | None:
     """What a plan would send; None for the plan of a mode that sends nothing."""
     request = plan.get("request") if isinstance(plan, dict) else None
     return request if isinstance(request, dict) else None
@@ -229,7 +229,7 @@ def _in_short(value: Any) -> str:
 
 
 @contextmanager
-def telling_exchanges() -> Iterator[None]:
+def log_exchanges() -> Iterator[None]:
     """Print every exchange of the block on stderr, as it is made."""
     logger, teller = logging.getLogger(LOGGER), _Teller()
     level = logger.level

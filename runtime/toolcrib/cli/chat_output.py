@@ -77,14 +77,14 @@ class JsonLines:
 
     def stopped(self, conversation: Conversation) -> None:
         """It is an event as well; why is told to people."""
-        tell_stop(conversation)
+        print_stop(conversation)
 
     def broken_off(self) -> None:
         """It is an event as well."""
 
     def error(self, error: ToolcribError) -> None:
         """A turn could not be held; told to people."""
-        tell_error(error.message, error.code, error.hint)
+        print_error(error.message, error.code, error.hint)
 
     def note(self, text: str) -> None:
         """Told to people."""
@@ -92,7 +92,7 @@ class JsonLines:
 
     def warning(self, text: str) -> None:
         """Told to people."""
-        tell_warning(text)
+        print_warning(text)
 
     def ended(self, conversation: Conversation) -> None:
         """The whole conversation, as another process can go on with it, without the secrets of its calls."""
@@ -132,17 +132,17 @@ class Terminal:
     def stopped(self, conversation: Conversation) -> None:
         """Say why the turn ended, where that is not plain to see."""
         self._end_line()
-        tell_stop(conversation)
+        print_stop(conversation)
 
     def broken_off(self) -> None:
         """Say that the turn was cancelled."""
         self._end_line()
-        tell_warning("the turn was cancelled; what was said is kept")
+        print_warning("the turn was cancelled; what was said is kept")
 
     def error(self, error: ToolcribError) -> None:
         """Say what went wrong."""
         self._end_line()
-        tell_error(error.message, error.code, error.hint)
+        print_error(error.message, error.code, error.hint)
 
     def note(self, text: str) -> None:
         """Say something else."""
@@ -152,7 +152,7 @@ class Terminal:
     def warning(self, text: str) -> None:
         """Say what is not as it must be."""
         self._end_line()
-        tell_warning(text)
+        print_warning(text)
 
     def ended(self, _conversation: Conversation) -> None:
         """Leave the cursor at the left."""
@@ -230,7 +230,7 @@ def _short(text: str) -> str:
     return cut(escape_terminal(" ".join(text.split())), _SHORT if width is None else max(width - 20, 20))
 
 
-def tell_stop(conversation: Conversation) -> None:
+def print_stop(conversation: Conversation) -> None:
     """Say on stderr why a turn ended otherwise than with an answer."""
     stop = conversation.stop
     if stop in {None, Stop.ANSWERED, Stop.PENDING}:
@@ -242,17 +242,17 @@ def tell_stop(conversation: Conversation) -> None:
         message = "\n".join(
             [said["message"] or conversation.detail, *map(str, lines if isinstance(lines, list) else ())]
         )
-        tell_error(message, said["code"] or stop.value, said["hint"])
+        print_error(message, said["code"] or stop.value, said["hint"])
         return
-    tell_warning(f"the turn ended: {stop}" + (f": {conversation.detail}" if conversation.detail else ""))
+    print_warning(f"the turn ended: {stop}" + (f": {conversation.detail}" if conversation.detail else ""))
 
 
-def tell_warning(text: str) -> None:
+def print_warning(text: str) -> None:
     """Say on stderr what is not as it must be."""
     click.echo(click.style(escape_terminal(text), fg="yellow"), err=True)
 
 
-def tell_error(message: str, code: str, hint: str) -> None:
+def print_error(message: str, code: str, hint: str) -> None:
     """Say on stderr what went wrong: code, message, the way out."""
     first, *rest = escape_terminal(message).splitlines() or [""]
     click.echo(f"{click.style(code, fg='red', bold=True)}: {first}", err=True)

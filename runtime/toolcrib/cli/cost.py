@@ -9,20 +9,19 @@ import click
 
 from toolcrib.cli.options import (
     ReadOptions,
-    code_of_list,
     filter_options,
-    filters_of,
     json_option,
+    list_exit_code,
     open_listed,
+    parse_filters,
     paths_argument,
+    print_refusals,
+    print_unknown_filters,
+    print_unqueried_servers,
+    print_why_closed,
     read_options,
-    tell_closed,
-    tell_not_queried,
-    tell_refusals,
-    tell_strangers,
 )
-from toolcrib.cli.output import json_text, plural, table, terminal_width
-from toolcrib.cli.tools_table import not_offered
+from toolcrib.cli.output import json_text, not_offered, plural, table, terminal_width
 from toolcrib.core.text import compact
 from toolcrib.formats.providers import DIALECTS, Declaration, declare
 from toolcrib.formats.providers.tokens import ENCODING, EXTRA, TokenCounter, token_counter
@@ -73,10 +72,10 @@ def command(
     encoding of OpenAI's models, else estimated; the last line says which.
     """
     runtime = open_listed(reading, paths)
-    tell_refusals(runtime)
-    tell_not_queried(runtime)
+    print_refusals(runtime)
+    print_unqueried_servers(runtime)
     registry = runtime.registry
-    filters = filters_of(options)
+    filters = parse_filters(options)
     everything = registry.query(hidden=True, **filters)
     names = [card.name for card in everything if hidden or registry.hidden(card.name) is None]
     counting = token_counter()
@@ -88,10 +87,10 @@ def command(
             click.echo(line)
         left = len(everything) - len(names)
         click.echo(_last_line(costs, dialect, counting, exist=bool(registry)) + not_offered(left))
-    tell_closed(runtime)
+    print_why_closed(runtime)
     if registry and not everything:
-        tell_strangers(registry, filters)
-    ctx.exit(code_of_list(runtime, empty=not costs))
+        print_unknown_filters(registry, filters)
+    ctx.exit(list_exit_code(runtime, empty=not costs))
 
 
 def _costs(registry: Registry, names: Sequence[str], dialect: str, counting: TokenCounter) -> list[Cost]:

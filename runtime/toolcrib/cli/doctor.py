@@ -14,7 +14,7 @@ from toolcrib.cli import exit_codes
 from toolcrib.cli.doctor_checks import Checkup, Finding, server_line
 from toolcrib.cli.options import ReadOptions, all_tool_names, json_option, read_options
 from toolcrib.cli.output import columns_of, json_text, plural, problem_text, table
-from toolcrib.cli.provenance import case_lines, case_of
+from toolcrib.cli.provenance import explain_tool, explanation_lines
 from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import Outcome
@@ -41,7 +41,7 @@ def command(ctx: click.Context, *, name: str | None, as_json: bool, reading: Rea
     if name is None:
         document, lines = checkup.as_json(), _page
     else:
-        document, lines = case_of(name, checkup), case_lines
+        document, lines = explain_tool(name, checkup), explanation_lines
     if as_json:
         click.echo(json_text(document))
     else:

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 import toolcrib
 from toolcrib.cli.options import ReadOptions
 from toolcrib.cli.output import plural
-from toolcrib.cli.trust import ask_at_terminal, can_ask, idle_variable, policy_of, summary_of
+from toolcrib.cli.trust import ask_at_terminal, can_ask, count_needs, idle_variable, trust_policy
 from toolcrib.core.errors import ConfigurationError, NotReady, Problem, ToolcribError, near_misses
 from toolcrib.core.model import NOTHING
 from toolcrib.core.pointers import file_and_line
@@ -33,14 +33,14 @@ from toolcrib.engine.runtime import Engine, Runtime, runtime_on
 from toolcrib.engine.workspaces import contents_of
 from toolcrib.executors import GROUP as MODES
 from toolcrib.executors import Executors
-from toolcrib.loading.cache.header import SWITCH, key_of
+from toolcrib.loading.cache.header import SWITCH, index_key
 from toolcrib.loading.cache.index import default_index
 from toolcrib.loading.documents.files import ARCHIVE, pack_file
 from toolcrib.loading.packs import InstalledPack, installed_packs
 from toolcrib.loading.project_discovery import places_to_look
 from toolcrib.loading.projects import Project, SourceEntry, settings_of
 from toolcrib.loading.settings import PROFILE_VARIABLE, Settings, chosen_profile
-from toolcrib.loading.snapshot import Stock
+from toolcrib.loading.snapshot import LoadedProject
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import check_schema
 from toolcrib.security.server_display import address_of
@@ -118,11 +118,11 @@ class Checkup:
         self.findings = Findings()
         self.blocked = ""
         installed = Executors.installed()
-        self._installation = installation(self.findings)
-        self._modes = modes(installed, self.findings)
-        self._layers = layers(self.findings)
-        self.executors = usable(installed, self._modes)
-        self.trust = Trust(policy_of(reading), ask=ask_at_terminal if can_ask() else None)
+        self._installation = check_installation(self.findings)
+        self._modes = check_modes(installed, self.findings)
+        self._layers = check_layers(self.findings)
+        self.executors = usable_executors(installed, self._modes)
+        self.trust = Trust(trust_policy(reading), ask=ask_at_terminal if can_ask() else None)
         self.stock = self._read(reading)
         self.settings = self._chosen(reading)
         self._servers = ask_servers(self._runtime_of(self.stock.registry), self.findings)
@@ -172,7 +172,7 @@ class Checkup:
 
     # Reading, each step by itself.
 
-    def _read(self, reading: ReadOptions, offered: Mapping[str, Catalogue] = NOTHING) -> Stock:
+    def _read(self, reading: ReadOptions, offered: Mapping[str, Catalogue] = NOTHING) -> LoadedProject:
         try:
             stock = read_stock(
                 reading.servers,
@@ -183,7 +183,7 @@ class Checkup:
             )
         except ToolcribError as error:
             self._block(error)
-            return Stock(Registry())
+            return LoadedProject(Registry())
         base = working_folder()
         self.trust.show(lambda: contents_of(stock, self.executors, self.trust, reading.servers, base=base))
         return stock
@@ -238,7 +238,7 @@ class Checkup:
                     "hash": request.hash,
                     "needs": [each.as_json() for each in request.needs],
                     "undeclared": [each.as_json() for each in request.undeclared],
-                    "summary": summary_of((*request.needs, *request.undeclared)),
+                    "summary": count_needs((*request.needs, *request.undeclared)),
                     "trusted": trusted,
                     "decision": None
                     if before is None
@@ -380,10 +380,10 @@ class Checkup:
                 self.findings.warning(f"the environment variable {name} has no effect", hint)
 
 
-def _index(reading: ReadOptions, stock: Stock, *, whole: bool) -> dict[str, Any]:
+def _index(reading: ReadOptions, stock: LoadedProject, *, whole: bool) -> dict[str, Any]:
     """Whether the next start can do without reading the documents, and why not."""
     index = default_index()
-    key = key_of((), reading.packs)
+    key = index_key((), reading.packs)
     if index is None:
         off = os.environ.get(SWITCH)
         return {"file": None, "state": f"off, by {SWITCH}={off}" if off else "off: there is no cache folder"}
@@ -432,7 +432,7 @@ def _lies_in(source: str, file: str) -> bool:
     return file == source or file.startswith((f"{source}/", f"{source}{os.sep}"))
 
 
-def installation(findings: Findings) -> dict[str, Any]:
+def check_installation(findings: Findings) -> dict[str, Any]:
     """Versions of toolcrib, Python and the packages; what is missing is a finding."""
     return {
         "version": toolcrib.__version__,
@@ -491,7 +491,7 @@ def _extras() -> dict[str, dict[str, str | None]]:
     return extras
 
 
-def modes(executors: Executors, findings: Findings) -> dict[str, dict[str, Any]]:
+def check_modes(executors: Executors, findings: Findings) -> dict[str, dict[str, Any]]:
     """Mode -> the distribution that it comes from, and why it can't be used."""
     found: dict[str, dict[str, Any]] = {}
     for name, entries in _offered(MODES).items():
@@ -518,14 +518,14 @@ def _fault_of_mode(executors: Executors, mode: str) -> str:
     return f"has a schema of its block that is none: {problems[0].message}" if problems else ""
 
 
-def usable(executors: Executors, found: dict[str, dict[str, Any]]) -> Executors:
+def usable_executors(executors: Executors, found: dict[str, dict[str, Any]]) -> Executors:
     """The modes without those that are broken, so that documents can be read all the same."""
     return Executors.named(
         {mode: target for mode, target in executors.targets.items() if found[mode]["fault"] is None}
     )
 
 
-def layers(findings: Findings) -> dict[str, dict[str, Any]]:
+def check_layers(findings: Findings) -> dict[str, dict[str, Any]]:
     """Middleware that can be named -> the distribution that it comes from, and why it can't be used."""
     found = {}
     for name, entries in _offered(LAYERS).items():

@@ -9,7 +9,13 @@ from pathlib import Path
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.options import ReadOptions, open_listed, read_options, tell_not_queried, tell_refusals
+from toolcrib.cli.options import (
+    ReadOptions,
+    open_listed,
+    print_refusals,
+    print_unqueried_servers,
+    read_options,
+)
 from toolcrib.cli.output import write_whole
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
@@ -46,8 +52,8 @@ def promptpack(
     if file is not None and os.path.lexists(file) and not force:
         raise click.UsageError(escape_terminal(f"{file} exists; overwrite it with `--force`"))
     runtime = open_listed(reading, (path,) if path else ())
-    tell_refusals(runtime)
-    tell_not_queried(runtime)
+    print_refusals(runtime)
+    print_unqueried_servers(runtime)
     exported = export_promptpack(runtime.registry.values(), runtime.packs, name=_name(runtime, path))
     text = json.dumps(exported.document, indent=2, ensure_ascii=False) + "\n"
     for loss in exported.losses:

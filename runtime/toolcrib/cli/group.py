@@ -47,7 +47,7 @@ class EndingSignal:
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[EndingSignal]:
+def handle_signals() -> Iterator[EndingSignal]:
     """Within the block a signal raises KeyboardInterrupt in the main thread, or does what Ctrl-C does.
 
     One that is ignored from the start, as `nohup` has it, stays so; in another thread nothing can be listened to.
@@ -111,7 +111,7 @@ class VerbGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb; signals and a runtime that can't be set up end it without a trace."""
-        with ended_by_signals() as heard:
+        with handle_signals() as heard:
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt:
@@ -140,7 +140,7 @@ def _settle_colours(ctx: click.Context) -> None:
         ctx.color = False
 
 
-def finish(tell: Callable[[], int]) -> NoReturn:
+def end_with_click(tell: Callable[[], int]) -> NoReturn:
     """Let a verb that was begun without click end as any other does: with its colours, and its broken pipes.
 
     Args:

@@ -18,9 +18,9 @@ from toolcrib.cli.options import (
     ReadOptions,
     json_option,
     open_runtime,
+    print_refusals,
     read_options,
     server_names,
-    tell_refusals,
 )
 from toolcrib.cli.output import json_text, plural, problem_text, write_new
 from toolcrib.core.errors import NotReady, Problem, did_you_mean
@@ -33,9 +33,9 @@ from toolcrib.formats.mcp_files import DescriptorFile, DescriptorFiles, descript
 from toolcrib.formats.promptkit.arena_files import ArenaFile, ArenaFiles, files_of_arena, sorted_by_severity
 from toolcrib.formats.promptpack.pack_files import PackFiles, files_of_promptpack
 from toolcrib.loading.documents.files import PACK_FILES
-from toolcrib.loading.fingerprints import Trail
+from toolcrib.loading.fingerprints import FileTracker
 from toolcrib.loading.packs import Pack
-from toolcrib.loading.sources import Loaded, Source, load
+from toolcrib.loading.sources import LoadedDocuments, SourcePath, load
 from toolcrib.security.trust import UNTRUSTED, Trust
 
 SCHEMA = Path(".toolcrib", "descriptor.schema.json")
@@ -111,7 +111,7 @@ def import_mcp(
     and nothing that exists is overwritten unless `--force` is given. Ends with 1 when a tool got no file.
     """
     runtime = open_runtime(reading)
-    tell_refusals(runtime)
+    print_refusals(runtime)
     try:
         catalogue = asyncio.run(_offered(runtime, server))
     except NotReady as error:
@@ -294,8 +294,8 @@ def _arena_files(path: str, folder: Path) -> tuple[ArenaFiles, Sequence[Problem]
         raise click.ClickException(escape_terminal(f"there is no arena of PromptKit in {path}; {hint}"))
     kinds = Executors.installed()
     within = os.path.relpath(folder.resolve(), Path(path).resolve()).replace(os.sep, "/")
-    source = Source(path, ignore=(f"{glob.escape(within)}/**",), root=path)
-    stock = link_all(load([source], kinds, Trail(permits=Trust(UNTRUSTED).permits_data)), kinds)
+    source = SourcePath(path, ignore=(f"{glob.escape(within)}/**",), root=path)
+    stock = link_all(load([source], kinds, FileTracker(permits=Trust(UNTRUSTED).permits_data)), kinds)
     servers = {name: entry for arena in arenas for name, entry in arena.servers.items()}
     tools = [stock.registry[name] for name in stock.registry]
     files = files_of_arena(arenas[0].name, tools, stock.scenarios, servers)
@@ -375,7 +375,7 @@ def import_promptpack(ctx: click.Context, *, path: str, folder: Path, force: boo
     exists is overwritten unless `--force` is given. Ends with 1 when something is wrong with the PromptPack or got no file.
     """
     kinds = Executors.installed()
-    loaded = load([path], kinds, Trail(permits=Trust(UNTRUSTED).permits_data))
+    loaded = load([path], kinds, FileTracker(permits=Trust(UNTRUSTED).permits_data))
     pack = _only(path, loaded)
     files = files_of_promptpack(loaded, pack, kinds)
     written = _write_pack(files, folder, force=force)
@@ -387,7 +387,7 @@ def import_promptpack(ctx: click.Context, *, path: str, folder: Path, force: boo
     ctx.exit(exit_codes.PROBLEMS if wrong or files.refused or written.existing else exit_codes.OK)
 
 
-def _only(path: str, loaded: Loaded) -> Pack:
+def _only(path: str, loaded: LoadedDocuments) -> Pack:
     """The PromptPack that a path leads to."""
     packs = [pack for pack in loaded.packs if Path(pack.origin.source).name not in PACK_FILES]
     if len(packs) == 1:
@@ -409,7 +409,7 @@ def _write_pack(files: PackFiles, folder: Path, *, force: bool) -> PackImport:
     )
 
 
-def _pack_document(done: PackImport, files: PackFiles, loaded: Loaded) -> dict[str, Any]:
+def _pack_document(done: PackImport, files: PackFiles, loaded: LoadedDocuments) -> dict[str, Any]:
     return {
         "written": [str(path) for path in done.written],
         "existing": [str(path) for path in done.existing],
@@ -418,14 +418,14 @@ def _pack_document(done: PackImport, files: PackFiles, loaded: Loaded) -> dict[s
     }
 
 
-def _told(files: PackFiles, loaded: Loaded) -> list[Problem]:
+def _told(files: PackFiles, loaded: LoadedDocuments) -> list[Problem]:
     """What is wrong with the PromptPack, and what the files add to that."""
     known = {(problem.code, problem.message) for problem in loaded.problems}
     news = [problem for problem in files.problems if (problem.code, problem.message) not in known]
     return [*loaded.problems, *news]
 
 
-def _tell_pack(done: PackImport, files: PackFiles, loaded: Loaded) -> None:
+def _tell_pack(done: PackImport, files: PackFiles, loaded: LoadedDocuments) -> None:
     for problem in _told(files, loaded):
         click.echo(problem_text(problem), err=True)
     for path in done.written:

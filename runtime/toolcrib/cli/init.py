@@ -15,7 +15,7 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.options import ReadOptions, open_listed
 from toolcrib.cli.output import json_text
-from toolcrib.cli.trust import keep
+from toolcrib.cli.trust import store_decision
 from toolcrib.core.schemas import KINDS, Kind
 from toolcrib.core.text import escape_terminal
 from toolcrib.executors import Executors
@@ -66,7 +66,7 @@ def _trust(folder: str) -> None:
         click.echo(f"    hint: {escape_terminal(request.hint)}", err=True)
         return
     try:
-        keep(request, "toolcrib init")
+        store_decision(request, "toolcrib init")
     except click.ClickException as error:
         click.echo(f"not trusted: {error.message}", err=True)
 

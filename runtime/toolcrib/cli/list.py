@@ -9,20 +9,28 @@ import click
 
 from toolcrib.cli.options import (
     ReadOptions,
-    code_of_list,
     filter_options,
-    filters_of,
     json_option,
+    list_exit_code,
     open_listed,
+    parse_filters,
+    print_refusals,
+    print_unknown_filters,
+    print_unqueried_servers,
+    print_why_closed,
     read_options,
-    tell_closed,
-    tell_not_queried,
-    tell_refusals,
-    tell_strangers,
 )
-from toolcrib.cli.output import json_text, plural, terminal_width
-from toolcrib.cli.tools_table import count_line, entry_of, mode_text, not_offered, tool_lines
-from toolcrib.cli.tools_table import modes_line as line_of_modes
+from toolcrib.cli.output import (
+    count_line,
+    entry_of,
+    json_text,
+    mode_text,
+    not_offered,
+    plural,
+    terminal_width,
+    tool_lines,
+)
+from toolcrib.cli.output import modes_line as line_of_modes
 from toolcrib.core.model import Descriptor
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
@@ -71,30 +79,30 @@ def command(
     one condition is enough.
     """
     runtime = open_listed(reading, paths)
-    tell_refusals(runtime)
+    print_refusals(runtime)
     if strict:
         for problem in runtime.problems:
             if problem.severity != "error":
                 click.echo(escape_terminal(str(problem)), err=True)
-    tell_not_queried(runtime)
+    print_unqueried_servers(runtime)
     registry = runtime.registry
-    filters = filters_of(options)
+    filters = parse_filters(options)
     everything = registry.query(hidden=True, **filters)
     cards = everything if hidden else [card for card in everything if registry.hidden(card.name) is None]
     if as_json:
-        tools = [entry(runtime, card) for card in cards]
+        tools = [tool_entry(runtime, card) for card in cards]
         click.echo(json_text({"tools": tools, "servers": _servers(runtime)}))
     else:
-        for line in tool_lines(cards, unable(runtime), terminal_width(), hidden=registry.hidden):
+        for line in tool_lines(cards, unavailability(runtime), terminal_width(), hidden=registry.hidden):
             click.echo(line)
         left = len(everything) - len(cards)
         exist = bool(cards or registry.query())
         unasked = len(runtime.engine.undiscovered)
-        click.echo(count_line(cards, unable(runtime), exist=exist, hidden=left, unasked=unasked))
-    tell_closed(runtime)
+        click.echo(count_line(cards, unavailability(runtime), exist=exist, hidden=left, unasked=unasked))
+    print_why_closed(runtime)
     if registry and not everything:
-        tell_strangers(registry, filters)
-    ctx.exit(code_of_list(runtime, empty=not cards, strict=strict))
+        print_unknown_filters(registry, filters)
+    ctx.exit(list_exit_code(runtime, empty=not cards, strict=strict))
 
 
 def _servers(runtime: Runtime) -> list[dict[str, Any]]:
@@ -110,18 +118,18 @@ def _servers(runtime: Runtime) -> list[dict[str, Any]]:
     ]
 
 
-def unable(runtime: Runtime) -> Any:
+def unavailability(runtime: Runtime) -> Any:
     """From a card to why the tool can't run as things are; empty if it can."""
     executors = runtime.engine.executors
     return lambda card: why_unable(card, executors.modes, executors.missing)
 
 
-def entry(runtime: Runtime, card: Card) -> dict[str, Any]:
+def tool_entry(runtime: Runtime, card: Card) -> dict[str, Any]:
     """A tool as `--json` tells it."""
     return entry_of(
         card,
         alias=runtime.registry.alias_of(card.name),
-        unable=unable(runtime)(card),
+        unable=unavailability(runtime)(card),
         hidden=runtime.registry.hidden(card.name),
     )
 
@@ -131,7 +139,7 @@ def mode_of(runtime: Runtime, tool: Descriptor) -> str:
     return mode_text(tool.mode, runtime.engine.unavailable(tool))
 
 
-def modes_line(runtime: Runtime, tools: list[Descriptor]) -> str:
+def modes_summary(runtime: Runtime, tools: list[Descriptor]) -> str:
     """How many tools are in which mode: `12 mock, 1 unbound`."""
     return line_of_modes(mode_of(runtime, tool) for tool in tools)
 
@@ -169,29 +177,29 @@ def search(
     words in their names stand first. The other options are those of `toolcrib list`.
     """
     runtime = open_listed(reading)
-    tell_refusals(runtime)
-    tell_not_queried(runtime)
+    print_refusals(runtime)
+    print_unqueried_servers(runtime)
     registry = runtime.registry
-    filters = filters_of(options)
+    filters = parse_filters(options)
     everything = registry.search(" ".join(words), hidden=True, **filters)
     hits = everything if hidden else [hit for hit in everything if registry.hidden(hit.card.name) is None]
     shown = hits[:most]
     if as_json:
-        tools = [{**entry(runtime, hit.card), "score": hit.score} for hit in shown]
+        tools = [{**tool_entry(runtime, hit.card), "score": hit.score} for hit in shown]
         click.echo(json_text({"tools": tools, "found": len(hits)}))
     else:
         cards = [hit.card for hit in shown]
-        for line in tool_lines(cards, unable(runtime), terminal_width(), hidden=registry.hidden):
+        for line in tool_lines(cards, unavailability(runtime), terminal_width(), hidden=registry.hidden):
             click.echo(line)
         click.echo(
             _count_line(
                 len(shown), len(hits), exist=bool(registry.query()), hidden=len(everything) - len(hits)
             )
         )
-    tell_closed(runtime)
+    print_why_closed(runtime)
     if registry and not everything:
-        tell_strangers(registry, filters)
-    ctx.exit(code_of_list(runtime, empty=not hits))
+        print_unknown_filters(registry, filters)
+    ctx.exit(list_exit_code(runtime, empty=not hits))
 
 
 def _count_line(shown: int, found: int, *, exist: bool, hidden: int) -> str:

@@ -14,9 +14,9 @@ from toolcrib.cli.options import (
     ReadOptions,
     json_option,
     open_runtime,
+    print_refusals,
     read_options,
     server_names,
-    tell_refusals,
 )
 from toolcrib.cli.output import json_text, plural, problem_text, write_whole
 from toolcrib.core.errors import ConfigurationError, ToolcribError, did_you_mean
@@ -96,7 +96,7 @@ def command(
     if update and check:
         raise click.UsageError("`--check` writes nothing, and `--update` writes; leave one of them out")
     runtime = open_runtime(reading)
-    tell_refusals(runtime)
+    print_refusals(runtime)
     servers = _chosen(runtime, names)
     if not servers:
         click.echo("there are no MCP servers; name them under `servers` in toolcrib.yaml", err=True)
@@ -110,7 +110,9 @@ def command(
         _write(Path(lock.source), text)
     if as_json:
         click.echo(
-            json_text(json_of(lock.source, found.reviews, found.failures, found.forgotten, written=written))
+            json_text(
+                lock_document(lock.source, found.reviews, found.failures, found.forgotten, written=written)
+            )
         )
     else:
         _tell(lock, found, written=written, update=update, check=check)
@@ -192,8 +194,8 @@ def _write(path: Path, text: str) -> None:
 def _tell(lock: Lock, found: LockFindings, *, written: bool, update: bool, check: bool) -> None:
     """The outcome on stdout, server by server; what somebody should look at on stderr."""
     for each in found.reviews:
-        _say(heading(each, found.failures.get(each.name)))
-        _say(lines_of_review(each))
+        _say(review_heading(each, found.failures.get(each.name)))
+        _say(review_lines(each))
     for name in found.forgotten:
         _say([f"{escape_terminal(name)}: locked, and named nowhere any longer"])
     for each in found.reviews:
@@ -202,7 +204,9 @@ def _tell(lock: Lock, found: LockFindings, *, written: bool, update: bool, check
     for name, error in found.failures.items():
         lead = click.style("not asked", fg="red", bold=True)
         click.echo(f"{lead}: {escape_terminal(name)}: {escape_terminal(str(error))}", err=True)
-    click.echo(summary(lock, found.reviews, written=written, check=check, waits=found.differs and not update))
+    click.echo(
+        lock_summary(lock, found.reviews, written=written, check=check, waits=found.differs and not update)
+    )
 
 
 def _say(lines: Iterable[str]) -> None:
@@ -224,7 +228,7 @@ _SHOWN = 5
 """Hidden characters that are told one by one of a tool."""
 
 
-def heading(found: ServerReview, failure: ToolcribError | None) -> Iterator[str]:
+def review_heading(found: ServerReview, failure: ToolcribError | None) -> Iterator[str]:
     """The line of a server: `time: 2 tools, unchanged`."""
     name = click.style(visible(found.name), bold=True)
     if found.now is None and failure is None:
@@ -254,7 +258,7 @@ def _reached(server: LockedServer) -> str:
     return visible(" ".join(str(word) for word in words))
 
 
-def lines_of_review(found: ServerReview) -> Iterator[str]:
+def review_lines(found: ServerReview) -> Iterator[str]:
     """What changed of a server, indented below its line."""
     yield from (f"  {_line(line)}" for line in render_lines(found.endpoint))
     if found.is_new:
@@ -306,7 +310,9 @@ def _place(each: HiddenCharacter) -> str:
     return f"the key {place}" if each.in_key else place
 
 
-def summary(lock: Lock, reviews: Sequence[ServerReview], *, written: bool, check: bool, waits: bool) -> str:
+def lock_summary(
+    lock: Lock, reviews: Sequence[ServerReview], *, written: bool, check: bool, waits: bool
+) -> str:
     """The last line: what was written, and what is to be done."""
     place = escape_terminal(lock.source)
     if written:
@@ -320,7 +326,7 @@ def summary(lock: Lock, reviews: Sequence[ServerReview], *, written: bool, check
     return f"{place} is as it was" if lock.there else "nothing was written"
 
 
-def json_of(
+def lock_document(
     source: str,
     reviews: Sequence[ServerReview],
     failures: Mapping[str, ToolcribError],

@@ -202,13 +202,13 @@ _FILTER_OPTIONS = (
 
 
 def filter_options(function: F) -> F:
-    """The options that choose tools, as parameters that `filters_of` takes, and `--all` as parameter `hidden`."""
+    """The options that choose tools, as parameters that `parse_filters` takes, and `--all` as parameter `hidden`."""
     for option in reversed(_FILTER_OPTIONS):
         function = option(function)
     return function
 
 
-def filters_of(options: Mapping[str, Any]) -> Filters:
+def parse_filters(options: Mapping[str, Any]) -> Filters:
     """What the options ask, as `Registry.query` takes it."""
     filters: Any = {key: value for key, value in options.items() if key != "match_any"}
     filters["match"] = "any" if options["match_any"] else "all"
@@ -216,7 +216,7 @@ def filters_of(options: Mapping[str, Any]) -> Filters:
     return asked
 
 
-def tell_strangers(registry: Registry, filters: Filters) -> None:
+def print_unknown_filters(registry: Registry, filters: Filters) -> None:
     """Say on stderr which values of the filters no tool has, with near misses."""
     for sentence in _strangers(registry, filters):
         click.echo(escape_terminal(sentence), err=True)
@@ -299,7 +299,7 @@ def open_runtime(
 
 
 def _asked_for(reading: ReadOptions, paths: Iterable[str]) -> Asked:
-    from toolcrib.cli.trust import policy_of  # noqa: PLC0415 -- as above
+    from toolcrib.cli.trust import trust_policy  # noqa: PLC0415 -- as above
     from toolcrib.engine.startup import Asked  # noqa: PLC0415 -- as above
 
     return Asked(
@@ -307,7 +307,7 @@ def _asked_for(reading: ReadOptions, paths: Iterable[str]) -> Asked:
         also=tuple(reading.packs),
         profile=reading.profile,
         indexed=reading.indexed,
-        trust=policy_of(reading),
+        trust=trust_policy(reading),
     )
 
 
@@ -324,7 +324,7 @@ def open_listed(reading: ReadOptions, paths: Iterable[str] = (), *, remembers: b
     return read_runtime(_asked_for(reading, paths)._replace(remembers=remembers))
 
 
-def tell_not_queried(runtime: Runtime) -> None:
+def print_unqueried_servers(runtime: Runtime) -> None:
     """Say on stderr of which servers it is not known what they offer, for verbs that ask none."""
     names = runtime.engine.undiscovered
     for name, when in runtime.engine.stock.remembered.items():
@@ -337,7 +337,7 @@ def tell_not_queried(runtime: Runtime) -> None:
         )
 
 
-def code_of_list(runtime: Runtime, *, empty: bool, strict: bool = False) -> int:
+def list_exit_code(runtime: Runtime, *, empty: bool, strict: bool = False) -> int:
     """The exit code of a verb that lists tools: an empty list is a success only where nothing is wrong.
 
     Args:
@@ -416,13 +416,13 @@ def known_servers(reading: ReadOptions) -> list[str]:
         return []
 
 
-def tell_closed(runtime: Runtime) -> None:
+def print_why_closed(runtime: Runtime) -> None:
     """Say on stderr why no tool is offered at all, for verbs that then show none."""
     if runtime.registry.why_closed:
         click.echo(escape_terminal(runtime.registry.why_closed), err=True)
 
 
-def tell_refusals(runtime: Runtime) -> None:
+def print_refusals(runtime: Runtime) -> None:
     """Say briefly on stderr that documents were refused, for verbs that go on without them."""
     errors = [problem for problem in runtime.problems if problem.severity == "error"]
     for problem in errors:

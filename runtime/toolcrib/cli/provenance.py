@@ -14,12 +14,12 @@ from toolcrib.cli.output import table
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import Descriptor, Origin
 from toolcrib.core.pointers import pointer_step
+from toolcrib.core.server_config import SEPARATOR
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, pack_file
 from toolcrib.loading.packs import Pack
-from toolcrib.loading.settings import said_of
-from toolcrib.registry.namespaces import SEPARATOR
+from toolcrib.loading.settings import tool_limits
 
 FILES = 2000
 """Files that are looked at for a tool that was not read."""
@@ -36,7 +36,7 @@ _SHOWN = (
 """Keys that have a value in any case; of any other only what somebody wrote is told."""
 
 
-def case_of(name: str, checkup: Checkup) -> dict[str, Any]:
+def explain_tool(name: str, checkup: Checkup) -> dict[str, Any]:
     """What there is to say of one name, as a JSON object."""
     registry = checkup.registry
     known = registry.named_by_alias(name) if name not in registry else name
@@ -73,7 +73,7 @@ def _values(tool: Descriptor) -> Iterator[dict[str, str]]:
     plain = [key for key in _ORDER if key in origin.written or key in origin.settings or key in _SHOWN]
     for key in plain:
         yield {"key": key, "value": _short(tool, key), "from": _from(tool, key)}
-    for name, limit in said_of(tool).items():
+    for name, limit in tool_limits(tool).items():
         yield {"key": f"limits.{name}", "value": str(limit), "from": _from_limits(origin, name)}
     for key in tool.bindings:
         yield {"key": key, "value": _short(tool, key), "from": _from(tool, key)}
@@ -246,7 +246,7 @@ def _files(root: str, sources: tuple[str, ...]) -> Iterator[Path]:
 # For people.
 
 
-def case_lines(told: dict[str, Any]) -> Iterator[str]:
+def explanation_lines(told: dict[str, Any]) -> Iterator[str]:
     """What there is to say of one name, for people."""
     return _lines_of_absent(told) if "values" not in told else _lines_of_tool(told)
 

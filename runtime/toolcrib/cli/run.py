@@ -26,15 +26,15 @@ from toolcrib.cli.run_output import (
     warning_lines,
     warnings_of,
 )
-from toolcrib.cli.run_plan import ModelOverride, RunPlan, keep_running, play, progress
-from toolcrib.cli.trust import Consents, tell_denied
-from toolcrib.cli.validate import annotation, no_commands, workflow_command
+from toolcrib.cli.run_plan import ModelOverride, RunPlan, play_runs, run_on_changes, show_progress
+from toolcrib.cli.trust import Consents, print_denied
+from toolcrib.cli.validate import annotation, escape_commands, workflow_command
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.loading.fingerprints import Seen
+from toolcrib.loading.fingerprints import FileFingerprints
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import MOST_RUNS
 from toolcrib.scenarios import NotRun, ScenarioReport
@@ -189,8 +189,8 @@ def command(
         strict=strict,
     )
     if watch:
-        keep_running(lambda: one_round(plan, options).seen)
-    ctx.exit(one_round(plan, options).code)
+        run_on_changes(lambda: run_once(plan, options).seen)
+    ctx.exit(run_once(plan, options).code)
 
 
 class _Options(NamedTuple):
@@ -204,7 +204,7 @@ class _Options(NamedTuple):
     strict: bool = False
 
 
-class Round(NamedTuple):
+class RunRound(NamedTuple):
     """What came of running everything once.
 
     Attributes:
@@ -213,7 +213,7 @@ class Round(NamedTuple):
     """
 
     code: int
-    seen: Seen | None
+    seen: FileFingerprints | None
 
 
 class _Run(NamedTuple):
@@ -296,17 +296,17 @@ def _is_denied(runtime: Runtime, report: ScenarioReport) -> bool:
     return not all(map(runtime.engine.trust.is_trusted, subjects_of_scenario(report.scenario)))
 
 
-def one_round(plan: RunPlan, options: _Options) -> Round:
+def run_once(plan: RunPlan, options: _Options) -> RunRound:
     """Read the documents, run what the plan chooses, and tell everything once."""
     started = RealClock().monotonic()
     runtime, scenarios = plan.open()
     plan = plan.agreed(runtime, scenarios)
     not_run = plan.not_run(runtime)
-    tell_denied(runtime)
+    print_denied(runtime)
     if options.form != "github":
         _tell_problems(runtime)
-    with progress(len(scenarios), quiet=options.form == "json") as show:
-        reports = play(
+    with show_progress(len(scenarios), quiet=options.form == "json") as show:
+        reports = play_runs(
             plan,
             runtime,
             scenarios,
@@ -324,7 +324,7 @@ def one_round(plan: RunPlan, options: _Options) -> Round:
         click.echo(line)
     if not scenarios and not any(each.kind == "scenario" for each in not_run):
         _tell_nothing(runtime, filtered=plan.filtered)
-    return Round(run.code, runtime.engine.stock.seen)
+    return RunRound(run.code, runtime.engine.stock.seen)
 
 
 def _update_goldens(reports: Sequence[ScenarioReport]) -> Sequence[GoldenUpdate]:
@@ -407,7 +407,7 @@ def _as_github(run: _Run) -> Iterator[str]:
             line=origin.locate(warning.pointer)[0] or origin.line,
             title=report.scenario.base or report.scenario.name,
         )
-    yield from (no_commands(line) for line in _as_text(run))
+    yield from (escape_commands(line) for line in _as_text(run))
 
 
 _FORMS: Mapping[str, Callable[[_Run], Iterator[str]]] = {

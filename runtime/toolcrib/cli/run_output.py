@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 import click
 
-from toolcrib.cli.list import modes_line
+from toolcrib.cli.list import modes_summary
 from toolcrib.cli.output import plural, table, write_whole
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, Result
@@ -56,7 +56,7 @@ def runs_and_scenarios(reports: Sequence[ScenarioReport]) -> str:
     return f"{plural(len(reports), 'run')} of {plural(scenarios, 'scenario')}"
 
 
-def spoken(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """A span of time for people: `0.21 s`, `12 s`, `3 m 20 s`, `2 h 14 m`."""
     if seconds < 10:
         return f"{seconds:.2f}".rstrip("0").rstrip(".") + " s"
@@ -78,7 +78,7 @@ def summary_lines(
     yield ""
     yield from table([_row(name, group) for name, group in groups.items()])
     yield ""
-    modes = modes_line(runtime, list(runtime.registry.values()))
+    modes = modes_summary(runtime, list(runtime.registry.values()))
     yield f"{plural(len(runtime.registry), 'tool')}{modes and f': {modes}'}"
     outcomes = Counter(result.outcome.value for _tool, result in results_of(reports))
     if outcomes:
@@ -155,7 +155,7 @@ def trace_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
                     report.verdict,
                     report.scenario.name,
                     plural(len(results_of([report])), "call"),
-                    spoken(report.virtual),
+                    format_seconds(report.virtual),
                     report.digest[:DIGITS],
                 )
                 for report in reports
@@ -199,7 +199,7 @@ def slowest_lines(reports: Sequence[ScenarioReport], most: int) -> Iterator[str]
 
 
 def _short(seconds: float) -> str:
-    return f"{seconds * 1000:.1f} ms" if seconds < 1 else spoken(seconds)
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else format_seconds(seconds)
 
 
 def _row(name: str, reports: Sequence[ScenarioReport]) -> tuple[str, ...]:
@@ -223,7 +223,7 @@ def _verdict(
     failed = sum(report.failed for report in reports)
     passed_runs = sum(report.passed for report in reports)
     unjudged = len(reports) - failed - passed_runs
-    virtual = spoken(sum(report.virtual for report in reports))
+    virtual = format_seconds(sum(report.virtual for report in reports))
     several = runs_and_scenarios(reports)
     told = [f"{failed} failed"] if failed else []
     lost = sum(each.kind == "scenario" and each.outcome is not None for each in not_run)
@@ -233,7 +233,7 @@ def _verdict(
     colour = "red" if failed or lost else "yellow" if unjudged else "green"
     verdict = click.style(", ".join(told), fg=colour, bold=True)
     tools = plural(len({tool for tool, _result in calls if tool in runtime.registry}), "tool")
-    return f"{verdict}{several and f': {several}'} in {spoken(duration)} ({virtual} of virtual time), {plural(len(calls), 'call')} of {tools}"
+    return f"{verdict}{several and f': {several}'} in {format_seconds(duration)} ({virtual} of virtual time), {plural(len(calls), 'call')} of {tools}"
 
 
 def run_document(

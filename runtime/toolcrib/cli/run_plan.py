@@ -19,7 +19,7 @@ from toolcrib.core.errors import Problem, ToolcribError
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.loading.fingerprints import Seen
+from toolcrib.loading.fingerprints import FileFingerprints
 from toolcrib.loading.reload import changes
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import example_scenario
@@ -232,7 +232,7 @@ STEPS = 200
 """So often a bar is drawn at most, however many runs there are."""
 
 
-def play(
+def play_runs(
     plan: RunPlan,
     runtime: Runtime,
     scenarios: Sequence[Scenario],
@@ -283,7 +283,7 @@ async def _played(
 
 
 @contextmanager
-def progress(total: int, *, quiet: bool) -> Iterator[ReportListener]:
+def show_progress(total: int, *, quiet: bool) -> Iterator[ReportListener]:
     """How a run shows that it moves: a bar on a terminal, else a line of dots for each file.
 
     Args:
@@ -349,7 +349,7 @@ SHOWN = 10
 """Changed files that are named."""
 
 
-def keep_running(round_of: Callable[[], Seen | None]) -> NoReturn:
+def run_on_changes(round_of: Callable[[], FileFingerprints | None]) -> NoReturn:
     """Run round after round, until Ctrl-C.
 
     Args:
@@ -359,7 +359,7 @@ def keep_running(round_of: Callable[[], Seen | None]) -> NoReturn:
         KeyboardInterrupt: Ctrl-C.
         ToolcribError: The first round could not be set up. A later one that can't tells so and is not the last.
     """
-    seen = round_of() or Seen({}, {}, {})
+    seen = round_of() or FileFingerprints({}, {}, {})
     # Its end closes what waits, wherever Ctrl-C came.
     with asyncio.Runner() as runner:
         coming = changes(lambda: seen, clock=RealClock())

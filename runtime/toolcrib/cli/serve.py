@@ -16,10 +16,10 @@ from toolcrib.cli.options import (
     open_runtime,
     passthrough_option,
     paths_argument,
+    print_refusals,
     read_options,
-    tell_refusals,
 )
-from toolcrib.cli.trust import agree_to_all
+from toolcrib.cli.trust import ask_for_consent
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import NOTHING
 from toolcrib.core.text import escape_terminal
@@ -151,8 +151,8 @@ def serve_mcp(
     if transport == "http":
         address.checked()
     runtime = open_runtime(reading, paths, modes=modes, passthrough=passthrough)
-    tell_refusals(runtime)
-    agree_to_all(runtime)
+    print_refusals(runtime)
+    ask_for_consent(runtime)
     if transport == "http":
         asyncio.run(serve_http(runtime, options, address, _say))
     else:

@@ -13,17 +13,17 @@ from toolcrib.cli.options import (
     ReadOptions,
     json_option,
     open_listed,
+    print_refusals,
+    print_unqueried_servers,
     read_options,
-    tell_not_queried,
-    tell_refusals,
     tool_argument,
 )
-from toolcrib.cli.output import json_text, outline, table, tell_failure, terminal_width
+from toolcrib.cli.output import json_text, outline, print_failure, table, terminal_width
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Descriptor, Icon, Schema
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.loading.settings import said_of, written
+from toolcrib.loading.settings import format_limits, tool_limits
 from toolcrib.security.redaction import redact
 
 
@@ -38,15 +38,15 @@ def command(ctx: click.Context, *, name: str, as_json: bool, reading: ReadOption
     Where it is from, its parameters and result, its modes and why one can't run here.
     """
     runtime = open_listed(reading)
-    tell_refusals(runtime)
-    tell_not_queried(runtime)
+    print_refusals(runtime)
+    print_unqueried_servers(runtime)
     tool = runtime.registry.get(runtime.registry.named_by_alias(name) or name)
     if tool is None:
         result = runtime.engine.not_found(name, runtime.registry)
         if as_json:
             click.echo(json_text(result.as_json()))
         else:
-            tell_failure(result)
+            print_failure(result)
         ctx.exit(exit_codes.OF_OUTCOME[result.outcome])
     if as_json:
         click.echo(json_text(_document(runtime, tool)))
@@ -85,7 +85,7 @@ def _document(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:
         "modes": {mode: {"unavailable": why or None} for mode, why in _availability(runtime, tool).items()},
         "input_schema": tool.input_schema,
         "output_schema": tool.output_schema,
-        "limits": written(tool.limits),
+        "limits": format_limits(tool.limits),
         "coerce": tool.coerce,
         "on_invalid_result": tool.on_invalid_result,
         "examples": [_example(tool, index) for index in range(len(tool.examples))],
@@ -195,7 +195,7 @@ def _timeout(runtime: Runtime, tool: Descriptor) -> str:
 
 def _limits(tool: Descriptor) -> Iterator[str]:
     """The limits that somebody says."""
-    for name, limit in said_of(tool).items():
+    for name, limit in tool_limits(tool).items():
         yield f"{name} {limit}{_set_by(tool, f'limits.{name}')}"
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.options import ReadOptions, json_option, open_listed, read_options, tell_refusals
+from toolcrib.cli.options import ReadOptions, json_option, open_listed, print_refusals, read_options
 from toolcrib.cli.output import columns_of, json_text, plural, table
 from toolcrib.core.text import escape_terminal, in_one_line
 from toolcrib.core.user_folders import working_folder
@@ -87,7 +87,7 @@ def grant(
     _be_somewhere(path or ".")
     path = _whole(path) if path else None
     runtime = open_listed(reading, (path,) if path else (), remembers=False)
-    tell_refusals(runtime)
+    print_refusals(runtime)
     requests = _requests(runtime)
     if not as_json:
         for request in requests:
@@ -97,7 +97,7 @@ def grant(
             click.echo(escape_terminal(problem), err=True)
     agreed = [] if dry_run else [each for each in requests if _agrees(ctx, each, runtime, yes=yes)]
     for each in agreed:
-        keep(each, "toolcrib trust")
+        store_decision(each, "toolcrib trust")
         if not as_json:
             click.echo(f"trusted: {escape_terminal(each.workspace.root)}")
     if as_json:
@@ -172,7 +172,7 @@ def list_decisions(*, as_json: bool) -> None:
         click.echo(json_text({"folder": store.folder, "decisions": entries, "problems": store.problems}))
         return
     rows = [
-        (each.root, each.kind, summary_of(each.needs), each.when, each.who, each.how, _gone(each.root))
+        (each.root, each.kind, count_needs(each.needs), each.when, each.who, each.how, _gone(each.root))
         for each in decisions
     ]
     for line in table(rows):
@@ -331,7 +331,7 @@ def ask_at_terminal(request: TrustRequest) -> Consent:
         return "no"
     if said[0] == "o":
         return "once"
-    keep(request, "prompt")
+    store_decision(request, "prompt")
     return "always"
 
 
@@ -341,7 +341,7 @@ def can_ask() -> bool:
     return all(stream is not None and stream.isatty() for stream in streams)
 
 
-def keep(request: TrustRequest, how: str) -> None:
+def store_decision(request: TrustRequest, how: str) -> None:
     """Store a decision.
 
     Raises:
@@ -366,7 +366,7 @@ def keep(request: TrustRequest, how: str) -> None:
         raise click.ClickException(escape_terminal(f"the decision can't be kept: {error}")) from error
 
 
-def tell_untrusted(refused: Sequence[TrustRequest], problems: Sequence[str]) -> None:
+def print_untrusted(refused: Sequence[TrustRequest], problems: Sequence[str]) -> None:
     """One message on stderr for each workspace of which something would have happened that nobody agreed to."""
     for problem in problems:
         click.echo(f"{click.style('warning', fg='yellow')}: {escape_terminal(problem)}", err=True)
@@ -381,15 +381,15 @@ def tell_untrusted(refused: Sequence[TrustRequest], problems: Sequence[str]) -> 
         click.echo(f"{lead} ({Untrusted.code}): {said}, so only its mocks answer; it would", err=True)
         for line in request_lines(request):
             click.echo(f"  {line}", err=True)
-        click.echo(f"    hint: {hint_for(request)}", err=True)
+        click.echo(f"    hint: {trust_hint(request)}", err=True)
 
 
-def hint_for(request: TrustRequest) -> str:
+def trust_hint(request: TrustRequest) -> str:
     """How a workspace is trusted."""
     return request.hint if request.needs else "declare it under `requires` in pack.yaml"
 
 
-def summary_of(needs: Sequence[Need]) -> str:
+def count_needs(needs: Sequence[Need]) -> str:
     """How many needs there are of which kind: `2 programs, 1 host`."""
     nouns = {
         "start": "program",
@@ -425,12 +425,12 @@ class Consents:
         return tuple(digest for (_root, digest), said in self._said.items() if said != "no")
 
 
-def policy_of(reading: ReadOptions) -> TrustPolicy:
+def trust_policy(reading: ReadOptions) -> TrustPolicy:
     """What a command trusts without a stored decision: who names a file of servers with `--mcp` wants them started."""
     return TrustPolicy(paths=reading.servers, hashes=reading.granted).with_environment()
 
 
-def agree_to_all(runtime: Runtime) -> None:
+def ask_for_consent(runtime: Runtime) -> None:
     """Let somebody agree to what the tools in force may touch, before a client or a model calls them."""
     from toolcrib.engine.workspaces import subject_of_tool  # noqa: PLC0415 -- few commands need it
 
@@ -450,7 +450,7 @@ def agree_to_all(runtime: Runtime) -> None:
         for name in runtime.engine.undiscovered:
             with suppress(Untrusted):
                 trust.check_server(runtime.servers[name])
-    tell_denied(runtime)
+    print_denied(runtime)
 
 
 def idle_variable() -> str:
@@ -465,18 +465,18 @@ def idle_variable() -> str:
 _HASH = re.compile("[0-9a-f]{16,}")
 
 
-def tell_idle_variable() -> None:
+def warn_idle_variable() -> None:
     """Say on stderr that the variable grants nothing, beside what was denied."""
     idle = idle_variable()
     if idle:
         click.echo(f"{click.style('warning', fg='yellow')}: {idle}", err=True)
 
 
-def tell_denied(runtime: Runtime) -> bool:
+def print_denied(runtime: Runtime) -> bool:
     """Say on stderr, once for each workspace, what nobody has agreed to so far; whether there is such."""
     refused = runtime.engine.trust.refused
     if refused:
-        tell_untrusted(refused, runtime.engine.trust.store.problems)
-        tell_idle_variable()
+        print_untrusted(refused, runtime.engine.trust.store.problems)
+        warn_idle_variable()
     runtime.engine.trust.told = True
     return bool(refused)

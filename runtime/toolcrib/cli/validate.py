@@ -14,7 +14,7 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.options import ReadOptions, json_option, open_and_ask, paths_argument, read_options
 from toolcrib.cli.output import json_text, plural, problem_text
-from toolcrib.cli.trust import hint_for
+from toolcrib.cli.trust import trust_hint
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
@@ -94,7 +94,7 @@ def _untrusted(told: Sequence[Problem], refused: Sequence[TrustRequest]) -> Iter
         changed = " any more: what it needs has changed" if request.before is not None else ""
         needs = ", ".join(dict.fromkeys(map(sentence, (*request.needs, *request.undeclared))))
         message = f"the {workspace.kind} {workspace.root} is not trusted{changed}; it would {needs}"
-        yield first._replace(message=message, hint=hint_for(request))
+        yield first._replace(message=message, hint=trust_hint(request))
 
 
 async def _proved(runtime: Runtime) -> Sequence[Problem]:
@@ -204,6 +204,6 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def no_commands(text: str) -> str:
+def escape_commands(text: str) -> str:
     """A text of which no line is a workflow command: what tools answer must not steer a runner."""
     return _COMMAND.sub(lambda match: f"{match[1] or ''}\\x{ord(match[0][-1]):02x}", text)

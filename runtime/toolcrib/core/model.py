@@ -179,8 +179,9 @@ class Result(NamedTuple):
     def with_usage(self, attempts: int, duration: float) -> Result:
         """The same result with what the call cost. Made on every call, so without `_replace`."""
         outcome, value, content, message, error, _usage, meta, raw_value = self
-        usage = tuple.__new__(Usage, (attempts, duration))
-        return tuple.__new__(Result, (outcome, value, content, message, error, usage, meta, raw_value))
+        usage = _new(Usage, (attempts, duration))
+        result: Result = _new(Result, (outcome, value, content, message, error, usage, meta, raw_value))
+        return result
 
     def with_meta(self, **entries: JSON) -> Result:
         """The same result with further entries in `meta`."""
@@ -209,17 +210,11 @@ class Result(NamedTuple):
         raise error_for(self.outcome)(self)
 
 
-def ok_result(value: JSON, attempts: int, duration: float, meta: Mapping[str, JSON] = NOTHING) -> Result:
-    """The result of a call that ended well, with what it cost. Made on most calls, so in one piece."""
-    result: Result = _new(Result, (_OK, value, (), "", None, _new(Usage, (attempts, duration)), meta, None))
-    return result
-
-
 class TrustedAnswer(NamedTuple):
-    """A good answer of a tool that vouches for it: all of it is JSON, and its objects and lists are nobody else's.
+    """A good answer of a tool that vouches for it: all of it is JSON, and its objects and lists belong to nobody else.
 
-    Whoever has the answer judged need not look at it for that. It is no `Result`, so that nothing of it can be
-    replaced on the way.
+    The layer `results` only asks whether it fits the output schema. It is not a `Result`, so that no part of it can be
+    replaced on the way there.
 
     Attributes:
         value: The tool's answer.
@@ -228,6 +223,11 @@ class TrustedAnswer(NamedTuple):
 
     value: JSON
     meta: Mapping[str, JSON] = NOTHING
+
+
+def as_result(answer: Result | TrustedAnswer) -> Result:
+    """An answer as a result."""
+    return answer if isinstance(answer, Result) else Result.ok(answer.value, meta=answer.meta)
 
 
 class Annotations(NamedTuple):
@@ -631,6 +631,7 @@ class CallContext(NamedTuple):
         passthrough: Whether a mock may hand these calls on to another binding of its tool.
         emit: Receives what arrives before the result.
         client: Fulfils calls of tools in mode `client`; None where nobody does.
+        can_wait: Whether the caller can wait; without an event loop nothing may be awaited.
     """
 
     session: CallSession
@@ -642,6 +643,7 @@ class CallContext(NamedTuple):
     passthrough: bool = False
     emit: Callable[[Progress | Partial], None] = lambda _event: None
     client: Client | None = None
+    can_wait: bool = True
 
 
 class StaleAnswer(NamedTuple):

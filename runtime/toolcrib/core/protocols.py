@@ -145,12 +145,9 @@ class PromptTool(BoundTool, Protocol):
 
     Attributes:
         answer_now: What `execute` would answer, for a tool that never waits; None for one that may.
-        value_of: What a good answer of `answer_now` would hold, where nothing but good arguments is read for it
-            and nothing is remembered; None for other tools. It may raise anything: then `answer_now` is asked.
     """
 
     answer_now: Callable[[Call], Result | TrustedAnswer] | None
-    value_of: Callable[[dict[str, JSON]], JSON] | None
 
 
 class Reaching(BoundTool, Protocol):

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolcrib.core.errors import DocumentError, NotReady
 from toolcrib.core.model import Descriptor, Outcome
 from toolcrib.core.protocols import BoundTool, Executor, Middleware
-from toolcrib.engine.middleware import Observer, build_chain, chain_of, outer_layers, reaches
-from toolcrib.engine.session import Chain, Unavailable
+from toolcrib.engine.middleware import build_chain
+from toolcrib.engine.middleware.events import Observer
+from toolcrib.engine.middleware.layer import LayerContext, SharedState
+from toolcrib.engine.session import BoundChain, Unavailable
 from toolcrib.executors import Executors
 
 if TYPE_CHECKING:
     import logging
 
-    from toolcrib.engine.middleware.shared_state import Commons
-    from toolcrib.registry.catalog import Hidden
+    from toolcrib.registry.catalog import HiddenReason
 
 
 class Binder:
@@ -44,8 +44,9 @@ class Binder:
         self._observer = observer
         self._equip = equip
         self._check = check
+        self._shared = SharedState()
 
-    def chain(self, tool: Descriptor) -> Chain:
+    def chain(self, tool: Descriptor) -> BoundChain:
         """What the calls of a tool run through; of one that can't be bound, what says why."""
         reason = self.missing(tool)
         executor = self._executors.get(tool.mode) if tool.mode is not None and not reason else None
@@ -66,28 +67,27 @@ class Binder:
         except Exception as error:  # noqa: BLE001 -- a mode may be anybody's code
             _log().error("a bug in mode `%s` at binding `%s`", tool.mode, tool.name, exc_info=error)
             return self.unable(tool, _not_bound(tool, f"{type(error).__name__}; the log has the trace"))
-        commons = self._commons if reaches(bound) else None
-        around = chain_of(tool, bound, user=self._middleware, observer=self._observer, commons=commons)
-        return Chain(tool, bound, *around)
+        return BoundChain(tool, bound, *build_chain(self._context(tool, bound)), watched=self._watched)
 
     def in_mode(self, tool: Descriptor, mode: str) -> BoundTool:
         """A tool bound in another of its modes, without layers; what says why where it can't be."""
         return self.chain(tool._replace(mode=mode, faults=())).bound
 
-    @cached_property
-    def _commons(self) -> Commons:
-        from toolcrib.engine.middleware.shared_state import Commons  # noqa: PLC0415 -- mocked tools share nothing
+    def _context(self, tool: Descriptor, bound: BoundTool) -> LayerContext:
+        return LayerContext(tool, bound, self._shared, self._middleware, self._observer)
 
-        return Commons()
+    @property
+    def _watched(self) -> bool:
+        return self._observer is not None or bool(self._middleware)
 
-    def of_hidden(self, tool: Descriptor, hidden: Hidden) -> Chain:
+    def of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:
         """What the calls of a tool run through that is not offered: each says why."""
         return self.unable(tool, Unavailable(hidden.message, code=hidden.code, place=hidden.place))
 
-    def unable(self, tool: Descriptor, bound: Unavailable, *, lasting: bool = True) -> Chain:
+    def unable(self, tool: Descriptor, bound: Unavailable, *, lasting: bool = True) -> BoundChain:
         """The layers that watch stand around a tool that can't run; those that prepare its call do not."""
-        layers = [layer for _name, layer in outer_layers(self._middleware, self._observer)]
-        return Chain(tool, bound, build_chain(layers, bound.execute), lasting=lasting)
+        chain = build_chain(self._context(tool, bound), outer=True)
+        return BoundChain(tool, bound, *chain, watched=self._watched, lasting=lasting)
 
     def missing(self, tool: Descriptor) -> str:
         """Why a tool can't be bound in its mode, and what to write; empty if it can."""

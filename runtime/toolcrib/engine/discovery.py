@@ -16,7 +16,7 @@ from toolcrib.servers.lock import Lock, read_lock
 if TYPE_CHECKING:
     from toolcrib.core.clock import CrossLoopLock
     from toolcrib.executors import Executors
-    from toolcrib.loading.snapshot import Stock
+    from toolcrib.loading.snapshot import LoadedProject
     from toolcrib.registry.registry import Registry
     from toolcrib.servers.environment import LockJudge
 
@@ -32,7 +32,7 @@ class Owner(Protocol):
         ...
 
     @property
-    def stock(self) -> Stock:
+    def stock(self) -> LoadedProject:
         """What was read; the servers among it."""
         ...
 
@@ -180,7 +180,7 @@ class Discovery:
             task.cancel()
 
 
-def awaited(stock: Stock, registry: Registry, name: str) -> str | None:
+def awaited(stock: LoadedProject, registry: Registry, name: str) -> str | None:
     """The server that must be asked before a tool of this name can be called; None for none."""
     waiting = stock.waiting.get(name)
     if waiting is not None:
@@ -189,7 +189,7 @@ def awaited(stock: Stock, registry: Registry, name: str) -> str | None:
     return None if name in registry else server_of(name, stock.unlisted)
 
 
-def all_awaited(stock: Stock, registry: Registry) -> tuple[str, ...]:
+def all_awaited(stock: LoadedProject, registry: Registry) -> tuple[str, ...]:
     """The servers that must be asked before it is known which tools there are, and what they take."""
     named = (awaited(stock, registry, name) for name in stock.waiting)
     return tuple(sorted({*stock.unlisted, *(server for server in named if server is not None)}))

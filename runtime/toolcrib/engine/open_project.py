@@ -18,8 +18,7 @@ from toolcrib.engine.server_tools import Brought, is_of_unlisted, server_of, wit
 from toolcrib.engine.workspaces import models_of
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import read_documents
-from toolcrib.loading.fingerprints import Permits, Trail
-from toolcrib.loading.folders import beside, real_path
+from toolcrib.loading.fingerprints import FileTracker, Permits
 from toolcrib.loading.formats import formats_of
 from toolcrib.loading.packs import Pack, check_requirements
 from toolcrib.loading.project_discovery import PROJECT_FILES
@@ -33,11 +32,11 @@ from toolcrib.loading.projects import (
     project_file,
     second_project_file,
 )
-from toolcrib.loading.reader import Loaded
-from toolcrib.loading.reload import Before, keep_last_good
+from toolcrib.loading.reader import LoadedDocuments
+from toolcrib.loading.reload import PreviousLoad, keep_last_good
 from toolcrib.loading.scenarios.scenario_links import check_links, in_namespace, tools_of
-from toolcrib.loading.snapshot import Stock, in_order
-from toolcrib.loading.sources import Source, load
+from toolcrib.loading.snapshot import LoadedProject, sorted_problems
+from toolcrib.loading.sources import SourcePath, files_beside, load, real_path
 from toolcrib.registry.catalog import Card, idle_globs, idle_toolset_globs
 from toolcrib.registry.registry import Registry, without_duplicates
 
@@ -53,13 +52,13 @@ def read_stock(
     paths: Sequence[str],
     also: Sequence[str],
     kinds: Kinds,
-    before: Stock | None = None,
+    before: LoadedProject | None = None,
     *,
     servers: Mapping[str, Server] = NOTHING,
     offered: Mapping[str, Catalogue] = NOTHING,
     permits: Permits | None = None,
     remembers: bool = False,
-) -> Stock:
+) -> LoadedProject:
     """Read everything that some paths hold, and put it together.
 
     Args:
@@ -77,7 +76,7 @@ def read_stock(
         ConfigurationError: Two of the paths are projects.
     """
     for _ in range(1 if before is None else ATTEMPTS):
-        trail = Trail(permits=permits)
+        trail = FileTracker(permits=permits)
         chosen = _Chosen(kinds, trail, before)
         chosen.add(paths, also)
         chosen.servers.update(servers)
@@ -89,11 +88,11 @@ def read_stock(
             break
     loaded = replace(loaded, problems=(*chosen.problems, *loaded.problems))
     if before is not None:
-        loaded = keep_last_good(loaded, Before(before.registry, before.scenarios, before.packs))
+        loaded = keep_last_good(loaded, PreviousLoad(before.registry, before.scenarios, before.packs))
     return link_all(
         loaded,
         kinds,
-        Stock(
+        LoadedProject(
             Registry(),
             projects=() if chosen.project is None else (chosen.project,),
             project_file=chosen.file,
@@ -114,7 +113,7 @@ def read_stock(
 
 
 def _with_servers(
-    loaded: Loaded, chosen: _Chosen, offered: Mapping[str, Catalogue], *, remembers: bool
+    loaded: LoadedDocuments, chosen: _Chosen, offered: Mapping[str, Catalogue], *, remembers: bool
 ) -> Brought:
     """What was read, with what the servers offer as far as that is known: from them, or from what is locked."""
     if not chosen.servers:
@@ -150,14 +149,14 @@ def _keeping(brought: Brought, chosen: _Chosen) -> Brought:
 class _Chosen:
     """What is to be read: the sources that paths and a project name."""
 
-    def __init__(self, kinds: Kinds, trail: Trail, before: Stock | None) -> None:
+    def __init__(self, kinds: Kinds, trail: FileTracker, before: LoadedProject | None) -> None:
         self.kinds = kinds
         self.trail = trail
         self._before = before if before is not None and not before.project_error else None
         self.project: Project | None = None
         self.file = ""
         self.error = ""
-        self.sources: list[Source] = []
+        self.sources: list[SourcePath] = []
         self.problems: list[Problem] = []
         self.servers: dict[str, Server] = {}
         self.stored: set[str] = set()
@@ -180,7 +179,7 @@ class _Chosen:
                 continue
             file = self._project_at(path)
             if file is None or not self._add_project(file):
-                self.sources.append(Source(path))
+                self.sources.append(SourcePath(path))
         self.sources = _without_doubles(self.sources, self.trail)
 
     def _add_servers_of(self, path: str) -> bool:
@@ -210,7 +209,7 @@ class _Chosen:
                     return
                 break
         there = [path for path in DEFAULT_PATHS if self._is_there(path)]
-        self.sources += [Source(path) for path in there or DEFAULT_PATHS[: 1 if needed else 0]]
+        self.sources += [SourcePath(path) for path in there or DEFAULT_PATHS[: 1 if needed else 0]]
 
     def _is_there(self, path: str) -> bool:
         if not (os.path.isdir(path) or _is_barred(path)):
@@ -247,7 +246,7 @@ class _Chosen:
             self.trail.file(Path(file).with_name(name))
         self.trail.file(file)
         shape = DocumentChecker("project", self.kinds)
-        files = beside(file, self.stored, self.trail)
+        files = files_beside(file, self.stored, self.trail)
         documents = read_documents(Path(file), file)
         project, problems = one_project(
             file, *documents, shape, self.trail.file, files=files, formats=formats_of(self.kinds)
@@ -281,16 +280,16 @@ class _Chosen:
             installed, problems = find_installed(entry.pack, entry.version)
             self.problems += [_at(problem, entry.place) for problem in problems]
             if installed is not None:
-                self.sources.append(Source(str(installed), entry.namespace))
+                self.sources.append(SourcePath(str(installed), entry.namespace))
         elif not self._is_absent(path):
-            self.sources.append(Source(path, entry.namespace, ignore, root))
+            self.sources.append(SourcePath(path, entry.namespace, ignore, root))
         elif not entry.optional:
             self.problems.append(_missing(path, entry))
 
 
-def _without_doubles(sources: Sequence[Source], trail: Trail) -> list[Source]:
+def _without_doubles(sources: Sequence[SourcePath], trail: FileTracker) -> list[SourcePath]:
     """The sources without those that another one holds. Of these only links matter: they may lead elsewhere later."""
-    kept: dict[Path, Source] = {}
+    kept: dict[Path, SourcePath] = {}
     for source in sources:
         kept.setdefault(real_path(source.path), source)
     left = [source for place, source in kept.items() if not any(_holds(other, place) for other in kept)]
@@ -341,7 +340,7 @@ def _at(problem: Problem, place: str) -> Problem:
     return problem.at(*file_and_line(place), 1)
 
 
-def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
+def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None = None) -> LoadedProject:
     """What was read, put together: the second of two tools of one name and scenarios that do not fit are refused.
 
     Args:
@@ -379,11 +378,11 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
         problems += check_links(
             in_namespace(scenario, registry.cards), registry, kinds, loaded.refused, loaded.unread
         )
-    stock = (stock or Stock(registry))._replace(
+    stock = (stock or LoadedProject(registry))._replace(
         registry=registry,
         packs=loaded.packs,
         scenarios=tuple(scenarios),
-        problems=in_order(problems),
+        problems=sorted_problems(problems),
         refused=loaded.refused,
         ignored=loaded.ignored,
         refused_scenarios=tuple(refused),
@@ -393,10 +392,10 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
     )
     stock = stock._replace(toolsets=_toolsets(stock))
     # Documents that were put together share parts: what is wrong with one is told once.
-    return stock._replace(problems=in_order(dict.fromkeys((*problems, *check_settings(stock, kinds)))))
+    return stock._replace(problems=sorted_problems(dict.fromkeys((*problems, *check_settings(stock, kinds)))))
 
 
-def undeclared_needs(loaded: Loaded, kinds: Kinds) -> Iterator[Problem]:
+def undeclared_needs(loaded: LoadedDocuments, kinds: Kinds) -> Iterator[Problem]:
     """Of packs that declare what they need, a warning for each need that they forgot."""
     for pack in loaded.packs:
         if not {"environment", "files", "hosts"} & pack.requires.keys():
@@ -424,7 +423,7 @@ def undeclared_needs(loaded: Loaded, kinds: Kinds) -> Iterator[Problem]:
                 yield problem.at(pack.origin.source, *pack.origin.locate("/requires"))
 
 
-def check_settings(stock: Stock, kinds: Kinds) -> list[Problem]:
+def check_settings(stock: LoadedProject, kinds: Kinds) -> list[Problem]:
     """What of a project, its profiles and the toolsets does not fit the tools that are there.
 
     Every profile is judged, also those that are not in force: what is wrong is told before it is needed.
@@ -468,9 +467,9 @@ def check_settings(stock: Stock, kinds: Kinds) -> list[Problem]:
 
 
 def _placed(problem: Problem, origin: Origin) -> Problem:
-    from toolcrib.loading.cache.document_codec import document_behind  # noqa: PLC0415 -- few packs have such problems
+    from toolcrib.loading.cache.document_codec import document_of_origin  # noqa: PLC0415 -- few packs have such problems
 
-    return document_behind(origin).place(problem)
+    return document_of_origin(origin).place(problem)
 
 
 def _globs_of_prompts(packs: Iterable[Pack]) -> Iterator[tuple[Origin, str, str, str]]:
@@ -501,7 +500,7 @@ def _faults_of_mode(
         )
 
 
-def _toolsets(stock: Stock) -> tuple[Toolset, ...]:
+def _toolsets(stock: LoadedProject) -> tuple[Toolset, ...]:
     """The toolsets of the packs, then those of the project, under the full names of their tools."""
     packs = [toolset for pack in stock.packs for toolset in pack.toolsets_within(pack.namespace)]
     return (*packs, *(stock.project.toolsets if stock.project is not None else ()))

@@ -13,15 +13,15 @@ from toolcrib.core.model import NOTHING, Descriptor
 from toolcrib.core.protocols import Kinds
 from toolcrib.core.text import first_sentence
 from toolcrib.loading.cache.header import Listing, Listings
-from toolcrib.loading.cache.index import Profiles
-from toolcrib.loading.settings import Settings, apply_settings, first_fit
-from toolcrib.loading.snapshot import Stock
+from toolcrib.loading.cache.index import SettingsByProfile
+from toolcrib.loading.settings import Settings, apply_settings, first_match
+from toolcrib.loading.snapshot import LoadedProject
 from toolcrib.registry.catalog import Card, flags_of
 from toolcrib.registry.registry import Registry, how_many
 
 
 def in_force(
-    stock: Stock, settings: Settings, modes: Mapping[str, str], kinds: Kinds, *, insists: bool = False
+    stock: LoadedProject, settings: Settings, modes: Mapping[str, str], kinds: Kinds, *, insists: bool = False
 ) -> Registry:
     """The tools of a stock as a profile and the caller want them.
 
@@ -63,7 +63,7 @@ def in_force(
     return registry.closed("; ".join(filter(None, (error.message, error.hint))), place)
 
 
-def check_offer(registry: Registry, stock: Stock) -> Iterator[Problem]:
+def check_offer(registry: Registry, stock: LoadedProject) -> Iterator[Problem]:
     """A warning where there are tools, and each is disabled or outside the toolset in force."""
     if registry and not registry.query() and not registry.why_closed:
         why = registry.why_hidden(next(iter(registry)))
@@ -73,7 +73,9 @@ def check_offer(registry: Registry, stock: Stock) -> Iterator[Problem]:
         yield problem.at(stock.project_file, 1, 1)
 
 
-def _asked_in_vain(stock: Stock, settings: Settings, kinds: Kinds) -> tuple[ConfigurationError, str] | None:
+def _asked_in_vain(
+    stock: LoadedProject, settings: Settings, kinds: Kinds
+) -> tuple[ConfigurationError, str] | None:
     """The mode or toolset which the settings ask for and nobody wrote, and where they do."""
     unknown = _unknown_mode(stock.registry, settings.modes, kinds)
     if unknown is not None:
@@ -90,7 +92,7 @@ def _asked_in_vain(stock: Stock, settings: Settings, kinds: Kinds) -> tuple[Conf
     return ConfigurationError(message, code="unknown_toolset", hint=hint), place
 
 
-def listings_of(stock: Stock, profiles: Profiles, kinds: Kinds) -> Listings | None:
+def listings_of(stock: LoadedProject, profiles: SettingsByProfile, kinds: Kinds) -> Listings | None:
     """What a list shows under each profile; None where it has errors to tell."""
     if stock.project_error or any(problem.severity == "error" for problem in stock.problems):
         return None
@@ -103,7 +105,7 @@ def listings_of(stock: Stock, profiles: Profiles, kinds: Kinds) -> Listings | No
     )
 
 
-def _listing(stock: Stock, settings: Settings, kinds: Kinds) -> Listing | None:
+def _listing(stock: LoadedProject, settings: Settings, kinds: Kinds) -> Listing | None:
     try:
         registry = in_force(stock, settings, NOTHING, kinds)
     except ConfigurationError:
@@ -184,7 +186,7 @@ def _card_in(card: Card, modes: Mapping[str, str]) -> Card:
 
 
 def _mode_of(name: str, mode: str | None, blocks: Iterable[str], modes: Mapping[str, str]) -> str | None:
-    glob = first_fit(name, modes)
+    glob = first_match(name, modes)
     if glob is None or (modes[glob] not in blocks and glob != name):
         return mode
     return modes[glob]

@@ -23,13 +23,14 @@ from toolcrib.core.model import JSON, NOTHING, Client, Descriptor, Outcome, Part
 from toolcrib.core.protocols import BoundTool, Clock, Middleware
 from toolcrib.core.server_config import MODE, Catalogue, Server
 from toolcrib.engine.binder import Binder
-from toolcrib.engine.middleware import Observer, middleware_named
+from toolcrib.engine.middleware import middleware_named
+from toolcrib.engine.middleware.events import Observer
 from toolcrib.engine.profiles import idle_modes, in_force
-from toolcrib.engine.session import Chain, Session, Shelf, Unavailable
+from toolcrib.engine.session import BoundChain, Session, ToolTable, Unavailable
 from toolcrib.engine.startup import Asked, Started, start, start_again, start_over
 from toolcrib.executors import Executors
 from toolcrib.loading.settings import NO_SETTINGS
-from toolcrib.loading.snapshot import Stock, log_problems
+from toolcrib.loading.snapshot import LoadedProject, log_problems
 from toolcrib.registry.registry import Registry, how_many
 from toolcrib.schema.validation.violations import shorten
 from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy, Untrusted, hashes_in
@@ -42,14 +43,14 @@ if TYPE_CHECKING:
 
     from toolcrib.core.clock import CrossLoopLock
     from toolcrib.engine.discovery import Discovery
-    from toolcrib.loading.fingerprints import Seen
+    from toolcrib.loading.fingerprints import FileFingerprints
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
-    from toolcrib.loading.reader import Loaded
+    from toolcrib.loading.reader import LoadedDocuments
     from toolcrib.loading.reload import ReloadReport, ToolEvent
     from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
-    from toolcrib.registry.catalog import Hidden
+    from toolcrib.registry.catalog import HiddenReason
     from toolcrib.security.trust import Consent, TrustRequest
     from toolcrib.servers.environment import NetworkEnvironment
 
@@ -439,7 +440,7 @@ def read_runtime(
 
 
 def loaded_runtime(
-    loaded: Loaded,
+    loaded: LoadedDocuments,
     *,
     modes: Mapping[str, str] = NOTHING,
     executors: Executors | None = None,
@@ -480,7 +481,7 @@ class Engine:
         observer: Observer | None = None,
         clock: Clock | None = None,
         seed: int = 0,
-        stock: Stock | None = None,
+        stock: LoadedProject | None = None,
         egress: Iterable[str] = (),
         origins: Mapping[str, str] = NOTHING,
         servers: Mapping[str, Server] = NOTHING,
@@ -499,10 +500,10 @@ class Engine:
         self.passthrough = passthrough
         self.call_numbers = itertools.count(1)
         self._client = client
-        self._given = (stock or Stock(registry))._replace(registry=registry)
+        self._given = (stock or LoadedProject(registry))._replace(registry=registry)
         if servers:
             registry, stock = start_over(self._given, servers, self.executors)
-        self._stock = Stock(registry) if stock is None else stock
+        self._stock = LoadedProject(registry) if stock is None else stock
         self._asked: Asked | None = None
         layers = tuple(middleware_named(item) if isinstance(item, str) else item for item in middleware)
         self.trust = Trust() if trust is None else trust
@@ -513,7 +514,7 @@ class Engine:
             _world_of(*self._reach)
         self._world: NetworkEnvironment | None = None
         self._settled = False  # whether what the project lets tools reach may be in force
-        self._shelf = Shelf(registry)
+        self._table = ToolTable(registry)
         self._session_ids = itertools.count(1)
         self._runner: asyncio.Runner | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -525,7 +526,7 @@ class Engine:
         self._asked, self.settings = asked, settings
 
     @property
-    def stock(self) -> Stock:
+    def stock(self) -> LoadedProject:
         """What was read, before the profile: packs, project, sources, what was looked at."""
         return self._stock
 
@@ -548,7 +549,7 @@ class Engine:
     @property
     def registry(self) -> Registry:
         """The tools, as they are now."""
-        return self._shelf.registry
+        return self._table.registry
 
     @property
     def default_session(self) -> Session:
@@ -606,7 +607,7 @@ class Engine:
             id=id if id is not None else f"session-{next(self._session_ids)}",
             seed=seed,
             clock=RealClock() if clock is None else clock,
-            shelf=self._shelf if registry is None else self._shelf.of(registry),
+            table=self._table if registry is None else self._table.of(registry),
             user=user,
             caller=caller,
             correlation=correlation,
@@ -617,23 +618,23 @@ class Engine:
         """A tool bound in another of its modes, without layers; what says why where it can't be."""
         return self._binder.in_mode(tool, mode)
 
-    def chain_for(self, tool: Descriptor) -> Chain:
+    def chain_for(self, tool: Descriptor) -> BoundChain:
         """The chain of a descriptor. That of a tool of the runtime's own registry is built once and shared."""
-        shelf = self._shelf
-        if shelf.registry.get(tool.name) is not tool:
+        table = self._table
+        if table.registry.get(tool.name) is not tool:
             return self._chain(tool)
-        chain = shelf.chains.get(tool.name)
+        chain = table.chains.get(tool.name)
         if chain is None:
             chain = self._chain(tool)
             if chain.lasting:
-                shelf.chains[tool.name] = chain
+                table.chains[tool.name] = chain
         return chain
 
-    def chain_of_hidden(self, tool: Descriptor, hidden: Hidden) -> Chain:
+    def chain_of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:
         """What the calls of a tool run through that is not offered: each says why."""
         return self._binder.of_hidden(tool, hidden)
 
-    def _chain(self, tool: Descriptor) -> Chain:
+    def _chain(self, tool: Descriptor) -> BoundChain:
         server = self.awaited(tool.name)
         if server is None:
             return self._binder.chain(tool)
@@ -751,7 +752,7 @@ class Engine:
             ConfigurationError: The runtime was not opened from files; or what is in force now can't be set up
                 (then everything stays as it was).
         """
-        from toolcrib.loading.reload import report_of  # noqa: PLC0415 -- few runtimes reload
+        from toolcrib.loading.reload import reload_report  # noqa: PLC0415 -- few runtimes reload
 
         if self._asked is None:
             raise ConfigurationError(
@@ -767,7 +768,7 @@ class Engine:
                 events = [*events, *await self.read_again()]
             files = seen.changed() if seen is not None else ()
             duration = RealClock().monotonic() - started
-            report = report_of(self.registry, events, self._stock.problems, files, duration)
+            report = reload_report(self.registry, events, self._stock.problems, files, duration)
         if servers:
             await self.discover()
         return report
@@ -784,13 +785,13 @@ class Engine:
         import asyncio  # noqa: PLC0415 -- as above
 
         from toolcrib.loading.reload import compare  # noqa: PLC0415 -- as above
-        from toolcrib.loading.settings import same_reach  # noqa: PLC0415 -- as above
+        from toolcrib.loading.settings import has_same_egress  # noqa: PLC0415 -- as above
 
         before = self.registry
         now = await asyncio.to_thread(self._started_again)
         events = compare(before, now.registry)
-        self._shelf.swap(now.registry.after(before), {})
-        same = same_reach(self.settings, now.settings) and now.stock.servers == self.servers
+        self._table.swap(now.registry.after(before), {})
+        same = has_same_egress(self.settings, now.settings) and now.stock.servers == self.servers
         self._stock = now.stock
         if self._asked is not None:
             self.settings = now.settings
@@ -915,7 +916,7 @@ class Engine:
                 f"`poll` is {poll:g}, and a watch waits between its looks", hint="write 1.0"
             )
 
-        def seen() -> Seen:
+        def seen() -> FileFingerprints:
             if self._stock.seen is None:
                 raise ConfigurationError("there are no files that can be watched")
             return self._stock.seen

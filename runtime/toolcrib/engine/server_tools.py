@@ -13,8 +13,8 @@ from toolcrib.core.model import NOTHING, Descriptor, Schema
 from toolcrib.core.pointers import file_and_line
 from toolcrib.core.protocols import Kinds, Remote
 from toolcrib.core.server_config import Catalogue, Server, document_of, names_of
-from toolcrib.loading.reader import Loaded
-from toolcrib.loading.snapshot import Waiting
+from toolcrib.loading.reader import LoadedDocuments
+from toolcrib.loading.snapshot import PendingDescriptor
 from toolcrib.loading.sources import parse
 
 INHERITED = ("title", "description", "input_schema", "output_schema", "annotations", "icons")
@@ -32,15 +32,15 @@ class Brought(NamedTuple):
         remembered: Name of a server of which only that is known which it answered some time ago -> when.
     """
 
-    loaded: Loaded
+    loaded: LoadedDocuments
     unlisted: tuple[str, ...] = ()
-    waiting: Mapping[str, Waiting] = NOTHING
+    waiting: Mapping[str, PendingDescriptor] = NOTHING
     locked: tuple[str, ...] = ()
     remembered: Mapping[str, str] = NOTHING
 
 
 def with_servers(
-    loaded: Loaded, servers: Mapping[str, Server], known: Mapping[str, Catalogue], kinds: Kinds
+    loaded: LoadedDocuments, servers: Mapping[str, Server], known: Mapping[str, Catalogue], kinds: Kinds
 ) -> Brought:
     """Add the imported tools, and complete the descriptors that stand for a tool of a server.
 
@@ -62,7 +62,7 @@ def with_servers(
             tool, faults = _completed(tool, mode, remote, catalogue, kinds)  # noqa: PLW2901
             problems += faults
         elif remote is not None and remote.server in servers and "input_schema" not in tool.origin.written:
-            waiting[tool.name] = Waiting(remote.server, mode)
+            waiting[tool.name] = PendingDescriptor(remote.server, mode)
         tools.append(tool)
     own, refused = {tool.name for tool in tools} | set(loaded.refused), dict(loaded.refused)
     for server in servers.values():
@@ -107,7 +107,7 @@ def _remote_of(tool: Descriptor, kinds: Kinds) -> tuple[str, Remote] | None:
 
 
 def _unknown_servers(
-    loaded: Loaded, bound: Mapping[str, tuple[str, Remote]], servers: Mapping[str, Server]
+    loaded: LoadedDocuments, bound: Mapping[str, tuple[str, Remote]], servers: Mapping[str, Server]
 ) -> Iterator[Problem]:
     for tool in loaded.tools:
         mode, remote = bound.get(tool.name, ("", None))
@@ -128,7 +128,7 @@ def _unknown_servers(
             )
 
 
-def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds: Kinds) -> Loaded:
+def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds: Kinds) -> LoadedDocuments:
     """The tools of a server as descriptors, but for those whose name a descriptor has."""
     names, remarks = names_of(server, [*catalogue.tools, *catalogue.refused])
     documents = [
@@ -137,7 +137,7 @@ def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds:
         if tool in catalogue.tools and name not in own
     ]
     source, line = _place_of(server)
-    loaded = parse(source, documents, kinds, line=line) if documents else Loaded()
+    loaded = parse(source, documents, kinds, line=line) if documents else LoadedDocuments()
     refused = {name: catalogue.refused[tool] for tool, name in names.items() if tool in catalogue.refused}
     refused |= {name: f"{fault.message} (at {fault.pointer})" for name, fault in loaded.refused.items()}
     whose = {name: f"the tool `{tool}` of the server `{server.name}`" for tool, name in names.items()}
@@ -146,7 +146,7 @@ def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds:
     }
     told = [*(f"the server `{server.name}`: {remark}" for remark in catalogue.remarks), *remarks]
     problems = (*faults.values(), *(_remark(text, source, line) for text in told))
-    return Loaded(tools=loaded.tools, problems=problems, refused=faults)
+    return LoadedDocuments(tools=loaded.tools, problems=problems, refused=faults)
 
 
 def _remark(text: str, source: str, line: int) -> Problem:

@@ -1,4 +1,8 @@
-"""A session: calls with a memory of their own. A call, from its making to its result, stands in `Session._call`."""
+"""A session: calls with a memory of their own. `Session._call` is the path of every call.
+
+There is one path: the chain of the tool. Where nothing in it waits (`BoundChain.at_once`), `Session.call_at_once` runs the
+same coroutine to its end without an event loop.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +25,14 @@ from toolcrib.core.model import (
     Result,
     TrustedAnswer,
     Usage,
-    ok_result,
+    as_result,
 )
-from toolcrib.core.protocols import BoundTool, CallNext, Clock
-from toolcrib.engine.middleware import Direct, Plain, build_chain, layers_of
+from toolcrib.core.protocols import BoundTool, Clock
+from toolcrib.engine.middleware import arguments as argument_layer
 from toolcrib.engine.middleware.arguments import DEPTH
 from toolcrib.engine.middleware.call_failures import attempts_of, ended_by
-from toolcrib.engine.middleware.fast_path import MISSED, as_result
-from toolcrib.registry.catalog import Hidden
+from toolcrib.engine.middleware.layer import LayerContext, Link, SharedState
+from toolcrib.registry.catalog import HiddenReason
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import as_dict
 from toolcrib.schema.validation.json_values import is_large
@@ -50,32 +54,34 @@ NO_GRANTS: frozenset[str] = frozenset()
 """Nothing was permitted beforehand."""
 
 
-class Chain(NamedTuple):
+class BoundChain(NamedTuple):
     """A tool, bound: what its calls run through.
 
     Attributes:
         tool: The tool.
         bound: Its binding.
         run: All layers around the binding.
-        direct: The same at once, where none of it ever waits.
-        plain: The shortest way through `direct`, where it can be taken.
+        layers: Their names, outermost first.
+        at_once: Whether none of it ever waits, unless arguments are large: then no event loop is needed.
+        watched: Whether layers or observers of somebody else see its calls.
         lasting: Whether it is good for later calls too.
     """
 
     tool: Descriptor
     bound: BoundTool
-    run: CallNext
-    direct: Direct | None = None
-    plain: Plain | None = None
+    run: Link
+    layers: tuple[str, ...]
+    at_once: bool
+    watched: bool = False
     lasting: bool = True
 
 
 _MOST_OTHERS = 64
-"""Shelves of other tools that one remembers."""
+"""Tables of other registries that one remembers."""
 
 
-class Shelf:
-    """Tools, and the chains of those that were called. Sessions that share a shelf see a reload at their next call.
+class ToolTable:
+    """Tools, and the chains of those that were called. Sessions that share a table see a reload at their next call.
 
     Attributes:
         registry: The tools.
@@ -84,32 +90,32 @@ class Shelf:
 
     __slots__ = ("_others", "chains", "registry")
 
-    def __init__(self, registry: Registry, chains: dict[str, Chain] | None = None) -> None:
+    def __init__(self, registry: Registry, chains: dict[str, BoundChain] | None = None) -> None:
         self.registry = registry
-        self.chains: dict[str, Chain] = {} if chains is None else chains
-        self._others: dict[int, Shelf] = {}
+        self.chains: dict[str, BoundChain] = {} if chains is None else chains
+        self._others: dict[int, ToolTable] = {}
 
-    def of(self, registry: Registry) -> Shelf:
-        """A shelf that no reload changes. For the tools of this one it shares the chains, which a swap leaves alone.
+    def of(self, registry: Registry) -> ToolTable:
+        """A table that no reload changes. For the tools of this one it shares the chains, which a swap leaves alone.
 
-        For other tools it is the same shelf each time, as long as it is remembered.
+        For another registry it is the same table each time, as long as it is remembered.
         """
         if registry is self.registry:
-            return Shelf(registry, self.chains)
-        other = self._others.get(id(registry))  # its shelf holds it, so no other one can have its identity
+            return ToolTable(registry, self.chains)
+        other = self._others.get(id(registry))  # its table holds it, so no other one can have its identity
         if other is None:
             if len(self._others) >= _MOST_OTHERS:
                 self._others.clear()
-            other = self._others[id(registry)] = Shelf(registry)
+            other = self._others[id(registry)] = ToolTable(registry)
         return other
 
-    def swap(self, registry: Registry, chains: dict[str, Chain]) -> None:
+    def swap(self, registry: Registry, chains: dict[str, BoundChain]) -> None:
         """Put other tools in place of these; a call that has begun ends on the chain it has."""
         self.registry, self.chains = registry, chains
         self._others = {}
 
 
-class Owner(Protocol):
+class SessionHost(Protocol):
     """What a session asks of the runtime that made it."""
 
     @property
@@ -126,11 +132,11 @@ class Owner(Protocol):
         """Raise ClosedRuntime when calls are no longer possible."""
         ...
 
-    def chain_for(self, tool: Descriptor) -> Chain:
+    def chain_for(self, tool: Descriptor) -> BoundChain:
         """What the calls of a tool run through."""
         ...
 
-    def chain_of_hidden(self, tool: Descriptor, hidden: Hidden) -> Chain:
+    def chain_of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:
         """What the calls of a tool run through that is not offered."""
         ...
 
@@ -174,12 +180,12 @@ class Session:
 
     def __init__(
         self,
-        runtime: Owner,
+        runtime: SessionHost,
         *,
         id: str,  # noqa: A002
         seed: int,
         clock: Clock,
-        shelf: Shelf,
+        table: ToolTable,
         user: str,
         caller: str,
         correlation: str,
@@ -193,7 +199,8 @@ class Session:
         self._runtime = runtime
         self._real = isinstance(clock, RealClock)
         self._monotonic = clock.monotonic
-        self._shelf = shelf
+        self._next_number = runtime.call_numbers.__next__
+        self._table = table
         self._slots: dict[str, Any] = {}
         self._context = CallContext(
             session=self,
@@ -203,11 +210,12 @@ class Session:
             passthrough=runtime.passthrough,
             client=_checked(client),
         )
+        self._context_at_once: CallContext | None = None
 
     @property
     def registry(self) -> Registry:
         """The session's tools: its own, or those of the runtime as they are now."""
-        return self._shelf.registry
+        return self._table.registry
 
     @property
     def correlation(self) -> str:
@@ -306,29 +314,38 @@ class Session:
 
         Raises:
             ClosedRuntime: The runtime was closed.
-            ConfigurationError: `name` is no text.
+            ConfigurationError: `name` is no text, or a layer waited that declares `waits = False`.
         """
         self._runtime.check_open()
         chain = self._chain(_name(name))
-        if self._runtime.awaited(name) if chain is None else chain.direct is None:
+        if self._runtime.awaited(name) if chain is None else not chain.at_once:
             return None
         if arguments is not None and is_large(arguments, DEPTH):
             return None
-        context = self._context_with(correlation=correlation) if correlation else self._context
+        context = self._context_at_once
+        if context is None:
+            context = self._context_at_once = self._context._replace(can_wait=False)
+        if correlation:
+            context = context._replace(correlation=correlation)
+        coroutine = self._call(name, arguments, context)
         try:
-            self._call(name, arguments, context).send(None)
+            coroutine.send(None)
         except StopIteration as ended:
             result: Result = ended.value
             return result
-        raise AssertionError("a call that never waits has waited")
+        coroutine.close()
+        raise ConfigurationError(
+            f"the call of `{name}` waited, although its tool and all layers around it declare `waits = False`",
+            hint="remove `waits = False` from the middleware that waits",
+        )
 
     def answers_at_once(self, name: str) -> bool:
-        """Whether a tool was called before, never waits, and runs no layers of somebody else's around it.
+        """Whether a tool was called before, never waits, and nobody else's layer or observer sees its calls.
 
         Then nobody keeps the arguments and the answers of its calls, to change them later.
         """
-        chain = self._shelf.chains.get(name)
-        return chain is not None and chain.direct is not None
+        chain = self._table.chains.get(name)
+        return chain is not None and chain.at_once and not chain.watched
 
     async def stream(
         self,
@@ -388,42 +405,37 @@ class Session:
     async def _call(self, name: str, arguments: Mapping[str, JSON] | None, context: CallContext) -> Result:
         if self._runtime.closed:
             self._runtime.check_open()
-        chain = (type(name) is str and self._shelf.chains.get(name)) or await self._found(_name(name))
+        chain = (type(name) is str and self._table.chains.get(name)) or await self._found(_name(name))
         if chain is None:
             return self._runtime.not_found(name, self.registry)
         self.calls += 1
         started = self._monotonic()
-        plain = chain.plain
-        if plain is not None:
-            value = plain({} if arguments is None else arguments)
-            if value is not MISSED:
-                # `ok_result` in place, as the shortest way is called most often.
-                usage = _new(Usage, (1, self._monotonic() - started))
-                result: Result = _new(Result, (_OK, value, (), "", None, usage, NOTHING, None))
-                return result
-        call = self._made(chain, arguments, context)
+        given: Any = {} if arguments is None else arguments
+        if type(given) is not dict:
+            given = as_dict(given)
+        call: Call = _new(
+            Call, (chain.tool, given, context, f"{self.id}-{self._next_number()}", 1, None, None)
+        )
         try:
-            if chain.direct is not None:  # what never waits needs no account of who works
-                answer = chain.direct(call)
-                if type(answer) is TrustedAnswer:
-                    return ok_result(answer[0], 1, self._monotonic() - started, answer[1])
-                result = await self._run(chain, call) if answer is None else as_result(answer)
+            if self._real or chain.at_once:  # what never waits needs no account of who works
+                answer = await chain.run(call)
             else:
-                result = await self._run(chain, call)
+                with self.clock.working():
+                    answer = await chain.run(call)
         except BaseException as error:  # the edge: what escapes the layers is a bug, and told as one
             ended = ended_by(call, error)
             if ended is None:
                 raise
-            result = ended
+            answer = ended
+        if type(answer) is TrustedAnswer:
+            # In place, as most mocked calls end here, and a frame more is felt.
+            usage = _new(Usage, (1, self._monotonic() - started))
+            trusted: Result = _new(Result, (_OK, answer[0], (), "", None, usage, answer[1], None))
+            return trusted
+        result = as_result(answer)
         return result.with_usage(attempts_of(result), self._monotonic() - started)
 
-    async def _run(self, chain: Chain, call: Call) -> Result:
-        if self._real:
-            return await chain.run(call)
-        with self.clock.working():
-            return await chain.run(call)
-
-    async def _found(self, name: str) -> Chain | None:
+    async def _found(self, name: str) -> BoundChain | None:
         """The chain of a tool, after its server was asked what it takes, where only that one knows."""
         chain = self._chain(name)
         if chain is not None and chain.lasting:
@@ -434,24 +446,24 @@ class Session:
         await self._runtime.discover(server)
         return self._chain(name)
 
-    def _chain(self, name: str) -> Chain | None:
-        shelf = self._shelf
-        tool = shelf.registry.get(name)
+    def _chain(self, name: str) -> BoundChain | None:
+        table = self._table
+        tool = table.registry.get(name)
         if tool is None:
-            named = shelf.registry.named_by_alias(name)
-            return None if named is None else shelf.chains.get(named) or self._chain(named)
-        hidden = shelf.registry.hidden(name)
+            named = table.registry.named_by_alias(name)
+            return None if named is None else table.chains.get(named) or self._chain(named)
+        hidden = table.registry.hidden(name)
         runtime = self._runtime
         chain = runtime.chain_for(tool) if hidden is None else runtime.chain_of_hidden(tool, hidden)
         if chain.lasting:
-            shelf.chains[name] = chain
+            table.chains[name] = chain
         return chain
 
-    def _made(self, chain: Chain, arguments: Mapping[str, JSON] | None, context: CallContext) -> Call:
+    def _made(self, chain: BoundChain, arguments: Mapping[str, JSON] | None, context: CallContext) -> Call:
         given: Any = {} if arguments is None else arguments
         if type(given) is not dict:
             given = as_dict(given)
-        number = f"{self.id}-{next(self._runtime.call_numbers)}"
+        number = f"{self.id}-{self._next_number()}"
         return tuple.__new__(Call, (chain.tool, given, context, number, 1, None, None))
 
 
@@ -473,7 +485,7 @@ def _name(name: object) -> str:
     )
 
 
-async def dry_run(chain: Chain, call: Call) -> Result:
+async def dry_run(chain: BoundChain, call: Call) -> Result:
     """Let the call pass the layer that prepares its arguments, and explain it instead of running it."""
 
     async def explained(prepared: Call) -> Result:
@@ -485,8 +497,9 @@ async def dry_run(chain: Chain, call: Call) -> Result:
             {"tool": prepared.tool.name, "mode": prepared.tool.mode, "arguments": shown, "plan": plan}
         )
 
-    layers = [layer for name, layer in layers_of(call.tool, chain.bound) if name == "arguments"]
-    result = await build_chain(layers, explained)(call)
+    result = as_result(
+        await argument_layer.layer(LayerContext(call.tool, chain.bound, SharedState()), explained)(call)
+    )
     if result.outcome is Outcome.OK and isinstance(result.value, dict):
         return result._replace(
             value={**result.value, "repairs": result.meta.get("repairs", [])}, meta=NOTHING

@@ -10,10 +10,10 @@ from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.user_folders import working_folder
 from toolcrib.engine.profiles import in_force, listings_of
 from toolcrib.executors import Executors
-from toolcrib.loading.cache.header import key_of
-from toolcrib.loading.cache.index import CachedProject, Index, default_index, profiles_of
+from toolcrib.loading.cache.header import index_key
+from toolcrib.loading.cache.index import CachedProject, Index, default_index, project_profiles
 from toolcrib.loading.settings import Settings, chosen_profile
-from toolcrib.loading.snapshot import Stock, Waiting
+from toolcrib.loading.snapshot import LoadedProject, PendingDescriptor
 from toolcrib.registry.registry import Registry
 from toolcrib.security.trust import Contents, Trust, TrustPolicy
 
@@ -55,7 +55,7 @@ class Started(NamedTuple):
     """
 
     executors: Executors
-    stock: Stock
+    stock: LoadedProject
     registry: Registry
     settings: Settings
 
@@ -72,7 +72,7 @@ def start(asked: Asked, executors: Executors | None = None, trust: Trust | None 
         ConfigurationError: Two of the paths are projects, or there is no such profile or mode.
     """
     index = default_index() if asked.indexed and executors is None and not asked.servers else None
-    key = key_of(asked.paths, asked.also) if index is not None else None
+    key = index_key(asked.paths, asked.also) if index is not None else None
     trust = trust or Trust()
     if index is None or key is None:
         return _read(asked, executors or Executors.installed(), trust)
@@ -89,7 +89,7 @@ def start(asked: Asked, executors: Executors | None = None, trust: Trust | None 
 def start_again(
     asked: Asked,
     executors: Executors,
-    before: Stock,
+    before: LoadedProject,
     offered: Mapping[str, Catalogue] = NOTHING,
     trust: Trust | None = None,
 ) -> Started:
@@ -109,11 +109,11 @@ def start_again(
 
 
 def start_over(
-    given: Stock,
+    given: LoadedProject,
     servers: Mapping[str, Server],
     executors: Executors,
     offered: Mapping[str, Catalogue] = NOTHING,
-) -> tuple[Registry, Stock]:
+) -> tuple[Registry, LoadedProject]:
     """The tools that a program gave, with those of servers that it gave.
 
     Args:
@@ -123,9 +123,9 @@ def start_over(
         offered: Name of a server -> what it offers, where it was asked.
     """
     from toolcrib.engine.server_tools import with_servers  # noqa: PLC0415 -- few runtimes have servers
-    from toolcrib.loading.reader import Loaded  # noqa: PLC0415 -- as above
+    from toolcrib.loading.reader import LoadedDocuments  # noqa: PLC0415 -- as above
 
-    brought = with_servers(Loaded(tools=tuple(given.registry.values())), servers, offered, executors)
+    brought = with_servers(LoadedDocuments(tools=tuple(given.registry.values())), servers, offered, executors)
     registry = Registry(brought.loaded.tools)
     stock = given._replace(
         registry=registry,
@@ -149,7 +149,7 @@ def _recalled(asked: Asked, recalled: CachedProject, settings: Settings, trust: 
     return _started(asked, executors, stock, settings)
 
 
-def _shown(stock: Stock, asked: Asked, executors: Executors, trust: Trust) -> None:
+def _shown(stock: LoadedProject, asked: Asked, executors: Executors, trust: Trust) -> None:
     """Let trust know what was read, once it asks."""
     base = working_folder()
 
@@ -168,13 +168,13 @@ def _read(
     index: Index | None = None,
     key: bytes = b"",
     *,
-    before: Stock | None = None,
+    before: LoadedProject | None = None,
     offered: Mapping[str, Catalogue] = NOTHING,
 ) -> Started:
     from toolcrib.engine.open_project import read_stock  # noqa: PLC0415 -- as above
     from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- a start from an index reads no documents
 
-    def read() -> Stock:
+    def read() -> LoadedProject:
         found = read_stock(
             asked.paths,
             asked.also,
@@ -193,7 +193,7 @@ def _read(
         stock = read()  # with the rows that may be read after all
     stock = stock._replace(waiting=_waiting(stock, executors, trust))
     if index is not None and not executors.broken and _is_whole(stock):
-        profiles = profiles_of(stock)
+        profiles = project_profiles(stock)
         listings = listings_of(stock, profiles, executors)
         targets, built_in = executors.targets, executors.built_in
         index.keep(key, stock, targets, profiles, built_in=built_in, listings=listings)
@@ -202,7 +202,7 @@ def _read(
     return _started(asked, executors, stock, settings, insists=before is not None)
 
 
-def _waiting(stock: Stock, executors: Executors, trust: Trust) -> Mapping[str, Waiting]:
+def _waiting(stock: LoadedProject, executors: Executors, trust: Trust) -> Mapping[str, PendingDescriptor]:
     """What waits for servers, but for tools that may not use theirs: a pack from elsewhere starts no server of a project."""
     if trust.policy.everything or not stock.waiting:
         return stock.waiting
@@ -215,7 +215,7 @@ def _waiting(stock: Stock, executors: Executors, trust: Trust) -> Mapping[str, W
     }
 
 
-def _is_whole(stock: Stock) -> bool:
+def _is_whole(stock: LoadedProject) -> bool:
     """Whether files alone say what there is: of what a server is to be asked, an index can't say when it changes."""
     named = stock.project.servers if stock.project is not None else NOTHING
     known = not stock.unlisted and not stock.waiting and not stock.remembered
@@ -223,7 +223,7 @@ def _is_whole(stock: Stock) -> bool:
 
 
 def _started(
-    asked: Asked, executors: Executors, stock: Stock, settings: Settings, *, insists: bool = False
+    asked: Asked, executors: Executors, stock: LoadedProject, settings: Settings, *, insists: bool = False
 ) -> Started:
     registry = in_force(stock, settings, asked.modes, executors, insists=insists)
     return Started(executors, stock, registry, settings)

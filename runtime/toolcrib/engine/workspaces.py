@@ -13,7 +13,7 @@ from toolcrib.executors import Executors
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES
 from toolcrib.loading.project_discovery import find_project
 from toolcrib.loading.scenarios.scenario_links import tools_of
-from toolcrib.loading.snapshot import Model, Stock
+from toolcrib.loading.snapshot import LoadedProject, Model
 from toolcrib.security.trust import (
     Contents,
     PackContent,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def contents_of(
-    stock: Stock,
+    stock: LoadedProject,
     executors: Executors,
     trust: Trust,
     paths: Sequence[str] = (),
@@ -68,7 +68,7 @@ def contents_of(
     )
 
 
-def _workspaces(stock: Stock, paths: Sequence[str], base: str) -> Iterator[Workspace]:
+def _workspaces(stock: LoadedProject, paths: Sequence[str], base: str) -> Iterator[Workspace]:
     found: list[Workspace] = []
     if stock.project_file:
         folder = os.path.dirname(stock.project_file) or "."
@@ -130,7 +130,7 @@ def _is_pack(folder: str) -> bool:
 # What needs something.
 
 
-def _subjects(stock: Stock, executors: Executors, trust: Trust) -> Iterator[TrustSubject]:
+def _subjects(stock: LoadedProject, executors: Executors, trust: Trust) -> Iterator[TrustSubject]:
     contents = trust.contents
     for name, server in stock.servers.items():
         if name not in contents.own:
@@ -143,7 +143,7 @@ def _subjects(stock: Stock, executors: Executors, trust: Trust) -> Iterator[Trus
         yield subject_of_data(source, path, name)
 
 
-def _homes(stock: Stock, own: Collection[str]) -> Mapping[str, ServerHome]:
+def _homes(stock: LoadedProject, own: Collection[str]) -> Mapping[str, ServerHome]:
     named = stock.project.servers if stock.project else NOTHING
     found = {}
     for name, server in stock.servers.items():
@@ -205,7 +205,7 @@ def subjects_of_scenario(scenario: Scenario) -> Iterator[TrustSubject]:
         yield subject_of_model(user, _files_of(scenario.origin), place, said)
 
 
-def _crossing(stock: Stock, executors: Executors, trust: Trust) -> Iterator[TrustSubject]:
+def _crossing(stock: LoadedProject, executors: Executors, trust: Trust) -> Iterator[TrustSubject]:
     """Scenarios as whoever calls tools of other workspaces: what these need, they need for themselves."""
     tools = [tool for tool in stock.registry.values() if not all(map(executors.is_contained, tool.bindings))]
     for scenario in stock.scenarios if tools else ():
@@ -221,7 +221,7 @@ def _files_of(origin: Origin) -> tuple[str, ...]:
     return tuple(dict.fromkeys((origin.source, *(file_and_line(place)[0] for place in origin.overrides))))
 
 
-def _settings(stock: Stock) -> Iterator[Need]:
+def _settings(stock: LoadedProject) -> Iterator[Need]:
     """What the project and all its profiles let tools reach."""
     project = stock.project
     if project is None:
@@ -232,7 +232,7 @@ def _settings(stock: Stock) -> Iterator[Need]:
         yield from needs_of_settings(profile.egress, profile.origins, user=f"profile {name}", place=place())
 
 
-def _pack_content(stock: Stock, base: str, root: str) -> PackContent:
+def _pack_content(stock: LoadedProject, base: str, root: str) -> PackContent:
     def lies_within(origin: Origin) -> bool:
         path = _real(base, origin.source)
         return path == root or path.startswith(root.rstrip(os.sep) + os.sep)

@@ -1,7 +1,7 @@
 """The modes: each is an executor, found by its entry point and loaded when first used.
 
-Group `toolcrib.executors`; the entry point's name is the mode. This module is the only place where
-a mode's name decides what runs.
+It imports `formats` and the rooms below it. The group of entry points is `toolcrib.executors`, and an entry point's name
+is the mode. This module is the only place where a mode's name decides what runs.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from toolcrib.loading.documents.document import Document, first_bytes, only_docu
 from toolcrib.loading.documents.json_text import without_comments
 from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.formats import ServerFile
-from toolcrib.loading.servers import Spot, Written, merged, whole_path
+from toolcrib.loading.servers import ConfigPosition, ServerBlock, merge_servers, whole_path
 
 SPELLINGS: Final[Mapping[str, str]] = {
     "command": "command",
@@ -130,7 +130,7 @@ _SEPARATORS: Final = frozenset({"pathSeparator", "/"})
 class VariableTranslation:
     """Translates the texts of one file, and knows what its user is asked for."""
 
-    def __init__(self, inputs: JSON, spot: Spot) -> None:
+    def __init__(self, inputs: JSON, spot: ConfigPosition) -> None:
         """Begin.
 
         Args:
@@ -141,7 +141,7 @@ class VariableTranslation:
         self._spot = spot
         self._met: dict[str, Problem] = {}
 
-    def ours(self, text: str, spot: Spot, *, bare: bool = False) -> str:
+    def ours(self, text: str, spot: ConfigPosition, *, bare: bool = False) -> str:
         """A text as we write it.
 
         Args:
@@ -156,7 +156,7 @@ class VariableTranslation:
             return f"${{{match[1]}}}"
         return _LOOK_UP.sub(lambda match: self._one(match, spot), text)
 
-    def _one(self, match: re.Match[str], spot: Spot) -> str:
+    def _one(self, match: re.Match[str], spot: ConfigPosition) -> str:
         inner = match[1]
         if inner.startswith("input:"):
             return self._input(inner.removeprefix("input:"), spot)
@@ -164,7 +164,7 @@ class VariableTranslation:
             return "${workspaceFolder}"
         return "/" if inner in _SEPARATORS else match[0]
 
-    def _input(self, name: str, spot: Spot) -> str:
+    def _input(self, name: str, spot: ConfigPosition) -> str:
         variable = re.sub(r"\W", "_", name.strip(), flags=re.ASCII).upper()
         variable = f"_{variable}" if not variable or variable[0].isdigit() else variable
         default = self._inputs.get(name)
@@ -191,7 +191,7 @@ def _inputs_of(inputs: JSON) -> Iterator[tuple[str, JSON]]:
 class _KeyWithoutMeaning(NamedTuple):
     """Keys of one name that have no meaning here: where the first of them is, and whose they are."""
 
-    spot: Spot
+    spot: ConfigPosition
     servers: list[str]
 
 
@@ -206,7 +206,7 @@ class ServerEntries:
         left_out: The names of servers that are switched off or can't be used; each is reported.
     """
 
-    def __init__(self, root: str, inputs: JSON, spot: Spot) -> None:
+    def __init__(self, root: str, inputs: JSON, spot: ConfigPosition) -> None:
         """Begin.
 
         Args:
@@ -225,7 +225,7 @@ class ServerEntries:
         told = [_of_foreign(key, spot, servers) for key, (spot, servers) in self._foreign.items()]
         return [*self._problems, *told, *self._look_ups.notices()]
 
-    def read(self, entries: JSON, spot: Spot) -> Iterator[tuple[str, Written]]:
+    def read(self, entries: JSON, spot: ConfigPosition) -> Iterator[tuple[str, ServerBlock]]:
         """The servers under one key, by name, without those that are switched off or can't be used."""
         if isinstance(entries, dict):
             named = [(name, spot.below(name), entry) for name, entry in entries.items()]
@@ -249,7 +249,7 @@ class ServerEntries:
                     self.left_out.discard(name)
                     yield name, written
 
-    def _server(self, name: str, entry: Mapping[str, JSON], spot: Spot) -> Written | None:
+    def _server(self, name: str, entry: Mapping[str, JSON], spot: ConfigPosition) -> ServerBlock | None:
         """One server; None where it can't be used, which is reported."""
         told = len(self._problems)
         said: dict[str, Any] = {}
@@ -277,9 +277,9 @@ class ServerEntries:
             return None
         _settle(said, spots)
         self._drop_needless(said, spots)
-        return Written(name, said, spots, self._root)
+        return ServerBlock(name, said, spots, self._root)
 
-    def _drop_needless(self, said: dict[str, Any], spots: dict[str, Spot]) -> None:
+    def _drop_needless(self, said: dict[str, Any], spots: dict[str, ConfigPosition]) -> None:
         """Leave out what such a server has no use for; clients write it and pass over it."""
         if ("url" in said) == ("command" in said):
             return
@@ -293,7 +293,7 @@ class ServerEntries:
             for each in [each for each in spots if each.partition(".")[0] == key]:
                 del spots[each]
 
-    def _value(self, meaning: str, value: JSON, spot: Spot) -> Any:
+    def _value(self, meaning: str, value: JSON, spot: ConfigPosition) -> Any:
         """The value of a key as we write it; `_NONE` where it is wrong, which is reported."""
         if meaning in _FLAGS:
             return _NONE if isinstance(value, bool) else self._unfit(spot, "true or false", value)
@@ -305,13 +305,13 @@ class ServerEntries:
             return self._texts(value, spot)
         return self._text(value, spot)
 
-    def _texts(self, value: JSON, spot: Spot) -> Any:
+    def _texts(self, value: JSON, spot: ConfigPosition) -> Any:
         if not isinstance(value, list):
             return self._unfit(spot, "a list of texts", value)
         texts = [self._text(item, spot.below(at)) for at, item in enumerate(value)]
         return _NONE if _NONE in texts else texts
 
-    def _texts_by_name(self, value: JSON, spot: Spot) -> Any:
+    def _texts_by_name(self, value: JSON, spot: ConfigPosition) -> Any:
         """Names and texts; what is null is not there."""
         if not isinstance(value, dict):
             return self._unfit(spot, "an object of texts", value)
@@ -322,14 +322,14 @@ class ServerEntries:
         }
         return _NONE if _NONE in texts.values() else texts
 
-    def _text(self, value: JSON, spot: Spot, *, bare: bool = False) -> Any:
+    def _text(self, value: JSON, spot: ConfigPosition, *, bare: bool = False) -> Any:
         if isinstance(value, str):
             return self._look_ups.ours(value, spot, bare=bare)
         return (
             json.dumps(value) if isinstance(value, bool | int | float) else self._unfit(spot, "a text", value)
         )
 
-    def _transport(self, value: JSON, spot: Spot) -> Any:
+    def _transport(self, value: JSON, spot: ConfigPosition) -> Any:
         if not isinstance(value, str):
             return self._unfit(spot, "a text", value)
         known = TRANSPORTS.get(value.lower().replace("-", "").replace("_", ""))
@@ -340,13 +340,13 @@ class ServerEntries:
         self._complain(spot, "server_left_out", message, hint, severity="warning")
         return _NONE
 
-    def _unfit(self, spot: Spot, expected: str, value: JSON) -> Any:
+    def _unfit(self, spot: ConfigPosition, expected: str, value: JSON) -> Any:
         """Tell that a value is of another kind than its key has. What it is may be secret, so it is not shown."""
         self._complain(spot, "wrong_type", f"expected {expected}, got {_kind_of(value)}")
         return _NONE
 
     def _complain(
-        self, spot: Spot, code: str, message: str, hint: str = "", severity: Severity = "error"
+        self, spot: ConfigPosition, code: str, message: str, hint: str = "", severity: Severity = "error"
     ) -> None:
         self._problems.append(spot.problem(code, message, hint, severity))
 
@@ -357,7 +357,7 @@ def _name_in(entry: JSON) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _settle(said: dict[str, Any], spots: dict[str, Spot]) -> None:
+def _settle(said: dict[str, Any], spots: dict[str, ConfigPosition]) -> None:
     """Join what clients write separately and `servers` has as one key, and the other way round."""
     if isinstance(said.get("command"), list):
         first, *others = said["command"] or [""]
@@ -383,7 +383,7 @@ def _kind_of(value: JSON) -> str:
     return {bool: "true or false", type(None): "null", str: "a text"}.get(type(value), "a number")
 
 
-def _of_foreign(key: str, spot: Spot, servers: list[str]) -> Problem:
+def _of_foreign(key: str, spot: ConfigPosition, servers: list[str]) -> Problem:
     """The problem for a key without a meaning here, reported once for a file."""
     whose = ", ".join(f"`{clipped(name)}`" for name in servers[:3]) + (" ..." if len(servers) > 3 else "")
     message = f"`{clipped(key)}` of {whose} has no meaning here"
@@ -445,7 +445,7 @@ def is_servers_file(path: str) -> bool:
     return any(looks_like_servers_file(document.value) for document in documents)
 
 
-def read_servers_file(path: str, named: Spot | None = None) -> ServerFile:
+def read_servers_file(path: str, named: ConfigPosition | None = None) -> ServerFile:
     """Read a client's file.
 
     Args:
@@ -482,8 +482,8 @@ def _with_our_hint(problem: Problem) -> Problem:
     return problem._replace(hint=hint)
 
 
-def _unreadable(path: str, error: OSError | ValueError, named: Spot | None) -> Problem:
-    spot = named or Spot(path, "", _first_line)
+def _unreadable(path: str, error: OSError | ValueError, named: ConfigPosition | None) -> Problem:
+    spot = named or ConfigPosition(path, "", _first_line)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         hint = "the path is relative to the folder of the project" if named is not None else ""
         return spot.problem("path_not_found", f"there is no file `{clipped(path)}`", hint)
@@ -502,20 +502,20 @@ def _places(value: Mapping[str, JSON]) -> Iterator[tuple[tuple[str, ...], JSON]]
 
 
 def _servers_of(document: Document, path: str) -> ServerFile:
-    top = Spot(path, "", document.position)
+    top = ConfigPosition(path, "", document.position)
     value = document.value
     places = list(_places(value)) if isinstance(value, dict) else []
     if not isinstance(value, dict) or not places:
         return ServerFile([_no_servers(top)], unread=True)
     entries = ServerEntries(root_of(path), value.get("inputs", []), top.below("inputs"))
     several = [dict(entries.read(found, top.below(*steps))) for steps, found in reversed(places)]
-    written, faults = merged(several)
+    written, faults = merge_servers(several)
     others = _others(value, [steps[0] for steps, _ in places], top)
     problems = [*entries.problems(), *faults, *others]
     return ServerFile(problems, written, frozenset(entries.left_out - written.keys()))
 
 
-def _others(value: Mapping[str, JSON], known: list[str], top: Spot) -> Iterator[Problem]:
+def _others(value: Mapping[str, JSON], known: list[str], top: ConfigPosition) -> Iterator[Problem]:
     """The one notice for everything else in the file."""
     others = [key for key in value if key not in {*known, *_BESIDE}]
     if others:
@@ -524,7 +524,7 @@ def _others(value: Mapping[str, JSON], known: list[str], top: Spot) -> Iterator[
         yield top.below(others[0]).problem("client_key", message, severity="notice")
 
 
-def _no_servers(spot: Spot) -> Problem:
+def _no_servers(spot: ConfigPosition) -> Problem:
     message = "the file names no MCP servers"
     return spot.problem("no_servers", message, _WAY)
 

@@ -28,7 +28,7 @@ from toolcrib.core.text import canonical, compact
 from toolcrib.loading.document_checks import TOO_MANY, DocumentChecker, hidden_problems, may_hide, valid_parts
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.documents.positions import clipped
-from toolcrib.loading.settings import check_limits, limits_of, spread
+from toolcrib.loading.settings import check_limits, flatten_limits, parse_limits
 from toolcrib.schema.validation import Validator, Violation, check_schema
 from toolcrib.schema.validation.schema_check import SMALL, is_evident
 
@@ -62,7 +62,7 @@ def is_descriptor(value: JSON, modes: Iterable[str]) -> bool:
     )
 
 
-class Given(NamedTuple):
+class DescriptorSource(NamedTuple):
     """A document in our own form that describes a tool; other forms are normalised before.
 
     Attributes:
@@ -85,11 +85,13 @@ Parsed: TypeAlias = tuple[Descriptor | None, list[Problem]]
 def parse_descriptor(
     document: Document, kinds: Kinds, shape: DocumentChecker, *, files: Files | None = None, pack: str = ""
 ) -> Parsed:
-    """Read one descriptor; see `Given` and `parse_descriptors`."""
-    return parse_descriptors([Given(document, files, pack)], kinds, shape)[0]
+    """Read one descriptor; see `DescriptorSource` and `parse_descriptors`."""
+    return parse_descriptors([DescriptorSource(document, files, pack)], kinds, shape)[0]
 
 
-def parse_descriptors(given: Iterable[Given], kinds: Kinds, shape: DocumentChecker) -> list[Parsed]:
+def parse_descriptors(
+    given: Iterable[DescriptorSource], kinds: Kinds, shape: DocumentChecker
+) -> list[Parsed]:
     """Read descriptors.
 
     Each check goes over all of them before the next one begins: what one check needs stays close to the
@@ -122,7 +124,7 @@ class _Draft:
         judged: The tool without the schemas that are refused.
     """
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: DescriptorSource) -> None:
         self.given = given
         self.problems: list[Problem] = []
         self.tool: Descriptor | None = None
@@ -187,7 +189,7 @@ def _without_broken_schemas(tool: Descriptor, problems: Sequence[Problem]) -> De
     )
 
 
-def _origin(given: Given, digest: str) -> Origin:
+def _origin(given: DescriptorSource, digest: str) -> Origin:
     document = given.document
     return Origin(
         source=document.source,
@@ -204,7 +206,7 @@ def _written(value: JSON) -> frozenset[str]:
     if not isinstance(value, dict):
         return frozenset()
     limits = value.get("limits")
-    below = spread(limits) if isinstance(limits, dict) else {}
+    below = flatten_limits(limits) if isinstance(limits, dict) else {}
     return frozenset(value).union(f"limits.{key}" for key in below)
 
 
@@ -250,7 +252,7 @@ _READERS: dict[str, Any] = {
     "icons": lambda entries: tuple(_icon(entry) for entry in entries),
     "examples": lambda entries: tuple(_example(entry) for entry in entries),
     "timeout": parse_duration,
-    "limits": limits_of,
+    "limits": parse_limits,
     "tags": tuple,
 }
 

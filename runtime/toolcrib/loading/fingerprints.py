@@ -65,8 +65,8 @@ _NEVER = (0,) * 6
 _KIND, _LINK, _FILE = 0o170000, 0o120000, 0o100000
 
 
-class Seen:
-    """What was looked at, as plain data: `tuple(seen)` is all of it, and `Seen(*data)` is the way back.
+class FileFingerprints:
+    """What was looked at, as plain data: `tuple(seen)` is all of it, and `FileFingerprints(*data)` is the way back.
 
     No named tuple, for these are slow to import.
 
@@ -101,7 +101,7 @@ class Seen:
         return iter((self.files, self.contents, self.folders, self.variables))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Seen) and tuple(self) == tuple(other)
+        return isinstance(other, FileFingerprints) and tuple(self) == tuple(other)
 
     __hash__ = None  # type: ignore[assignment]  # it holds what may change
 
@@ -109,7 +109,7 @@ class Seen:
         """Whether all of it is as it was; the first difference ends the search."""
         return self.refreshed() is not None
 
-    def refreshed(self, now: Callable[[], int] = time.time_ns) -> Seen | None:
+    def refreshed(self, now: Callable[[], int] = time.time_ns) -> FileFingerprints | None:
         """The same, for a faster look next time, or None where anything is different.
 
         What has not been touched for `RACY` needs no comparison of contents any more. Returns itself where
@@ -138,7 +138,7 @@ class Seen:
                 folders[path] = found
         if not folders and len(contents) == len(self.contents):
             return self
-        return Seen(self.files, contents, {**self.folders, **folders}, self.variables)
+        return FileFingerprints(self.files, contents, {**self.folders, **folders}, self.variables)
 
     def changed(self) -> list[str]:
         """The paths that are different now, sorted; of a folder those of the entries that came and went."""
@@ -149,7 +149,7 @@ class Seen:
         return sorted(paths)
 
 
-class Trail:
+class FileTracker:
     """Notes what is looked at. Of what is noted twice the first time counts.
 
     Attributes:
@@ -234,9 +234,11 @@ class Trail:
         """What was read through a path does not belong together, so it counts as changed."""
         self._files[os.fspath(path)] = _NEVER
 
-    def closed(self) -> Seen:
+    def closed(self) -> FileFingerprints:
         """Everything that was noted so far."""
-        return Seen(dict(self._files), dict(self._contents), dict(self._folders), dict(self._variables))
+        return FileFingerprints(
+            dict(self._files), dict(self._contents), dict(self._folders), dict(self._variables)
+        )
 
 
 def state_of(path: str) -> State:
@@ -344,7 +346,9 @@ class EnvironmentFingerprint:
 
     __slots__ = ("code", "newest", "path", "version")
 
-    def __init__(self, version: str, code: Seen, path: dict[str, Entry], newest: int | None = None) -> None:
+    def __init__(
+        self, version: str, code: FileFingerprints, path: dict[str, Entry], newest: int | None = None
+    ) -> None:
         self.version = version
         self.code = code
         self.path = path
@@ -390,17 +394,17 @@ def fingerprint_environment(
         targets: Where the modes lie: `module:class`.
         imported: When the code that runs was imported, at the earliest; in nanoseconds since 1970.
     """
-    trail, own = Trail(), _own_code()
+    trail, own = FileTracker(), _own_code()
     for file in _files_of_modes(targets):
         trail.file(file)
     path = {folder: _entry(folder, trail) for folder in search_path()}
     others = trail.closed()
-    code = Seen(own.files | others.files, own.contents | others.contents, {})
+    code = FileFingerprints(own.files | others.files, own.contents | others.contents, {})
     around = EnvironmentFingerprint(toolcrib.__version__, code, path)
     return None if around.newest > imported - RACY else around
 
 
-def _newest(code: Seen) -> int:
+def _newest(code: FileFingerprints) -> int:
     return max((max(state[2:4]) for state in code.files.values() if state), default=0)
 
 
@@ -409,7 +413,7 @@ def search_path() -> list[str]:
     return list(dict.fromkeys(entry or "." for entry in sys.path))
 
 
-def _entry(folder: str, trail: Trail) -> Entry:
+def _entry(folder: str, trail: FileTracker) -> Entry:
     moment = time.time_ns()
     state = state_of(folder)
     distributions = _distributions(folder)
@@ -442,18 +446,18 @@ def _distributions(folder: str) -> Distributions:
     return tuple((name, state_of(os.path.join(folder, name, "entry_points.txt"))) for name in names)
 
 
-_OWN_CODE: list[Seen] = []
+_OWN_CODE: list[FileFingerprints] = []
 
 
-def _own_code() -> Seen:
+def _own_code() -> FileFingerprints:
     """The files of toolcrib. What runs does not change with them, so they are looked at once."""
     if not _OWN_CODE:
         _OWN_CODE.append(_look_at_own_code())
     return _OWN_CODE[0]
 
 
-def _look_at_own_code() -> Seen:
-    trail = Trail()
+def _look_at_own_code() -> FileFingerprints:
+    trail = FileTracker()
     for top in toolcrib.__path__:
         for folder, folders, names in os.walk(top):
             folders[:] = [name for name in folders if name != "__pycache__"]

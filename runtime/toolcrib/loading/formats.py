@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, NOTHING, Origin
 from toolcrib.loading.documents.document import Document, parse_documents
-from toolcrib.loading.documents.files import key_of, read_bytes
+from toolcrib.loading.documents.files import file_key, read_bytes
 
 if TYPE_CHECKING:
     from toolcrib.core.protocols import Files, Kinds
-    from toolcrib.loading.reader import Home
+    from toolcrib.loading.reader import DocumentContext
     from toolcrib.loading.scenarios.model import Scenario
-    from toolcrib.loading.servers import Spot, Written
+    from toolcrib.loading.servers import ConfigPosition, ServerBlock
 
 Rewording: TypeAlias = Callable[[Sequence[Problem]], list[Problem]]
 """Tells the problems of a descriptor in the words of the system that its document comes from."""
@@ -75,12 +75,12 @@ class NamedFile(NamedTuple):
     source: str
     document: Document
     pointer: str
-    where: Home
+    where: DocumentContext
 
     @property
     def key(self) -> str:
         """By which a reader knows the file."""
-        return key_of(self.where.files, self.path)
+        return file_key(self.where.files, self.path)
 
     @property
     def own_key(self) -> str:
@@ -130,7 +130,7 @@ class ServerFile(NamedTuple):
     """
 
     problems: Sequence[Problem]
-    servers: Mapping[str, Written] = NOTHING
+    servers: Mapping[str, ServerBlock] = NOTHING
     left_out: Collection[str] = ()
     unread: bool = False
 
@@ -150,7 +150,7 @@ class ServerFiles(Protocol):
         """Whether a path is a file that names MCP servers."""
         ...
 
-    def read_servers_file(self, path: str, named: Spot | None = None, /) -> ServerFile:
+    def read_servers_file(self, path: str, named: ConfigPosition | None = None, /) -> ServerFile:
         """The servers of a file; one that is not there is a problem of the place where it is named."""
         ...
 
@@ -194,7 +194,7 @@ class Format:
 
     name: str
     detect: Callable[[JSON], bool] = lambda _value: False
-    convert: Callable[[Document, Home], Conversion] = lambda _document, _where: Conversion()
+    convert: Callable[[Document, DocumentContext], Conversion] = lambda _document, _where: Conversion()
     documents: Callable[[Document, Files | None], Sequence[Document]] = lambda _document, _files: ()
     is_pack: bool = False
     parents: ParentDocuments | None = None

@@ -14,7 +14,7 @@ from toolcrib.core.model import JSON, Descriptor
 from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files
 from toolcrib.loading.documents.document import Document
-from toolcrib.loading.documents.files import KeptFiles, files_at
+from toolcrib.loading.documents.files import CachedFiles, files_at
 
 
 def is_override(value: JSON) -> bool:
@@ -23,7 +23,7 @@ def is_override(value: JSON) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class LaidOver(Document):
+class OverlaidDocument(Document):
     """Two documents as one. Each part of the value knows in which of the files it stands.
 
     Attributes:
@@ -66,25 +66,25 @@ class LaidOver(Document):
 
 
 def _place(document: Document, key: str) -> str:
-    if isinstance(document, LaidOver):
+    if isinstance(document, OverlaidDocument):
         known = document.below().get(key)
         if known is not None:
             return known
     return f"{document.source}:{document.position(f'/{pointer_step(key)}')[0]}"
 
 
-def lay_over(upper: Document, lower: Document) -> LaidOver:
+def lay_over(upper: Document, lower: Document) -> OverlaidDocument:
     """The document that comes of laying one over another; the upper one gives the file and line."""
     below = lower.value if isinstance(lower.value, dict) else {}
     above = upper.value if isinstance(upper.value, dict) else {}
     value: JSON = {**below, **{key: item for key, item in above.items() if key != "override"}}
-    return LaidOver(
+    return OverlaidDocument(
         source=upper.source, index=upper.index, line=upper.line, value=value, upper=upper, lower=lower
     )
 
 
 @dataclass(frozen=True, slots=True)
-class LaidFiles:
+class OverlaidFiles:
     """The files beside two documents, one laid over the other.
 
     Attributes:
@@ -122,20 +122,20 @@ def files_of(upper: Files | None, lower: Files | None, above: Document) -> Files
     if upper is None or lower is None:
         return upper or lower
     keys = frozenset(above.value) if isinstance(above.value, dict) else frozenset()
-    return LaidFiles(upper, lower, keys)
+    return OverlaidFiles(upper, lower, keys)
 
 
-def kept_files(files: Files | None) -> tuple[Files | None, tuple[KeptFiles, ...]]:
+def kept_files(files: Files | None) -> tuple[Files | None, tuple[CachedFiles, ...]]:
     """The files, so that what is read is kept, and what keeps it: one for each of the documents, the upper one first."""
     if files is None:
         return None, ()
-    if isinstance(files, LaidFiles):
+    if isinstance(files, OverlaidFiles):
         upper, above = kept_files(files.upper)
         lower, below = kept_files(files.lower)
         assert upper is not None  # noqa: S101 -- both are always given
         assert lower is not None  # noqa: S101
-        return LaidFiles(upper, lower, files.keys), above + below
-    kept = KeptFiles(files)
+        return OverlaidFiles(upper, lower, files.keys), above + below
+    kept = CachedFiles(files)
     return kept, (kept,)
 
 

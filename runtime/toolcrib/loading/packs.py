@@ -25,13 +25,19 @@ from toolcrib.core.protocols import Files, Kinds
 from toolcrib.core.text import canonical
 from toolcrib.loading.descriptors import check_defaults, check_names, check_toolsets, toolsets_of
 from toolcrib.loading.document_checks import DocumentChecker, hidden_problems, valid_parts
-from toolcrib.loading.documents.document import Content, Document, documents_of, only_document, read_documents
+from toolcrib.loading.documents.document import (
+    Content,
+    Document,
+    only_document,
+    parse_content,
+    read_documents,
+)
 from toolcrib.loading.documents.files import pack_file
 from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.prompts import Prompt, check_prompts, prompts_of
 from toolcrib.loading.snapshot import log_problems
-from toolcrib.loading.stores import fixture_of, with_names
-from toolcrib.registry.namespaces import full_name
+from toolcrib.loading.stores import parse_document_fixture, with_refused_names
+from toolcrib.registry.names import full_name
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -59,7 +65,7 @@ def check_range(text: str, pointer: str = "") -> list[Problem]:
     return [Problem(code="wrong_form", message=message, pointer=pointer, hint=_instead(text))]
 
 
-def mismatch(version: str, wanted: str) -> str:
+def version_mismatch(version: str, wanted: str) -> str:
     """Why a version is not among those of a range, as a sentence after its subject; empty if it is.
 
     A version before a release (`2.0.0-rc.1`) is not excluded for being one: somebody put it there.
@@ -164,7 +170,7 @@ class Pack:
         Raises:
             DocumentError: There is an error in it. Warnings are logged.
         """
-        pack, problems = one_pack(name, *documents_of(name, content), DocumentChecker("pack", kinds))
+        pack, problems = one_pack(name, *parse_content(name, content), DocumentChecker("pack", kinds))
         problems += pack.faults if pack is not None else ()
         if pack is None or any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)
@@ -180,14 +186,14 @@ class Pack:
 
     def holds_tools(self, path: str) -> bool:
         """Whether a file (relative to the pack, with `/`) may hold tools of the pack."""
-        return any(fits(path, glob) for glob in self.tools)
+        return any(matches_glob(path, glob) for glob in self.tools)
 
     def holds_scenarios(self, path: str) -> bool:
         """Whether a file (relative to the pack, with `/`) may hold scenarios of the pack."""
-        return any(fits(path, glob) for glob in self.scenarios)
+        return any(matches_glob(path, glob) for glob in self.scenarios)
 
 
-def fits(path: str, glob: str) -> bool:
+def matches_glob(path: str, glob: str) -> bool:
     """Whether a path fits a glob: `*` stays within a folder, `**` crosses folders."""
     globs = glob.split("/")
     reached = _past_stars({0}, globs)
@@ -245,12 +251,12 @@ def readable_part(
                 del said["defaults"]
             kept: dict[str, Any] = {key: whole[key] for key in ("store", "state") if key in whole}
             origin = Origin(source=source, pack=said["name"], files=files, locate=documents[0].position)
-            fixture, wrong = fixture_of(kept, origin, said["name"], documents[0])
-            said |= {"fixture": with_names(fixture, value, said["name"]), "faults": wrong}
+            fixture, wrong = parse_document_fixture(kept, origin, said["name"], documents[0])
+            said |= {"fixture": with_refused_names(fixture, value, said["name"]), "faults": wrong}
     return Pack(**said, origin=Origin(source=source, pack=said["name"]))
 
 
-def sound_pack(document: Document, shape: DocumentChecker) -> Pack:
+def valid_pack_part(document: Document, shape: DocumentChecker) -> Pack:
     """What is right of a pack that has a name, whatever is wrong with other parts of it."""
     value, faults = shape.judged(document)
     whole: dict[str, Any] = (
@@ -291,7 +297,7 @@ def parse_pack(
         pack=said["name"],
         locate=document.position,
     )
-    fixture, wrong = fixture_of(said, origin._replace(files=files), said["name"], document)
+    fixture, wrong = parse_document_fixture(said, origin._replace(files=files), said["name"], document)
     plain |= {"toolsets": toolsets_of(said, origin), "prompts": prompts_of(said, origin)}
     plain |= {"fixture": fixture, "faults": wrong}
     return Pack(**plain, origin=origin), problems
@@ -473,7 +479,7 @@ def _check_version(pack: InstalledPack, path: Path, versions: str) -> Iterator[P
     faults = check_range(versions) if versions else []
     yield from faults
     own = _said(path, "version") if versions and not faults else None
-    if isinstance(own, str) and (why := mismatch(own, versions)):
+    if isinstance(own, str) and (why := version_mismatch(own, versions)):
         message = f"pack `{pack.name}` {versions} is asked for, and the one of {pack} {why}"
         hint = f"install another version of `{pack.distribution}`, or widen the range"
         yield Problem(code="version_mismatch", message=message, hint=hint)
@@ -515,7 +521,7 @@ def check_requirements(
 
 def _unmet(pack: Pack, there: Mapping[str, Pack], refused: Refused, version: str) -> Iterator[Problem]:
     wanted = pack.requires.get("toolcrib", "")
-    if wanted and (why := mismatch(version, wanted)):
+    if wanted and (why := version_mismatch(version, wanted)):
         message = f"pack `{pack.name}` needs toolcrib {wanted}, and this one {why}"
         hint = f"`pip install 'toolcrib{wanted}'`, or take a version of the pack that is for this toolcrib"
         yield _placed(pack, Problem(code="version_mismatch", message=message, pointer=_TOOLCRIB, hint=hint))
@@ -523,7 +529,7 @@ def _unmet(pack: Pack, there: Mapping[str, Pack], refused: Refused, version: str
         found = there.get(name)
         if found is None:
             yield _placed(pack, _absent(pack, name, wanted, there, refused))
-        elif why := mismatch(found.version, wanted):
+        elif why := version_mismatch(found.version, wanted):
             place = found.origin.place("/version")
             message = f"pack `{pack.name}` needs `{name}` {wanted}, and the one in {place} {why}"
             hint = f"put a version of `{name}` in its place that will do, or widen the range"

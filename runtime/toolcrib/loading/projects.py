@@ -26,7 +26,7 @@ from toolcrib.loading.descriptors import (
     toolsets_of,
 )
 from toolcrib.loading.document_checks import DocumentChecker, hidden_problems, valid_parts
-from toolcrib.loading.documents.document import Content, Document, documents_of, only_document
+from toolcrib.loading.documents.document import Content, Document, only_document, parse_content
 from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.formats import NO_FORMATS, Formats, formats_of
 from toolcrib.loading.packs import check_range
@@ -38,11 +38,11 @@ from toolcrib.loading.settings import (
     apply_settings,
     check_limits,
     chosen_profile,
-    laid_over,
-    spread,
+    flatten_limits,
+    overlay_limits,
 )
 from toolcrib.loading.snapshot import log_problems
-from toolcrib.loading.stores import fixture_of, with_names
+from toolcrib.loading.stores import parse_document_fixture, with_refused_names
 
 __all__ = [
     "DEFAULT_SOURCES",
@@ -359,7 +359,7 @@ class Project:
             DocumentError: There is an error in it. Warnings are logged.
         """
         project, problems = one_project(
-            name, *documents_of(name, content), DocumentChecker("project", kinds), formats=formats_of(kinds)
+            name, *parse_content(name, content), DocumentChecker("project", kinds), formats=formats_of(kinds)
         )
         problems += project.faults
         if any(problem.severity == "error" for problem in problems):
@@ -433,9 +433,9 @@ def parse_project(
     kept = valid_parts(value, problems, shape)
     problems = [*problems, *check_project(kept, value), *hidden_problems(value)]
     project = _built(_with_names(kept, value), document, value)
-    fixture, wrong = fixture_of(kept, project.origin._replace(files=files), "", document)
+    fixture, wrong = parse_document_fixture(kept, project.origin._replace(files=files), "", document)
     if any(kept.get(key) != value.get(key) for key in ("store", "state")):
-        fixture = with_names(fixture, value, "")
+        fixture = with_refused_names(fixture, value, "")
     project = replace(project, fixture=fixture, faults=wrong)
     if "servers" in kept or "servers_from" in kept:
         from toolcrib.loading.servers import servers_of_project  # noqa: PLC0415 -- many projects have none
@@ -475,7 +475,7 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         defaults=_defaults(said),
         disable=tuple(said.get("disable", ())),
         toolsets=toolsets_of(said, origin),
-        limits=MappingProxyType(spread(said.get("limits", {}))),
+        limits=MappingProxyType(flatten_limits(said.get("limits", {}))),
         egress=_allowed(said),
         origins=_origins(said),
         lock=said.get("lock", ""),
@@ -502,7 +502,7 @@ def _profile(name: str, said: Mapping[str, Any]) -> Profile:
         disable=tuple(said.get("disable", ())),
         enable=tuple(said.get("enable", ())),
         toolset=said.get("toolset", ""),
-        limits=MappingProxyType(spread(said.get("limits", {}))),
+        limits=MappingProxyType(flatten_limits(said.get("limits", {}))),
         egress=_allowed(said),
         origins=_origins(said),
         lock=said.get("lock", ""),
@@ -594,7 +594,7 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
         toolset = part.toolset or toolset
         egress, origins = egress + part.egress, origins | dict(part.origins)
         places |= {f"origins.{key}": where.of_profile(part, "origins", key) for key in part.origins}
-        limits = laid_over(limits, part.limits)
+        limits = overlay_limits(limits, part.limits)
         places |= {f"limits.{key}": where.of_profile(part, "limits", *key.split(".")) for key in part.limits}
         places |= {f"modes.{glob}": where.of_profile(part, "modes", glob) for glob in part.modes}
         places |= {f"defaults.{key}": where.of_profile(part, "defaults", key) for key in part.defaults}

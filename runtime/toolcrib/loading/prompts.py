@@ -17,7 +17,7 @@ from toolcrib.core.schemas import part_schema
 from toolcrib.core.text import compact
 from toolcrib.loading.descriptors import check_tool_globs
 from toolcrib.loading.documents.positions import clipped
-from toolcrib.registry.namespaces import full_name
+from toolcrib.registry.names import full_name
 from toolcrib.schema.validation import Validator, Violation
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 

@@ -17,12 +17,12 @@ from typing import Any, Final
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fixture
 from toolcrib.core.protocols import Files, Kinds
-from toolcrib.loading.descriptors import Given, is_descriptor, parse_descriptors
+from toolcrib.loading.descriptors import DescriptorSource, is_descriptor, parse_descriptors
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents import json_text, yaml_text
 from toolcrib.loading.documents.document import Document, first_bytes
-from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, KeptFiles
-from toolcrib.loading.documents.positions import Place, roots
+from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, CachedFiles
+from toolcrib.loading.documents.positions import TextPosition, root_positions
 from toolcrib.loading.formats import Format, Formats, NamedFile, OverrideFile, Rewording, formats_of
 from toolcrib.loading.overrides import (
     each_changed_once,
@@ -33,14 +33,22 @@ from toolcrib.loading.overrides import (
     nothing_below,
     overrides_of,
 )
-from toolcrib.loading.packs import Pack, duplicate_pack, fits, one_pack, parse_pack, readable_part, sound_pack
+from toolcrib.loading.packs import (
+    Pack,
+    duplicate_pack,
+    matches_glob,
+    one_pack,
+    parse_pack,
+    readable_part,
+    valid_pack_part,
+)
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import is_scenario, parse_scenario
-from toolcrib.registry.namespaces import full_name, short_name
+from toolcrib.registry.names import full_name, short_name
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class DocumentContext:
     """Where documents lie.
 
     Attributes:
@@ -67,17 +75,17 @@ class Home:
         return self.outside if self.pack is None else self.pack.fixture
 
 
-def home(
+def document_context(
     files: Files, pack: Pack | None, path: str, namespace: str = "", outside: Fixture = NO_FIXTURE
-) -> Home:
+) -> DocumentContext:
     """Where the documents of a file lie; `path` is relative to the pack."""
     if pack is None:
-        return Home(files, namespace=namespace, outside=outside)
-    return Home(files, pack, pack.namespace, pack.holds_tools(path), pack.holds_scenarios(path))
+        return DocumentContext(files, namespace=namespace, outside=outside)
+    return DocumentContext(files, pack, pack.namespace, pack.holds_tools(path), pack.holds_scenarios(path))
 
 
 @dataclass(slots=True)
-class Draft:
+class DescriptorDraft:
     """A document that describes a tool, in our own form, and what came of it.
 
     Attributes:
@@ -90,14 +98,14 @@ class Draft:
     """
 
     document: Document
-    where: Home
+    where: DocumentContext
     before: Sequence[Problem] = ()
     reword: Rewording | None = None
     tool: Descriptor | None = None
     problems: list[Problem] = field(default_factory=list)
 
 
-def parse_drafts(drafts: Sequence[Draft], kinds: Kinds, shape: DocumentChecker) -> None:
+def parse_drafts(drafts: Sequence[DescriptorDraft], kinds: Kinds, shape: DocumentChecker) -> None:
     """Give every draft its tool and its problems."""
     started = [_Started(draft) for draft in drafts]
     parsed = parse_descriptors([each.given for each in started], kinds, shape)
@@ -109,7 +117,7 @@ def parse_drafts(drafts: Sequence[Draft], kinds: Kinds, shape: DocumentChecker) 
 class _Started:
     """A draft with what its home gives it; `given` is what is parsed."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: DescriptorDraft) -> None:
         self.draft = draft
         where, document = draft.where, draft.document
         self._defaults = _defaults_for(document, where.pack)
@@ -117,7 +125,7 @@ class _Started:
         if self._defaults and isinstance(document.value, dict):
             document = document.moved({**document.value, **self._defaults}, {})
         pack = "" if where.pack is None else where.pack.name
-        self.given = Given(document, files, pack, where.fixture)
+        self.given = DescriptorSource(document, files, pack, where.fixture)
 
     def finished(self, tool: Descriptor) -> Descriptor:
         """The tool under its full name. Its digest tells the files that it names, its origin what its pack gave it."""
@@ -142,7 +150,7 @@ def _defaults_for(document: Document, pack: Pack | None) -> Mapping[str, JSON]:
     return {key: item for key, item in pack.defaults.items() if key not in said}
 
 
-def _with_contents(tool: Descriptor, kept: Iterable[KeptFiles]) -> Descriptor:
+def _with_contents(tool: Descriptor, kept: Iterable[CachedFiles]) -> Descriptor:
     """The tool, whose digest tells the files that it names as well."""
     contents = []
     for files in kept:
@@ -189,7 +197,7 @@ def unrelated_file(
         for files in formats.server_files():
             if files.looks_like_servers_file(documents[0].value):
                 return files.notice_of(source)
-    return foreign(path, source, problems, formats) if problems else None
+    return unrelated_file_notice(path, source, problems, formats) if problems else None
 
 
 def lone_file(
@@ -232,7 +240,9 @@ def _may_name_servers_in_json(text: str, formats: Formats) -> bool:
     return any(re.search(rf'"{re.escape(key)}"\s*:', text) for key in sorted(formats.server_keys))
 
 
-def foreign(path: Path, source: str, problems: Sequence[Problem], formats: Formats) -> Problem | None:
+def unrelated_file_notice(
+    path: Path, source: str, problems: Sequence[Problem], formats: Formats
+) -> Problem | None:
     """The one notice that stands for all that is wrong with the text of a file that does not look like ours.
 
     Args:
@@ -273,10 +283,10 @@ def _looks_like_ours(text: str, *, as_json: bool) -> bool:
     if (_IN_JSON if as_json else _IN_YAML).search(text):
         return True
     marks = json_text.marks(text) if as_json else yaml_text.marks(text)
-    return any(_is_ours(place) for place in roots(marks))
+    return any(_is_ours(place) for place in root_positions(marks))
 
 
-def _is_ours(document: Place) -> bool:
+def _is_ours(document: TextPosition) -> bool:
     kind = document.parts.get("kind")
     return not _OUR_KEYS.isdisjoint(document.parts) or (kind is not None and kind.mark.text == "Tool")
 
@@ -286,7 +296,7 @@ REFUSED_PACK = "refused_pack"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedDocuments:
     """What was read: everything that is good, and all problems.
 
     Attributes:
@@ -319,7 +329,7 @@ class _Written:
     """A document that describes a tool, and where it lies."""
 
     document: Document
-    home: Home
+    home: DocumentContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +340,7 @@ class _File:
     source: str
     documents: Sequence[Document]
     told: list[Problem]
-    where: Home
+    where: DocumentContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,14 +351,14 @@ class _Find:
     known: bool = True
     told: Sequence[Problem] = ()
     fruits: int = 0
-    drafts: Sequence[Draft] = ()
+    drafts: Sequence[DescriptorDraft] = ()
 
 
 _TOGETHER = 32
 """Documents that are looked at together, which is quicker than one after the other."""
 
 
-class Reader:
+class DocumentReader:
     """Collects what is read. A file is known by its key (its path with links resolved), and read once.
 
     Attributes:
@@ -395,7 +405,7 @@ class Reader:
     def _scenario_shape(self) -> DocumentChecker:
         return DocumentChecker("scenario", self._kinds)
 
-    def loaded(self) -> Loaded:
+    def loaded(self) -> LoadedDocuments:
         """Everything so far. What is wrong with a file is no matter if a descriptor names it as data."""
         self._settle()
         self._read_named()
@@ -405,7 +415,7 @@ class Reader:
         strays = (problem for those in self._strays.values() for problem in those.values())
         problems += [*self._idle_globs(), *strays]
         counted, faulty = set(problems), {problem.source for problem in problems}
-        return Loaded(
+        return LoadedDocuments(
             tools=tuple(tools),
             packs=tuple(self._packs),
             scenarios=tuple(self._scenarios),
@@ -480,7 +490,7 @@ class Reader:
         """Whether a file (relative to its pack) is to be read; globs that fit it are noted."""
         if pack is None:
             return True
-        fitting = {glob for glob in (*pack.tools, *pack.scenarios) if fits(path, glob)}
+        fitting = {glob for glob in (*pack.tools, *pack.scenarios) if matches_glob(path, glob)}
         self._globs.setdefault(pack.origin.source, set()).update(fitting)
         return bool(fitting)
 
@@ -508,7 +518,7 @@ class Reader:
         source: str,
         documents: Sequence[Document],
         problems: Sequence[Problem],
-        where: Home,
+        where: DocumentContext,
     ) -> None:
         """The documents of one file, and what was wrong with its text. They wait for others, and are looked at together."""
         told = [problem for problem in problems if problem.code != "empty_document"]
@@ -563,7 +573,7 @@ class Reader:
             return _Find(document, told=told, fruits=len(self._scenarios) - before)
         if not is_descriptor(document.value, self._kinds.modes):
             return _Find(document, known=False)
-        return _Find(document, drafts=[Draft(document, where)] if where.tools else [])
+        return _Find(document, drafts=[DescriptorDraft(document, where)] if where.tools else [])
 
     def _converted(self, document: Document, file: _File, foreign: Format) -> _Find:
         """What a document of another system describes, in our own form."""
@@ -594,14 +604,16 @@ class Reader:
             told += left_out
         self._named += read.files
         drafts = [
-            Draft(tool.document, where, tool.problems, tool.reword) for tool in read.tools if where.tools
+            DescriptorDraft(tool.document, where, tool.problems, tool.reword)
+            for tool in read.tools
+            if where.tools
         ]
         return _Find(document, told=told, fruits=fruits, drafts=drafts)
 
-    def _foreign_pack(self, document: Document, where: Home) -> tuple[Pack, list[Problem]]:
+    def _foreign_pack(self, document: Document, where: DocumentContext) -> tuple[Pack, list[Problem]]:
         """The pack that a foreign document is, as far as it is sound, and everything that is wrong with it."""
         pack, problems = parse_pack(document, self._pack_shape, where.files)
-        pack = pack or sound_pack(document, self._pack_shape)
+        pack = pack or valid_pack_part(document, self._pack_shape)
         return replace(pack, namespace=where.namespace, fixture=where.fixture), problems
 
     def _note_strays(self, overrides: OverrideFile) -> None:
@@ -622,7 +634,7 @@ class Reader:
                 self.add_documents(file.own_key, file.source, documents, problems, file.where)
         self._settle()
 
-    def _add_scenario(self, document: Document, where: Home) -> list[Problem]:
+    def _add_scenario(self, document: Document, where: DocumentContext) -> list[Problem]:
         if not where.scenarios:
             return []
         pack = where.pack.name if where.pack is not None else ""
@@ -641,7 +653,7 @@ class Reader:
                 self._scenarios.append(scenario)
         return problems
 
-    def _add_tool(self, draft: Draft) -> bool:
+    def _add_tool(self, draft: DescriptorDraft) -> bool:
         """Add a tool. Returns whether it is good."""
         if draft.reword is not None:
             draft.problems = draft.reword(draft.problems)
@@ -664,7 +676,7 @@ class Reader:
         message = f"its pack was refused: {problem.code}: {problem.message}"
         return problem._replace(code=REFUSED_PACK, message=message)
 
-    def _note_refusal(self, document: Document, where: Home, error: Problem) -> None:
+    def _note_refusal(self, document: Document, where: DocumentContext, error: Problem) -> None:
         name = document.value.get("name") if isinstance(document.value, dict) else None
         if isinstance(name, str):
             self._refused.setdefault(full_name(where.namespace, name), error)
@@ -699,7 +711,7 @@ class Reader:
         where = replace(lower.home, files=files_of(upper.home.files, lower.home.files, upper.document))
         # The name stands in both documents, in the upper one with its namespace.
         document = replace(document, value={**document.value, "name": short_name(where.namespace, name)})  # type: ignore[dict-item]
-        draft = Draft(document, where)
+        draft = DescriptorDraft(document, where)
         parse_drafts([draft], self._kinds, self._tool_shape)
         tool, problems = draft.tool, draft.problems
         if tool is None or any(problem.severity == "error" for problem in problems):

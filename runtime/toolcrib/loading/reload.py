@@ -22,9 +22,9 @@ from toolcrib.core.model import NOTHING, Descriptor
 from toolcrib.core.pointers import file_and_line
 from toolcrib.core.protocols import Clock
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES
-from toolcrib.loading.fingerprints import Seen, Trail
+from toolcrib.loading.fingerprints import FileFingerprints, FileTracker
 from toolcrib.loading.packs import Pack
-from toolcrib.loading.reader import Loaded
+from toolcrib.loading.reader import LoadedDocuments
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.registry.registry import Registry
 
@@ -85,7 +85,7 @@ class ReloadReport(NamedTuple):
         return "; ".join(parts) or "nothing changed"
 
 
-def is_same(before: Descriptor, tool: Descriptor) -> bool:
+def has_same_meaning(before: Descriptor, tool: Descriptor) -> bool:
     """Whether two descriptors of one name mean the same; where in its file a document stands does not matter."""
     return _meaning(before) == _meaning(tool)
 
@@ -98,7 +98,7 @@ def _meaning(tool: Descriptor) -> tuple[object, ...]:
     return (tool.name, origin.digest, origin.source, origin.pack, origin.stale, settings, beginning)
 
 
-class Before(NamedTuple):
+class PreviousLoad(NamedTuple):
     """What was in force until now, as far as a reload may keep it."""
 
     tools: Registry
@@ -106,7 +106,7 @@ class Before(NamedTuple):
     packs: Sequence[Pack]
 
 
-def keep_last_good(loaded: Loaded, before: Before) -> Loaded:
+def keep_last_good(loaded: LoadedDocuments, before: PreviousLoad) -> LoadedDocuments:
     """What was read, with the last good version of what is broken now; all problems stay told.
 
     Of a broken file those tools and scenarios are kept that it does not define any more, and what it changed of
@@ -262,7 +262,7 @@ def compare(before: Registry, after: Registry) -> tuple[ToolEvent, ...]:
             events.append(ToolAppeared(new))
         elif old is not None and new is None:
             events.append(ToolGone(old))
-        elif old is not None and new is not None and not is_same(old, new):
+        elif old is not None and new is not None and not has_same_meaning(old, new):
             events.append(ToolChanged(old, new))
     return tuple(events)
 
@@ -284,7 +284,7 @@ def _each_once(paths: Iterable[str]) -> Iterator[str]:
             yield path
 
 
-def report_of(
+def reload_report(
     registry: Registry,
     events: Iterable[ToolEvent],
     problems: tuple[Problem, ...],
@@ -317,7 +317,7 @@ PATIENCE = 20
 
 
 async def changes(
-    seen: Callable[[], Seen],
+    seen: Callable[[], FileFingerprints],
     *,
     clock: Clock,
     poll: float = 1.0,
@@ -372,17 +372,17 @@ def _awatch(*, insists: bool) -> Awatch | None:
 class _Watcher:
     """Looks, and remembers what was told."""
 
-    def __init__(self, seen: Callable[[], Seen], clock: Clock, wake: asyncio.Event) -> None:
+    def __init__(self, seen: Callable[[], FileFingerprints], clock: Clock, wake: asyncio.Event) -> None:
         self._given = seen
         self._clock = clock
         self._wake = wake
-        self._before: Seen | None = None
-        self._fresh = Seen({}, {}, {})
-        self._told: Seen | None = None
+        self._before: FileFingerprints | None = None
+        self._fresh = FileFingerprints({}, {}, {})
+        self._told: FileFingerprints | None = None
         self._ended = clock.monotonic()
         self._cost = 0.0
 
-    def seen(self) -> Seen:
+    def seen(self) -> FileFingerprints:
         """What counts as unchanged now."""
         given = self._given()
         if given is not self._before:
@@ -423,14 +423,14 @@ class _Watcher:
         return paths
 
 
-def _compared(seen: Seen) -> tuple[Seen, list[str]]:
+def _compared(seen: FileFingerprints) -> tuple[FileFingerprints, list[str]]:
     """What is to be compared next time, and what is different now."""
     fresh = seen.refreshed()
     return (seen, seen.changed()) if fresh is None else (fresh, [])
 
 
-def _noted(paths: list[str]) -> Seen:
-    trail = Trail()
+def _noted(paths: list[str]) -> FileFingerprints:
+    trail = FileTracker()
     for path in paths:
         trail.file(path)
     return trail.closed()
@@ -442,12 +442,12 @@ class _Listener:
     def __init__(self, wake: asyncio.Event, awatch: Awatch | None) -> None:
         self._wake = wake
         self._awatch = awatch
-        self._seen: Seen | None = None
+        self._seen: FileFingerprints | None = None
         self._folders: frozenset[str] = frozenset()
         self._deaf = False
         self._task: asyncio.Task[None] | None = None
 
-    async def listen(self, seen: Seen) -> None:
+    async def listen(self, seen: FileFingerprints) -> None:
         """Listen to where these files lie, if it is elsewhere than before, or if another folder is there now."""
         if self._awatch is None or (seen is self._seen and not self._deaf):
             return
@@ -487,7 +487,7 @@ def _full(path: str) -> str:
         return path
 
 
-def _folders_of(seen: Seen) -> frozenset[str]:
+def _folders_of(seen: FileFingerprints) -> frozenset[str]:
     """The folders in which a change shows, as far as they exist."""
     folders = {path for path, (_state, names) in seen.folders.items() if names is not None}
     folders |= {os.path.dirname(path) or "." for path in (*seen.files, *seen.folders)}

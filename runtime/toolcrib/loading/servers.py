@@ -192,7 +192,7 @@ _OF_KEYS: Final = frozenset(
 """Codes of problems that stand at a key rather than at its value."""
 
 
-class Spot(NamedTuple):
+class ConfigPosition(NamedTuple):
     """Where something is written.
 
     Attributes:
@@ -205,7 +205,7 @@ class Spot(NamedTuple):
     pointer: str
     locate: Locate
 
-    def below(self, *steps: str | int) -> Spot:
+    def below(self, *steps: str | int) -> ConfigPosition:
         """A part of it."""
         return self._replace(pointer=self.pointer + "".join(f"/{pointer_step(step)}" for step in steps))
 
@@ -220,7 +220,7 @@ class Spot(NamedTuple):
         return Problem(code, message, self.pointer, hint, severity, self.source, line or 1, column or 1)
 
 
-class Written(NamedTuple):
+class ServerBlock(NamedTuple):
     """What is written of a server.
 
     Attributes:
@@ -232,10 +232,10 @@ class Written(NamedTuple):
 
     name: str
     said: Mapping[str, Any]
-    spots: Mapping[str, Spot]
+    spots: Mapping[str, ConfigPosition]
     root: str
 
-    def spot(self, key: str = "", *steps: str | int) -> Spot:
+    def spot(self, key: str = "", *steps: str | int) -> ConfigPosition:
         """Where a part of it stands; the server itself where that one is not written."""
         if steps and f"{key}.{steps[0]}" in self.spots:
             return self.spots[f"{key}.{steps[0]}"].below(*steps[1:])
@@ -244,15 +244,15 @@ class Written(NamedTuple):
         return self.spots[""]
 
 
-def written_at(name: str, said: Mapping[str, Any], spot: Spot, root: str) -> Written:
+def server_block_at(name: str, said: Mapping[str, Any], spot: ConfigPosition, root: str) -> ServerBlock:
     """A server that stands at one place, with all of its keys."""
     spots = {"": spot, **{key: spot.below(key) for key in said}}
     for key in _BY_NAME:
         spots |= {f"{key}.{each}": spot.below(key, each) for each in said.get(key, ())}
-    return Written(name, said, spots, root)
+    return ServerBlock(name, said, spots, root)
 
 
-def laid_over(lower: Written, upper: Written) -> Written:
+def overlay_server(lower: ServerBlock, upper: ServerBlock) -> ServerBlock:
     """A server with another saying over it, key by key; `env`, `headers` and `timeouts` entry by entry.
 
     What says `url` takes the place of all that says how to start a process, and the other way round.
@@ -269,10 +269,10 @@ def laid_over(lower: Written, upper: Written) -> Written:
             said[key] = {**kept[key], **upper.said[key]}
     below = {key: spot for key, spot in lower.spots.items() if key.partition(".")[0] not in gone}
     root = upper.root if {"command", "cwd"} & upper.said.keys() else lower.root
-    return Written(upper.name, said, {**below, **upper.spots}, root)
+    return ServerBlock(upper.name, said, {**below, **upper.spots}, root)
 
 
-def server_of(written: Written) -> Server:
+def server_from_block(written: ServerBlock) -> Server:
     """The server that is written; it has no faults."""
     said = written.said
     imports = said.get("import", False)
@@ -311,7 +311,7 @@ def whole_path(folder: str) -> str:
         return folder
 
 
-def check_name(spot: Spot, name: str) -> Iterator[Problem]:
+def check_name(spot: ConfigPosition, name: str) -> Iterator[Problem]:
     """A name that a project writes must be able to stand in names of tools as it is."""
     if _NAME.fullmatch(name):
         return
@@ -327,7 +327,7 @@ def prefix_of(name: str) -> str:
     return fit if fit[:1].isalpha() or fit.startswith("_") else f"_{fit}"
 
 
-def check_prefixes(written: Mapping[str, Written]) -> Iterator[Problem]:
+def check_prefixes(written: Mapping[str, ServerBlock]) -> Iterator[Problem]:
     """What is to be told of names of servers that clients take, and that names of tools can't have."""
     first: dict[str, str] = {}
     for name, each in written.items():
@@ -342,7 +342,7 @@ def check_prefixes(written: Mapping[str, Written]) -> Iterator[Problem]:
             yield each.spot().problem("server_name", message, severity="notice")
 
 
-def check(written: Written) -> Iterator[Problem]:
+def check_server(written: ServerBlock) -> Iterator[Problem]:
     """Everything that is wrong with a server beyond its shape."""
     yield from _check_kind(written)
     yield from check_texts(written.said, written.spot)
@@ -364,7 +364,7 @@ def check(written: Written) -> Iterator[Problem]:
 _LONGEST_START: Final = 600.0
 
 
-def _check_auth(written: Written) -> Iterator[Problem]:
+def _check_auth(written: ServerBlock) -> Iterator[Problem]:
     """What is wrong with `auth` beyond its shape; secrets are looked up when the server is connected."""
     if "auth" not in written.said:
         return
@@ -378,7 +378,7 @@ def _check_auth(written: Written) -> Iterator[Problem]:
         yield spot.problem(problem.code, problem.message, problem.hint, problem.severity)
 
 
-def _check_kind(written: Written) -> Iterator[Problem]:
+def _check_kind(written: ServerBlock) -> Iterator[Problem]:
     """Whether it is one of the two kinds of servers, and all of its keys are of that kind."""
     said, transport = written.said, written.said.get("transport")
     if "command" in said and "url" in said:
@@ -413,9 +413,11 @@ _INSTEAD: Final[Mapping[str, str]] = {
 }
 
 
-def merged(several: Iterable[Mapping[str, Written]]) -> tuple[dict[str, Written], list[Problem]]:
+def merge_servers(
+    several: Iterable[Mapping[str, ServerBlock]],
+) -> tuple[dict[str, ServerBlock], list[Problem]]:
     """The servers of several files: of two of one name that of the later file counts, which is told."""
-    found: dict[str, Written] = {}
+    found: dict[str, ServerBlock] = {}
     problems = []
     for servers in several:
         for name, written in servers.items():
@@ -439,7 +441,7 @@ def parse_servers(
     root: str = ".",
     locate: Locate = _no_line,
     pointer: str = "/servers",
-    below: Mapping[str, Written] = NOTHING,
+    below: Mapping[str, ServerBlock] = NOTHING,
     told: Callable[[str], bool] = lambda _name: False,
 ) -> tuple[dict[str, Server], list[Problem]]:
     """The servers that a document writes, and everything that is wrong with them.
@@ -457,18 +459,18 @@ def parse_servers(
         The servers that are sound, in the order of writing; and all problems, placed.
     """
     written, problems = dict(below), list[Problem]()
-    top = Spot(source, pointer, locate)
+    top = ConfigPosition(source, pointer, locate)
     for name, entry in said.items():
-        upper = written_at(name, entry, top.below(name), root)
+        upper = server_block_at(name, entry, top.below(name), root)
         if name in written:
-            written[name] = laid_over(written[name], upper)
+            written[name] = overlay_server(written[name], upper)
             continue
         if told(name) and not {"command", "url"} & entry.keys():
             continue
         faults = list(check_name(upper.spot(), name))
         if not faults:
             written[name] = upper
-        problems += [*faults, *check(upper)] if faults else []
+        problems += [*faults, *check_server(upper)] if faults else []
     servers, faults = _sound(written)
     return servers, [*problems, *faults]
 
@@ -488,11 +490,11 @@ def read_servers_file(path: str, formats: Formats) -> tuple[dict[str, Server], l
     return servers, [*file.problems, *faults]
 
 
-def _read_file(path: str, named: Spot | None, formats: Formats) -> ServerFile:
+def _read_file(path: str, named: ConfigPosition | None, formats: Formats) -> ServerFile:
     """Read a file by the format that recognises it, else by the first one that has such files."""
     several = [*formats.server_files()]
     if not several:
-        spot = named or Spot(path, "", _no_line)
+        spot = named or ConfigPosition(path, "", _no_line)
         message = f"nothing here reads `{clipped(path)}`, which another program has written"
         return ServerFile([spot.problem("no_servers", message)], unread=True)
     recognised = (files for files in several[1:] if files.is_servers_file(path))
@@ -500,14 +502,14 @@ def _read_file(path: str, named: Spot | None, formats: Formats) -> ServerFile:
     return reader.read_servers_file(path, named)
 
 
-def _sound(written: Mapping[str, Written]) -> tuple[dict[str, Server], list[Problem]]:
+def _sound(written: Mapping[str, ServerBlock]) -> tuple[dict[str, Server], list[Problem]]:
     """The servers without errors, and all problems."""
     servers, problems = {}, []
     for name, each in written.items():
-        faults = list(check(each))
+        faults = list(check_server(each))
         problems += faults
         if not any(fault.severity == "error" for fault in faults):
-            servers[name] = server_of(each)
+            servers[name] = server_from_block(each)
     return servers, [*problems, *check_prefixes(written)]
 
 
@@ -524,7 +526,7 @@ def servers_of_project(
         formats: Those whose files may name servers.
     """
     named = said.get("servers_from", ())
-    spot = Spot(document.source, "/servers_from", document.position)
+    spot = ConfigPosition(document.source, "/servers_from", document.position)
     spots = (
         {named: spot} if isinstance(named, str) else {name: spot.below(at) for at, name in enumerate(named)}
     )
@@ -538,7 +540,7 @@ def servers_of_project(
         note(path)
         files[path] = _read_file(path, place, formats)
         problems += files[path].problems
-    below, faults = merged(file.servers for file in files.values())
+    below, faults = merge_servers(file.servers for file in files.values())
     servers, others = parse_servers(
         said.get("servers", {}),
         document.source,

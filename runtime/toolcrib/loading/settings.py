@@ -86,11 +86,11 @@ def apply_settings(tool: Descriptor, settings: Settings) -> Descriptor:
     }
     told = {key: settings.places[f"defaults.{key}"] for key in changes}
     if settings.limits:
-        limits = unsaid(settings.limits, {*origin.written, *origin.settings})
+        limits = without_limits(settings.limits, {*origin.written, *origin.settings})
         if limits:
             changes["limits"] = with_limits(tool.limits, limits)
             told |= {f"limits.{key}": settings.places[f"limits.{key}"] for key in limits}
-    glob = first_fit(tool.name, settings.modes)
+    glob = first_match(tool.name, settings.modes)
     if glob is not None and settings.modes[glob] != tool.mode:
         mode = settings.modes[glob]
         if mode in tool.bindings or glob == tool.name:
@@ -109,7 +109,7 @@ def servers_in(settings: Settings) -> dict[str, Server]:
     return {name: Server(*plain) for name, plain in settings.servers.items()}
 
 
-def same_reach(one: Settings | None, other: Settings | None) -> bool:
+def has_same_egress(one: Settings | None, other: Settings | None) -> bool:
     """Whether two settings let tools reach the same: hosts, origins, and servers under the same lock."""
     return _reach(one) == _reach(other)
 
@@ -122,7 +122,7 @@ def _reach(settings: Settings | None) -> tuple[object, ...]:
     return tuple(settings.egress), dict(settings.origins), servers, settings.lock
 
 
-def first_fit(name: str, globs: Iterable[str]) -> str | None:
+def first_match(name: str, globs: Iterable[str]) -> str | None:
     """The first glob that fits a name; None where none does."""
     return next((glob for glob in globs if fnmatchcase(name, glob)), None)
 
@@ -134,7 +134,7 @@ _BELOW = "limits."
 _SIZES = frozenset({"input_size", "output_size"})
 
 
-def spread(said: Mapping[str, Any]) -> dict[str, JSON]:
+def flatten_limits(said: Mapping[str, Any]) -> dict[str, JSON]:
     """What stands under `limits` by names with dots: `{"breaker": {"failures": 3}}` is `{"breaker.failures": 3}`."""
     flat: dict[str, JSON] = {}
     for key, value in said.items():
@@ -150,21 +150,21 @@ def overlaps(key: str, other: str) -> bool:
     return key == other or key.startswith(f"{other}.") or other.startswith(f"{key}.")
 
 
-def laid_over(lower: Mapping[str, JSON], upper: Mapping[str, JSON]) -> dict[str, JSON]:
+def overlay_limits(lower: Mapping[str, JSON], upper: Mapping[str, JSON]) -> dict[str, JSON]:
     """Two sayings as one, by names with dots: what the upper one speaks of is as it says."""
     left = {key: value for key, value in lower.items() if not any(overlaps(key, said) for said in upper)}
     return {**left, **upper}
 
 
-def unsaid(limits: Mapping[str, JSON], told: Iterable[str]) -> dict[str, JSON]:
+def without_limits(limits: Mapping[str, JSON], told: Iterable[str]) -> dict[str, JSON]:
     """The limits, by names with dots, of which nothing that is told of a tool speaks: `limits.breaker` ..."""
     said = [name.removeprefix(_BELOW) for name in told if name.startswith(_BELOW)]
     return {key: value for key, value in limits.items() if not any(overlaps(key, each) for each in said)}
 
 
-def limits_of(said: Mapping[str, Any]) -> Limits:
+def parse_limits(said: Mapping[str, Any]) -> Limits:
     """The limits that a document writes, with the built-in ones. Their shape is right."""
-    return with_limits(Limits(), spread(said))
+    return with_limits(Limits(), flatten_limits(said))
 
 
 def with_limits(limits: Limits, said: Mapping[str, JSON]) -> Limits:
@@ -192,7 +192,7 @@ def _read(value: JSON) -> Any:
     return float(value[:-1]) / 100 if value.endswith("%") else parse_duration(value)
 
 
-def written(limits: Limits) -> dict[str, JSON]:
+def format_limits(limits: Limits) -> dict[str, JSON]:
     """The limits as a document writes them, by names with dots; `with_limits` reads them again."""
     said: dict[str, JSON] = {
         "rate": _rate(limits.rate),
@@ -221,17 +221,17 @@ def _rate(rate: Rate | None) -> str | None:
     return None if rate is None else f"{rate.calls}/{format_duration(rate.seconds)}"
 
 
-def said_of(tool: Descriptor) -> dict[str, JSON]:
+def tool_limits(tool: Descriptor) -> dict[str, JSON]:
     """The limits of a tool that somebody says, by names with dots and as documents write them."""
     told = {*tool.origin.written, *tool.origin.settings}
-    return {name: value for name, value in written(tool.limits).items() if f"{_BELOW}{name}" in told}
+    return {name: value for name, value in format_limits(tool.limits).items() if f"{_BELOW}{name}" in told}
 
 
 def check_limits(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
     """What is wrong with `limits` beyond their shape; `pointer` leads to what holds them."""
     if "limits" not in said:
         return
-    limits = limits_of(said["limits"])
+    limits = parse_limits(said["limits"])
     times = {
         "rate": limits.rate and limits.rate.seconds,
         "origin.rate": limits.origin.rate and limits.origin.rate.seconds,

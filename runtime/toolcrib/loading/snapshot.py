@@ -11,13 +11,13 @@ from toolcrib.registry.registry import Registry
 if TYPE_CHECKING:
     from toolcrib.core.errors import Problem
     from toolcrib.core.server_config import Server
-    from toolcrib.loading.fingerprints import Seen
+    from toolcrib.loading.fingerprints import FileFingerprints
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
     from toolcrib.loading.scenarios.model import Scenario
 
 
-class Waiting(NamedTuple):
+class PendingDescriptor(NamedTuple):
     """A descriptor whose schema is not known before its server was asked.
 
     Attributes:
@@ -33,7 +33,7 @@ Model: TypeAlias = "tuple[str, str, str, Mapping[str, JSON]]"
 """A model that a scenario names: who does, the document, `file:line`, and what is said of it."""
 
 
-class Stock(NamedTuple):
+class LoadedProject(NamedTuple):
     """Everything that some paths hold, linked and checked, before any profile is applied.
 
     Attributes:
@@ -75,11 +75,11 @@ class Stock(NamedTuple):
     toolsets: tuple[Toolset, ...] = ()
     sources: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
-    seen: Seen | None = None
+    seen: FileFingerprints | None = None
     servers: Mapping[str, Server] = NOTHING
     lock_file: str = ""
     unlisted: tuple[str, ...] = ()
-    waiting: Mapping[str, Waiting] = NOTHING
+    waiting: Mapping[str, PendingDescriptor] = NOTHING
     locked: tuple[str, ...] = ()
     data: tuple[tuple[str, str, str], ...] = ()
     models: tuple[Model, ...] = ()
@@ -96,7 +96,7 @@ class Stock(NamedTuple):
         return next(iter(self.projects), None)
 
 
-def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+def sorted_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Problems in order of file and line."""
     return tuple(sorted(problems, key=lambda problem: (problem.source, problem.line, problem.column)))
 

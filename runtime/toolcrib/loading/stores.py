@@ -22,7 +22,7 @@ from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files
 from toolcrib.core.text import canonical, compact
 from toolcrib.loading.documents.document import Document, parse_documents, parse_json
-from toolcrib.loading.documents.files import outside_of, read_anywhere
+from toolcrib.loading.documents.files import external_access, read_anywhere
 from toolcrib.loading.documents.json_text import LargeJSON
 from toolcrib.loading.documents.positions import INTEGER_DIGITS, clipped
 from toolcrib.schema.validation import Validator, check_schema
@@ -568,7 +568,7 @@ def _looked_up(text: str, pointer: str, origin: Origin, problems: list[Problem])
         return None
     parts, anywhere, before = [], False, len(problems)
     files = origin.files
-    outside = outside_of(files)
+    outside = external_access(files)
     for piece in pieces:
         if isinstance(piece, str):
             parts.append(plain(piece))
@@ -703,7 +703,7 @@ def _read_now(collection: Collection) -> dict[str, JSON]:
 _AGAIN = "read the documents again"
 
 
-def fixture_of(
+def parse_document_fixture(
     said: Mapping[str, Any], origin: Origin, scope_name: str, document: Document
 ) -> tuple[Fixture, tuple[Problem, ...]]:
     """What a document declares under `store` and `state`, and all that is wrong with it, placed."""
@@ -714,7 +714,7 @@ def fixture_of(
     return fixture, tuple(document.place(fault) for fault in faults)
 
 
-def with_names(fixture: Fixture, value: Mapping[str, Any], scope_name: str) -> Fixture:
+def with_refused_names(fixture: Fixture, value: Mapping[str, Any], scope_name: str) -> Fixture:
     """The fixture with the names of what is refused, so that who asks for it is not told that there is none.
 
     Args:

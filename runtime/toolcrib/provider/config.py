@@ -110,7 +110,7 @@ def free_name(registry: Registry) -> str:
     return name
 
 
-def check_whole(conversation: Conversation) -> None:
+def check_conversation(conversation: Conversation) -> None:
     """Nothing, where a model can be asked to go on: every call has one result right behind it, or waits.
 
     Raises:

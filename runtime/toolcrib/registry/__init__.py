@@ -1,1 +1,4 @@
-"""Tools by name: immutable, searchable."""
+"""Tools by name: immutable, searchable.
+
+It imports `security` and `core` only.
+"""

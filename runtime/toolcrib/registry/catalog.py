@@ -252,7 +252,7 @@ class Hit(NamedTuple):
     score: float
 
 
-class Hidden(NamedTuple):
+class HiddenReason(NamedTuple):
     """Why a tool that exists is not offered.
 
     Attributes:
@@ -280,7 +280,7 @@ class Rule(NamedTuple):
     place: str = ""
 
 
-class Offer(NamedTuple):
+class VisibilityFilter(NamedTuple):
     """Which tools are offered: the one place where that is decided, for lists, searches and calls alike.
 
     Attributes:
@@ -293,14 +293,14 @@ class Offer(NamedTuple):
     rules: tuple[Rule, ...] = ()
     toolset: "Toolset | None" = None
     toolsets: Mapping[str, "Toolset"] = NO_TOOLSETS
-    closed: Hidden | None = None
+    closed: HiddenReason | None = None
 
     @property
     def is_everything(self) -> bool:
         """Whether nothing can be hidden."""
         return not self.rules and self.toolset is None and self.closed is None
 
-    def hidden(self, name: str) -> Hidden | None:
+    def hidden(self, name: str) -> HiddenReason | None:
         """Why a tool is not offered; None if it is.
 
         It is offered unless the last of the rules that fits its name disables it, and within a toolset only
@@ -308,7 +308,7 @@ class Offer(NamedTuple):
         """
         if self.closed is not None:
             return self.closed
-        disabled: Hidden | None = None
+        disabled: HiddenReason | None = None
         for rule in self.rules:
             glob = next((glob for glob in rule.globs if fnmatchcase(name, glob)), None)
             if glob is not None:
@@ -317,14 +317,14 @@ class Offer(NamedTuple):
             place = self.toolset.place
             at = f" ({place})" if place else ""
             message = f"`{name}` is not in the toolset `{self.toolset.name}`{at}, which is in force"
-            return Hidden("not_in_toolset", message, place)
+            return HiddenReason("not_in_toolset", message, place)
         return disabled
 
 
-def _disabled(name: str, glob: str, place: str) -> Hidden:
+def _disabled(name: str, glob: str, place: str) -> HiddenReason:
     by = "" if glob == name else f" by `{glob}`"
     at = f" in {place}" if place else ""
-    return Hidden("disabled", f"`{name}` is disabled{by}{at}", place)
+    return HiddenReason("disabled", f"`{name}` is disabled{by}{at}", place)
 
 
 def in_toolset(name: str, toolset: "Toolset") -> bool:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from toolcrib.core.errors import ConfigurationError, DocumentError, Problem, did_you_mean
 from toolcrib.core.model import Descriptor, Toolset
-from toolcrib.registry.catalog import Card, Hidden, Hit, Offer, Rule, card_of, fits
-from toolcrib.registry.lazy_mapping import Lazy
+from toolcrib.registry.catalog import Card, HiddenReason, Hit, Rule, VisibilityFilter, card_of, fits
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from toolcrib.registry.catalog import Filters
-    from toolcrib.registry.search import Finder
+    from toolcrib.registry.search import SearchIndex
 
 T = TypeVar("T")
 
@@ -35,7 +34,7 @@ class _Known:
     def __init__(self) -> None:
         self.aliases: Mapping[str, str] | None = None
         self.names: Mapping[str, str] | None = None
-        self.finder: Finder | None = None
+        self.finder: SearchIndex | None = None
 
 
 class Registry(Mapping[str, Descriptor]):
@@ -57,9 +56,9 @@ class Registry(Mapping[str, Descriptor]):
         if problems:
             raise DocumentError(problems)
         named = {tool.name: tool for tool in kept}
-        self._tools: Lazy[Descriptor] = Lazy.of(named)
-        self._cards: Lazy[Card] = Lazy(named, lambda name: card_of(named[name]))
-        self._offer = Offer()
+        self._tools: LazyMapping[Descriptor] = LazyMapping.of(named)
+        self._cards: LazyMapping[Card] = LazyMapping(named, lambda name: card_of(named[name]))
+        self._offer = VisibilityFilter()
         self._known = _Known()
         self._shown: Collection[str] | None = None
         self._derivatives: dict[tuple[int, ...], tuple[tuple[object, ...], Registry]] = {}
@@ -80,7 +79,9 @@ class Registry(Mapping[str, Descriptor]):
         if not isinstance(cards, Mapping):
             cards = _by_name(cards)
         new = cls()
-        new._hold(Lazy(cards, make), Lazy(cards, cards.__getitem__), Offer(), _Known())
+        new._hold(
+            LazyMapping(cards, make), LazyMapping(cards, cards.__getitem__), VisibilityFilter(), _Known()
+        )
         return new
 
     @property
@@ -163,8 +164,8 @@ class Registry(Mapping[str, Descriptor]):
         """
         old_tools, old_cards = self._tools, self._cards
         return self._derived(
-            Lazy(old_tools, lambda name: tool(old_tools[name])),
-            Lazy(old_cards, lambda name: card(old_cards[name])),
+            LazyMapping(old_tools, lambda name: tool(old_tools[name])),
+            LazyMapping(old_cards, lambda name: card(old_cards[name])),
         )
 
     def derived_once(self, why: tuple[object, ...], make: Callable[[], Registry]) -> Registry:
@@ -223,7 +224,7 @@ class Registry(Mapping[str, Descriptor]):
             why: As long as what holds: `toolcrib.yaml:4 has errors`.
             place: Where that is written.
         """
-        told = Hidden("closed", f"no tool is offered while {why}", place)
+        told = HiddenReason("closed", f"no tool is offered while {why}", place)
         return self._derived(offer=self._offer._replace(closed=told))
 
     def with_toolsets(self, toolsets: Iterable[Toolset]) -> Registry:
@@ -265,7 +266,7 @@ class Registry(Mapping[str, Descriptor]):
         closed = self._offer.closed
         return closed.message if closed is not None else ""
 
-    def hidden(self, name: str) -> Hidden | None:
+    def hidden(self, name: str) -> HiddenReason | None:
         """Why a tool is not offered, with code and place; None if it is. A name alone decides."""
         return self._offer.hidden(name)
 
@@ -308,9 +309,9 @@ class Registry(Mapping[str, Descriptor]):
             filters: As for `query`.
         """
         if self._known.finder is None:
-            from toolcrib.registry.search import Finder  # noqa: PLC0415 -- calls need no search
+            from toolcrib.registry.search import SearchIndex  # noqa: PLC0415 -- calls need no search
 
-            self._known.finder = Finder(self._cards.all())
+            self._known.finder = SearchIndex(self._cards.all())
         test = self._test(filters, hidden=hidden)
         hits = (Hit(self._cards[name], score) for name, score in self._known.finder.scores(text))
         return list(islice((hit for hit in hits if test is None or test(hit.card)), limit))
@@ -322,7 +323,7 @@ class Registry(Mapping[str, Descriptor]):
         return near_names(name, self._offered())
 
     def alias_of(self, name: str) -> str:
-        """The name by which every provider of a model takes the tool: see `toolcrib.registry.aliases`.
+        """The name by which every provider of a model takes the tool: see `toolcrib.registry.names`.
 
         Raises:
             KeyError: No tool has the name.
@@ -340,7 +341,7 @@ class Registry(Mapping[str, Descriptor]):
 
     def _aliases(self) -> Mapping[str, str]:
         if self._known.aliases is None:
-            from toolcrib.registry.aliases import aliases_of  # noqa: PLC0415 -- calls by name need none
+            from toolcrib.registry.names import aliases_of  # noqa: PLC0415 -- calls by name need none
 
             self._known.aliases = aliases_of(self._tools)
         return self._known.aliases
@@ -363,9 +364,9 @@ class Registry(Mapping[str, Descriptor]):
 
     def _derived(
         self,
-        tools: Lazy[Descriptor] | None = None,
-        cards: Lazy[Card] | None = None,
-        offer: Offer | None = None,
+        tools: LazyMapping[Descriptor] | None = None,
+        cards: LazyMapping[Card] | None = None,
+        offer: VisibilityFilter | None = None,
         before: Registry | None = None,
     ) -> Registry:
         new = Registry(revision=(self if before is None else before).revision + 1)
@@ -377,7 +378,9 @@ class Registry(Mapping[str, Descriptor]):
         )
         return new
 
-    def _hold(self, tools: Lazy[Descriptor], cards: Lazy[Card], offer: Offer, known: _Known) -> None:
+    def _hold(
+        self, tools: LazyMapping[Descriptor], cards: LazyMapping[Card], offer: VisibilityFilter, known: _Known
+    ) -> None:
         self._tools, self._cards, self._offer, self._known, self._shown = tools, cards, offer, known, None
 
 
@@ -434,3 +437,73 @@ def _duplicate(first: Descriptor, second: Descriptor) -> Problem:
         line=line or second.origin.line,
         column=column or 1,
     )
+
+
+class LazyMapping(Mapping[str, T], Generic[T]):
+    """Values by name, in the order of their names; one that is not there yet is made when it is asked for.
+
+    What `make` raises comes through, and the next look-up asks again.
+    """
+
+    __slots__ = ("_kept", "_make")
+
+    def __init__(self, names: Iterable[str], make: Callable[[str], T]) -> None:
+        self._kept: dict[str, T | None] = dict.fromkeys(sorted(names))
+        self._make = make
+
+    @classmethod
+    def of(cls, values: Mapping[str, T]) -> LazyMapping[T]:
+        """Values that are all there."""
+        made = cls((), values.__getitem__)
+        made._kept = {name: values[name] for name in sorted(values)}
+        return made
+
+    def overlaid(self, new: Mapping[str, T]) -> LazyMapping[T]:
+        """The same values but for the new ones. What is yet to be made is made for both at once."""
+        kept = {**self._kept, **new}
+        return self._with(
+            kept if len(kept) == len(self._kept) else {name: kept[name] for name in sorted(kept)}
+        )
+
+    def without(self, names: Collection[str]) -> LazyMapping[T]:
+        """The values of all other names. What is yet to be made is made for both at once."""
+        return self._with({name: value for name, value in self._kept.items() if name not in names})
+
+    def _with(self, kept: dict[str, T | None]) -> LazyMapping[T]:
+        """Such values. However many are derived one from another, all ask the first for what is yet to be made."""
+        first = self._make if isinstance(self._make, _First) else _First(self)
+        derived: LazyMapping[T] = LazyMapping((), first)
+        derived._kept = kept
+        return derived
+
+    def __getitem__(self, name: str) -> T:
+        value = self._kept[name]
+        if value is None:
+            made = self._make(name)
+            value = self._kept[name] = made
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._kept
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def all(self) -> list[T]:
+        """Every value, in the order of the names."""
+        return [self[name] if value is None else value for name, value in self._kept.items()]
+
+
+class _First(Generic[T]):
+    """Asks the values that others were derived from."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: LazyMapping[T]) -> None:
+        self._values = values
+
+    def __call__(self, name: str) -> T:
+        return self._values[name]

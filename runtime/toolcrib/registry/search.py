@@ -18,8 +18,8 @@ from itertools import pairwise
 from math import log, sqrt
 
 from toolcrib.core.errors import near_misses
+from toolcrib.core.server_config import SEPARATOR
 from toolcrib.registry.catalog import Card
-from toolcrib.registry.namespaces import SEPARATOR
 
 FIELDS = (
     ("name", 6.0),
@@ -114,7 +114,7 @@ class _Terms(dict[str, tuple[str, ...]]):
         return terms
 
 
-class Finder:
+class SearchIndex:
     """An inverted index over cards. Building it costs far more than a search, so it is kept."""
 
     def __init__(self, cards: Iterable[Card]) -> None:

@@ -13,7 +13,7 @@ from toolcrib.executors.client.client_call import DEFERRED
 from toolcrib.provider import Conversation, ProviderError, Stop
 from toolcrib.provider.loop.approvals import REFUSED_ANSWER
 from toolcrib.provider.models.scripted import ModelView
-from toolcrib.registry.namespaces import short_name
+from toolcrib.registry.names import short_name
 from toolcrib.scenarios.agent_report import (
     AgentReport,
     AssertionReport,

@@ -21,11 +21,11 @@ from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.documents.archives import RATIO, RATIO_FROM, ArchiveFiles, open_archive, parse_archive
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES, SKIPPED_FOLDERS, leads_outside, pack_file
-from toolcrib.loading.fingerprints import Trail
-from toolcrib.loading.folders import Folders, Source, add_contents
+from toolcrib.loading.fingerprints import FileTracker
 from toolcrib.loading.packs import Pack
-from toolcrib.loading.reader import Loaded, Reader
 from toolcrib.scenarios.self_check import run_self_check
+from toolcrib.loading.reader import DocumentReader, LoadedDocuments
+from toolcrib.loading.sources import Folders, SourcePath, add_contents
 from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy
 
 _BESIDE = re.compile(r"(?i)(licen[cs]e|copying|notice|readme|changelog|authors)([.-].*)?")
@@ -107,10 +107,10 @@ async def _from_folder(folder: Path, also: Sequence[str], executors: Executors) 
     source = str(folder)
     if pack_file(folder) is None:
         return PackArchive(source=source, contents={}, problems=(_no_pack(source),))
-    trail, reader = _trail(), Reader(executors)
+    trail, reader = _trail(), DocumentReader(executors)
     folders = Folders(reader, trail)
     for path in (source, *also):
-        folders.add(Source(path))
+        folders.add(SourcePath(path))
     folders.tell_links()
     loaded = reader.loaded()
     parcel = await _judged(source, "" if source == "." else source + os.sep, loaded, executors)
@@ -128,23 +128,23 @@ async def _from_folder(folder: Path, also: Sequence[str], executors: Executors) 
     return replace(parcel, archive=data, digest=archive.digest, size=archive.size)
 
 
-def _loaded(archive: ArchiveFiles, also: Iterable[str], executors: Executors) -> Loaded:
-    reader = Reader(executors)
+def _loaded(archive: ArchiveFiles, also: Iterable[str], executors: Executors) -> LoadedDocuments:
+    reader = DocumentReader(executors)
     place = archive.place("")
     trail = _trail()
     add_contents(reader, archive.contents, archive.pack_file, source=place, key=place, outside=trail)
     folders = Folders(reader, trail)
     for source in also:
-        folders.add(Source(source))
+        folders.add(SourcePath(source))
     return reader.loaded()
 
 
-def _trail() -> Trail:
+def _trail() -> FileTracker:
     """Of rows whose paths name variables, the pack's own are read: what travels is the pack."""
-    return Trail(permits=Trust(TrustPolicy().with_environment()).permits_data)
+    return FileTracker(permits=Trust(TrustPolicy().with_environment()).permits_data)
 
 
-async def _judged(source: str, below: str, loaded: Loaded, executors: Executors) -> PackArchive:
+async def _judged(source: str, below: str, loaded: LoadedDocuments, executors: Executors) -> PackArchive:
     """The pack below a path, with its own problems; what was read besides only helps it."""
     # What is proved of a pack is what it mocks.
     async with loaded_runtime(loaded, executors=executors, trust=Trust(UNTRUSTED)) as runtime:
@@ -181,7 +181,9 @@ def _no_pack(source: str) -> Problem:
     return Problem(code="unrecognised_file", message="there is no `pack.yaml`", hint=hint, source=source)
 
 
-def _contents(folder: Path, read: Iterable[str], loaded: Loaded) -> tuple[dict[str, bytes], list[Problem]]:
+def _contents(
+    folder: Path, read: Iterable[str], loaded: LoadedDocuments
+) -> tuple[dict[str, bytes], list[Problem]]:
     """The files of a folder that travel: what was read and found to be ours, what that names, and licences."""
     strangers = {problem.source for problem in loaded.problems if problem.code == "unrecognised_file"}
     wanted = {os.path.realpath(path) for path in read if path not in strangers}

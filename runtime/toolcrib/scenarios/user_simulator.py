@@ -17,7 +17,7 @@ from toolcrib.provider.config import Config
 from toolcrib.provider.middleware import ProviderMiddleware
 from toolcrib.provider.models.protocol import Prices
 from toolcrib.provider.models.scripted import Scripted, scripted_replies
-from toolcrib.registry.namespaces import short_name
+from toolcrib.registry.names import short_name
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.assertions import AssertionContext
 from toolcrib.security.tool_policy import ToolPolicy, without_idle
@@ -213,9 +213,9 @@ def _open(
 
     The key of the environment is never sent to an address of a document.
     """
-    from toolcrib.provider.models.installed_providers import open_provider, reaching  # noqa: PLC0415 -- scripts need none of it
+    from toolcrib.provider.models.installed_providers import allow_base_url, open_provider  # noqa: PLC0415 -- scripts need none of it
 
-    world = reaching(runtime.engine.world, told["base_url"]) if permitted else runtime.engine.world
+    world = allow_base_url(runtime.engine.world, told["base_url"]) if permitted else runtime.engine.world
     return open_provider(**told, world=world, clock=session.clock, trusted=permitted)
 
 

@@ -33,7 +33,7 @@ from toolcrib.scenarios.run_log import LoggedCall, StoreView
 
 if TYPE_CHECKING:
     from toolcrib.loading.scenarios.expectations import Golden, GoldenFile
-    from toolcrib.simulation.faults import Record
+    from toolcrib.simulation.fault_history import FaultRecord
 
 MaskArgs: TypeAlias = Callable[[LoggedCall], JSON]
 """The arguments of a call with secrets masked."""
@@ -321,7 +321,7 @@ FAULT = "fault"
 
 def unfired_faults(session: Session, scenario: Scenario) -> list[ScenarioFailure]:
     """A failure for each fault that must happen and did not."""
-    from toolcrib.simulation.faults import why_not_due  # noqa: PLC0415 -- in most scenarios nothing goes wrong
+    from toolcrib.simulation.fault_history import why_not_due  # noqa: PLC0415 -- in most scenarios nothing goes wrong
 
     wanted = {fault.pointer: fault.name for fault in scenario.faults if fault.must_fire}
     reasons = {pointer: why_not_due(session, name) for pointer, name in wanted.items()}
@@ -332,7 +332,7 @@ def unfired_faults(session: Session, scenario: Scenario) -> list[ScenarioFailure
 
 def fault_notes(session: Session, scenario: Scenario, tool: str) -> list[ScenarioFailure]:
     """For a step that went otherwise than expected: on which calls the faults of its tool happened, or why on none."""
-    from toolcrib.simulation.faults import records_of, why_not_due  # noqa: PLC0415 -- as above
+    from toolcrib.simulation.fault_history import records_of, why_not_due  # noqa: PLC0415 -- as above
 
     told = []
     for fault in scenario.faults:
@@ -344,7 +344,7 @@ def fault_notes(session: Session, scenario: Scenario, tool: str) -> list[Scenari
     return told
 
 
-def _listed(record: Record) -> str:
+def _listed(record: FaultRecord) -> str:
     more = record.times - SHOWN_CALLS
     return ", ".join(map(str, record.fired[:SHOWN_CALLS])) + (f" and {more} more" if more > 0 else "")
 

@@ -126,7 +126,7 @@ def _decoded(digits: str, encoding: str) -> str:
 
 
 _TELLING: Final = 4
-"""Characters from which on a secret is looked for within texts, as in `SeenSecrets`."""
+"""Characters from which on a secret is looked for within texts, as in `redaction.Redactor`."""
 
 _TELLING_FOLDED: Final = 8
 """The same where neither case nor spacing counts: shorter words stand in ordinary prose, as `abcd` in `a b, cd`."""

@@ -1,4 +1,4 @@
-"""Errors that a tool is made to answer, as documents write them: by a mock, or by a fault."""
+"""Errors as documents write them, for the reply of a mock or for a fault."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolcrib.expressions import Scope, compile_value, copied
 from toolcrib.expressions.values import as_text
 
 
-class Failing(NamedTuple):
+class ErrorTemplate(NamedTuple):
     """A compiled error.
 
     Attributes:
@@ -23,7 +23,7 @@ class Failing(NamedTuple):
     answer: Callable[[Scope], Result]
 
 
-def compile_error(value: Any, pointer: str, names: Collection[str], problems: list[Problem]) -> Failing:
+def compile_error(value: Any, pointer: str, names: Collection[str], problems: list[Problem]) -> ErrorTemplate:
     """Compile an error whose shape its schema has accepted; faults are added to `problems`.
 
     Args:
@@ -54,4 +54,4 @@ def compile_error(value: Any, pointer: str, names: Collection[str], problems: li
             content=(Content("text", text=message),),
         )
 
-    return Failing(told.names, answer)
+    return ErrorTemplate(told.names, answer)

@@ -1,4 +1,4 @@
-"""How long an answer takes, as documents write it: fixed, from a range, or along a curve."""
+"""Simulated latency, as documents write it: fixed, from a range, or along a curve."""
 
 from __future__ import annotations
 

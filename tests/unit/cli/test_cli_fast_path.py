@@ -19,10 +19,10 @@ from toolcrib.cli.group import cli
 from toolcrib.engine.open_project import read_stock
 from toolcrib.engine.profiles import listings_of
 from toolcrib.executors import Executors
-from toolcrib.loading.cache.header import IndexHeader, index_folder, key_of, parse_header
-from toolcrib.loading.cache.index import Index, profiles_of
+from toolcrib.loading.cache.header import IndexHeader, index_folder, index_key, parse_header
+from toolcrib.loading.cache.index import Index, project_profiles
 from toolcrib.loading.cache.store import IndexFolder
-from toolcrib.loading.fingerprints import Seen, Trail
+from toolcrib.loading.fingerprints import FileFingerprints, FileTracker
 from toolcrib.loading.settings import PROFILE_VARIABLE
 
 TOOLS = {
@@ -318,18 +318,18 @@ def test_an_index_that_is_harmed_is_left_to_the_command(harm, project, told, mon
 )
 def test_an_authentic_file_that_is_no_index_is_left_to_the_command(body, project, told, monkeypatch):
     told(by_click, ["list"])
-    IndexFolder(index_folder()).write(key_of(()), body)
+    IndexFolder(index_folder()).write(index_key(()), body)
     assert answered(["list"], monkeypatch) is None
 
 
 def test_a_list_settles_an_index_of_what_has_rested_since(project, told, monkeypatch):
     told(by_click, ["list"])
-    key, cabinet = key_of(()), IndexFolder(index_folder())
+    key, cabinet = index_key(()), IndexFolder(index_folder())
     head, parts = parse_header(cabinet.read(key))
     rested = str(Path(os.__file__).parent)
-    folders = {**head.seen.folders, rested: ((), Trail().folder(rested))}
+    folders = {**head.seen.folders, rested: ((), FileTracker().folder(rested))}
     doubtful = IndexHeader(
-        head.around, Seen(head.seen.files, head.seen.contents, folders), head.parts, head.tags
+        head.around, FileFingerprints(head.seen.files, head.seen.contents, folders), head.parts, head.tags
     )
     cabinet.write(key, doubtful.encoded(parts))
     assert answered(["list"], monkeypatch) == 0
@@ -340,10 +340,10 @@ def test_a_list_settles_an_index_of_what_has_rested_since(project, told, monkeyp
 def test_a_list_with_a_mode_of_others_is_left_to_the_command(project, monkeypatch):
     executors = Executors.installed()
     stock = read_stock((), (), executors)
-    listings = listings_of(stock, profiles_of(stock), executors)
-    index, profiles = Index(index_folder()), profiles_of(stock)
+    listings = listings_of(stock, project_profiles(stock), executors)
+    index, profiles = Index(index_folder()), project_profiles(stock)
     for built_in, code in ((["mock"], 0), ([], None)):
-        index.keep(key_of(()), stock, executors.targets, profiles, built_in=built_in, listings=listings)
+        index.keep(index_key(()), stock, executors.targets, profiles, built_in=built_in, listings=listings)
         assert answered(["list"], monkeypatch) == code
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.run_output import spoken
+from toolcrib.cli.run_output import format_seconds
 
 GOOD = """
 scenario: good
@@ -181,7 +181,7 @@ def test_at_a_terminal_a_json_run_keeps_stdout_to_the_document(good, on_terminal
     ],
 )
 def test_spans_of_time_are_told_for_people(seconds, text):
-    assert spoken(seconds) == text
+    assert format_seconds(seconds) == text
 
 
 NOBODY = """

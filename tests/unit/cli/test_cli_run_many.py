@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.run_plan import keep_running
+from toolcrib.cli.run_plan import run_on_changes
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.loading.fingerprints import Trail
+from toolcrib.loading.fingerprints import FileTracker
 
 TRIP = """
 scenario: trip
@@ -244,7 +244,7 @@ def test_a_round_that_can_not_be_set_up_is_not_the_last(tmp_path, monkeypatch, c
     rounds = iter([None, ConfigurationError("so it is"), KeyboardInterrupt()])
 
     def one_round():
-        trail = Trail()
+        trail = FileTracker()
         for path in (file, elsewhere):
             trail.file(str(path))
         seen = trail.closed()
@@ -256,7 +256,7 @@ def test_a_round_that_can_not_be_set_up_is_not_the_last(tmp_path, monkeypatch, c
         return seen
 
     with pytest.raises(KeyboardInterrupt):
-        keep_running(one_round)
+        run_on_changes(one_round)
     said = capsys.readouterr().err
     told = f"waiting for changes; Ctrl-C ends\n\nchanged: {elsewhere}, a.yaml\n"
     assert said == f"{told}so it is\n{told}"

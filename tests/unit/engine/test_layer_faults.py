@@ -10,8 +10,9 @@ from faulty import REPEATABLE, acted, failing, ordered
 from in_memory import runtime_of
 from toolcrib import Call, CallContext, Executors, Outcome, Result, VirtualClock
 from toolcrib.core.model import InjectedFault
-from toolcrib.engine.middleware import layers_of
+from toolcrib.engine.middleware import faults
 from toolcrib.engine.middleware.faults import fired, why_not_due
+from toolcrib.engine.middleware.layer import LayerContext, SharedState
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.testing import FunctionExecutor
 
@@ -84,9 +85,9 @@ async def test_without_a_deadline_a_fault_still_ends():
     session = failing(ordered(), "- {tool: tool, inject: hang}")
     (tool,) = session.registry.values()
     bound = session._runtime.chain_for(tool).bound
-    layer = dict(layers_of(tool, bound))["faults"]
+    layer = faults.layer(LayerContext(tool, bound, SharedState()), bound.execute)
     call = Call(tool, {}, CallContext(session))
-    result = await layer(call, bound.execute)
+    result = await layer(call)
     assert (result.outcome, session.clock.monotonic()) == (Outcome.TIMEOUT, 10.001)
 
 
@@ -369,16 +370,15 @@ async def test_a_static_mock_with_faults_has_the_layers_of_tools_that_reach_out(
     session = failing(ordered(), "- {tool: tool, inject: disconnect}")
     (tool,) = session.registry.values()
     chain = session._runtime.chain_for(tool)
-    names = [name for name, _layer in layers_of(tool, chain.bound)]
-    assert names[-2:] == ["results", "faults"]
-    assert {"deadline", "limits", "breaker"} <= {*names}
+    assert chain.layers[-2:] == ("results", "faults")
+    assert {"deadline", "limits", "circuit_breaker"} <= {*chain.layers}
     assert (chain.bound.origin, chain.bound.repeatable, chain.bound.waits) == ("mock:tool", False, True)
 
 
 async def test_a_tool_without_faults_has_none_of_it():
     session = failing(ordered() + "---\n" + ordered(name="other"), "- {tool: other, inject: disconnect}")
     chain = session._runtime.chain_for(session.registry["tool"])
-    assert chain.direct is not None
+    assert chain.at_once
     assert (await session.call("tool")).outcome is Outcome.OK
 
 

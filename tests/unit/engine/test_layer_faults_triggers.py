@@ -7,7 +7,7 @@ import pytest
 from faulty import REPEATABLE, acted, failing, ordered
 from toolcrib import Call, CallContext, Outcome, VirtualClock
 from toolcrib.engine.middleware.faults import fired, why_not_due
-from toolcrib.simulation.faults import records_of
+from toolcrib.simulation.fault_history import records_of
 from toolcrib.simulation.store import MOST, CallCounter
 
 OTHER = "---\n" + ordered(name="other")

@@ -14,10 +14,9 @@ from reaching import ORIGIN, Reached, Script, reaching
 from sampling import examples
 from toolcrib import CallFinished, Outcome, RealClock, Result, VirtualClock
 from toolcrib.core.model import Annotations, Bounds, Limits, Rate
-from toolcrib.engine.middleware import layers_of
-from toolcrib.engine.middleware.limits import Sayings
-from toolcrib.engine.middleware.rate_limiter import Gate
-from toolcrib.engine.middleware.shared_state import Commons
+from toolcrib.engine.middleware import build_chain
+from toolcrib.engine.middleware.layer import LayerContext, SharedState
+from toolcrib.engine.middleware.limits import DeclaredBounds, Limiter
 
 
 def gather(runtime, *names, clock=None):
@@ -237,7 +236,7 @@ def test_a_thousand_cancelled_waiters_leave_nothing():
     assert (script.most_inside, script.inside, len(script.calls)) == (2, 0, 6)
     assert script.times == [0, 0, 1, 1, 2, 2]
     gc.collect()
-    gates = [each for each in gc.get_objects() if isinstance(each, Gate)]
+    gates = [each for each in gc.get_objects() if isinstance(each, Limiter)]
     assert [(gate.inside, gate.waiting, gate.line) for gate in gates] == [(0, 0, 0)] * len(gates)
 
 
@@ -315,17 +314,17 @@ def test_sessions_on_one_virtual_clock_share():
 
 
 def test_the_state_of_a_clock_goes_with_it():
-    commons = Commons()
+    shared = SharedState()
     clock = VirtualClock()
-    piece = commons.slot("x", list, clock)
-    assert commons.slot("x", list, clock) is piece
-    assert commons.slot("x", list, VirtualClock()) is not piece
-    assert commons.slot("x", list, RealClock()) is commons.slot("x", list, RealClock()) is not piece
-    assert commons.slot("x", list) is commons.slot("x", list) is not piece
+    piece = shared.slot("x", list, clock)
+    assert shared.slot("x", list, clock) is piece
+    assert shared.slot("x", list, VirtualClock()) is not piece
+    assert shared.slot("x", list, RealClock()) is shared.slot("x", list, RealClock()) is not piece
+    assert shared.slot("x", list) is shared.slot("x", list) is not piece
 
 
 def test_of_several_sayings_the_strictest_counts_as_long_as_somebody_says_it():
-    sayings = Sayings(RLock())
+    sayings = DeclaredBounds(RLock())
     kept = sayings.add(Bounds(Rate(60, 60.0), 20, None))
     strict = sayings.add(Bounds(Rate(1, 2.0), None, 5))
     sayings.add(Bounds())
@@ -400,7 +399,7 @@ def test_neither_places_nor_rates_are_ever_exceeded_and_arrival_is_order(
 @given(RATES, st.lists(st.floats(0, 5), max_size=20), st.integers(0, 12))
 def test_a_rate_tells_beforehand_how_long_it_takes(rate, pauses, ahead):
     """What is foretold to the last one of a line is what comes about."""
-    gate, now, bounds = Gate(RLock()), 0.0, Bounds(rate)
+    gate, now, bounds = Limiter(RLock()), 0.0, Bounds(rate)
     for pause in pauses:
         now += max(pause, gate.delay(rate, now))
         gate.enter(bounds, now)
@@ -418,14 +417,15 @@ def test_layers_stand_only_where_they_are_used():
     alone = tool._replace(limits=Limits(attempts=1, breaker=None, cache=0), annotations=reads.annotations)
 
     def names(tool, *, repeatable):
-        return [name for name, _layer in layers_of(tool, Reached(Script(), ORIGIN, repeatable=repeatable))]
+        bound = Reached(Script(), ORIGIN, repeatable=repeatable)
+        return [*build_chain(LayerContext(tool, bound, SharedState())).layers]
 
     assert names(tool, repeatable=True) == [
         "arguments",
         "deadline",
         "limits",
         "retry",
-        "breaker",
+        "circuit_breaker",
         "results",
     ]
     assert names(reads, repeatable=False) == [
@@ -433,7 +433,7 @@ def test_layers_stand_only_where_they_are_used():
         "cache",
         "deadline",
         "limits",
-        "breaker",
+        "circuit_breaker",
         "results",
     ]
     assert names(alone, repeatable=True) == ["arguments", "deadline", "limits", "results"]

@@ -10,7 +10,7 @@ import pytest
 from reaching import reaching
 from toolcrib import Outcome, RealClock, Result
 from toolcrib.core.model import Bounds
-from toolcrib.engine.middleware.rate_limiter import Gate
+from toolcrib.engine.middleware.limits import Limiter
 
 
 class Doors:
@@ -72,7 +72,7 @@ def test_places_hold_for_the_calls_of_many_threads():
 
 
 def test_who_was_left_waiting_in_a_closed_event_loop_stands_in_nobodys_way():
-    gate, clock, one = Gate(threading.RLock()), RealClock(), Bounds(concurrency=1)
+    gate, clock, one = Limiter(threading.RLock()), RealClock(), Bounds(concurrency=1)
     gate.enter(one, 0.0)
 
     async def passes():

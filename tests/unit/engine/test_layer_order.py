@@ -8,7 +8,8 @@ import pytest
 
 from in_memory import always, fake, mocked, runtime_of
 from toolcrib import CallFinished, CallStarted, ConfigurationError, Outcome, Result
-from toolcrib.engine.middleware import build_chain, layers_of, middleware_named
+from toolcrib.engine.middleware import build_chain, middleware_named
+from toolcrib.engine.middleware.layer import LayerContext, SharedState
 from toolcrib.testing import FunctionExecutor
 
 INTEGER = "input_schema: {properties: {n: {type: integer}}}\noutput_schema: {type: integer}\n"
@@ -29,14 +30,14 @@ def test_layers_stand_in_the_documented_order():
     async def mine(call, call_next):
         return await call_next(call)
 
-    names = [name for name, _layer in layers_of(tool, bound, user=[mine, mine], observer=lambda _event: None)]
-    assert names == ["events", "user", "user", "arguments", "deadline", "results"]
+    context = LayerContext(tool, bound, SharedState(), user=[mine, mine], observer=lambda _event: None)
+    assert build_chain(context).layers == ("events", "user", "user", "arguments", "deadline", "results")
 
 
 def test_layers_that_a_tool_does_not_use_are_not_in_its_chain():
     tool = runtime_of(mocked("result: 1")).registry["tool"]
     bound = FunctionExecutor(always(Result.ok()), waits=False).bind(tool)
-    assert [name for name, _layer in layers_of(tool, bound)] == ["arguments", "results"]
+    assert build_chain(LayerContext(tool, bound, SharedState())).layers == ("arguments", "results")
 
 
 def test_the_first_layer_is_the_outermost():
@@ -51,8 +52,8 @@ def test_the_first_layer_is_the_outermost():
 
         return layer
 
-    chain = build_chain([noting("a"), noting("b")], always(Result.ok(1)))
-    assert asyncio.run(chain(None)).value == 1
+    runtime = fake(always(Result.ok(1)), middleware=[noting("a"), noting("b")])
+    assert call(runtime).value == 1
     assert seen == ["a in", "b in", "b out", "a out"]
 
 

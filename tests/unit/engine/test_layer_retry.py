@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reaching import Script, broken, failed, reaching
 from toolcrib import Outcome, RealClock, Result, VirtualClock
-from toolcrib.engine.middleware.retry import RESERVE, RESERVE_COMES_BACK, Budget
+from toolcrib.engine.middleware.retry import RESERVE, RESERVE_COMES_BACK, RetryBudget
 
 QUIET = "limits: {breaker: off}"
 
@@ -259,7 +259,7 @@ def test_each_virtual_clock_has_a_budget_of_its_own():
 )
 def test_repetitions_are_never_more_than_share_and_reserve(share, steps):
     """Each step is a call, some repetitions that it asks for, and a time until the next."""
-    budget, now, spent = Budget(RLock()), 0.0, 0
+    budget, now, spent = RetryBudget(RLock()), 0.0, 0
     for begun, (wanted, pause) in enumerate(steps, 1):
         budget.earn(share, now)
         spent += sum(budget.spend() for _ in range(wanted))
@@ -316,7 +316,7 @@ def test_a_mocked_tool_imports_none_of_these_layers(root):
 import asyncio, sys
 from in_memory import mocked, runtime_of
 assert asyncio.run(runtime_of(mocked("result: 1\\nlatency: 1s")).call("tool")).value == 1
-found = {"retry", "limits", "circuit_breaker", "cache", "shared_state", "rate_limiter"} & {
+found = {"retry", "limits", "circuit_breaker", "cache"} & {
     name.rpartition(".")[2] for name in sys.modules if name.startswith("toolcrib.engine.middleware.")
 }
 assert not found, found

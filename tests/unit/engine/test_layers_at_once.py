@@ -1,4 +1,4 @@
-"""The layers of a tool that never waits, as one function: it comes to what the layers one by one come to."""
+"""The chain of a tool that never waits, run without an event loop: it comes to what it comes to in one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from in_memory import MOCKS, fake, mocked, runtime_of
 from sampling import examples
 from toolcrib import Call, Outcome, Result
-from toolcrib.core.model import CallContext, TrustedAnswer
-from toolcrib.engine.middleware import build_chain, chain_of, layers_of
-from toolcrib.engine.middleware.fast_path import MISSED
+from toolcrib.core.model import CallContext, TrustedAnswer, as_result
+from toolcrib.engine.middleware import build_chain
+from toolcrib.engine.middleware.layer import LayerContext, SharedState
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.schema.validation import NotJSONError, json_fault, unshared
 
@@ -75,6 +75,22 @@ def session_of():
     )
 
 
+def chain_of(tool, bound):
+    return build_chain(LayerContext(tool, bound, SharedState()))
+
+
+def call_of(tool, arguments):
+    return Call(tool, arguments, CallContext(session=session_of(), can_wait=False), "1")
+
+
+def at_once(chain, call):
+    """What a chain that never waits answers, without an event loop."""
+    assert chain.at_once
+    with pytest.raises(StopIteration) as ended:
+        chain.run(call).send(None)
+    return ended.value.value
+
+
 def outcome_of(run):
     try:
         return run()
@@ -90,19 +106,14 @@ def outcome_of(run):
 def test_both_ways_come_to_the_same(block, output, more, arguments):
     tool = runtime_of(mocked(BLOCKS[block], output=output, inputs=INPUTS, more=more)).registry["tool"]
     bound, other = MockExecutor().bind(tool), MockExecutor().bind(tool)
-    _run, direct, plain = chain_of(tool, bound)
-    layers = build_chain([layer for _name, layer in layers_of(tool, other)], other.execute)
-    call = Call(tool, arguments, CallContext(session=session_of()), "1")
-    expected = outcome_of(
-        lambda: asyncio.run(layers(call._replace(context=CallContext(session=session_of()))))
-    )
-    found = outcome_of(lambda: direct(call))
+    waiting = chain_of(tool, SimpleNamespace(waits=False, execute=other.execute))
+    assert not waiting.at_once
+    expected = outcome_of(lambda: asyncio.run(waiting.run(call_of(tool, arguments))))
+    found = outcome_of(lambda: at_once(chain_of(tool, bound), call_of(tool, arguments)))
     if isinstance(found, TrustedAnswer):
         assert json_fault(found.value) is None
-        found = Result.ok(found.value, meta=found.meta)
+        found = as_result(found)
     assert repr(found) == repr(expected)
-    value = MISSED if plain is None else plain(arguments)
-    assert value is MISSED or repr(expected) == repr(Result.ok(value))
 
 
 def test_an_answer_shares_nothing_with_its_arguments_or_the_document():
@@ -151,7 +162,6 @@ def test_what_a_document_says_is_never_read_as_code():
 def test_a_foreign_tool_that_answers_at_once_is_judged():
     class Bound:
         waits = False
-        value_of = None
 
         def answer_now(self, call):
             return Result.ok({"n": float("nan")} if "bad" in call.arguments else {"n": 1})
@@ -161,18 +171,16 @@ def test_a_foreign_tool_that_answers_at_once_is_judged():
 
     runtime = runtime_of(mocked("result: 1", inputs="{}"))
     tool = runtime.registry["tool"]
-    _run, direct, plain = chain_of(tool, Bound())
-    assert plain is None
-    context = CallContext(session=session_of())
-    assert direct(Call(tool, {}, context)).value == {"n": 1}
-    assert direct(Call(tool, {"bad": 1}, context)).outcome is Outcome.INVALID_RESULT
+    chain = chain_of(tool, Bound())
+    assert at_once(chain, call_of(tool, {})).value == {"n": 1}
+    assert at_once(chain, call_of(tool, {"bad": 1})).outcome is Outcome.INVALID_RESULT
 
 
-def test_a_tool_that_may_wait_has_no_short_way():
+def test_a_tool_that_may_wait_needs_an_event_loop():
     tool = runtime_of(mocked("result: 1\nlatency: 1s")).registry["tool"]
-    assert chain_of(tool, MOCKS.get("mock").bind(tool))[1:] == (None, None)
+    assert not chain_of(tool, MOCKS.get("mock").bind(tool)).at_once
     other = fake(lambda _call: None, waits=False).registry["tool"]
-    assert chain_of(other, SimpleNamespace(waits=False, execute=None))[1:] == (None, None)
+    assert not chain_of(other, SimpleNamespace(waits=False, execute=None)).at_once
 
 
 @given(VALUES, st.integers(0, 4))

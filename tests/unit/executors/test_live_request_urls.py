@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drafting import URL, closed, compiled, drafted, faults, misfit, sent, tried
-from toolcrib.executors.live.url import same_shape
+from toolcrib.executors.live.uri import same_shape
 from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.secrets import SecretResolver
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from live_answers import JSON_TYPE, answer, result_of
 from toolcrib import Outcome
 from toolcrib.core.clock import format_duration
-from toolcrib.executors.live.error_bodies import MOST
+from toolcrib.executors.live.response import MOST
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from arenas import KINDS, LOOK_UP, TURNS, agent_of, arena_files, manifest, own, put, read, told
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.documents.document import parse_documents
-from toolcrib.loading.folders import add_contents
-from toolcrib.loading.reader import Reader
+from toolcrib.loading.reader import DocumentReader
+from toolcrib.loading.sources import add_contents
 from toolcrib.scenarios import run_scenario
 
 
@@ -362,7 +362,7 @@ def test_no_arena_however_odd_raises(data):
         holder = holder[key]
     holder[last] = data.draw(ODD)
     files[name] = json.dumps(value)
-    reader = Reader(KINDS)
+    reader = DocumentReader(KINDS)
     add_contents(reader, files, None)
     assert all(problem.source for problem in reader.loaded().problems)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolcrib import Executors, Outcome, Runtime
 from toolcrib.engine.runtime import loaded_runtime
-from toolcrib.loading.cache.index import from_plain, to_plain
+from toolcrib.loading.cache.index import decode_value, encode_value
 from toolcrib.loading.prompts import Guardrail, PromptVariable
 from toolcrib.loading.sources import load, parse
 from toolcrib.security.tool_policy import ToolPolicy
@@ -500,7 +500,7 @@ def test_what_an_index_keeps_is_the_same(tmp_path):
         (loaded.tools[1], "/description"),
         (loaded.packs[0], "/prompts/assistant/system"),
     ):
-        back = from_plain(to_plain(value), KINDS)
+        back = decode_value(encode_value(value), KINDS)
         assert back == value
         assert back.origin.place(pointer) == value.origin.place(pointer)
     lines = (tmp_path / "x.pack.json").read_text().splitlines()
@@ -584,4 +584,4 @@ def test_whatever_stands_anywhere_nothing_breaks(data):
     if place[0] != "tools":
         assert {tool.name for tool in loaded.tools} == {"get_weather", "ping"}
     for pack in loaded.packs:
-        assert from_plain(to_plain(pack.prompts)) == pack.prompts
+        assert decode_value(encode_value(pack.prompts)) == pack.prompts

@@ -24,8 +24,8 @@ from toolcrib.loading.documents.archives import (
     FILE_BYTES,
     MOST,
     NAME_DEPTH,
-    Faults,
-    documents_among,
+    ArchiveFaults,
+    document_names,
     open_archive,
     parse_archive,
     read_zip,
@@ -63,7 +63,7 @@ def codes(data):
 
 def plain_read(data):
     """Every file, without asking for a pack; None if it is refused."""
-    faults = Faults("x.zip")
+    faults = ArchiveFaults("x.zip")
     contents = read_zip(data, faults)
     return None if faults.found else contents
 
@@ -131,7 +131,7 @@ def test_documents_come_in_the_order_of_a_folder_without_hidden_ones():
         ],
         b"",
     )
-    assert documents_among(PLAIN | files) == [
+    assert document_names(PLAIN | files) == [
         "b.yaml",
         "pack.yaml",
         "a/z.yml",
@@ -592,7 +592,7 @@ def test_overlaps_are_seen_behind_any_number_of_other_faults():
     data = zipped({f"../{index}": b"" for index in range(MOST + 5)} | {"a": noise, "b": noise}, 0)
     lines = data.count(b"PK\x01\x02")
     second = struct.unpack_from("<L", data, central(data, lines - 2) + 42)[0]
-    faults = Faults("x")
+    faults = ArchiveFaults("x")
     assert read_zip(patched(data, central(data, lines - 1) + 42, "<L", second), faults) == {}
     assert faults.told("archive_overlap")
 

@@ -27,7 +27,7 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import Descriptor, Example, Origin, Toolset
 from toolcrib.core.server_config import Server
 from toolcrib.loading.cache import header, index
-from toolcrib.loading.cache.document_codec import Unkept
+from toolcrib.loading.cache.document_codec import NotCacheable
 from toolcrib.loading.cache.header import (
     INTEGER_BITS,
     MAX_DEPTH,
@@ -36,11 +36,17 @@ from toolcrib.loading.cache.header import (
     with_lists,
     write_json,
 )
-from toolcrib.loading.cache.index import CLASSES, Profiles, from_plain, profiles_of, to_plain
+from toolcrib.loading.cache.index import (
+    CLASSES,
+    SettingsByProfile,
+    decode_value,
+    encode_value,
+    project_profiles,
+)
 from toolcrib.loading.cache.store import IndexFolder
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.projects import Project
-from toolcrib.loading.snapshot import Waiting
+from toolcrib.loading.snapshot import PendingDescriptor
 
 CODE = compile("1", "<test>", "eval")
 
@@ -180,13 +186,13 @@ POSITIONS = {
 @pytest.mark.parametrize("position", POSITIONS.values(), ids=POSITIONS)
 @pytest.mark.parametrize("value", [CODE, len, object, os], ids=["code", "function", "class", "module"])
 def test_code_is_refused_wherever_it_is(position, value):
-    with pytest.raises(Unkept, match="is no plain data"):
-        to_plain(position(value))
+    with pytest.raises(NotCacheable, match="is no plain data"):
+        encode_value(position(value))
 
 
 def test_code_as_a_key_is_refused():
     with pytest.raises(ValueError, match="a key is not a string"):
-        write_json(to_plain({CODE: 1}))
+        write_json(encode_value({CODE: 1}))
 
 
 PLACES = {
@@ -208,7 +214,7 @@ PLACES = {
 def test_a_stock_with_code_is_not_kept(shelf, caplog, place):
     stock = place(shelf.read())
     with caplog.at_level("DEBUG", "toolcrib"):
-        shelf.index.keep(shelf.key, stock, shelf.executors.targets, profiles_of(shelf.read()))
+        shelf.index.keep(shelf.key, stock, shelf.executors.targets, project_profiles(shelf.read()))
     assert "no index was written: `code` is no plain data" in caplog.text
     assert shelf.recall() is None
 
@@ -296,7 +302,9 @@ def records_from(*starts: type) -> set[type]:
 
 
 def test_the_table_has_every_class_that_an_index_may_hold():
-    records = records_from(Descriptor, Pack, Problem, Profiles, Project, Server, Toolset, Waiting) - {Origin}
+    records = records_from(
+        Descriptor, Pack, Problem, SettingsByProfile, Project, Server, Toolset, PendingDescriptor
+    ) - {Origin}
     assert {cls.__name__: cls.__module__ for cls in records} == dict(CLASSES)
     assert len({cls.__name__ for cls in records}) == len(records)
 
@@ -314,7 +322,7 @@ def test_every_class_in_the_examples_of_the_repository_is_in_the_table(root, tmp
     shelf = Shelf(tmp_path / "index", str(root / folder))
     shelf.keep()
     assert shelf.file().exists()
-    assert {"Annotations", "Descriptor", "Profiles", "Settings"} <= met <= CLASSES.keys()
+    assert {"Annotations", "Descriptor", "Settings", "SettingsByProfile"} <= met <= CLASSES.keys()
 
 
 def test_an_index_with_an_unknown_class_is_not_used(shelf, monkeypatch):
@@ -328,7 +336,7 @@ def test_an_index_with_an_unknown_class_is_not_used(shelf, monkeypatch):
 def test_a_tag_names_no_module():
     for tag in ("os:system", "toolcrib.core.model:Descriptor", "subprocess", "builtins", ""):
         with pytest.raises(KeyError):
-            from_plain([tag, "echo"])
+            decode_value([tag, "echo"])
 
 
 def test_lists_take_the_place_of_tuples():
@@ -355,7 +363,7 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES)
 def test_a_value_comes_back_with_its_types(value):
-    back = from_plain(read_json(write_json(to_plain(value))))
+    back = decode_value(read_json(write_json(encode_value(value))))
     assert back == value
     assert type(back) is type(value)
     assert repr(back) == repr(value) or isinstance(value, set | frozenset)

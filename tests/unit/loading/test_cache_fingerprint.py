@@ -14,7 +14,7 @@ import pytest
 import toolcrib
 from kept import Shelf, write_project
 from toolcrib.loading.cache.header import IndexHeader, parse_header
-from toolcrib.loading.fingerprints import EnvironmentFingerprint, Seen, fingerprint_environment
+from toolcrib.loading.fingerprints import EnvironmentFingerprint, FileFingerprints, fingerprint_environment
 
 LATER = time.time_ns() + 3600 * 1_000_000_000
 """As if everything had been imported in an hour from now, so that no file is newer."""
@@ -49,7 +49,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def around() -> EnvironmentFingerprint:
     found = fingerprint_environment(TARGETS, LATER)
     assert found is not None
-    encoded = IndexHeader(found, Seen({}, {}, {}), {}).encoded(b"")
+    encoded = IndexHeader(found, FileFingerprints({}, {}, {}), {}).encoded(b"")
     head, _parts = parse_header(memoryview(encoded))
     assert head.around == found
     return head.around

@@ -10,8 +10,8 @@ import pytest
 
 from kept import Shelf, assert_same, write_project
 from toolcrib import Runtime
-from toolcrib.loading.cache.document_codec import Unkept
-from toolcrib.loading.cache.index import profiles_of, to_plain
+from toolcrib.loading.cache.document_codec import NotCacheable
+from toolcrib.loading.cache.index import encode_value, project_profiles
 from toolcrib.loading.projects import settings_of
 from toolcrib.loading.settings import PROFILE_VARIABLE
 
@@ -86,8 +86,8 @@ def test_files_beside_documents_are_read_again(shelf):
 
 
 def test_values_that_are_no_plain_data_are_not_kept():
-    with pytest.raises(Unkept, match="`object` is no plain data"):
-        to_plain((1, [2], object()))
+    with pytest.raises(NotCacheable, match="`object` is no plain data"):
+        encode_value((1, [2], object()))
 
 
 def test_recalled_tools_can_be_called(shelf):
@@ -104,7 +104,7 @@ def test_recalled_tools_can_be_called(shelf):
 def test_every_profile_is_recalled(shelf, monkeypatch):
     cold = shelf.keep()
     profiles = shelf.index.recall(shelf.key).profiles
-    assert profiles == profiles_of(cold)
+    assert profiles == project_profiles(cold)
     assert profiles.chosen(None, "") == settings_of(cold.project)
     for by in ("--profile", PROFILE_VARIABLE):
         assert profiles.chosen("ci", by) == settings_of(cold.project, "ci", by)
@@ -129,13 +129,13 @@ def test_a_broken_project_is_recalled_as_broken(shelf):
 
 def test_what_can_not_be_followed_is_not_kept(shelf):
     stock = shelf.read()
-    shelf.index.keep(shelf.key, stock._replace(seen=None), {}, profiles_of(stock))
+    shelf.index.keep(shelf.key, stock._replace(seen=None), {}, project_profiles(stock))
     assert shelf.recall() is None
 
 
 def test_what_was_withheld_is_not_kept(shelf):
     stock = shelf.read()._replace(withheld=(("pack.yaml", "${HOME}/rows.json", "HOME"),))
-    shelf.index.keep(shelf.key, stock, {}, profiles_of(stock))
+    shelf.index.keep(shelf.key, stock, {}, project_profiles(stock))
     assert shelf.recall() is None
 
 
@@ -144,7 +144,7 @@ def test_a_stale_tool_is_not_kept(shelf):
     Path("descriptors/forecast.tool.yaml").write_text("name: [")
     report = asyncio.run(runtime.reload())
     assert "get_forecast" in report.stale
-    shelf.index.keep(shelf.key, runtime.engine.stock, {}, profiles_of(runtime.engine.stock))
+    shelf.index.keep(shelf.key, runtime.engine.stock, {}, project_profiles(runtime.engine.stock))
     assert shelf.recall() is None
 
 
@@ -154,7 +154,7 @@ def test_what_came_from_memory_is_not_kept(shelf, caplog):
     tool = next(iter(registry.values()))
     registry = registry.with_tool(type(tool)(name="made_by_hand"))
     with caplog.at_level("DEBUG", "toolcrib"):
-        shelf.index.keep(shelf.key, stock._replace(registry=registry), {}, profiles_of(stock))
+        shelf.index.keep(shelf.key, stock._replace(registry=registry), {}, project_profiles(stock))
     assert shelf.recall() is None
     assert "no index was written" in caplog.text
 

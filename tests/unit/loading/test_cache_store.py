@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kept import Shelf, assert_same, write_project
 from sampling import examples
-from toolcrib.loading.cache.header import key_of
+from toolcrib.loading.cache.header import index_key
 from toolcrib.loading.cache.index import default_index
 from toolcrib.loading.cache.store import BYTES, FILES, IndexFolder
 
@@ -287,4 +287,4 @@ def test_a_working_directory_that_is_gone_has_no_index(shelf, tmp_path, monkeypa
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    assert key_of(("x",)) is None
+    assert index_key(("x",)) is None

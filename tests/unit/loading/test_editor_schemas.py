@@ -16,7 +16,7 @@ import pytest
 from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.schemas import KINDS
 from toolcrib.executors import Executors
-from toolcrib.loading.documents.document import documents_of, read_documents
+from toolcrib.loading.documents.document import parse_content, read_documents
 from toolcrib.loading.editor_schemas import editor_schema
 from toolcrib.loading.projects import Project
 from toolcrib.loading.scenarios.assertions import ALIASES, kinds
@@ -43,7 +43,7 @@ def accepted(kind, value: Any) -> bool:
 
 def value_of(text: str) -> Any:
     """The one document of a text."""
-    ((document,), _problems) = documents_of("x.yaml", text)
+    ((document,), _problems) = parse_content("x.yaml", text)
     return document.value
 
 
@@ -390,7 +390,7 @@ def documents() -> Iterator[tuple[str, Any]]:
             kind = kind or ("pack" if re.search(r"^version: \d+\.\d+\.\d+$", block, re.MULTILINE) else "")
             kind = kind or ("scenario" if re.search(r"^scenario:", block, re.MULTILINE) else "descriptor")
             if re.search(r"^(name|scenario|project):", block, re.MULTILINE) and not problems_of(kind, block):
-                yield from ((kind, document.value) for document in documents_of("x.yaml", block)[0])
+                yield from ((kind, document.value) for document in parse_content("x.yaml", block)[0])
 
 
 def kind_of(name: str, value: Any) -> str:

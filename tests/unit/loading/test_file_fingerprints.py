@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sampling import examples
-from toolcrib.loading.fingerprints import RACY, SUFFIXES, Seen, Trail
+from toolcrib.loading.fingerprints import RACY, SUFFIXES, FileFingerprints, FileTracker
 
 HOUR = 3600 * 1_000_000_000
 
@@ -48,9 +48,9 @@ def documents_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
 
 
-def look(folder: Path, now: Callable[[], int] = time.time_ns) -> Seen:
+def look(folder: Path, now: Callable[[], int] = time.time_ns) -> FileFingerprints:
     """What loading looks at: the folders, the files, and a file that is not there."""
-    trail = Trail(now)
+    trail = FileTracker(now)
     trail.file(folder.parent / "toolcrib.yaml")
     for here in (folder, folder / "sub"):
         trail.folder(here)
@@ -60,7 +60,7 @@ def look(folder: Path, now: Callable[[], int] = time.time_ns) -> Seen:
 
 
 @pytest.fixture(params=["racy", "settled"])
-def seen(request: pytest.FixtureRequest, folder: Path) -> Seen:
+def seen(request: pytest.FixtureRequest, folder: Path) -> FileFingerprints:
     """The same folder, noted right after it was written, or long after."""
     return look(folder, time.time_ns if request.param == "racy" else later)
 
@@ -126,7 +126,7 @@ EDITS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_every_edit_is_noticed(folder: Path, seen: Seen, edit: str) -> None:
+def test_every_edit_is_noticed(folder: Path, seen: FileFingerprints, edit: str) -> None:
     change, paths = EDITS[edit]
     assert seen.unchanged()
     change(folder)
@@ -135,11 +135,11 @@ def test_every_edit_is_noticed(folder: Path, seen: Seen, edit: str) -> None:
     assert {os.path.normpath(path) for path in seen.changed()} == wanted
 
 
-def test_nothing_changed_is_told_so(seen: Seen) -> None:
+def test_nothing_changed_is_told_so(seen: FileFingerprints) -> None:
     assert seen.changed() == []
 
 
-def test_what_does_not_matter_is_no_change(folder: Path, seen: Seen) -> None:
+def test_what_does_not_matter_is_no_change(folder: Path, seen: FileFingerprints) -> None:
     (folder / ".a.yaml.swp").write_text("an editor's")
     (folder / "notes.md").write_text("more notes")
     (folder / "new.txt").write_text("")
@@ -153,18 +153,18 @@ def test_what_does_not_matter_is_no_change(folder: Path, seen: Seen) -> None:
 def test_an_edit_without_a_new_time_is_seen_by_its_content(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("name: a")
-    trail = Trail()
+    trail = FileTracker()
     trail.file(path)
     seen = trail.closed()
     # What a coarse clock leaves of a quick second save: every figure the same, other bytes.
     path.write_text("name: b")
-    same = Seen(look_at(path).files, seen.contents, seen.folders)
+    same = FileFingerprints(look_at(path).files, seen.contents, seen.folders)
     assert same.changed() == [str(path)]
     assert not same.unchanged()
 
 
-def look_at(path: Path) -> Seen:
-    trail = Trail()
+def look_at(path: Path) -> FileFingerprints:
+    trail = FileTracker()
     trail.file(path)
     return trail.closed()
 
@@ -206,7 +206,7 @@ def test_a_file_with_a_time_in_the_future_is_compared_by_content(tmp_path: Path)
 
 
 def test_a_change_while_it_is_read_is_a_change(folder: Path) -> None:
-    trail = Trail()
+    trail = FileTracker()
     trail.file(folder / "a.yaml")
     (folder / "a.yaml").write_text("name: b")
     trail.file(folder / "a.yaml")
@@ -214,14 +214,14 @@ def test_a_change_while_it_is_read_is_a_change(folder: Path) -> None:
 
 
 def test_a_folder_tells_the_names_that_matter(folder: Path) -> None:
-    trail = Trail()
+    trail = FileTracker()
     assert trail.folder(folder) == ("a.yaml", "b.json", "link.yaml", "sub/")
     assert trail.folder(str(folder)) == ("a.yaml", "b.json", "link.yaml", "sub/")
     assert trail.folder(folder / "none") is None
 
 
 def test_the_folders_in_a_folder_may_not_matter(folder: Path) -> None:
-    trail = Trail(later)
+    trail = FileTracker(later)
     assert trail.folder(folder, inner=False) == ("a.yaml", "b.json", "link.yaml")
     seen = trail.closed()
     (folder / "more").mkdir()
@@ -233,7 +233,7 @@ def test_the_folders_in_a_folder_may_not_matter(folder: Path) -> None:
 
 
 def test_paths_that_no_file_can_have_are_absent() -> None:
-    trail = Trail()
+    trail = FileTracker()
     trail.file("a\0b")
     trail.folder("a\0b")
     seen = trail.closed()
@@ -250,8 +250,8 @@ def test_an_unreadable_file_is_seen_when_it_can_be_read(tmp_path: Path) -> None:
     assert seen.changed() == [str(path)]
 
 
-def test_what_was_seen_is_plain_data(seen: Seen) -> None:
-    again = Seen(*marshal.loads(marshal.dumps(tuple(seen))))
+def test_what_was_seen_is_plain_data(seen: FileFingerprints) -> None:
+    again = FileFingerprints(*marshal.loads(marshal.dumps(tuple(seen))))
     assert again == seen
     assert again.unchanged()
 
@@ -268,7 +268,7 @@ def test_refreshing_never_loses_a_quick_edit(
     path.write_text("x")
     state = path.stat()
     moment = max(state.st_mtime_ns, state.st_ctime_ns) + touched
-    trail = Trail(lambda: moment)
+    trail = FileTracker(lambda: moment)
     trail.file(path)
     seen = trail.closed()
     for wait in waits:

@@ -17,7 +17,7 @@ import pytest
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.virtual_clock import VirtualClock
-from toolcrib.loading.fingerprints import Seen, Trail
+from toolcrib.loading.fingerprints import FileFingerprints, FileTracker
 from toolcrib.loading.reload import PATIENCE, changes
 
 
@@ -73,8 +73,8 @@ class Folder:
         self.saves = 0
         self.seen = self.look()
 
-    def look(self) -> Seen:
-        trail = Trail()
+    def look(self) -> FileFingerprints:
+        trail = FileTracker()
         for name in trail.folder(self.path) or ():
             trail.file(self.path / name)
         self.seen = trail.closed()
@@ -239,7 +239,7 @@ def test_folders_that_come_later_are_listened_to(folder: Folder) -> None:
 
 def test_a_folder_that_is_gone_leaves_the_regular_looks(tmp_path: Path) -> None:
     async def main() -> None:
-        trail = Trail()
+        trail = FileTracker()
         trail.folder(tmp_path / "tools")
         seen = trail.closed()
         clock = ScriptedClock(nothing, (tmp_path / "tools").mkdir)

@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib import Executors, Runtime
 from toolcrib.formats.table import FORMATS
-from toolcrib.loading.cache.index import from_plain, to_plain
+from toolcrib.loading.cache.index import decode_value, encode_value
 from toolcrib.loading.formats import NO_FORMATS, Conversion, ForeignTool, Format, Formats
 from toolcrib.loading.sources import load, parse
 
@@ -61,10 +61,10 @@ def test_what_an_index_keeps_of_it_is_found_again(tmp_path):
     path.write_text("tool: greet\nsays: '{{ args.who }}'\n", encoding="utf-8")
     given = kinds(GREETING)
     (tool,) = load([tmp_path], given).tools
-    back = from_plain(to_plain(tool), given)
+    back = decode_value(encode_value(tool), given)
     assert back == tool
     assert back.origin.place("/mock") == f"{path}:2"
-    assert from_plain(to_plain(tool)).origin.place("/mock") == f"{path}:1", (
+    assert decode_value(encode_value(tool)).origin.place("/mock") == f"{path}:1", (
         "nothing converts the document again"
     )
 

@@ -6,8 +6,8 @@ import pytest
 
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.fingerprints import Trail
-from toolcrib.loading.sources import Source, load
+from toolcrib.loading.fingerprints import FileTracker
+from toolcrib.loading.sources import SourcePath, load
 
 KINDS = Executors({"mock": MockExecutor})
 
@@ -106,14 +106,14 @@ def test_a_linked_folder_is_not_entered_and_a_notice_says_so(folder):
     for sources in (
         [root],
         [root / "sym", root / "gp"],
-        [Source(str(root / "sym"), "", ("sym/gp",), str(root))],
+        [SourcePath(str(root / "sym"), "", ("sym/gp",), str(root))],
     ):
         assert codes(load(sources, KINDS)) == []
 
 
 def test_a_link_that_becomes_a_folder_is_noticed(folder):
     root = folder({"t/a.yaml": GOOD, "gp/good.yaml": GOOD})
-    trail = Trail()
+    trail = FileTracker()
     load([root / "t"], KINDS, trail)
     (root / "t" / "gp").symlink_to(root / "gp")
     assert trail.closed().changed() == [str(root / "t" / "gp")]

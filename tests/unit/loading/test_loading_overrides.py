@@ -9,9 +9,9 @@ import pytest
 
 from toolcrib import Runtime
 from toolcrib.executors import Executors
-from toolcrib.loading.cache.index import from_plain, to_plain
+from toolcrib.loading.cache.index import decode_value, encode_value
 from toolcrib.loading.documents.files import files_at
-from toolcrib.loading.sources import Source, load
+from toolcrib.loading.sources import SourcePath, load
 
 KINDS = Executors.installed()
 
@@ -156,21 +156,21 @@ def test_override_false_is_a_tool_of_its_own(folders):
 
 def test_a_namespace_stands_before_the_names_of_its_tools(folders):
     paths = folders(theirs__a=BASE, ours__a=BASE)
-    loaded = load([Source(paths[0], namespace="team"), paths[1]], KINDS)
+    loaded = load([SourcePath(paths[0], namespace="team"), paths[1]], KINDS)
     assert [tool.name for tool in loaded.tools] == ["team__search", "search"]
     assert loaded.tools[0].origin.namespace == "team"
 
 
 def test_an_override_names_a_tool_of_a_namespace_in_full(folders):
     paths = folders(theirs__a=BASE, ours__a="name: team__search\noverride: true\ntitle: T\n")
-    loaded = load([Source(paths[0], namespace="team"), paths[1]], KINDS)
+    loaded = load([SourcePath(paths[0], namespace="team"), paths[1]], KINDS)
     tool = only_tool(loaded)
     assert (tool.name, tool.title, tool.timeout) == ("team__search", "T", 5.0)
 
 
 def test_ignored_files_are_passed_over(folders, tmp_path):
     paths = folders(ours__a=BASE, ours__data="hits: 3\n")
-    loaded = load([Source(paths[0], ignore=("ours/data.*",), root=str(tmp_path))], KINDS)
+    loaded = load([SourcePath(paths[0], ignore=("ours/data.*",), root=str(tmp_path))], KINDS)
     assert loaded.problems == ()
     assert loaded.ignored == (f"{paths[0]}/data.yaml",)
 
@@ -221,7 +221,7 @@ def test_what_is_kept_of_an_origin_tells_the_files_of_its_documents_apart(folder
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "d.json").write_text(f'"{folder}"', encoding="utf-8")
     (tool,) = load(folders(theirs__a=BY_FILE, ours__b=WORDS), KINDS).tools
-    files = from_plain(marshal.loads(marshal.dumps(to_plain(tool.origin)))).files
+    files = decode_value(marshal.loads(marshal.dumps(encode_value(tool.origin)))).files
     places = ("/mock/result_file", "/description", "/mock", "/nowhere")
     assert [files_at(files, place).read("d.json") for place in places] == [
         b'"theirs"',

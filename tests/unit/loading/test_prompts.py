@@ -9,7 +9,7 @@ import pytest
 from toolcrib import Pack
 from toolcrib.core.errors import ConfigurationError, DocumentError
 from toolcrib.executors import Executors
-from toolcrib.loading.cache.index import from_plain, to_plain
+from toolcrib.loading.cache.index import decode_value, encode_value
 from toolcrib.loading.prompts import Guardrail, PromptVariable, find_prompt
 from toolcrib.security.tool_policy import ToolPolicy
 
@@ -246,6 +246,6 @@ def test_a_pack_with_prompts_comes_back_from_an_index(tmp_path):
     from toolcrib.loading.sources import load  # noqa: PLC0415 -- used once
 
     (read,) = load([tmp_path], KINDS).packs
-    back = from_plain(to_plain(read))
+    back = decode_value(encode_value(read))
     assert back == read
     assert back.prompts["assistant"].render({"city": "Oslo"}).endswith("in Oslo.")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.executors import Executors
-from toolcrib.loading.sources import Source, load
+from toolcrib.loading.sources import SourcePath, load
 
 KINDS = Executors({})
 TOOL = "name: shout\ninput_schema: {type: object}\n"
 
 
 def found_in(folder):
-    return load([Source(str(folder))], KINDS)
+    return load([SourcePath(str(folder))], KINDS)
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ from toolcrib.core.schemas import envelope, with_blocks
 from toolcrib.core.server_config import Server
 from toolcrib.executors import Executors
 from toolcrib.formats.table import FORMATS
-from toolcrib.loading.cache.index import from_plain, to_plain
+from toolcrib.loading.cache.index import decode_value, encode_value
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import parse_documents, read_documents
-from toolcrib.loading.fingerprints import Trail
+from toolcrib.loading.fingerprints import FileTracker
 from toolcrib.loading.projects import Project, one_project, settings_of
 from toolcrib.loading.servers import parse_servers
-from toolcrib.loading.settings import NO_SETTINGS, Settings, same_reach, servers_in
+from toolcrib.loading.settings import NO_SETTINGS, Settings, has_same_egress, servers_in
 
 KINDS = Executors({})
 SHAPE = DocumentChecker("project", KINDS)
@@ -120,7 +120,7 @@ def test_every_key_has_its_place():
 
 def test_servers_are_plain_data_that_an_index_keeps():
     project = parsed(WHOLE)
-    assert from_plain(marshal.loads(marshal.dumps(to_plain(project)))) == project
+    assert decode_value(marshal.loads(marshal.dumps(encode_value(project)))) == project
     settings = settings_of(project, "nightly", "--profile")
     again = Settings(*marshal.loads(marshal.dumps(tuple(settings))))
     assert again == settings
@@ -149,11 +149,11 @@ def test_without_a_word_of_it_there_is_no_lock_and_no_server():
 
 def test_other_servers_or_another_lock_are_another_reach():
     one = settings_of(parsed(WHOLE))
-    assert same_reach(one, settings_of(parsed(f"# moved by a line\n{WHOLE}")))
-    assert not same_reach(one, settings_of(parsed(WHOLE.replace("cwd: tools", "cwd: tool"))))
-    assert not same_reach(one, settings_of(parsed(WHOLE), "ci"))
-    assert not same_reach(one, None)
-    assert same_reach(None, NO_SETTINGS)
+    assert has_same_egress(one, settings_of(parsed(f"# moved by a line\n{WHOLE}")))
+    assert not has_same_egress(one, settings_of(parsed(WHOLE.replace("cwd: tools", "cwd: tool"))))
+    assert not has_same_egress(one, settings_of(parsed(WHOLE), "ci"))
+    assert not has_same_egress(one, None)
+    assert has_same_egress(None, NO_SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -460,7 +460,7 @@ def test_what_is_laid_over_a_server_that_is_left_out_is_no_second_fault(tmp_path
 def test_files_are_noted_before_they_are_read_whether_they_are_there_or_not(tmp_path):
     write(tmp_path / ".mcp.json", CLIENT)
     source = str(write(tmp_path / "toolcrib.yaml", "project: p\nservers_from: [.mcp.json, gone.json]\n"))
-    trail = Trail()
+    trail = FileTracker()
     one_project(source, *read_documents(source, source), SHAPE, trail.file, formats=FORMATS)
     seen = trail.closed()
     assert seen.unchanged()

@@ -20,7 +20,7 @@ from toolcrib.loading.settings import (
     apply_settings,
     chosen_profile,
 )
-from toolcrib.registry.catalog import Offer, Rule
+from toolcrib.registry.catalog import Rule, VisibilityFilter
 
 KINDS = Executors({})
 
@@ -97,7 +97,9 @@ def test_settings_are_plain_data(project):
 def hidden(settings: Settings, name: str) -> tuple[str, str] | None:
     """(code, place) of why a tool is not offered; None if it is."""
     toolset = Toolset(settings.toolset, tools=settings.tools, place=settings.places["toolset"])
-    offer = Offer(tuple(Rule(*switch) for switch in settings.switches), toolset if settings.toolset else None)
+    offer = VisibilityFilter(
+        tuple(Rule(*switch) for switch in settings.switches), toolset if settings.toolset else None
+    )
     found = offer.hidden(name)
     return None if found is None else (found.code, found.place)
 
@@ -214,5 +216,5 @@ def test_switches_mean_what_their_definition_says(name, disable, layers):
     said = {"project": "p", "disable": disable, "profiles": profiles}
     project = Project.parse("memory", said, kinds=KINDS)
     settings = settings_of(project, f"p{len(layers) - 1}" if layers else None)
-    offer = Offer(tuple(Rule(*switch) for switch in settings.switches))
+    offer = VisibilityFilter(tuple(Rule(*switch) for switch in settings.switches))
     assert (offer.hidden(name) is None) is offered

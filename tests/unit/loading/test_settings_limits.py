@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 from toolcrib import Executors
 from toolcrib.core.errors import DocumentError
 from toolcrib.core.model import BUILT_IN_LIMITS, Backoff, Bounds, Breaker, Descriptor, Limits, Origin, Rate
-from toolcrib.loading.cache.index import from_plain, to_plain
+from toolcrib.loading.cache.index import decode_value, encode_value
 from toolcrib.loading.projects import Project, settings_of
 from toolcrib.loading.settings import (
     Settings,
     apply_settings,
-    laid_over,
-    limits_of,
+    flatten_limits,
+    format_limits,
     overlaps,
-    said_of,
-    spread,
-    unsaid,
+    overlay_limits,
+    parse_limits,
+    tool_limits,
     with_limits,
-    written,
+    without_limits,
 )
 
 KINDS = Executors({})
@@ -50,8 +50,8 @@ def settings(profile: str | None, text: str = TEXT) -> Settings:
 
 def tool(said: dict | None = None) -> Descriptor:
     said = said or {}
-    keys = frozenset(f"limits.{key}" for key in spread(said))
-    return Descriptor("t", limits=limits_of(said), origin=Origin(written=keys))
+    keys = frozenset(f"limits.{key}" for key in flatten_limits(said))
+    return Descriptor("t", limits=parse_limits(said), origin=Origin(written=keys))
 
 
 def test_a_project_says_limits_for_tools_that_do_not():
@@ -166,32 +166,34 @@ SAYINGS = st.fixed_dictionaries(
 def test_laying_over_is_the_same_in_whatever_order_it_is_done(one, two, three):
     # What lies below a breaker that is switched off is forgotten only from the bottom up, the order in which profiles are read.
     assume(two.get("breaker") != "off" or not isinstance(three.get("breaker"), dict))
-    a, b, c = spread(one), spread(two), spread(three)
-    assert laid_over(laid_over(a, b), c) == laid_over(a, laid_over(b, c))
+    a, b, c = flatten_limits(one), flatten_limits(two), flatten_limits(three)
+    assert overlay_limits(overlay_limits(a, b), c) == overlay_limits(a, overlay_limits(b, c))
 
 
 @given(SAYINGS, SAYINGS)
 def test_what_the_tool_says_counts_whatever_the_project_says(project, own):
-    said = spread(own)
-    left = unsaid(spread(project), [f"limits.{key}" for key in said])
+    said = flatten_limits(own)
+    left = without_limits(flatten_limits(project), [f"limits.{key}" for key in said])
     assert not any(overlaps(key, other) for key in left for other in said)
-    assert with_limits(limits_of(own), left) == with_limits(Limits(), laid_over(spread(project), said))
+    assert with_limits(parse_limits(own), left) == with_limits(
+        Limits(), overlay_limits(flatten_limits(project), said)
+    )
 
 
 @given(SAYINGS)
 def test_limits_are_told_as_they_can_be_written(said):
-    limits = limits_of(said)
-    assert with_limits(Limits(), written(limits)) == limits
-    assert from_plain(marshal.loads(marshal.dumps(to_plain(limits)))) == limits
-    told = said_of(tool(said))
-    assert told.keys() == spread(said).keys()
-    assert told.items() <= written(limits).items()
+    limits = parse_limits(said)
+    assert with_limits(Limits(), format_limits(limits)) == limits
+    assert decode_value(marshal.loads(marshal.dumps(encode_value(limits)))) == limits
+    told = tool_limits(tool(said))
+    assert told.keys() == flatten_limits(said).keys()
+    assert told.items() <= format_limits(limits).items()
 
 
 def test_the_built_in_limits_are_one_value_in_an_index():
-    assert from_plain(marshal.loads(marshal.dumps(to_plain(BUILT_IN_LIMITS)))) is BUILT_IN_LIMITS
+    assert decode_value(marshal.loads(marshal.dumps(encode_value(BUILT_IN_LIMITS)))) is BUILT_IN_LIMITS
 
 
 @pytest.mark.parametrize(("size", "expected"), [(1e3, 1000), (1000, 1000), ("1kB", 1000), ("1KiB", 1024)])
 def test_a_size_is_a_whole_number_of_bytes_however_it_is_written(size, expected):
-    assert limits_of({"input_size": size}).input_size == expected
+    assert parse_limits({"input_size": size}).input_size == expected

@@ -15,7 +15,7 @@ from toolcrib.core.errors import ExpressionError
 from toolcrib.engine.open_project import read_stock
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.fingerprints import Trail
+from toolcrib.loading.fingerprints import FileTracker
 from toolcrib.scenarios.pack_builder import build_pack
 from toolcrib.simulation.store import rows_of
 
@@ -129,7 +129,7 @@ def test_what_is_read_is_noted_and_so_is_the_variable(folder, monkeypatch):
 
 
 def test_a_trail_notes_the_first_value_of_a_variable(monkeypatch):
-    trail = Trail()
+    trail = FileTracker()
     monkeypatch.setenv("SHOP_ROWS", "a")
     assert trail.variable("SHOP_ROWS") == "a"
     monkeypatch.setenv("SHOP_ROWS", "b")

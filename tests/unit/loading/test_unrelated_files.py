@@ -7,7 +7,7 @@ import pytest
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.formats.table import FORMATS
-from toolcrib.loading.reader import foreign
+from toolcrib.loading.reader import unrelated_file_notice
 from toolcrib.loading.sources import load
 
 KINDS = Executors({"mock": MockExecutor})
@@ -92,4 +92,4 @@ def test_a_file_that_is_gone_by_then_keeps_its_errors(tmp_path):
     path = write(tmp_path, "data.yaml", "a: *x\n")
     problems = load([path], KINDS).problems
     path.unlink()
-    assert foreign(path, str(path), problems, FORMATS) is None
+    assert unrelated_file_notice(path, str(path), problems, FORMATS) is None

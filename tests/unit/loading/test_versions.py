@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.core.schemas import envelope
-from toolcrib.loading.packs import _FORM, check_range, mismatch
+from toolcrib.loading.packs import _FORM, check_range, version_mismatch
 
 NUMBER = st.tuples(*[st.integers(0, 20)] * 3)
 
@@ -46,7 +46,7 @@ FITS = [
 @pytest.mark.parametrize(("version", "wanted", "fits"), FITS)
 def test_which_versions_are_in_a_range(version, wanted, fits):
     assert check_range(wanted) == []
-    assert (mismatch(version, wanted) == "") is fits
+    assert (version_mismatch(version, wanted) == "") is fits
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_which_versions_are_in_a_range(version, wanted, fits):
 )
 def test_a_version_that_comes_elsewhere_in_the_other_order_is_not_compared(version):
     """`1.0.0-1` comes before 1.0.0 in semantic versioning, and after it in PEP 440."""
-    assert "can't be compared" in mismatch(version, ">=0.1")
+    assert "can't be compared" in version_mismatch(version, ">=0.1")
 
 
 NO_RANGES = [
@@ -88,7 +88,7 @@ def test_what_is_no_range_is_told_with_what_to_write(text, instead):
     assert instead in problem.hint
     assert problem.message.isprintable()
     with pytest.raises(ValueError, match="no range"):
-        mismatch("1.0.0", text)
+        version_mismatch("1.0.0", text)
 
 
 @pytest.mark.parametrize("text", ["^1.2", "1.2", "v2", "1.x"])
@@ -103,10 +103,10 @@ def test_conditions_mean_what_numbers_mean(found, limit):
     truths = {">=": found >= limit, ">": found > limit, "<=": found <= limit, "<": found < limit}
     truths |= {"==": found == limit, "!=": found != limit}
     for condition, truth in truths.items():
-        assert (mismatch(dotted(found), condition + dotted(limit)) == "") is truth
+        assert (version_mismatch(dotted(found), condition + dotted(limit)) == "") is truth
     for one, other in itertools.combinations(truths, 2):
         both = f"{one}{dotted(limit)},{other}{dotted(limit)}"
-        assert (mismatch(dotted(found), both) == "") is (truths[one] and truths[other])
+        assert (version_mismatch(dotted(found), both) == "") is (truths[one] and truths[other])
 
 
 @given(st.text(max_size=20) | st.from_regex(_FORM, fullmatch=True))

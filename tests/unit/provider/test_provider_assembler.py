@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.provider import CallDelta, Finish, Reasoning, ReasoningDelta, Text, TextDelta, ToolCall
-from toolcrib.provider.models.assembler import Assembler, parse_written
+from toolcrib.provider.models.assembler import Assembler, parse_arguments
 
 
 def assembled(*deltas: Any) -> tuple[Any, ...]:
@@ -26,7 +26,7 @@ def given_on(*deltas: Any) -> list[Any]:
 
 
 def call(id_: str, name: str, written: str = "{}") -> ToolCall:
-    return ToolCall(id_, name, parse_written(written), written)
+    return ToolCall(id_, name, parse_arguments(written), written)
 
 
 def test_parts_stand_as_they_came() -> None:

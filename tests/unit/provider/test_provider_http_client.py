@@ -11,7 +11,7 @@ from http_servers import answering, answering_each, answering_json, answering_ra
 from served_models import ASKED, Waiting, events, said, speaking
 from toolcrib.core.errors import ConfigurationError, ExpressionError
 from toolcrib.provider import ProviderError, Request, TextDelta, user
-from toolcrib.provider.models.http_client import message_of
+from toolcrib.provider.models.http_client import error_message
 from toolcrib.provider.models.installed_providers import open_provider
 from toolcrib.security.egress import EgressGuard
 from toolcrib.security.secrets import SecretResolver
@@ -217,7 +217,7 @@ async def test_a_silence_ends_a_request() -> None:
     ],
 )
 def test_what_errors_say(raw: bytes, told: str) -> None:
-    assert message_of(raw) == told
+    assert error_message(raw) == told
 
 
 @pytest.mark.parametrize(

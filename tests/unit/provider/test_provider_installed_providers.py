@@ -13,7 +13,7 @@ from toolcrib.core.errors import ConfigurationError
 from toolcrib.formats.providers import DIALECTS
 from toolcrib.provider import ProviderError
 from toolcrib.provider.models.anthropic import Anthropic
-from toolcrib.provider.models.installed_providers import open_provider, provider_names, reaching
+from toolcrib.provider.models.installed_providers import allow_base_url, open_provider, provider_names
 from toolcrib.provider.models.openai import OpenAIChat, OpenAIResponses
 from toolcrib.security.egress import EgressGuard
 from toolcrib.security.secrets import SecretResolver
@@ -95,7 +95,7 @@ def test_what_distributions_offer(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_an_operator_names_may_be_reached(url: str, allowed: bool) -> None:
     world = NetworkEnvironment(EgressGuard(), SecretResolver({}))
-    assert (reaching(world, url) is not world) == allowed
+    assert (allow_base_url(world, url) is not world) == allowed
 
 
 KEY = "sk-canary-1234567890"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib import Descriptor, Registry
-from toolcrib.registry.aliases import aliases_of
+from toolcrib.registry.names import aliases_of
 
 SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 

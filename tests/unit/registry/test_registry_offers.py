@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib import ConfigurationError, Descriptor, Registry
 from toolcrib.core.model import Toolset
-from toolcrib.registry.catalog import Hidden, Rule, idle_globs, idle_toolset_globs
+from toolcrib.registry.catalog import HiddenReason, Rule, idle_globs, idle_toolset_globs
 
 NAMES = ("book_flight", "get_forecast", "legacy_pay", "legacy_refund", "search_flights")
 
@@ -53,7 +53,7 @@ def test_the_reason_names_the_glob_and_the_place(registry):
     without = registry.disabled("legacy_*", "get_forecast", place="toolcrib.yaml:12 (profile ci)").disabled(
         "book*"
     )
-    assert without.hidden("legacy_pay") == Hidden(
+    assert without.hidden("legacy_pay") == HiddenReason(
         "disabled",
         "`legacy_pay` is disabled by `legacy_*` in toolcrib.yaml:12 (profile ci)",
         "toolcrib.yaml:12 (profile ci)",
@@ -73,7 +73,7 @@ def test_within_a_toolset_nothing_else_is_offered(registry):
     booking = registry.within("booking")
     assert booking.toolset is BOOKING
     assert offered(booking) == ["book_flight", "search_flights"]
-    assert booking.hidden("get_forecast") == Hidden(
+    assert booking.hidden("get_forecast") == HiddenReason(
         "not_in_toolset",
         "`get_forecast` is not in the toolset `booking` (toolcrib.yaml:20), which is in force",
         "toolcrib.yaml:20",
@@ -192,7 +192,7 @@ def test_a_closed_registry_offers_nothing_whatever_enables_it(registry):
     assert offered(closed) == []
     assert list(closed) == list(NAMES)
     message = "no tool is offered while a.yaml:1 has errors"
-    assert closed.hidden("legacy_pay") == Hidden("closed", message, "a.yaml:1")
+    assert closed.hidden("legacy_pay") == HiddenReason("closed", message, "a.yaml:1")
     assert (closed.why_closed, registry.why_closed) == (message, "")
 
 

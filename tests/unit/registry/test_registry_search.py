@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib import Descriptor, Registry
 from toolcrib.registry.catalog import Card, Hit
-from toolcrib.registry.search import Finder, terms_of, words_of
+from toolcrib.registry.search import SearchIndex, terms_of, words_of
 
 
 def tool(name, description="", **keys):
@@ -174,20 +174,20 @@ cards = st.lists(
 def test_the_order_of_hits_depends_on_nothing_but_what_the_tools_say(some, text, chance):
     mixed = list(some)
     chance.shuffle(mixed)
-    scores = Finder(some).scores(text)
-    assert Finder(mixed).scores(text) == scores
+    scores = SearchIndex(some).scores(text)
+    assert SearchIndex(mixed).scores(text) == scores
     assert scores == sorted(scores, key=lambda pair: (-pair[1], pair[0]))
     assert all(score > 0 for _name, score in scores)
-    assert Finder(some).scores(text.upper().replace("WEATHERMAP", "WeatherMap")) == scores
+    assert SearchIndex(some).scores(text.upper().replace("WEATHERMAP", "WeatherMap")) == scores
 
 
 @given(cards.filter(bool), st.data())
 def test_every_tool_is_found_by_its_name(some, data):
     card = data.draw(st.sampled_from(some).filter(lambda card: words_of(card.name)))
-    names = [name for name, _score in Finder(some).scores(card.name)]
+    names = [name for name, _score in SearchIndex(some).scores(card.name)]
     assert card.name in names
 
 
 @given(st.text(), st.text())
 def test_no_text_breaks_a_search(name, text):
-    assert isinstance(Finder([Card(name, description=text)]).scores(text), list)
+    assert isinstance(SearchIndex([Card(name, description=text)]).scores(text), list)

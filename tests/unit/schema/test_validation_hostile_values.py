@@ -11,7 +11,7 @@ import pytest
 
 from in_memory import fake, runtime_of
 from toolcrib import Outcome, Result
-from toolcrib.loading.documents.document import documents_of
+from toolcrib.loading.documents.document import parse_content
 from toolcrib.provider.models.assembler import Assembler
 from toolcrib.provider.models.protocol import CallDelta
 from toolcrib.schema.validation import Validator, check_schema
@@ -188,7 +188,7 @@ def test_everything_else_that_takes_values_reads_them_so(value):
     assert Validator({"const": plain}).is_valid(value)
     assert Validator({"const": plain}).faults(value) == []
     assert check_schema({"const": value}) == []
-    (document,), problems = documents_of("memory", {"b": value})
+    (document,), problems = parse_content("memory", {"b": value})
     assert (document.value, problems) == ({"b": plain}, [])
     assembler = Assembler()
     list(assembler.add(CallDelta(0, "1", "tool", {"b": value})))

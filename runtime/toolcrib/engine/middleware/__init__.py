@@ -1,42 +1,140 @@
-"""The layers around every call, outermost first.
+"""The layers around every call: `LAYERS` lists them, outermost first; `build_chain` puts those of one tool together.
 
-    events > (the user's) > arguments > cache > deadline > limits > retry > breaker > results > faults
-    > Executor.execute
-
-`cache`, `limits`, `retry` and `breaker` stand around tools that reach out, `faults` around those that a scenario
-lets fail. Each layer is one file with one function `layer(...)` that returns a middleware, or None where the tool does
-not need it. The chain is built once, when a tool is bound.
+A new layer takes one file, and one line in `LAYERS`. The chain is built once, when a tool is bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Final, NamedTuple
 
 from toolcrib.core.errors import ConfigurationError, did_you_mean
-from toolcrib.core.model import Call, Descriptor, Result
-from toolcrib.core.protocols import BoundTool, CallNext, Middleware, PromptTool, Reaching
-from toolcrib.engine.middleware import arguments, deadline, events, results
-from toolcrib.engine.middleware.events import Observer
-from toolcrib.engine.middleware.fast_path import Direct, Plain, as_result, direct
-from toolcrib.engine.middleware.user_middleware import checked
-
-if TYPE_CHECKING:
-    from toolcrib.engine.middleware.shared_state import Commons
-
-__all__ = [
-    "Direct",
-    "Observer",
-    "Plain",
-    "build_chain",
-    "chain_of",
-    "layers_of",
-    "middleware_named",
-    "outer_layers",
-    "reaches",
-]
+from toolcrib.core.model import Call, Result, as_result
+from toolcrib.core.protocols import CallNext, Middleware
+from toolcrib.engine.middleware.layer import Answer, BuildLayer, LayerContext, Link, may_wait, reaches_out
 
 GROUP = "toolcrib.middleware"
+
+
+class LayerEntry(NamedTuple):
+    """Where a layer is written, and which tools may need it.
+
+    Attributes:
+        name: The module in this package.
+        around: Which tools may need it: the module is imported for these alone. Its `layer` has the last word.
+        outer: Whether it stands also around a tool that can't run.
+        trusts: Whether it takes a `TrustedAnswer` as well from what is inside; other layers get a `Result`.
+    """
+
+    name: str
+    around: Callable[[LayerContext], bool] = lambda _context: True
+    outer: bool = False
+    trusts: bool = False
+
+
+def _observed(context: LayerContext) -> bool:
+    return context.observer is not None
+
+
+def _wrapped(context: LayerContext) -> bool:
+    return bool(context.user)
+
+
+def _reaching(context: LayerContext) -> bool:
+    return reaches_out(context.bound)
+
+
+def _waiting(context: LayerContext) -> bool:
+    return context.bound.waits
+
+
+def _failing(context: LayerContext) -> bool:
+    return bool(context.tool.faults)
+
+
+USER: Final = "user"
+"""Stands for the layers of the user. They are outside `arguments`: what they change is still checked."""
+
+LAYERS: Final = (
+    LayerEntry("events", _observed, outer=True),  # outermost: it reports what the caller gets
+    LayerEntry(USER, _wrapped, outer=True),
+    LayerEntry("arguments", trusts=True),  # bad arguments cost no attempt
+    LayerEntry("cache", _reaching),
+    LayerEntry("deadline", _waiting),  # covers queues and all attempts
+    LayerEntry("limits", _reaching),  # one place for all attempts of a call
+    LayerEntry("retry", _reaching),
+    LayerEntry("circuit_breaker", _reaching),  # sees each attempt
+    LayerEntry("results", trusts=True),  # judges whatever answered
+    LayerEntry("faults", _failing),  # those that a scenario lets happen, in every mode
+)
+
+
+class Chain(NamedTuple):
+    """The layers of one tool around its binding.
+
+    Attributes:
+        run: What a call runs through.
+        layers: The names of the layers, outermost first.
+        at_once: Whether no call waits, unless its arguments are large: then no event loop is needed.
+    """
+
+    run: Link
+    layers: tuple[str, ...]
+    at_once: bool
+
+
+def build_chain(context: LayerContext, *, outer: bool = False) -> Chain:
+    """The chain of a tool; a layer that the tool does not use is not in it.
+
+    Args:
+        context: The tool, and what its layers are built from.
+        outer: Only with the layers that stand also around a tool that can't run.
+    """
+    answer_now = context.answer_now
+    link: Link = context.bound.execute if answer_now is None else _link_to(answer_now)
+    names: list[str] = []
+    at_once = trusted = answer_now is not None
+    for entry in reversed(LAYERS):
+        if (outer and not entry.outer) or not entry.around(context):
+            continue
+        if trusted and not entry.trusts:
+            link, trusted = _results_of(link), False
+        for build in _built_by(entry, context):
+            layer = build(context, link)
+            if layer is not None:
+                link = layer
+                at_once = at_once and not may_wait(layer)
+                names.append(entry.name)
+    return Chain(link, tuple(reversed(names)), at_once)
+
+
+def _link_to(answer_now: Callable[[Call], Answer]) -> Link:
+    """A tool that never waits, as the chain calls it."""
+
+    async def answer(call: Call) -> Answer:
+        return answer_now(call)
+
+    answer.answer_now = answer_now  # type: ignore[attr-defined]
+    return answer
+
+
+def _results_of(link: Link) -> CallNext:
+    """A link whose answers are results, for a layer that knows nothing else."""
+
+    async def result(call: Call) -> Result:
+        return as_result(await link(call))
+
+    return result
+
+
+def _built_by(entry: LayerEntry, context: LayerContext) -> Iterable[BuildLayer]:
+    """What builds a layer; for the layers of the user one each, innermost first."""
+    if entry.name != USER:
+        return (import_module(f"{__name__}.{entry.name}").layer,)
+    from toolcrib.engine.middleware.user_middleware import layer_of  # noqa: PLC0415 -- most runtimes have none
+
+    return [layer_of(middleware) for middleware in reversed(context.user)]
 
 
 def middleware_named(name: str) -> Middleware:
@@ -54,124 +152,3 @@ def middleware_named(name: str) -> Middleware:
         )
     found: Middleware = offered[name].load()
     return found
-
-
-Named: TypeAlias = "tuple[str, Middleware | None]"
-
-
-def layers_of(
-    tool: Descriptor,
-    bound: BoundTool,
-    *,
-    user: Sequence[Middleware] = (),
-    observer: Observer | None = None,
-    commons: Commons | None = None,
-) -> list[tuple[str, Middleware]]:
-    """The layers of one tool by name, outermost first; what it does not use is not among them.
-
-    Args:
-        tool: The tool.
-        bound: Its binding.
-        user: Layers of the user, outermost first.
-        observer: Receives the events of every call.
-        commons: What the tools of a runtime share; None shares nothing.
-    """
-    keeping, sending = _around_reaching(tool, bound, commons) if reaches(bound) else ([], [])
-    layers: list[Named] = [
-        *outer_layers(user, observer),
-        ("arguments", arguments.layer(tool)),  # bad arguments cost no attempt
-        *keeping,
-        ("deadline", deadline.layer(tool, bound)),  # covers queues and all attempts
-        *sending,
-        ("results", results.layer(tool)),  # judges whatever answered
-        *(_failing(bound) if tool.faults else ()),
-    ]
-    return [(name, layer) for name, layer in layers if layer is not None]
-
-
-def reaches(bound: BoundTool) -> TypeGuard[Reaching]:
-    """Whether the calls of a bound tool reach out, so that they can fail, and take places, together with others."""
-    return hasattr(bound, "origin") and hasattr(bound, "repeatable")
-
-
-def _around_reaching(
-    tool: Descriptor, bound: Reaching, commons: Commons | None
-) -> tuple[list[Named], list[Named]]:
-    """The layers around a tool that reaches out: those outside the deadline, and those inside."""
-    from toolcrib.engine.middleware import cache, circuit_breaker, limits, retry  # noqa: PLC0415 -- mocked tools need none of them
-    from toolcrib.engine.middleware.shared_state import Commons  # noqa: PLC0415 -- as above
-
-    shared = Commons() if commons is None else commons
-    return [("cache", cache.layer(tool))], [
-        ("limits", limits.layer(tool, bound, shared)),  # one place for all attempts of a call
-        ("retry", retry.layer(tool, bound, shared)),
-        ("breaker", circuit_breaker.layer(tool, bound, shared)),  # sees each attempt
-    ]
-
-
-def _failing(bound: BoundTool) -> list[Named]:
-    """The layer that lets a tool fail as the world does."""
-    from toolcrib.engine.middleware import faults  # noqa: PLC0415 -- few tools are made to fail
-
-    return [("faults", faults.layer(bound))]
-
-
-def outer_layers(user: Sequence[Middleware], observer: Observer | None) -> list[tuple[str, Middleware]]:
-    """The layers around every tool, also around one that can't be bound."""
-    reporting = events.layer(observer)
-    return [
-        *(
-            [("events", reporting)] if reporting is not None else []
-        ),  # outermost: it reports what the caller gets
-        # Outside `arguments`: what they change is still checked.
-        *(("user", checked(middleware)) for middleware in user),
-    ]
-
-
-def chain_of(
-    tool: Descriptor,
-    bound: BoundTool,
-    *,
-    user: Sequence[Middleware] = (),
-    observer: Observer | None = None,
-    commons: Commons | None = None,
-) -> tuple[CallNext, Direct | None, Plain | None]:
-    """What the calls of a tool run through.
-
-    Returns:
-        The chain; and, where nothing in it ever waits, what does the same at once, and the shortest way.
-    """
-    at_once, plain = (None, None) if bound.waits or not _is_prompt(bound) else direct(tool, bound)
-    if at_once is None:
-        layers = layers_of(tool, bound, user=user, observer=observer, commons=commons)
-        return build_chain([layer for _name, layer in layers], bound.execute), None, None
-    run, around = at_once, [layer for _name, layer in outer_layers(user, observer)]
-
-    async def innermost(call: Call) -> Result:
-        answer = run(call)
-        if answer is None:
-            layers = [layer for _name, layer in layers_of(tool, bound, commons=commons)]
-            return await build_chain(layers, bound.execute)(call)
-        return as_result(answer)
-
-    chain = build_chain(around, innermost)
-    return (chain, None, None) if around else (chain, run, plain)
-
-
-def _is_prompt(bound: BoundTool) -> TypeGuard[PromptTool]:
-    return hasattr(bound, "answer_now") and hasattr(bound, "value_of")
-
-
-def build_chain(layers: Sequence[Middleware], execute: CallNext) -> CallNext:
-    """One callable that passes a call through the layers, the first one outermost, to `execute`."""
-    chained = execute
-    for layer in reversed(layers):
-        chained = _around(layer, chained)
-    return chained
-
-
-def _around(layer: Middleware, call_next: CallNext) -> CallNext:
-    def through(call: Call):  # type: ignore[no-untyped-def]  # noqa: ANN202 -- the layer's own awaitable, not wrapped once more
-        return layer(call, call_next)
-
-    return through

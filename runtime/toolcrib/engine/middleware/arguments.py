@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from toolcrib.core.clock import run_in_thread
-from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result, Schema
-from toolcrib.core.protocols import CallNext, Middleware
+from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result, Schema, as_result
 from toolcrib.core.subschemas import once_for_each
 from toolcrib.core.text import format_size
 from toolcrib.engine.middleware.call_failures import untried
 from toolcrib.engine.middleware.fault_redaction import masked
+from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, never_waits, off_loop
 from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, compile_defaults
 from toolcrib.schema.validation.json_values import excess, is_large, room_for, weigh
 from toolcrib.schema.validation.validator import MOST
@@ -24,25 +23,6 @@ DEPTH = 64
 """How deep arguments may be nested."""
 
 
-class Door(NamedTuple):
-    """What every call of a tool passes first; its schema is compiled.
-
-    Attributes:
-        fill: Fills in the defaults; None where there are none.
-        judge: Whether the schema accepts arguments that are JSON and have their defaults.
-        room: What arguments may weigh that are judged at once.
-        passed: The arguments with their defaults; None where they are not small, or not good as they are.
-        mended: For a call that did not pass: the call with good arguments, and the repairs that it took, or the
-            result that refuses it. Where the arguments are large it takes long, and belongs in a thread.
-    """
-
-    fill: Callable[[JSON], JSON] | None
-    judge: Callable[[JSON], bool]
-    room: int
-    passed: Callable[[JSON], dict[str, JSON] | None]
-    mended: Callable[[Call], tuple[Call, list[JSON]] | Result]
-
-
 @once_for_each
 def _compiled(schema: Schema | None) -> tuple[Validator, Callable[[JSON], JSON] | None]:
     """A schema and its defaults; a tool that is mocked in many scenarios keeps its schema."""
@@ -50,18 +30,27 @@ def _compiled(schema: Schema | None) -> tuple[Validator, Callable[[JSON], JSON] 
     return Validator(wanted), compile_defaults(wanted)
 
 
-def door(tool: Descriptor) -> Door:
-    """The door of a tool."""
-    validator, fill = _compiled(tool.input_schema)
-    judge, room = validator.judge, room_for(tool.limits.input_size)
+class ArgumentCheck:
+    """Checks and repairs the arguments of one tool; its schema is compiled.
 
-    def passed(given: JSON) -> dict[str, JSON] | None:
-        if weigh(given, DEPTH, room) < 0:
-            return None
-        filled = given if fill is None else fill(given)
-        return filled if isinstance(filled, dict) and judge(filled) else None
+    Attributes:
+        fill: Fills in the defaults; None where there are none.
+        judge: Whether the schema accepts arguments that are JSON and have their defaults.
+    """
 
-    def mended(call: Call) -> tuple[Call, list[JSON]] | Result:
+    __slots__ = ("_validator", "fill", "judge")
+
+    def __init__(self, tool: Descriptor) -> None:
+        self._validator, self.fill = _compiled(tool.input_schema)
+        self.judge = self._validator.judge
+
+    def repaired(self, call: Call) -> tuple[Call, list[JSON]] | Result:
+        """The call with good arguments, and the repairs that it took, or the result that refuses it.
+
+        Where the arguments are large it takes long, and belongs in a thread.
+        """
+        tool, validator = call.tool, self._validator
+        judge, fill = self.judge, self.fill
         given: JSON = call.arguments
         too_much = excess(given, DEPTH, tool.limits.input_size)
         fault = None
@@ -88,27 +77,26 @@ def door(tool: Descriptor) -> Door:
         shown: list[JSON] = [_shown(each) for each in repairs]
         return call.with_arguments(filled), shown
 
-    return Door(fill, judge, room, passed, mended)
 
-
-def layer(tool: Descriptor) -> Middleware:
+def layer(context: LayerContext, call_next: Link) -> Link:
     """The layer of a tool."""
-    entrance = door(tool)
-    passed, mended = entrance.passed, entrance.mended
+    check = ArgumentCheck(context.tool)
+    fill, judge, room = check.fill, check.judge, room_for(context.tool.limits.input_size)
 
-    async def arguments(call: Call, call_next: CallNext) -> Result:
-        good = passed(call.arguments)
-        if good is not None:
-            return await call_next(call if good is call.arguments else call.with_arguments(good))
-        if is_large(call.arguments, DEPTH):
-            mending = await run_in_thread(call.context.session.clock, partial(mended, call))
-        else:
-            mending = mended(call)
-        if isinstance(mending, Result):
-            return mending
-        prepared, repairs = mending
-        result = await call_next(prepared)
-        return result.with_meta(repairs=repairs) if repairs else result
+    @never_waits
+    async def arguments(call: Call) -> Answer:
+        given: JSON = call.arguments
+        if weigh(given, DEPTH, room) >= 0:  # almost all arguments are small, and good as they are
+            filled = given if fill is None else fill(given)
+            if isinstance(filled, dict) and judge(filled):
+                return await call_next(call if filled is given else call.with_arguments(filled))
+        repair = partial(check.repaired, call)
+        repaired = await off_loop(call, repair) if is_large(given, DEPTH) else repair()
+        if isinstance(repaired, Result):
+            return repaired
+        prepared, repairs = repaired
+        answer = await call_next(prepared)
+        return as_result(answer).with_meta(repairs=repairs) if repairs else answer
 
     return arguments
 

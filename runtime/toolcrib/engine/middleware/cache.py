@@ -7,10 +7,11 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from toolcrib.core.model import NOTHING, Call, Content, Descriptor, Outcome, Result, StaleAnswer
-from toolcrib.core.protocols import CallNext, Middleware
+from toolcrib.core.model import NOTHING, Call, Content, Outcome, Result, StaleAnswer
+from toolcrib.core.protocols import CallNext
 from toolcrib.core.text import canonical
 from toolcrib.engine.middleware.call_failures import untried
+from toolcrib.engine.middleware.layer import LayerContext, never_waits
 
 FRESHNESS = "freshness"
 """The key of `meta` in which a bound tool says how long its answer holds."""
@@ -19,14 +20,16 @@ MOST_BYTES = 64 * 1024 * 1024
 """Size of all answers of a tool that one session keeps; one answer may have an eighth of it."""
 
 
-def layer(tool: Descriptor) -> Middleware | None:
+def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
     """The layer of a tool; None where nothing is kept."""
+    tool = context.tool
     most = tool.limits.cache
     if not tool.annotations.read_only or not most:
         return None
     key, binding = f"cache of {tool.name}", object()
 
-    async def cache(call: Call, call_next: CallNext) -> Result:
+    @never_waits
+    async def cache(call: Call) -> Result:
         session = call.context.session
         answers = session.slot(key, Answers)
         answers.belong_to(binding)

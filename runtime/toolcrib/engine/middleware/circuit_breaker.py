@@ -1,4 +1,4 @@
-"""Layer `breaker`: an origin that fails again and again is left alone for a while."""
+"""Layer `circuit_breaker`: an origin that fails again and again is left alone for a while."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import asyncio
 from collections import deque
 
 from toolcrib.core.clock import format_duration
-from toolcrib.core.model import JSON, Breaker, Call, Descriptor, Outcome, Result
-from toolcrib.core.protocols import CallNext, Middleware, Reaching
+from toolcrib.core.model import JSON, Breaker, Call, Outcome, Result
+from toolcrib.core.protocols import CallNext
 from toolcrib.engine.middleware.call_failures import BEFORE_ANY_ATTEMPT, untried
-from toolcrib.engine.middleware.shared_state import Commons
+from toolcrib.engine.middleware.layer import LayerContext, never_waits
 
 _WHILE_PROBING = 1.0
 """Seconds after which to ask again while one attempt finds out how an origin is."""
 
 
-def layer(tool: Descriptor, bound: Reaching, commons: Commons) -> Middleware | None:
+def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
     """The layer of a tool; None where its breaker is off: then its attempts neither count nor are stopped."""
-    numbers, origin = tool.limits.breaker, bound.origin
+    numbers, origin, shared = context.tool.limits.breaker, context.reaching.origin, context.shared
     if numbers is None:
         return None
     key = f"circuit of {origin}"
 
-    async def breaker(call: Call, call_next: CallNext) -> Result:
+    @never_waits
+    async def breaker(call: Call) -> Result:
         clock = call.context.session.clock
-        circuit = commons.slot(key, Circuit, clock)
-        with commons.lock:
+        circuit = shared.slot(key, Circuit, clock)
+        with shared.lock:
             wait = circuit.wait(clock.monotonic())
             probe = not wait and circuit.begin()
         if wait:
@@ -39,7 +40,7 @@ def layer(tool: Descriptor, bound: Reaching, commons: Commons) -> Middleware | N
             failed = _is_late(call, clock.monotonic()) or None
             raise
         finally:
-            with commons.lock:
+            with shared.lock:
                 circuit.end(numbers, clock.monotonic(), failed=failed, probe=probe)
         return result
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import CallProgress, progress_of
-from toolcrib.core.model import Call, Descriptor, Outcome, Result, Usage
-from toolcrib.core.protocols import BoundTool, CallNext, Middleware
+from toolcrib.core.model import Call, Outcome, Result, Usage
+from toolcrib.core.protocols import CallNext
 from toolcrib.engine.middleware.call_failures import may_have_acted, untried
+from toolcrib.engine.middleware.layer import LayerContext
 
 
-def layer(tool: Descriptor, bound: BoundTool) -> Middleware | None:
+def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
     """The layer of a tool; None where a call never waits."""
+    tool, bound = context.tool, context.bound
     if not bound.waits:
         return None
     own: float | None = getattr(bound, "timeout", None)
     seconds = tool.timeout if own is None else own
 
-    async def deadline(call: Call, call_next: CallNext) -> Result:
+    async def deadline(call: Call) -> Result:
         clock = call.context.session.clock
         try:
             async with clock.timeout(seconds) as timer:

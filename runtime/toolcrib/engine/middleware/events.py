@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from toolcrib.core.model import Call, Result
-from toolcrib.core.protocols import CallNext, Middleware
+from toolcrib.core.protocols import CallNext
 from toolcrib.engine.middleware.call_failures import attempts_of, cancelled, ended_by
+from toolcrib.engine.middleware.layer import LayerContext, never_waits
 
 if TYPE_CHECKING:
     from toolcrib.loading.reload import ToolEvent
@@ -33,13 +34,15 @@ Observer: TypeAlias = "Callable[[CallStarted | CallFinished | ToolEvent], None]"
 """Receives the events of every call, in order, and those of reloads. It must not wait and must not raise."""
 
 
-def layer(observer: Observer | None) -> Middleware | None:
+def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
     """The layer for an observer; None where nobody observes."""
+    observer = context.observer
     if observer is None:
         return None
     import asyncio  # noqa: PLC0415 -- where nobody observes there may be no event loop
 
-    async def events(call: Call, call_next: CallNext) -> Result:
+    @never_waits
+    async def events(call: Call) -> Result:
         monotonic = call.context.session.clock.monotonic
         observer(CallStarted(call))
         started = monotonic()

@@ -9,26 +9,21 @@ from typing import Any, NamedTuple
 
 from toolcrib.core.errors import DocumentError, ExpressionError, Problem, attach_progress, progress_of
 from toolcrib.core.model import JSON, Call, Descriptor, InjectedFault, Outcome, Result
-from toolcrib.core.protocols import BoundTool, CallNext, Middleware
+from toolcrib.core.protocols import BoundTool, CallNext
 from toolcrib.core.text import canonical
+from toolcrib.engine.middleware.layer import LayerContext
 from toolcrib.expressions.compiler import key_alone
-from toolcrib.simulation.faults import (
-    Attempt,
-    Injection,
-    Record,
-    Seen,
-    Trigger,
-    compile_injection,
-    compile_trigger,
+from toolcrib.simulation.fault_history import (
+    READY,
+    FaultAttempt,
+    FaultRecord,
     fired,
-    names_for,
     record_of,
     records_of,
-    scope_of,
     why_not_due,
 )
-from toolcrib.simulation.faults.history import READY
-from toolcrib.simulation.faults.triggers import Condition
+from toolcrib.simulation.fault_triggers import Condition, Trigger, compile_trigger, names_for, scope_of
+from toolcrib.simulation.faults import Attempt, Injection, compile_injection
 from toolcrib.simulation.store import call_counter_of, states, store_of, view
 
 __all__ = ["Faulted", "faulted", "fired", "layer", "why_not_due"]
@@ -88,7 +83,7 @@ class Faulted:
 
     def _explained(self, entry: Compiled, call: Call, number: int) -> JSON:
         known = records_of(call.context.session).get(entry.fault.name)
-        record = Record(entry.trigger) if known is None else known
+        record = FaultRecord(entry.trigger) if known is None else known
         try:
             why: list[JSON] = [*record.why_not_now(self.unmet(entry, call, number), number)]
         except ExpressionError as error:
@@ -139,11 +134,17 @@ def faulted(tool: Descriptor, bound: BoundTool) -> Faulted:
     return Faulted(tool, bound, compiled)
 
 
-def layer(bound: BoundTool) -> Middleware | None:
+def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
     """The layer of a tool; None where nothing is to go wrong with it."""
+    bound = context.bound
     if not isinstance(bound, Faulted) or not bound.faults:
         return None
-    return _Layer(bound).pass_through
+    around = _Layer(bound)
+
+    async def faults(call: Call) -> Result:
+        return await around.pass_through(call, call_next)
+
+    return faults
 
 
 class _Judged(NamedTuple):
@@ -155,7 +156,7 @@ class _Judged(NamedTuple):
         broken: The first that could not be judged, and why.
     """
 
-    due: list[tuple[Compiled, Record]]
+    due: list[tuple[Compiled, FaultRecord]]
     limits: list[Injection]
     broken: tuple[InjectedFault, ExpressionError] | None = None
 
@@ -176,7 +177,7 @@ class _Layer:
         due, limits, broken = self._judged(call, number)
         if broken is not None:
             fault, error = broken
-            seen = Seen(call.tool.name, number, call.attempt, f"`{fault.name}` could not be judged")
+            seen = FaultAttempt(call.tool.name, number, call.attempt, f"`{fault.name}` could not be judged")
             for _entry, record in due:
                 record.misses(seen)
             return _broken(call, fault, error)
@@ -195,7 +196,7 @@ class _Layer:
             try:
                 unmet = self._bound.unmet(entry, call, number)
             except ExpressionError as error:
-                record.misses(Seen(call.tool.name, number, call.attempt, error.message, due=False))
+                record.misses(FaultAttempt(call.tool.name, number, call.attempt, error.message, due=False))
                 if judged.broken is None:
                     judged = judged._replace(broken=(entry.fault, error))
                 continue
@@ -206,11 +207,11 @@ class _Layer:
         return judged
 
     async def _happening(
-        self, call: Call, call_next: CallNext, number: int, due: list[tuple[Compiled, Record]]
+        self, call: Call, call_next: CallNext, number: int, due: list[tuple[Compiled, FaultRecord]]
     ) -> Result:
         (entry, record), *others = due
         fault, injection = entry.fault, entry.injection
-        seen = Seen(call.tool.name, number, call.attempt)
+        seen = FaultAttempt(call.tool.name, number, call.attempt)
         for _entry, other in others:
             other.misses(seen._replace(instead=f"`{fault.name}` came first"))
         also: list[JSON] = [other.fault.name for other, _record in others]

@@ -4,33 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
-from toolcrib.core.clock import run_in_thread
-from toolcrib.core.model import JSON, NOTHING, Call, Descriptor, Outcome, Result, Schema
-from toolcrib.core.protocols import CallNext, Middleware
+from toolcrib.core.model import (
+    JSON,
+    NOTHING,
+    Call,
+    Descriptor,
+    Outcome,
+    Result,
+    Schema,
+    TrustedAnswer,
+    as_result,
+)
 from toolcrib.core.subschemas import once_for_each
 from toolcrib.core.text import format_size
 from toolcrib.engine.middleware.call_failures import may_have_acted
 from toolcrib.engine.middleware.fault_redaction import as_reported, masked, without
+from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, never_waits, off_loop
 from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, json_fault
-from toolcrib.schema.validation.json_values import DEPTH, excess, is_large, room_for, weigh
+from toolcrib.schema.validation.json_values import ALIEN, DEPTH, SMALL, excess, is_large, room_for, weigh
 from toolcrib.schema.validation.validator import MOST
 from toolcrib.security.redaction import Redactor
 
 _NOT_JSON = "can't be passed on as JSON"
-
-
-class Bench(NamedTuple):
-    """What judges every answer of a tool; its schema is compiled. Without one any JSON value is good.
-
-    Attributes:
-        fits: Whether the schema accepts a JSON value, and nothing is to be said beside it.
-        judged: What becomes of a result. Where its value is large it takes long, and belongs in a thread.
-    """
-
-    fits: Callable[[JSON], bool]
-    judged: Callable[[Call, Result], Result]
 
 
 @once_for_each
@@ -39,62 +35,69 @@ def _validator(schema: Schema | None) -> Validator:
     return Validator(True if schema is None else schema)
 
 
-def bench(tool: Descriptor) -> Bench:
-    """The bench of a tool."""
+def layer(context: LayerContext, call_next: Link) -> Link:
+    """The layer of a tool. Where its descriptor calls it deprecated, `meta.deprecated` of every result does."""
+    tool = context.tool
     validator = _validator(tool.output_schema)
-    judge, limit = validator.judge, tool.limits.output_size
-    room = room_for(limit)
+    judge, prompt = validator.judge, context.answer_now is not None
+    # The tool itself, where it is next and never waits: asking it without a coroutine saves a twentieth of a mocked call.
+    answer_now = getattr(call_next, "answer_now", None)
 
-    def judged(call: Call, result: Result) -> Result:
-        # Most calls have the shared empty mapping, which needs no look.
-        if result.meta is not NOTHING or (result.error is not None and result.error.details is not NOTHING):
-            result, fault = as_reported(result)
-            if fault is not None:
-                return _unreportable(call, result, fault)
+    @never_waits
+    async def results(call: Call) -> Answer:
+        answer = await call_next(call) if answer_now is None else answer_now(call)
+        if type(answer) is TrustedAnswer and judge(answer[0]):
+            return answer
+        result = as_result(answer)
+        parts: list[JSON] = [part.as_json() for part in result.content]
+        left = weigh([result.value, parts], DEPTH + 1, SMALL)
+        check = partial(_judged, call, result, parts, validator, left)
+        # The answer of a tool that never waits is judged at once whatever its size, unless the arguments are large too.
+        if ALIEN < left < 0 and (not prompt or is_large(call.arguments, DEPTH)):
+            return await off_loop(call, check)
+        return check()
+
+    return _deprecating(tool, results) if tool.deprecated else results
+
+
+def _deprecating(tool: Descriptor, results: Link) -> Link:
+    @never_waits
+    async def deprecating(call: Call) -> Result:
+        return as_result(await results(call)).with_meta(deprecated=tool.deprecated)
+
+    return deprecating
+
+
+def _judged(call: Call, result: Result, parts: list[JSON], validator: Validator, left: int) -> Result:
+    """What becomes of a result. Where its value is large this takes long, and belongs in a thread.
+
+    `left` is what its value and its parts leave of `SMALL`; see `weigh`.
+    """
+    tool = call.tool
+    # Most calls have the shared empty mapping, which needs no look.
+    if result.meta is not NOTHING or (result.error is not None and result.error.details is not NOTHING):
+        result, fault = as_reported(result)
+        if fault is not None:
+            return _unreportable(call, result, fault)
+    if result.outcome is not Outcome.OK:
+        return result
+    value, limit = result.value, tool.limits.output_size
+    fits = SMALL - left <= room_for(limit) if left >= 0 else False
+    too_much = "" if fits else excess([value, parts], DEPTH + 1, limit)
+    if too_much is None:  # it is not plain JSON: it may have objects and lists of subclasses
+        result = _plain(call, result, parts, validator)
         if result.outcome is not Outcome.OK:
             return result
-        value, parts = result.value, _parts(result)
-        too_much = (
-            "" if weigh(value, DEPTH, room) >= 0 and not parts else excess([value, parts], DEPTH + 1, limit)
-        )
-        if too_much is None:  # it is not plain JSON: it may have objects and lists of subclasses
-            result = _plain(call, result, parts, validator)
-            if result.outcome is not Outcome.OK:
-                return result
-            value = result.value
-            too_much = excess([value, parts], DEPTH + 1, limit)
-        if too_much:
-            return _too_large(call, result, too_much)
-        if judge(value):
-            return result
-        seen = _seen(call)
-        report = validator.explain(value)
-        report = report._replace(faults=without(seen, report.faults, value))
-        return _with_raw_value(_JUDGEMENTS[tool.on_invalid_result](tool, result, report), result, seen)
-
-    if not tool.deprecated:
-        return Bench(judge, judged)
-    return Bench(
-        lambda _value: False,
-        lambda call, result: judged(call, result).with_meta(deprecated=tool.deprecated),
-    )
-
-
-def layer(tool: Descriptor) -> Middleware:
-    """The layer of a tool. Where its descriptor calls it deprecated, `meta.deprecated` of every result does."""
-    judged = bench(tool).judged
-
-    async def results(call: Call, call_next: CallNext) -> Result:
-        result = await call_next(call)
-        if is_large([result.value, _parts(result)], DEPTH + 1):
-            return await run_in_thread(call.context.session.clock, partial(judged, call, result))
-        return judged(call, result)
-
-    return results
-
-
-def _parts(result: Result) -> list[JSON]:
-    return [part.as_json() for part in result.content]
+        value = result.value
+        too_much = excess([value, parts], DEPTH + 1, limit)
+    if too_much:
+        return _too_large(call, result, too_much)
+    if validator.judge(value):
+        return result
+    seen = _seen(call)
+    report = validator.explain(value)
+    report = report._replace(faults=without(seen, report.faults, value))
+    return _with_raw_value(_JUDGEMENTS[tool.on_invalid_result](tool, result, report), result, seen)
 
 
 def _seen(call: Call) -> Redactor:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from toolcrib.core.clock import RealClock, format_duration
 from toolcrib.core.errors import attach_progress
-from toolcrib.core.model import JSON, Call, Descriptor, Limits, Outcome, Result, Usage
-from toolcrib.core.protocols import CallNext, Middleware, Reaching
+from toolcrib.core.model import JSON, Call, Limits, Outcome, Result, Usage
+from toolcrib.core.protocols import CallNext
 from toolcrib.engine.middleware.call_failures import attempts_of
-from toolcrib.engine.middleware.shared_state import Commons
+from toolcrib.engine.middleware.layer import LayerContext
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -25,16 +25,16 @@ RESERVE_COMES_BACK = 10.0
 """Seconds in which one of them comes back."""
 
 
-def layer(tool: Descriptor, bound: Reaching, commons: Commons) -> Middleware | None:
+def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
     """The layer of a tool; None where a call is tried only once."""
-    limits = tool.limits
+    limits, bound, shared = context.tool.limits, context.reaching, context.shared
     if limits.attempts == 1 or not bound.repeatable:
         return None
     key = f"retry budget of {bound.origin}"
 
-    async def retry(call: Call, call_next: CallNext) -> Result:
+    async def retry(call: Call) -> Result:
         clock = call.context.session.clock
-        budget = commons.slot(key, partial(Budget, commons.lock), clock)
+        budget = shared.slot(key, partial(RetryBudget, shared.lock), clock)
         budget.earn(limits.retry_budget, clock.monotonic())
         result = await call_next(call)
         if not _may_pass(result):
@@ -44,7 +44,7 @@ def layer(tool: Descriptor, bound: Reaching, commons: Commons) -> Middleware | N
     return retry
 
 
-class Budget:
+class RetryBudget:
     """How many attempts of an origin may be repetitions: a share of its calls, and a reserve for quiet times.
 
     In any time that is at most the share of the calls that began, the reserve, and what came back of it.
@@ -88,7 +88,7 @@ class _Attempts:
     """The attempts of one call, of which the first has failed."""
 
     def __init__(
-        self, call: Call, call_next: CallNext, first: Result, limits: Limits, budget: Budget
+        self, call: Call, call_next: CallNext, first: Result, limits: Limits, budget: RetryBudget
     ) -> None:
         self._call = call
         self._call_next = call_next

@@ -1,4 +1,4 @@
-"""What the parts of a block ask of each other."""
+"""Checks across the parts of a block: what they require of each other, and keys that have no effect."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from toolcrib.core.clock import format_duration, parse_duration
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import Descriptor
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import described_names
-from toolcrib.executors.live.templates import Sources, below
-from toolcrib.executors.live.url import POINTER as URL
-from toolcrib.executors.live.url import Url
+from toolcrib.executors.live.templates import ValueSources, below
+from toolcrib.executors.live.uri import POINTER as URL
+from toolcrib.executors.live.uri import Url
 from toolcrib.security.egress import is_loopback
 
 _BODILESS: Final = ("GET", "HEAD")
@@ -20,14 +23,14 @@ _READS_ARGUMENTS: Final = ("auth", "errors", "pagination", "response")
 _MENTION: Final = re.compile(r"\bargs(?:\.([A-Za-z_][A-Za-z0-9_]*)|\[\s*\\?['\"](.*?)\\?['\"]\s*\])")
 
 
-def check_body(method: str, sources: Sources) -> None:
+def check_body(method: str, sources: ValueSources) -> None:
     """Refuse a body where it has no meaning (RFC 9110 sections 9.3.1, 9.3.2)."""
     if method in _BODILESS:
         hint = "write `method: POST`, or `query` in place of `body`"
         sources.tell("body_not_allowed", f"a {method} request has no body", "/live/body", hint)
 
 
-def check_hosts(hosts: Collection[str], host: str, text: str, sources: Sources) -> None:
+def check_hosts(hosts: Collection[str], host: str, text: str, sources: ValueSources) -> None:
     """Refuse a list of hosts without that of the url."""
     unknown = "${" in text and not sources.looks_up
     if hosts and not unknown and not any(fnmatchcase(host, pattern) for pattern in hosts):
@@ -35,7 +38,7 @@ def check_hosts(hosts: Collection[str], host: str, text: str, sources: Sources) 
         sources.tell("host_not_named", message, "/live/hosts", f"add `{host}`")
 
 
-def check_insecure(url: Url, block: dict[str, Any], sources: Sources) -> None:
+def check_insecure(url: Url, block: dict[str, Any], sources: ValueSources) -> None:
     """Warn of secrets that everybody on the way can read; those of `auth` are told where that is compiled."""
     if url.scheme == "http" and sources.secrets and "auth" not in block and not is_loopback(url.host):
         message = (
@@ -44,7 +47,7 @@ def check_insecure(url: Url, block: dict[str, Any], sources: Sources) -> None:
         sources.tell("unencrypted_secret", message, URL, "write `https://`", severity="warning")
 
 
-def check_unused(block: dict[str, Any], sources: Sources) -> None:
+def check_unused_arguments(block: dict[str, Any], sources: ValueSources) -> None:
     """Warn of arguments that change nothing."""
     if sources.whole:
         return
@@ -75,10 +78,82 @@ def parameters_of_auth(block: dict[str, Any]) -> Iterator[str]:
             yield scheme["name"]
 
 
-def check_query_names(names: Collection[str], url: Url, at: str, sources: Sources) -> None:
+def check_query_names(names: Collection[str], url: Url, at: str, sources: ValueSources) -> None:
     """Refuse a parameter that stands in the url too."""
     written = {parameter.name for parameter in url.query}
     for name in names:
         if name in written:
             message = f"the parameter `{name}` stands in `url` and here"
             sources.tell("duplicate_parameter", message, below(at, name), "write it in one place")
+
+
+_OF_REPETITIONS = ("attempts", "backoff", "retry_budget")
+_OF_PAGES = re.compile(r"\s*(items|next_cursor)\s*(?=[.\[]|$)")
+
+
+def is_repeatable(tool: Descriptor) -> bool:
+    """Whether an attempt may follow another one that may have acted."""
+    said = tool.annotations
+    block: Any = tool.bindings["live"]
+    return said.idempotent or said.read_only or bool(block.get("idempotency_key"))
+
+
+def check_unused_keys(tool: Descriptor) -> Iterator[Problem]:
+    """Warnings of the keys that can do nothing; of those alone that the descriptor itself writes."""
+    block: Any = tool.bindings["live"]
+    if not is_repeatable(tool):
+        yield from _limits_of_repetitions(tool)
+    if _writes(tool, "cache") and tool.limits.cache and not _is_kept(tool, block):
+        why = "what is kept are whole answers, without `pagination`, to a GET or HEAD that only reads"
+        yield _needless(why, "/limits/cache", "leave it out")
+    yield from _timeouts(tool, block.get("timeouts", {}))
+    if "pagination" not in block:
+        yield from _selected(block.get("select", ""))
+
+
+def _limits_of_repetitions(tool: Descriptor) -> Iterator[Problem]:
+    for key in _OF_REPETITIONS:
+        # One attempt is what such a tool has: to say so is no mistake.
+        if _writes(tool, key) and not (key == "attempts" and tool.limits.attempts == 1):
+            hint = "leave it out, or write `idempotency_key`, or `annotations: {idempotent: true}` where it is so"
+            yield _needless("calls that may act twice are not repeated", f"/limits/{key}", hint)
+
+
+def _is_kept(tool: Descriptor, block: dict[str, Any]) -> bool:
+    reads = tool.annotations.read_only and block.get("method", "GET") in {"GET", "HEAD"}
+    return reads and "pagination" not in block
+
+
+def _selected(select: str) -> Iterator[Problem]:
+    """Where an expression begins with what only pages have, and names nothing to take instead."""
+    found = _OF_PAGES.match(select)
+    if found is not None and "||" not in select:
+        name = found.group(1)
+        message = f"`select` finds nothing: `{name}` is there only beside `pagination`"
+        hint = f"write `body.{name}` for what the answer holds, or `pagination`"
+        yield Problem(
+            code="needless_key", message=message, pointer="/live/select", hint=hint, severity="warning"
+        )
+
+
+def _timeouts(tool: Descriptor, written: dict[str, str]) -> Iterator[Problem]:
+    """Waits that the deadline of the call always ends. A project may change one that the descriptor leaves open."""
+    if "timeout" not in tool.origin.written:
+        return
+    whole = format_duration(tool.timeout)
+    for key, text in written.items():
+        if parse_duration(text) > tool.timeout:
+            message = f"`timeout` ends the call after {whole}, before `{key}` has passed"
+            yield _needless(message, f"/live/timeouts/{key}", f"leave it out, or write `timeout: {text}`")
+
+
+def _writes(tool: Descriptor, key: str) -> bool:
+    """Whether the descriptor writes a limit, or a part of it: `backoff.first` is one of `backoff`."""
+    name = f"limits.{key}"
+    return any(each == name or each.startswith(f"{name}.") for each in tool.origin.written)
+
+
+def _needless(why: str, pointer: str, hint: str) -> Problem:
+    key = pointer.rpartition("/")[2]
+    message = f"`{key}` has no effect: {why}"
+    return Problem(code="needless_key", message=message, pointer=pointer, hint=hint, severity="warning")

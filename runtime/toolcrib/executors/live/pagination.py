@@ -1,30 +1,224 @@
-"""`pagination`: one call that asks page after page, under caps, or one page that says how to go on."""
+"""`pagination`: one call that asks page after page, under caps, or one page that says how to go on.
+
+Pages follow each other by cursors, by numbers or by links.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qsl
 
 from toolcrib.core.clock import run_in_thread
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import described_names
-from toolcrib.executors.live.link_header import LinkRefused
-from toolcrib.executors.live.pagination_styles import (
-    CountedStyle,
-    CursorStyle,
-    LinkStyle,
-    NoPage,
-    Page,
-    Step,
-    Style,
-)
-from toolcrib.executors.live.response import Read, Reading
+from toolcrib.executors.live.redirects import CROSSING, resolve_location
+from toolcrib.executors.live.response import ResponseContent, ResponseReader
 from toolcrib.expressions.jmespath_queries import Select, compile_select
 from toolcrib.http.messages import RequestDraft
 from toolcrib.schema.validation.json_values import DEPTH, is_large
+
+_LONGEST = 4096
+_NUMBER = re.compile(r"[0-9]{1,15}")
+
+
+class NoPage(Exception):
+    """A cursor or number of a page can't be used. Its message holds nothing of it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class PageStep(NamedTuple):
+    """Where a page begins.
+
+    Attributes:
+        position: Tells pages apart: one that comes again is no new page.
+        draft: The request for it, without what authentication adds.
+        cursor: What a caller is given to go on from there.
+    """
+
+    position: str
+    draft: RequestDraft
+    cursor: str
+
+
+class ResponsePage(NamedTuple):
+    """One page that was read.
+
+    Attributes:
+        step: Where it begins.
+        envelope: The answer.
+        items: What is on it.
+    """
+
+    step: PageStep
+    envelope: dict[str, JSON]
+    items: list[JSON]
+
+
+class PaginationStyle(Protocol):
+    """How pages follow each other. The ValueError of an expression and LinkRefused pass through."""
+
+    def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
+        """The first page of a call: the beginning, or at a cursor that an earlier call gave. NoPage where it is none."""
+        ...
+
+    def following(self, page: ResponsePage) -> PageStep | None:
+        """The page after one; None where it was the last. NoPage where that can't be told."""
+        ...
+
+    def within(self, page: ResponsePage, kept: int) -> PageStep | None:
+        """The place behind the first items of a page; None where only whole pages can be asked for."""
+        ...
+
+
+class CursorStyle(NamedTuple):
+    """Each answer holds the cursor of the next page.
+
+    Attributes:
+        next: Finds it; null, false and the empty text are none.
+        param: The parameter that takes it.
+    """
+
+    next: Select
+    param: str
+
+    def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
+        """From a cursor, or without one."""
+        return PageStep("", draft, "") if cursor is None else self._at(draft, cursor)
+
+    def following(self, page: ResponsePage) -> PageStep | None:
+        """At the cursor that the answer holds."""
+        found = self.next(page.envelope)
+        if found is None or found is False or found == "":
+            return None
+        if isinstance(found, bool | list | dict):
+            raise NoPage("the cursor of the next page is neither a text nor a number")
+        return self._at(page.step.draft, str(found))
+
+    def within(self, page: ResponsePage, kept: int) -> None:
+        """Cursors are of whole pages."""
+
+    def _at(self, draft: RequestDraft, cursor: str) -> PageStep:
+        return PageStep(cursor, _with(draft, self.param, cursor), cursor)
+
+
+class CountedStyle(NamedTuple):
+    """Pages or items are counted: `page=3`, `offset=200`.
+
+    Attributes:
+        param: The parameter that takes the number.
+        start: The number of the first page or item.
+        by_items: Whether items are counted, not pages.
+        size_param: The parameter that takes the size of a page; empty for none.
+        size: How many items a whole page has; None where that is not known.
+        next: Says whether there is more; None where only the items tell.
+    """
+
+    param: str
+    start: int
+    by_items: bool
+    size_param: str
+    size: int | None
+    next: Select | None
+
+    def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
+        """From a number, or from the first."""
+        if cursor is not None and _NUMBER.fullmatch(cursor) is None:
+            raise NoPage("it is no number that an earlier answer gave")
+        sized = draft.copied()
+        if self.size_param:
+            sized.set_query(self.size_param, str(self.size))
+        return self._at(sized, self.start if cursor is None else int(cursor))
+
+    def following(self, page: ResponsePage) -> PageStep | None:
+        """At the next number, while pages are full and the answer does not say that there is no more."""
+        count = len(page.items)
+        if not count or (self.next is None and self.size is not None and count < self.size):
+            return None
+        if self.next is not None and not self.next(page.envelope):
+            return None
+        return self._at(page.step.draft, int(page.step.position) + (count if self.by_items else 1))
+
+    def within(self, page: ResponsePage, kept: int) -> PageStep | None:
+        """Any item can be the first, where items are counted."""
+        return self._at(page.step.draft, int(page.step.position) + kept) if self.by_items else None
+
+    def _at(self, draft: RequestDraft, number: int) -> PageStep:
+        return PageStep(str(number), _with(draft, self.param, str(number)), str(number))
+
+
+class LinkStyle(NamedTuple):
+    """Each answer links to the next page: in its `Link` header, or where an expression says.
+
+    Attributes:
+        next: Finds the link in the answer; None for the header.
+        param: The parameter of the link that is given to callers as cursor; empty for none.
+        foreign: Whether a link may lead to another origin.
+        own: Origins that count as one, that of the first request among them.
+    """
+
+    next: Select | None
+    param: str
+    foreign: bool
+    own: Collection[str] = ()
+
+    def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
+        """From what the parameter is given, or as the block says."""
+        return PageStep(draft.finished().url, draft, "") if cursor is None else self._at(draft, cursor)
+
+    def following(self, page: ResponsePage) -> PageStep | None:
+        """Where the link leads."""
+        link = self._link(page.envelope)
+        if not link:
+            return None
+        if not isinstance(link, str):
+            raise NoPage("the link to the next page is no text")
+        own = self.own if page.step.draft.origin in self.own else ()
+        draft = follow_link(page.step.draft, link, foreign=self.foreign, own=own)
+        request = draft.finished()
+        if not self.param:
+            return PageStep(request.url, draft, request.target)
+        cursor = query_value(draft, self.param)
+        if not cursor:
+            raise NoPage(f"the link to the next page has no parameter `{self.param}`")
+        return PageStep(request.url, draft, cursor)
+
+    def within(self, page: ResponsePage, kept: int) -> None:
+        """Links are of whole pages."""
+
+    def _link(self, envelope: dict[str, JSON]) -> JSON:
+        if self.next is not None:
+            return self.next(envelope)
+        headers: Any = envelope["headers"]
+        return next_link(headers.get("link", ""))
+
+    def _at(self, draft: RequestDraft, cursor: str) -> PageStep:
+        placed = _with(draft, self.param, cursor)
+        return PageStep(placed.finished().url, placed, cursor)
+
+
+def _with(draft: RequestDraft, param: str, value: str) -> RequestDraft:
+    """The draft with a parameter.
+
+    Raises:
+        NoPage: The value is too long, or no text that can be sent.
+    """
+    if len(value) > _LONGEST:
+        raise NoPage(f"the cursor of the page has more than {_LONGEST:,} characters")
+    placed = draft.copied()
+    try:
+        placed.set_query(param, value)
+    except UnicodeEncodeError:
+        raise NoPage("the cursor of the page is no text that can be sent") from None
+    return placed
+
 
 MAX_PAGES = 10
 MAX_ITEMS = 1000
@@ -39,7 +233,7 @@ _KEYS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
 }
 """Style -> the keys that it needs, and those that it may have."""
 
-Fetch = Callable[[RequestDraft], Awaitable[Read | Result]]
+Fetch = Callable[[RequestDraft], Awaitable[ResponseContent | Result]]
 
 
 class _Broken(Exception):
@@ -70,7 +264,7 @@ class Pages:
 
     def __init__(
         self,
-        style: Style,
+        style: PaginationStyle,
         items: Select | None,
         *,
         max_pages: int,
@@ -93,7 +287,13 @@ class Pages:
         self.cursor_arg = cursor_arg
 
     async def collect(
-        self, call: Call, draft: RequestDraft, fetch: Fetch, reading: Reading, *, own: Collection[str] = ()
+        self,
+        call: Call,
+        draft: RequestDraft,
+        fetch: Fetch,
+        reading: ResponseReader,
+        *,
+        own: Collection[str] = (),
     ) -> Result:
         """The items of the pages as one result; `meta.pages` and `meta.next_cursor` say what was left.
 
@@ -131,14 +331,14 @@ class Pages:
         except _Broken as broken:
             return broken.result
 
-    def _beginning(self, style: Style, draft: RequestDraft, call: Call) -> Step:
+    def _beginning(self, style: PaginationStyle, draft: RequestDraft, call: Call) -> PageStep:
         value = None if self.cursor_arg is None else call.arguments.get(self.cursor_arg)
         try:
             return style.first(draft, None if value is None or value == "" else str(value))
         except NoPage as error:
             raise _Broken(_bad_argument(call, str(self.cursor_arg), error.message)) from None
 
-    async def _page(self, step: Step, fetch: Fetch, reading: Reading, call: Call) -> Page:
+    async def _page(self, step: PageStep, fetch: Fetch, reading: ResponseReader, call: Call) -> ResponsePage:
         """One page; the failures of its exchange end the call."""
         read = await fetch(step.draft.copied())
         if isinstance(read, Result):
@@ -158,9 +358,11 @@ class Pages:
                 "write an empty list behind it: ``body.data || `[]` ``"
             )
             raise _Broken(_unusable("no_items", message))
-        return Page(step, read.envelope, items)
+        return ResponsePage(step, read.envelope, items)
 
-    def _taken(self, page: Page, style: Style, collected: _Collected) -> tuple[Step | None, str]:
+    def _taken(
+        self, page: ResponsePage, style: PaginationStyle, collected: _Collected
+    ) -> tuple[PageStep | None, str]:
         """Take a page in: where the next one begins, and why it is not asked for; no reason where it is."""
         collected.seen.add(page.step.position)
         if _repeats(page, style, collected):
@@ -180,7 +382,7 @@ class Pages:
         return following, "max_pages" if collected.count >= self._max_pages else ""
 
 
-def _repeats(page: Page, style: Style, collected: _Collected) -> bool:
+def _repeats(page: ResponsePage, style: PaginationStyle, collected: _Collected) -> bool:
     """Whether a counted page is the one before again: the API takes no notice of the number."""
     last, collected.last = collected.last, page.items
     return (
@@ -190,18 +392,20 @@ def _repeats(page: Page, style: Style, collected: _Collected) -> bool:
     )
 
 
-def _following(page: Page, style: Style) -> Step | None:
+def _following(page: ResponsePage, style: PaginationStyle) -> PageStep | None:
     try:
         return style.following(page)
     except (NoPage, ValueError) as error:
         message = f"the next page can't be asked for: {error}"
         raise _Broken(_unusable("bad_cursor", message)) from None
-    except LinkRefused as error:
+    except LinkError as error:
         message = f"{error}; `hosts` names the hosts that may be reached"
         raise _Broken(Result.failed(Outcome.DENIED, message, code="link_refused")) from None
 
 
-def _cut(page: Page, style: Style, room: int, following: Step | None, collected: _Collected) -> Step | None:
+def _cut(
+    page: ResponsePage, style: PaginationStyle, room: int, following: PageStep | None, collected: _Collected
+) -> PageStep | None:
     """Where to go on when a page has more items than may be collected.
 
     Behind the last of them, where that can be asked for. Else at the page itself, so that nothing is lost; but not
@@ -214,9 +418,11 @@ def _cut(page: Page, style: Style, room: int, following: Step | None, collected:
     return following
 
 
-def _finished(page: Page, cursor: str | None, collected: _Collected, reading: Reading, call: Call) -> Result:
+def _finished(
+    page: ResponsePage, cursor: str | None, collected: _Collected, reading: ResponseReader, call: Call
+) -> Result:
     envelope = {**page.envelope, "items": collected.items, "next_cursor": cursor}
-    result = reading.result(Read(envelope), call.arguments).with_meta(pages=collected.told)
+    result = reading.result(ResponseContent(envelope), call.arguments).with_meta(pages=collected.told)
     return result if cursor is None else result.with_meta(next_cursor=cursor)
 
 
@@ -277,7 +483,7 @@ def compile_pages(block: Mapping[str, Any], tool: Descriptor, problems: list[Pro
     )
 
 
-def _style_of(written: Mapping[str, Any], following: Select | None, *, foreign: bool) -> Style:
+def _style_of(written: Mapping[str, Any], following: Select | None, *, foreign: bool) -> PaginationStyle:
     style, param = written["style"], written.get("param", "")
     if style == "cursor" and following is not None:
         return CursorStyle(following, param)
@@ -348,3 +554,75 @@ def _unfit_block(block: Mapping[str, Any], written: Mapping[str, Any], tool: Des
         message = f"`cursor_arg` names `{name}`, and the input schema has no such argument"
         hint = did_you_mean(name, known) or "add it to `input_schema`, as text and not required"
         yield Problem(code="unknown_argument", message=message, pointer=f"{_AT}/cursor_arg", hint=hint)
+
+
+# Links to the next page: the `Link` header (RFC 8288), and how a link is followed without leaving the API.
+
+_TARGET = re.compile(r"\s*<([^>]*)>")
+_PARAMETER = re.compile(r'\s*;\s*([^\s=;,"<>]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*)))?')
+_SEPARATOR = re.compile(r"\s*(,|$)")
+
+
+class LinkError(Exception):
+    """A link is not followed. Its text names scheme and host at most."""
+
+
+def next_link(header: str) -> str | None:
+    """The target of the first link with the relation `next`; None where there is none.
+
+    Of a link that is written wrongly, and of all behind it, nothing is taken. A link with an `anchor` speaks of
+    another page (section 3.2) and is passed over.
+    """
+    at = 0
+    while (target := _TARGET.match(header, at)) is not None:
+        parameters: dict[str, str] = {}
+        at = target.end()
+        while (found := _PARAMETER.match(header, at)) is not None:
+            value = re.sub(r"\\(.)", r"\1", found[2]) if found[2] is not None else found[3] or ""
+            parameters.setdefault(found[1].lower(), value)  # only the first `rel` counts (section 3.3)
+            at = found.end()
+        if "next" in parameters.get("rel", "").lower().split() and "anchor" not in parameters:
+            return target[1]
+        separator = _SEPARATOR.match(header, at)
+        if separator is None or not separator[1]:
+            return None
+        at = separator.end()
+    return None
+
+
+def follow_link(
+    draft: RequestDraft, target: str, *, foreign: bool, own: Collection[str] = ()
+) -> RequestDraft:
+    """The request to where a link of an answer points.
+
+    Args:
+        draft: The request that was answered, without what authentication adds.
+        target: The link, absolute or relative to that request.
+        foreign: Whether another origin may be asked at all; the guard of connections judges its host then.
+        own: Further origins that count as that of the draft.
+
+    Raises:
+        LinkRefused: It leads elsewhere, or is no link.
+    """
+    try:
+        origin, scheme, host, port, path, query = resolve_location(draft.finished().url, target.strip())
+    except ValueError as error:
+        raise LinkError(f"the link to the next page {error}") from None
+    following = draft.copied()
+    following.path, following.query = path, [piece for piece in query.split("&") if piece]
+    if origin == draft.origin or origin in own:
+        return following
+    if not foreign:
+        raise LinkError(f"the link to the next page leads to another origin, {origin}")
+    if draft.scheme == "https" and scheme != "https":
+        raise LinkError(f"the link to the next page leads from https to {origin}")
+    following.scheme, following.host, following.port = scheme, host, port
+    following.headers = [(name, value) for name, value in draft.headers if name.lower() in CROSSING]
+    following.cookies, following.body = [], b""
+    return following
+
+
+def query_value(draft: RequestDraft, name: str) -> str | None:
+    """The last value that a parameter has in the query of a request; None where it has none."""
+    values = [value for key, value in parse_qsl("&".join(draft.query), keep_blank_values=True) if key == name]
+    return values[-1] if values else None

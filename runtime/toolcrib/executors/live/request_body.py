@@ -1,26 +1,247 @@
-"""The `body` of a block: JSON, a form, raw text, multipart, or the arguments that are used nowhere else."""
+"""The `body` of a block: JSON, a form, raw text, multipart, or the arguments that are used nowhere else.
+
+Multipart bodies (RFC 7578) are written by httpx.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import unquote_to_bytes
 
 from toolcrib.core.model import JSON
 from toolcrib.core.pointers import keys_of
-from toolcrib.executors.live.multipart import Encoded, check_media_type, compile_multipart, encoded_text
-from toolcrib.executors.live.parameters import Left, compile_entries, filled, steps_of, write_one
-from toolcrib.executors.live.scalars import kind_of
 from toolcrib.executors.live.templates import (
     ABSENT,
     Arguments,
-    Part,
-    Source,
-    Sources,
+    RequestPart,
+    ValueSource,
+    ValueSources,
+    below,
     fixed,
     json_text,
+    kind_of,
+    scalar_text,
+)
+from toolcrib.executors.live.uri import (
+    RemainingArguments,
+    compile_entries,
+    fill_steps,
+    merge_steps,
+    write_one,
 )
 from toolcrib.expressions.jmespath_queries import Select, compile_select
 from toolcrib.schema.validation.violations import UnusableArguments
+
+Encoded: TypeAlias = "tuple[bytes, str]"
+"""A body and its media type; both empty for none."""
+
+_BYTES_TYPE: Final = "application/octet-stream"
+_TOKEN: Final = r"[A-Za-z0-9!#$&^_.+-]+"  # noqa: S105 -- RFC 6838 section 4.2, not a password
+_MEDIA_TYPE: Final = re.compile(
+    rf"{_TOKEN}/{_TOKEN}(?:\s*;\s*{_TOKEN}=(?:{_TOKEN}|\"[^\"\\\x00-\x1f\x7f-\U0010ffff]*\"))*"
+)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_NAME_FAULT: Final = re.compile(r"[\x00-\x1f\x7f/\\]")
+_FORMS: Final = "give a `data:` URI, or `{name, content_type, data}` with the data in base64"
+
+
+class _File(NamedTuple):
+    """A file to send; `content_type` is empty where nothing says one."""
+
+    name: str
+    content_type: str
+    data: bytes
+
+
+_Field: TypeAlias = "tuple[str, tuple[str | None, bytes, str | None]]"
+"""Name, then name of the file, content and media type, as httpx takes them; a field without a file has neither."""
+
+_Add: TypeAlias = Callable[[Arguments, "list[_Field]"], None]
+
+
+def compile_multipart(
+    block: dict[str, Any], at: str, sources: ValueSources
+) -> tuple[Callable[[Arguments], Encoded], tuple[RequestPart, ...]]:
+    """Compile a multipart body: field -> text, or `{file, name, content_type}`.
+
+    Raises:
+        MissingSecret: Something is not there to be looked up.
+    """
+    compiled = [_field(name, value, below(at, name), sources) for name, value in block.items()]
+    adding = [add for add, _part in compiled]
+
+    def make(arguments: Arguments) -> Encoded:
+        fields: list[_Field] = []
+        for add in adding:
+            add(arguments, fields)
+        return _written(fields)
+
+    return make, tuple(part for _add, part in compiled)
+
+
+def _written(fields: list[_Field]) -> Encoded:
+    """The body; its boundary comes of its content, so that an attempt that follows sends the same."""
+    from httpx import Request  # noqa: PLC0415 -- most tools send no files
+
+    boundary = sha256(repr(fields).encode("utf-8", "replace")).hexdigest()[:32]
+    content_type = f"multipart/form-data; boundary={boundary}"
+    if not fields:
+        return f"--{boundary}--\r\n".encode("ascii"), content_type
+    request = Request("POST", "http://localhost/", files=fields, headers={"Content-Type": content_type})
+    return request.read(), content_type
+
+
+def _field(name: str, value: Any, at: str, sources: ValueSources) -> tuple[_Add, RequestPart]:
+    if _CONTROL.search(name) is not None:
+        message = "the name of a field holds a control character"
+        sources.tell("wrong_form", message, at, "leave the character out")
+    if isinstance(value, dict):
+        return _file_field(name, value, at, sources)
+    source = sources.of(value, at)
+
+    def add(arguments: Arguments, fields: list[_Field]) -> None:
+        given = source.read(arguments)
+        if given is not ABSENT and given is not None:
+            values = given if isinstance(given, list) else [given]
+            fields += [(name, (None, encoded_text(each, source), None)) for each in values]
+
+    return add, RequestPart("body", name, at, source.reads)
+
+
+def encoded_text(value: JSON, source: ValueSource) -> bytes:
+    """A value as raw UTF-8 text: scalars as they are, lists and objects as JSON.
+
+    Raises:
+        UnusableArguments: It holds a lone surrogate, or is no JSON.
+    """
+    text = scalar_text(value)
+    try:
+        return (json_text(value, source) if text is None else text).encode()
+    except UnicodeEncodeError:
+        raise source.misfit("holds a lone surrogate, which can't be sent") from None
+
+
+def _file_field(name: str, block: dict[str, str], at: str, sources: ValueSources) -> tuple[_Add, RequestPart]:
+    source = sources.of(block["file"], below(at, "file"))
+    named = sources.of(block.get("name"), below(at, "name"))
+    media_type = block.get("content_type", "")
+    if media_type:
+        check_media_type(media_type, below(at, "content_type"), sources)
+    written = _written_file(source, sources) if source.constant else None
+
+    def add(arguments: Arguments, fields: list[_Field]) -> None:
+        given = source.read(arguments)
+        if given is ABSENT or given is None:
+            return
+        own_name = _own_name(named, arguments)
+        for each in given if isinstance(given, list) else [given]:
+            file = written or _file(each, source)
+            content_type = media_type or file.content_type or _BYTES_TYPE
+            fields.append((name, (own_name or file.name, file.data, content_type)))
+
+    return add, RequestPart("body", name, at, (*source.reads, *named.reads))
+
+
+def _written_file(source: ValueSource, sources: ValueSources) -> _File:
+    """A file that the block itself names, read when the tool is bound: a `data:` URI, or one beside the descriptor."""
+    path = str(source.value)
+    if source.secret:
+        message = "the path of a file is not looked up"
+        sources.tell("expression_not_allowed", message, source.at, "write the path as it is")
+    elif path.lower().startswith("data:"):
+        try:
+            return _of_uri(path, source)
+        except UnusableArguments as misfit:
+            sources.tell("wrong_form", misfit.message, source.at, misfit.hint)
+    else:
+        return _beside(path, source.at, sources)
+    return _File("", "", b"")
+
+
+def _beside(path: str, at: str, sources: ValueSources) -> _File:
+    from mimetypes import guess_type  # noqa: PLC0415 -- most tools send no files
+
+    from toolcrib.loading.documents.files import read_bytes  # noqa: PLC0415 -- as above
+
+    data = read_bytes(sources.tool.origin, path, at, sources.problems)
+    return _File(path.rpartition("/")[2], guess_type(path)[0] or "", data)
+
+
+def _own_name(named: ValueSource, arguments: Arguments) -> str:
+    name = named.read(arguments)
+    if name is ABSENT or name is None:
+        return ""
+    if not isinstance(name, str):
+        raise named.misfit(f"is {kind_of(name)}, and the name of a file is a text")
+    return _checked_name(name, named)
+
+
+def _checked_name(name: str, source: ValueSource) -> str:
+    if _NAME_FAULT.search(name) is not None:
+        raise source.misfit("holds a name of a file with a slash, a backslash or a control character")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise source.misfit("holds a name of a file with a lone surrogate") from None
+    return name
+
+
+def _file(value: JSON, source: ValueSource) -> _File:
+    if isinstance(value, dict):
+        return _of_object(value, source)
+    if not isinstance(value, str):
+        raise source.misfit(f"is {kind_of(value)}, and a file is needed", _FORMS)
+    if value[:5].lower() != "data:":
+        raise source.misfit("is no file: a path or address is never read for a caller", _FORMS)
+    return _of_uri(value, source)
+
+
+def _of_object(value: dict[str, JSON], source: ValueSource) -> _File:
+    name, content_type, data = value.get("name", "file"), value.get("content_type", ""), value.get("data")
+    if not (isinstance(name, str) and isinstance(content_type, str) and isinstance(data, str)):
+        raise source.misfit("is no file: `name`, `content_type` and `data` are texts", _FORMS)
+    return _File(
+        _checked_name(name, source) or "file", _checked_type(content_type, source), _from_base64(data, source)
+    )
+
+
+def _of_uri(uri: str, source: ValueSource) -> _File:
+    """A `data:` URI (RFC 2397)."""
+    head, comma, data = uri[5:].partition(",")
+    if not comma:
+        raise source.misfit("is no `data:` URI: it has no comma", _FORMS)
+    media_type, coded = (head[:-7], True) if head.lower().endswith(";base64") else (head, False)
+    if media_type.startswith(";"):
+        media_type = f"text/plain{media_type}"
+    raw = unquote_to_bytes(data.encode("utf-8", "replace"))
+    content = _from_base64(raw.decode("ascii", "replace"), source) if coded else raw
+    return _File("file", _checked_type(media_type, source), content)
+
+
+def _from_base64(text: str, source: ValueSource) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise source.misfit("holds data that is no base64", _FORMS) from None
+
+
+def _checked_type(media_type: str, source: ValueSource) -> str:
+    if media_type and _MEDIA_TYPE.fullmatch(media_type) is None:
+        raise source.misfit("holds a media type that is none", "write it as `image/png`")
+    return media_type
+
+
+def check_media_type(media_type: str, at: str, sources: ValueSources) -> None:
+    """Report a media type of the block that is none."""
+    if _MEDIA_TYPE.fullmatch(media_type) is None:
+        hint = "write it as `image/png` or `text/plain; charset=utf-8`, without expressions"
+        sources.tell("wrong_form", f"`{media_type}` is no media type", at, hint)
+
 
 POINTER: Final = "/live/body"
 
@@ -33,23 +254,23 @@ TEXT_TYPE: Final = "text/plain; charset=utf-8"
 NONE: Final[Encoded] = (b"", "")
 
 
-class Body(NamedTuple):
+class RequestBody(NamedTuple):
     """A compiled body.
 
     Attributes:
-        make: Encodes the body of one call; raises Misfit.
+        make: Encodes the body of one call; raises UnusableArguments.
         parts: What of it the descriptor writes.
         left: Set where it takes the arguments that are left.
         own_type: Whether its media type can't be written in `headers`.
     """
 
     make: Make
-    parts: tuple[Part, ...]
-    left: Left | None = None
+    parts: tuple[RequestPart, ...]
+    left: RemainingArguments | None = None
     own_type: bool = False
 
 
-def compile_body(block: dict[str, Any], sources: Sources) -> Body:
+def compile_body(block: dict[str, Any], sources: ValueSources) -> RequestBody:
     """Compile a body whose shape the block's schema has accepted.
 
     Raises:
@@ -61,27 +282,27 @@ def compile_body(block: dict[str, Any], sources: Sources) -> Body:
         return _form(block["form"], sources)
     if "multipart" in block:
         make, parts = compile_multipart(block["multipart"], f"{POINTER}/multipart", sources)
-        return Body(make, parts, own_type=True)
+        return RequestBody(make, parts, own_type=True)
     return _left(block, sources) if "from" in block else _text(block, sources)
 
 
-def _json(block: dict[str, Any], sources: Sources) -> Body:
+def _json(block: dict[str, Any], sources: ValueSources) -> RequestBody:
     source = sources.structure(block["json"], f"{POINTER}/json")
     select = _select(block, sources)
     parts = tuple(
-        Part("body", keys_of(each.at)[-1], each.at, each.reads) for each in source.inner or (source,)
+        RequestPart("body", keys_of(each.at)[-1], each.at, each.reads) for each in source.inner or (source,)
     )
     if source.constant:
-        return Body(_once(source, select, sources), parts)
+        return RequestBody(_once(source, select, sources), parts)
 
     def make(arguments: Arguments) -> Encoded:
         value = source.read(arguments)
         return NONE if value is ABSENT else _encoded(source, select, value)
 
-    return Body(make, parts)
+    return RequestBody(make, parts)
 
 
-def _once(source: Source, select: Select, sources: Sources) -> Make:
+def _once(source: ValueSource, select: Select, sources: ValueSources) -> Make:
     """The same body for every call, encoded now."""
     try:
         encoded = _encoded(source, select, source.value)
@@ -91,11 +312,11 @@ def _once(source: Source, select: Select, sources: Sources) -> Make:
     return lambda _arguments: encoded
 
 
-def _encoded(source: Source, select: Select, value: JSON) -> Encoded:
+def _encoded(source: ValueSource, select: Select, value: JSON) -> Encoded:
     return json_text(_selected(source, select, value), source).encode(), JSON_TYPE
 
 
-def _selected(source: Source, select: Select, value: JSON) -> JSON:
+def _selected(source: ValueSource, select: Select, value: JSON) -> JSON:
     try:
         return select(value)
     except ValueError as error:
@@ -106,33 +327,33 @@ def _unchanged(value: JSON) -> JSON:
     return value
 
 
-def _select(block: dict[str, Any], sources: Sources) -> Select:
+def _select(block: dict[str, Any], sources: ValueSources) -> Select:
     if "select" not in block:
         return _unchanged
     return compile_select(block["select"], f"{POINTER}/select", sources.problems) or _unchanged
 
 
-def _form(block: dict[str, JSON], sources: Sources) -> Body:
+def _form(block: dict[str, JSON], sources: ValueSources) -> RequestBody:
     entries = compile_entries(block, f"{POINTER}/form", sources, kind="body", taken=tuple(block))
-    steps = steps_of(entry.step for entry in entries)
+    steps = merge_steps(entry.step for entry in entries)
 
     def make(arguments: Arguments) -> Encoded:
-        return _form_of(filled(steps, arguments))
+        return _form_of(fill_steps(steps, arguments))
 
-    return Body(make, tuple(entry.part for entry in entries))
+    return RequestBody(make, tuple(entry.part for entry in entries))
 
 
 def _form_of(pieces: list[str]) -> Encoded:
     return "&".join(pieces).encode("ascii"), FORM_TYPE
 
 
-def _left(block: dict[str, Any], sources: Sources) -> Body:
+def _left(block: dict[str, Any], sources: ValueSources) -> RequestBody:
     as_json = block.get("as", "json") == "json"
-    left = Left(f"{POINTER}/from", sources, named=not as_json and "select" not in block)
+    left = RemainingArguments(f"{POINTER}/from", sources, named=not as_json and "select" not in block)
     select = _select(block, sources)
     whole = fixed(None, left.at)._replace(subject="what is made of the arguments")
     if as_json:
-        return Body(lambda arguments: _encoded(whole, select, left.of(arguments)), (), left)
+        return RequestBody(lambda arguments: _encoded(whole, select, left.of(arguments)), (), left)
 
     def make(arguments: Arguments) -> Encoded:
         fields = _selected(whole, select, left.of(arguments))
@@ -143,10 +364,10 @@ def _left(block: dict[str, Any], sources: Sources) -> Body:
             write_one(name, value, left.source(name), pieces)
         return _form_of(pieces)
 
-    return Body(make, (), left)
+    return RequestBody(make, (), left)
 
 
-def _text(block: dict[str, Any], sources: Sources) -> Body:
+def _text(block: dict[str, Any], sources: ValueSources) -> RequestBody:
     at = f"{POINTER}/text"
     source = sources.of(block["text"], at)
     media_type = block.get("content_type", TEXT_TYPE)
@@ -158,4 +379,6 @@ def _text(block: dict[str, Any], sources: Sources) -> Body:
             return NONE
         return encoded_text(value, source), media_type
 
-    return Body(make, (Part("body", "text", at, source.reads),), own_type="content_type" in block)
+    return RequestBody(
+        make, (RequestPart("body", "text", at, source.reads),), own_type="content_type" in block
+    )

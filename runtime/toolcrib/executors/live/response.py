@@ -1,22 +1,648 @@
-"""What is made of an answer: its body by content type, then a failure or a value, hidden in, selected, and in budget."""
+"""Reading a response: its body by content type, then a failure or a value, redacted, selected, and within its budget.
+
+JSON becomes its value; text, XML, CSV and HTML become text; everything else stays bytes, as a part beside the value.
+A status of failure becomes what `errors` says of it, or what its body says in a common shape, such as problem details
+(RFC 9457).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import base64
+import codecs
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any, Literal, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
-from toolcrib.core.errors import Problem
+from toolcrib.core.clock import format_duration
+from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import JSON, NOTHING, Content, Descriptor, Outcome, Result
-from toolcrib.executors.live.errors_by_status import Envelope, Errors, compile_errors
-from toolcrib.executors.live.media_types import Form, Unreadable, read_any_body, read_body
-from toolcrib.executors.live.response_redaction import Steps, compile_paths, redacted, redacted_body
-from toolcrib.executors.live.size_budget import Budget, compile_budget
+from toolcrib.core.pointers import pointer_step
+from toolcrib.core.subschemas import closed_names
+from toolcrib.core.text import JSON_DECODER, DuplicateKey, NotFinite, compact, escape_terminal, truncate
+from toolcrib.executors.live.size_budget import SizeBudget, compile_budget
+from toolcrib.expressions import Rendering, compile_value
 from toolcrib.expressions.jmespath_queries import Select, compile_select
 from toolcrib.http import HTTPResponse
+from toolcrib.http.headers import seconds_to_wait
+from toolcrib.security.redaction import HIDDEN
+
+# The body, by its content type.
+
+Form: TypeAlias = Literal["auto", "json", "text", "binary"]
+
+Body: TypeAlias = tuple[JSON, tuple[Content, ...]]
+"""The value of a body, and the parts beside it."""
+
+BINARY = "application/octet-stream"
+
+_CHARSETS = {
+    "ascii": "utf-8",
+    "iso-8859-1": "latin-1",
+    "iso8859-1": "latin-1",
+    "latin-1": "latin-1",
+    "latin1": "latin-1",
+    "us-ascii": "utf-8",
+    "utf-16": "utf-16",
+    "utf-16be": "utf-16-be",
+    "utf-16le": "utf-16-le",
+    "utf-8": "utf-8",
+    "utf8": "utf-8",
+}
+_TEXTS = frozenset(
+    f"application/{name}"
+    for name in (
+        "ecmascript", "graphql", "javascript", "json-seq", "jsonl", "jsonlines", "rtf", "sql", "toml",
+        "x-javascript", "x-ndjson", "x-www-form-urlencoded", "x-yaml", "xml", "yaml",
+    )
+)  # fmt: skip
+_CHARSET = re.compile(r';\s*charset\s*=\s*"?([^";,\s]+)', re.IGNORECASE)
+_TYPE = re.compile(r"\s*([a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+)\s*(?:[;,]|$)")
+_NO_CONTENT = (204, 205)
+_AS_TEXT = "`response: {as: text}` takes it as text"
 
 
-class Read(NamedTuple):
+class Unreadable(Exception):
+    """A body is not what was promised. Nothing of the body is in it.
+
+    Attributes:
+        code: `not_json`, `duplicate_key`, `bad_text` or `unsupported_charset`.
+        message: What is wrong.
+        hint: The way out.
+        place: Where: `line` and `column` from 1, `offset` from 0.
+    """
+
+    def __init__(self, code: str, message: str, hint: str, place: dict[str, JSON] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.place = place or {}
+
+
+class MediaType(NamedTuple):
+    """What a `Content-Type` says.
+
+    Attributes:
+        name: `type/subtype` in lower case; empty where none is told.
+        charset: In lower case; empty where none is told.
+        form: How its bodies are read; `auto` where nothing is told.
+    """
+
+    name: str
+    charset: str
+    form: Form
+
+
+@lru_cache(maxsize=256)
+def media_type(header: str) -> MediaType:
+    """Read a `Content-Type` (RFC 9110 section 8.3); one that is none counts as not told."""
+    found = _TYPE.match(header.lower())
+    if found is None:
+        return MediaType("", "", "auto")
+    charset = _CHARSET.search(header)
+    return MediaType(found[1], charset[1].lower() if charset else "", _form(found[1]))
+
+
+def _form(name: str) -> Form:
+    if name in {"application/json", "text/json"} or name.endswith("+json"):
+        return "json"
+    if name.startswith("text/") or name in _TEXTS or name.endswith(("+xml", "+yaml")):
+        return "text"
+    return "binary"
+
+
+def read_body(response: HTTPResponse, form: Form) -> Body:
+    """The body as it was asked for, or by its content type. An empty one is null.
+
+    Raises:
+        Unreadable: It is not what was promised.
+    """
+    if not response.body or response.status in _NO_CONTENT:
+        return None, ()
+    told = media_type(response.header("content-type") or "")
+    return _READERS[told.form if form == "auto" else form](response.body, told)
+
+
+def read_any_body(response: HTTPResponse) -> Body:
+    """The body of a failure, which is read with indulgence: JSON where it is JSON, else text, else bytes."""
+    if not response.body or response.status in _NO_CONTENT:
+        return None, ()
+    told = media_type(response.header("content-type") or "")
+    if told.form == "binary":
+        return _bytes(response.body, told)
+    try:
+        return _READERS[told.form](response.body, told)
+    except Unreadable:
+        return response.body.decode("utf-8", "replace"), ()
+
+
+def json_in(text: str) -> JSON:
+    """The object or list that a text is in JSON; None where it is neither. RecursionError where it is too deep."""
+    if text.lstrip()[:1] not in {"{", "["}:
+        return None
+    try:
+        value: JSON = JSON_DECODER.decode(text.strip())
+    except ValueError:
+        return None
+    return value
+
+
+def _json(raw: bytes, told: MediaType) -> Body:
+    try:
+        text = _decoded(raw, told.charset)
+    except UnicodeDecodeError as error:
+        why = f"from byte {error.start} on it is no {error.encoding}"
+        raise _not_json(told, why, {"offset": error.start}) from None
+    try:
+        return JSON_DECODER.decode(text), ()
+    except json.JSONDecodeError as error:
+        place: dict[str, JSON] = {"line": error.lineno, "column": error.colno, "offset": error.pos}
+        why = f"it breaks the grammar from line {error.lineno}, column {error.colno} on"
+        raise _not_json(told, why, place) from None
+    except DuplicateKey as error:
+        message = f"{error} of the answer, and readers disagree on which one counts"
+        raise Unreadable("duplicate_key", message, _AS_TEXT) from None
+    except NotFinite:
+        raise _not_json(told, "it holds `NaN` or `Infinity`, which JSON does not have") from None
+    except RecursionError:
+        raise _not_json(told, "it is nested too deeply") from None
+    except ValueError:
+        raise _not_json(told, "it holds a number with too many digits") from None
+
+
+def _not_json(told: MediaType, why: str, place: dict[str, JSON] | None = None) -> Unreadable:
+    promised = f", and its content type is `{told.name}`" if told.name else ""
+    return Unreadable("not_json", f"the answer is no JSON{promised}: {why}", _AS_TEXT, place)
+
+
+def _text(raw: bytes, told: MediaType) -> Body:
+    try:
+        return _decoded(raw, told.charset), ()
+    except UnicodeDecodeError as error:
+        message = f"the answer is text, and from byte {error.start} on it is no {error.encoding}"
+        hint = "`response: {as: binary}` takes it as bytes"
+        raise Unreadable("bad_text", message, hint, {"offset": error.start}) from None
+
+
+def _bytes(raw: bytes, told: MediaType) -> Body:
+    mime = told.name or BINARY
+    kind: Literal["image", "audio", "resource"] = "resource"
+    if mime.startswith("image/"):
+        kind = "image"
+    elif mime.startswith("audio/"):
+        kind = "audio"
+    part = Content(kind, data=base64.b64encode(raw).decode("ascii"), mime_type=mime)
+    return {"type": kind, "mime_type": mime, "size": len(raw)}, (part,)
+
+
+def _guessed(raw: bytes, told: MediaType) -> Body:
+    """The body of an answer that does not say what it is, and so promised nothing."""
+    for read in (_json, _text):
+        try:
+            return read(raw, told)
+        except Unreadable as error:
+            if error.code == "duplicate_key":
+                raise
+    return _bytes(raw, told)
+
+
+def _decoded(raw: bytes, charset: str) -> str:
+    """The text of bytes: UTF-8 unless another charset is told; a byte order mark is left out."""
+    if raw.startswith(codecs.BOM_UTF8):
+        return raw[3:].decode("utf-8")
+    name = _CHARSETS.get(charset or "utf-8")
+    if name is None:
+        message = (
+            f"the answer is in the charset `{charset[:40]}`, and read are utf-8, us-ascii, iso-8859-1, utf-16"
+        )
+        raise Unreadable("unsupported_charset", message, "`response: {as: binary}` takes it as bytes")
+    return raw.decode(name).removeprefix("\ufeff")
+
+
+_READERS: dict[Form, Callable[[bytes, MediaType], Body]] = {
+    "auto": _guessed,
+    "json": _json,
+    "text": _text,
+    "binary": _bytes,
+}
+
+
+# `response.redact`.
+
+RedactionPath: TypeAlias = tuple[str, ...]
+
+_ANY, _DEEP = "*", "**"
+_STEP = re.compile(r'"((?:[^"\\]|\\.)+)"|([^".\\]+)')
+_ESCAPED = re.compile(r"\\(.)")
+_LIKE_JSON = re.compile(r"\s*(\{|\[\s*[\[{\"])")
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
+def compile_paths(paths: Iterable[str], pointer: str, problems: list[Problem]) -> tuple[RedactionPath, ...]:
+    """The steps of paths: `user.email`, `items.*.card`, `**.ssn`, `"a.b".c`.
+
+    `*` is every member of an object or list, `**` any number of levels. A name that meets a list means
+    the name in each of its items; a number is the index of one item.
+
+    Args:
+        paths: As they are written.
+        pointer: Where the list of them stands.
+        problems: Receives what is wrong with them: code `bad_path`.
+    """
+    compiled = []
+    for index, path in enumerate(paths):
+        steps = _steps(path)
+        if steps and steps[-1] != _DEEP:
+            compiled.append(steps)
+            continue
+        hint = "write names with `.` between them: `user.email`, `items.*.card`, `**.ssn`"
+        if steps:
+            hint = "for everything below, end it with `*`"
+        message = f"this is no path of what is to be hidden: `{path[:80]}`"
+        problems.append(Problem(code="bad_path", message=message, pointer=f"{pointer}/{index}", hint=hint))
+    return tuple(compiled)
+
+
+def _steps(path: str) -> RedactionPath:
+    """The steps of one path; none where it is not written as one."""
+    steps: list[str] = []
+    at = 0
+    while (found := _STEP.match(path, at)) is not None:
+        steps.append(_ESCAPED.sub(r"\1", found[1]) if found[1] is not None else found[2])
+        at = found.end()
+        if at == len(path):
+            return tuple(steps)
+        if path[at] != ".":
+            break
+        at += 1
+    return ()
+
+
+def redact_paths(value: JSON, paths: Iterable[RedactionPath]) -> JSON:
+    """The value with `***` at the paths, changed in place.
+
+    A text is read as JSON, whole or line by line, and written anew. One that only begins like JSON is hidden
+    altogether: nobody knows what is where in it.
+    """
+    if isinstance(value, str):
+        return _redacted_text(value, paths)
+    for steps in paths:
+        places: list[JSON] = [value]
+        for step in steps[:-1]:
+            places = _everything(places) if step == _DEEP else _through(places, step)
+        for place in _flat(places, steps[-1]):
+            for key in _keys(place, steps[-1]):
+                place[key] = HIDDEN
+    return value
+
+
+def redact_body(text: str, paths: Iterable[RedactionPath]) -> str:
+    """A body as it was sent, with `***` at the paths; JSON is written anew."""
+    text = text.removeprefix("\ufeff")
+    try:
+        value = json_in(text)
+        return _redacted_text(text, paths) if value is None else _ENCODER.encode(redact_paths(value, paths))
+    except RecursionError:
+        return HIDDEN
+
+
+def _redacted_text(text: str, paths: Iterable[RedactionPath]) -> str:
+    if _LIKE_JSON.match(text) is None:
+        return text
+    try:
+        values = [json_in(text)]
+        if values == [None]:
+            values = [json_in(line) for line in text.split("\n") if line.strip()]
+        if None in values:
+            return HIDDEN
+        return "\n".join(_ENCODER.encode(redact_paths(each, paths)) for each in values)
+    except RecursionError:
+        return HIDDEN
+
+
+def _flat(places: Iterable[JSON], step: str) -> list[Any]:
+    """The containers at which a step is to be looked up: for a name, the items of lists instead of the lists."""
+    found: list[Any] = []
+    queue = list(places)
+    for place in queue:
+        if isinstance(place, list) and step != _ANY and not step.isdecimal():
+            queue += place
+        elif isinstance(place, dict | list):
+            found.append(place)
+    return found
+
+
+def _through(places: Iterable[JSON], step: str) -> list[JSON]:
+    return [place[key] for place in _flat(places, step) for key in _keys(place, step)]
+
+
+def _keys(container: Any, step: str) -> list[Any]:
+    if isinstance(container, dict):
+        return list(container) if step == _ANY else [step] * (step in container)
+    size = len(container)
+    if step == _ANY:
+        return list(range(size))
+    return [int(step)] if len(step) < 10 and int(step) < size else []
+
+
+def _everything(places: Iterable[JSON]) -> list[JSON]:
+    """The containers at and below some places, each once."""
+    seen: dict[int, JSON] = {}
+    queue = list(places)
+    for place in queue:
+        if isinstance(place, dict | list) and id(place) not in seen:
+            seen[id(place)] = place
+            queue += place.values() if isinstance(place, dict) else place
+    return list(seen.values())
+
+
+# What the body of a failure says.
+
+MOST = 4096
+"""Bytes that are told of what the other side says."""
+
+_TELLING = (
+    "message", "detail", "error_description", "error_message", "title", "reason", "description", "msg",
+    "error", "errors", "details",
+)  # fmt: skip
+_PROBLEM = ("type", "title", "status", "detail", "instance")
+_CODES = ("code", "error_code", "errorCode", "error", "type")
+_CODE = re.compile(r"[A-Za-z0-9][\w.:/-]{0,127}")
+_DEPTH = 4
+_LISTED = 5
+
+
+class ErrorBody(NamedTuple):
+    """What a body says.
+
+    Attributes:
+        message: On one line, without controls, in at most `MOST` bytes; empty for nothing.
+        details: `code`, as the API calls it; `problem`, the members of problem details; `body`, where nothing in it
+            was understood.
+    """
+
+    message: str
+    details: dict[str, JSON]
+
+
+def read_error_body(body: JSON) -> ErrorBody:
+    """What the body of a failure says."""
+    if body is None or body == "":
+        return ErrorBody("", {})
+    message = one_line(_message(body, _DEPTH))
+    if not isinstance(body, dict):
+        return ErrorBody(message, {} if message else _whole(body))
+    if _is_problem(body):
+        told = {key: body[key] for key in _PROBLEM if isinstance(body.get(key), str | int)}
+        problem: JSON = {
+            key: one_line(value) if isinstance(value, str) else value for key, value in told.items()
+        }
+        return ErrorBody(one_line(_title_and_detail(body)), {"problem": problem})
+    code = _code(body, _DEPTH)
+    details: dict[str, JSON] = {} if code is None else {"code": code}
+    return ErrorBody(message, details if message else {**details, **_whole(body)})
+
+
+def one_line(text: str) -> str:
+    """A text of the other side as it may be told: on one line, without controls, in at most `MOST` bytes."""
+    return truncate(escape_terminal(" ".join(text.split())), MOST)
+
+
+def _is_problem(body: dict[str, JSON]) -> bool:
+    """Whether it is problem details: a title, and what only they have beside it."""
+    return isinstance(body.get("title"), str) and any(
+        key in body for key in ("type", "status", "detail", "instance")
+    )
+
+
+def _title_and_detail(body: dict[str, JSON]) -> str:
+    texts = [body[key] for key in ("title", "detail") if isinstance(body.get(key), str)]
+    return ": ".join(str(text) for text in texts if text)
+
+
+def _message(value: JSON, depth: int) -> str:
+    """The message in a value; empty where there is none."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and depth:
+        return "; ".join(text for item in value[:_LISTED] if (text := _message(item, depth - 1)))
+    if isinstance(value, dict) and depth:
+        for key in _TELLING:
+            text = _message(value.get(key), depth - 1)
+            if text:
+                return text
+    return ""
+
+
+def _code(value: JSON, depth: int) -> str | int | None:
+    """The code in a value, the innermost `error` first."""
+    if isinstance(value, list) and value and depth:
+        return _code(value[0], depth - 1)
+    if not isinstance(value, dict) or not depth:
+        return None
+    for key in ("error", "errors"):
+        code = _code(value.get(key), depth - 1)
+        if code is not None:
+            return code
+    named = [value.get(key) for key in _CODES]
+    return next(
+        (each for each in named if type(each) is int or (isinstance(each, str) and _CODE.fullmatch(each))),
+        None,
+    )
+
+
+def _whole(body: JSON) -> dict[str, JSON]:
+    """A body that was not understood, where it is small enough to be told."""
+    try:
+        return {"body": body} if len(compact(body)) <= MOST else {}
+    except ValueError:
+        return {}
+
+
+# What a status of failure becomes.
+
+Envelope = dict[str, JSON]
+"""`status`, `headers` (names in lower case), `body`."""
+
+RETRYABLE = frozenset({429, 502, 503, 504})
+"""Statuses after which the same request may succeed later."""
+
+_ERROR_CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
+
+
+class ErrorField(NamedTuple):
+    """One thing that `errors` says of a status.
+
+    Attributes:
+        key: `code`, `message`, `retryable` or `details`.
+        pointer: Where it stands in the descriptor.
+        value: The compiled value.
+    """
+
+    key: str
+    pointer: str
+    value: Rendering
+
+
+Entry = tuple[ErrorField, ...]
+"""What `errors` says of a status."""
+
+
+class StatusErrors:
+    """The compiled `errors` of a block; without any, bodies are understood as far as they can be."""
+
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        self._entries = entries
+
+    def result(
+        self, envelope: Envelope, arguments: Mapping[str, JSON], now: Callable[[], datetime] | None
+    ) -> Result:
+        """The result of an answer with a status of failure.
+
+        Args:
+            envelope: The answer.
+            arguments: Those of the call.
+            now: The time of day, with which a `Retry-After` date is compared.
+        """
+        status: Any = envelope["status"]
+        entry = self._entry(status)
+        written, warnings = _written(entry, {"args": arguments, **envelope}) if entry else ({}, [])
+        code, message, details = _plain_error(envelope)
+        code = written.get("code", code)
+        message = written.get("message", message)
+        details |= written.get("details", {})
+        wait = _wait(envelope, now)
+        if wait is not None:
+            details["retry_after"] = wait
+            message += f"; retry after {format_duration(wait)}"
+        failed = Result.failed(
+            Outcome.TOOL_ERROR,
+            message,
+            code=code,
+            details=details,
+            retryable=written.get("retryable", status in RETRYABLE),
+        )
+        return failed.with_meta(warnings=warnings) if warnings else failed
+
+    def _entry(self, status: int) -> Entry | None:
+        for key in (str(status), f"{status // 100}xx", "default"):
+            if key in self._entries:
+                return self._entries[key]
+        return None
+
+
+def compile_errors(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> StatusErrors:
+    """Compile `errors`: status (`404`), class (`4xx`) or `default` -> a message, or its parts.
+
+    Args:
+        block: As it is written; valid under its schema.
+        tool: Whose it is.
+        problems: Receives what is wrong with its expressions, which read `args`, `status`, `headers`, `body`.
+    """
+    names = {"args": closed_names(tool.input_schema), "status": None, "headers": None, "body": None}
+    entries = {}
+    for key, written in block.items():
+        pointer = f"/live/errors/{pointer_step(key)}"
+        if isinstance(written, str):
+            said = [("message", pointer, written)]
+        else:
+            said = [(name, f"{pointer}/{name}", value) for name, value in written.items()]
+        entries[key] = tuple(
+            ErrorField(name, place, compile_value(value, names, problems, place))
+            for name, place, value in said
+        )
+    return StatusErrors(entries)
+
+
+def _written(entry: Entry, scope: Mapping[str, Any]) -> tuple[dict[str, Any], list[JSON]]:
+    """What an entry says of this answer, and why something of it can't be said: that part is then understood."""
+    written: dict[str, Any] = {}
+    warnings: list[JSON] = []
+    for key, pointer, part in entry:
+        try:
+            value, good = _READ[key](part.render(scope))
+        except ExpressionError as error:
+            warnings.append(f"{pointer} could not be worked out: {one_line(error.message)}")
+            continue
+        if good:
+            written[key] = value
+        else:
+            warnings.append(f"{pointer} came to what is no {_NOUNS[key]}")
+    return written, warnings
+
+
+def _read_code(value: JSON) -> tuple[Any, bool]:
+    text = value if isinstance(value, str) else compact(value)
+    return text, _ERROR_CODE.fullmatch(text) is not None
+
+
+def _read_message(value: JSON) -> tuple[Any, bool]:
+    text = one_line(value if isinstance(value, str) else compact(value))
+    return text, bool(text)
+
+
+_READ: dict[str, Callable[[JSON], tuple[Any, bool]]] = {
+    "code": _read_code,
+    "message": _read_message,
+    "retryable": lambda value: (value, isinstance(value, bool)),
+    "details": lambda value: (value, isinstance(value, dict)),
+}
+_NOUNS = {"code": "code", "message": "text", "retryable": "boolean", "details": "object"}
+
+
+def _plain_error(envelope: Envelope) -> tuple[str, str, dict[str, JSON]]:
+    """Code, message and details of an answer of which nothing is written."""
+    status: Any = envelope["status"]
+    headers: Any = envelope["headers"]
+    if status < 400 and "location" in headers:
+        return _redirected(status, headers["location"])
+    said: ErrorBody = read_error_body(envelope["body"])
+    message = f"HTTP {status}{_phrase(status)}" + (f": {said.message}" if said.message else "")
+    return f"http_{status}", message, {"status": status, **said.details}
+
+
+def _redirected(status: int, location: str) -> tuple[str, str, dict[str, JSON]]:
+    place = _bare(location)
+    points = f"the answer points to {place or 'no address'}, which is not followed"
+    message = f"HTTP {status}{_phrase(status)}: {points}; `redirects` of the descriptor says how many are"
+    return "redirected", message, {"status": status, **({"location": place} if place else {})}
+
+
+def _phrase(status: int) -> str:
+    try:
+        return f" {HTTPStatus(status).phrase}"
+    except ValueError:
+        return ""
+
+
+def _bare(location: str) -> str:
+    """An address without what may be secret: only scheme, host, port and path are told; empty for none."""
+    try:
+        parts = urlsplit(location)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    shown = f"[{host}]" if ":" in host else host
+    place = f"{parts.scheme}://{shown}" if parts.scheme and host else f"//{shown}" if host else ""
+    return one_line(f"{place}{f':{port}' if port is not None and place else ''}{parts.path}")
+
+
+def _wait(envelope: Envelope, now: Callable[[], datetime] | None) -> int | None:
+    headers: Any = envelope["headers"]
+    if "retry-after" not in headers:
+        return None
+    return seconds_to_wait(headers, now() if now is not None else None)
+
+
+# The whole response.
+
+
+class ResponseContent(NamedTuple):
     """An answer that was read.
 
     Attributes:
@@ -29,17 +655,17 @@ class Read(NamedTuple):
     content: tuple[Content, ...] = ()
 
 
-class Reading:
+class ResponseReader:
     """A compiled `response`, `select` and `errors`."""
 
     def __init__(
         self,
         *,
         form: Form,
-        paths: tuple[Steps, ...],
+        paths: tuple[RedactionPath, ...],
         select: Select | None,
-        errors: Errors,
-        budget: Budget | None,
+        errors: StatusErrors,
+        budget: SizeBudget | None,
     ) -> None:
         """Hold what was compiled.
 
@@ -62,9 +688,9 @@ class Reading:
 
     def redacted(self, text: str) -> str:
         """A body as it was sent, without what `redact` names."""
-        return redacted_body(text, self._paths) if self._paths else text
+        return redact_body(text, self._paths) if self._paths else text
 
-    def read(self, response: HTTPResponse) -> Read | Result:
+    def read(self, response: HTTPResponse) -> ResponseContent | Result:
         """The body by content type; `invalid_result` where it is not what was promised.
 
         A failure is read with indulgence, whatever its body is: what it says of itself matters more.
@@ -79,11 +705,11 @@ class Reading:
             message = f"{error.message}; {error.hint}"
             return Result.failed(Outcome.INVALID_RESULT, message, code=error.code, details=details)
         if self._paths:
-            body = redacted(body, self._paths)
-        return Read({"status": status, "headers": _headers(response), "body": body}, content)
+            body = redact_paths(body, self._paths)
+        return ResponseContent({"status": status, "headers": _headers(response), "body": body}, content)
 
     def result(
-        self, read: Read, arguments: Mapping[str, JSON], now: Callable[[], datetime] | None = None
+        self, read: ResponseContent, arguments: Mapping[str, JSON], now: Callable[[], datetime] | None = None
     ) -> Result:
         """What a call is told of an answer.
 
@@ -98,7 +724,7 @@ class Reading:
         if self.failed(status):
             return self._errors.result(envelope, arguments, now)
         try:
-            value = self._select(envelope) if self._select is not None else _plain(envelope)
+            value = self._select(envelope) if self._select is not None else _plain_value(envelope)
         except ValueError as error:
             message = f"`select` failed over the answer: {error}"
             details = {"status": status, "pointer": "/live/select"}
@@ -107,7 +733,7 @@ class Reading:
         return result if self._budget is None else self._budget.fitted(result)
 
 
-def compile_reading(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> Reading:
+def compile_response(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> ResponseReader:
     """Compile `response`, `select` and `errors` of a `live` block that is valid under its schema.
 
     Args:
@@ -119,7 +745,7 @@ def compile_reading(block: Mapping[str, Any], tool: Descriptor, problems: list[P
     response: Mapping[str, Any] = block.get("response", NOTHING)
     _check_form(response, block, problems)
     select, budget = block.get("select"), response.get("budget")
-    return Reading(
+    return ResponseReader(
         form=response.get("as", "auto"),
         paths=compile_paths(response.get("redact", ()), "/live/response/redact", problems),
         select=None if select is None else compile_select(select, "/live/select", problems),
@@ -150,7 +776,7 @@ def _headers(response: HTTPResponse) -> dict[str, JSON]:
     return joined
 
 
-def _plain(envelope: Envelope) -> JSON:
+def _plain_value(envelope: Envelope) -> JSON:
     """The value where nothing is selected."""
     if "items" in envelope:
         return {"items": envelope["items"], "next_cursor": envelope["next_cursor"]}

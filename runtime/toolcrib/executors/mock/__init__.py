@@ -12,10 +12,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from toolcrib.core.errors import DocumentError, ExpressionError, Problem
-from toolcrib.core.model import JSON, Call, Descriptor, Fixture, Result, Schema, TrustedAnswer
+from toolcrib.core.model import (
+    JSON,
+    NOTHING,
+    Call,
+    Descriptor,
+    Fixture,
+    Result,
+    Schema,
+    TrustedAnswer,
+    as_result,
+)
 from toolcrib.core.protocols import BoundTool
 from toolcrib.executors.mock.replies import Reply
 from toolcrib.executors.mock.rule_index import choice_of
@@ -25,10 +35,8 @@ from toolcrib.executors.mock.transaction import (
     Taken,
     acted,
     answered,
-    as_result,
     bug,
     fits_of,
-    worked_out,
 )
 from toolcrib.executors.mock.variables import KeepingScope, MockState, Scope, keeps, scope_of, slot_of
 
@@ -149,9 +157,7 @@ class BoundMock:
         self._counts = paced or self.keeps or not endless or not replies[0].names <= {"args"}
         self._rules = tuple(rule.made_ready(alone=not self._counts) for rule in rules)
         self._choice = choice_of(self._rules)
-        self.value_of = None if self._counts else self._rules[0].replies[0].sound
-        counting = self._answer_in_steps if self.keeps or comes_again else self._answer
-        answer_now = counting if self._counts else self._answer_plain
+        answer_now = self._answer if self._counts else _answering_alone(self._rules[0].replies[0])
         self.answer_now: Callable[[Call], Result | TrustedAnswer] | None = None if paced else answer_now
 
     async def execute(self, call: Call) -> Result:
@@ -176,40 +182,8 @@ class BoundMock:
         if reply.latency is not None:
             await clock.sleep(reply.latency(call, turn.number))
 
-    def _answer_plain(self, call: Call) -> Result | TrustedAnswer:
-        """One reply that reads the arguments at most: no state is needed."""
-        reply = self._rules[0].replies[0]
-        if self.value_of is not None:
-            try:
-                return TrustedAnswer(self.value_of(call.arguments))
-            except UNSOUND:
-                pass
-        try:
-            return reply.answer({"args": call.arguments})
-        except ExpressionError as error:
-            return bug(call, error, reply.place_of(error))
-
     def _answer(self, call: Call) -> Result | TrustedAnswer:
-        """What a mock answers that keeps nothing but the count of its calls."""
-        state = call.context.session.slot(self._slot, MockState)
-        if call.attempt == 1:
-            state.calls += 1
-        number = state.calls
-        scope = self._scope(call, number)
-        chosen = self._choose(call, number, state, scope)
-        if isinstance(chosen, Result):
-            return chosen
-        rule, place = chosen
-        reply = rule.replies[place]
-        try:
-            answer = worked_out(reply, scope, {"mock": {"rule": rule.label, "reply": place + 1}})
-        except ExpressionError as error:
-            return bug(call, error, reply.place_of(error))
-        state.used[rule.pointer] = state.used.get(rule.pointer, 0) + 1
-        return answer
-
-    def _answer_in_steps(self, call: Call) -> Result | TrustedAnswer:
-        """What a mock answers that reads or changes what the session keeps, or whose calls may come again."""
+        """What a call is answered whose reply has to be chosen, or whose mock remembers its calls."""
         turn = self._turn(call)
         if isinstance(turn, Result):
             return turn
@@ -289,6 +263,27 @@ class BoundMock:
         number = self._next_number(call, state)
         plan: dict[str, JSON] = {"mode": "mock", **({"call": number} if self._counts else {})}
         return {**plan, **explained(self._rules, call, self._scope(call, number), number, state)}
+
+
+def _answering_alone(reply: Reply) -> Callable[[Call], Result | TrustedAnswer]:
+    """What a reply answers that is the only one and reads the arguments at most: nothing is chosen or remembered."""
+    new: Any = tuple.__new__  # most mocked calls end here, and calling the class takes longer
+    sound = reply.sound
+
+    def answer(call: Call) -> Result | TrustedAnswer:
+        if sound is not None:
+            try:
+                trusted: TrustedAnswer = new(TrustedAnswer, (sound(call.arguments), NOTHING))
+            except UNSOUND:
+                pass  # the ordinary answer says what is wrong
+            else:
+                return trusted
+        try:
+            return reply.answer({"args": call.arguments})
+        except ExpressionError as error:
+            return bug(call, error, reply.place_of(error))
+
+    return answer
 
 
 class _Scoping(Protocol):

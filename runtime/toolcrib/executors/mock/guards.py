@@ -11,7 +11,7 @@ from toolcrib.executors.mock.store_paths import Names
 from toolcrib.expressions.functions import COUNTS, DRAWS
 from toolcrib.expressions.loops import Loop, compile_test, read_loop
 from toolcrib.expressions.values import Run, Scope
-from toolcrib.simulation.error_reply import Failing, compile_error
+from toolcrib.simulation.error_reply import ErrorTemplate, compile_error
 
 
 class Guard(NamedTuple):
@@ -29,7 +29,7 @@ class Guard(NamedTuple):
 
     pointer: str
     test: Run
-    failing: Failing
+    failing: ErrorTemplate
     loop: Loop | None
     names: frozenset[str]
     settled: bool | None

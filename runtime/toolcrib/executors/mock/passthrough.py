@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from toolcrib.core.errors import ExpressionError, Problem
-from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result
+from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result, as_result
 from toolcrib.core.protocols import BoundTool
 from toolcrib.executors.mock import BoundMock, Turn
 from toolcrib.executors.mock.replies import STATEFUL, Reply
 from toolcrib.executors.mock.rules import Rule
-from toolcrib.executors.mock.transaction import Taken, as_result, bug, reports_of
+from toolcrib.executors.mock.transaction import Taken, bug, reports_of
 
 Elsewhere = Callable[[Descriptor, str], BoundTool]
 """Binds a tool in another of its modes."""

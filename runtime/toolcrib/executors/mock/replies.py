@@ -246,7 +246,8 @@ def _check_size(value: JSON, limit: int) -> None:
 
 def _small(value: Any, depth: int) -> Any:
     """`unshared`, for values that are small enough to be judged at once; NotJSONError for others."""
-    if type(value) is int and -_EXACT < value < _EXACT:
+    kind = type(value)
+    if (kind is str and len(value) < SMALL and value.isascii()) or (kind is int and -_EXACT < value < _EXACT):
         return value
     if weigh(value, depth, SMALL) < 0:
         raise NotJSONError

@@ -15,7 +15,7 @@ from toolcrib.expressions.compiler import KnownKeys, alone
 from toolcrib.expressions.loops import LoopScope, check_name, compile_test
 from toolcrib.expressions.structures import placed
 from toolcrib.expressions.values import Run, Scope, equal, kind, list_of_names
-from toolcrib.simulation.error_reply import Failing, compile_error
+from toolcrib.simulation.error_reply import ErrorTemplate, compile_error
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.body import BodyScope
@@ -50,7 +50,7 @@ class Row(NamedTuple):
     find: Find
     names: frozenset[str]
     collection: str
-    missing: Failing | None
+    missing: ErrorTemplate | None
     keys: KnownKeys | None = None
 
     def read(self, scope: BodyScope) -> JSON:

@@ -6,7 +6,17 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
 from toolcrib.core.errors import ExpressionError
-from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Progress, Result, Schema, TrustedAnswer
+from toolcrib.core.model import (
+    JSON,
+    Call,
+    Descriptor,
+    Outcome,
+    Progress,
+    Result,
+    Schema,
+    TrustedAnswer,
+    as_result,
+)
 from toolcrib.core.subschemas import once_for_each
 from toolcrib.executors.mock.replies import RESULT_DEPTH, Reply
 from toolcrib.executors.mock.variables import KeepingScope, MockState, Scope
@@ -144,11 +154,6 @@ def _copy(result: Result) -> Result:
     if error is not None:
         error = error._replace(details=copied(dict(error.details)))
     return result._replace(value=copied(result.value), error=error)
-
-
-def as_result(answer: Result | TrustedAnswer) -> Result:
-    """An answer as the layers pass it on."""
-    return Result.ok(answer.value, meta=answer.meta) if isinstance(answer, TrustedAnswer) else answer
 
 
 def fits_of(tool: Descriptor) -> Fits:

@@ -26,7 +26,7 @@ from toolcrib.loading.documents.document import Document, first_bytes, parse_doc
 from toolcrib.loading.formats import Conversion, ForeignTool, Format, ParentDocuments
 
 if TYPE_CHECKING:
-    from toolcrib.loading.reader import Home
+    from toolcrib.loading.reader import DocumentContext
     from toolcrib.loading.scenarios.model import Scenario
 
 _Read: TypeAlias = Callable[[Document, Files | None], tuple[list[Document], list[Problem]]]
@@ -35,7 +35,7 @@ _Read: TypeAlias = Callable[[Document, Files | None], tuple[list[Document], list
 def _descriptors(name: str, detect: Callable[[JSON], bool], read: _Read) -> Format:
     """A format of descriptors."""
 
-    def convert(document: Document, where: Home) -> Conversion:
+    def convert(document: Document, where: DocumentContext) -> Conversion:
         return convert_descriptor(document, where, read)
 
     def documents(document: Document, files: Files | None) -> Sequence[Document]:
@@ -44,14 +44,14 @@ def _descriptors(name: str, detect: Callable[[JSON], bool], read: _Read) -> Form
     return Format(name=name, detect=detect, convert=convert, documents=documents)
 
 
-def convert_descriptor(document: Document, where: Home, read: _Read = read_manifest) -> Conversion:
+def convert_descriptor(document: Document, where: DocumentContext, read: _Read = read_manifest) -> Conversion:
     """A descriptor of another system in our own form."""
     documents, problems = read(document, where.files)
     reword = partial(reword_problems, document)
     return Conversion(tools=[ForeignTool(own, problems, reword) for own in documents], problems=problems)
 
 
-def _convert_arena(document: Document, where: Home) -> Conversion:
+def _convert_arena(document: Document, where: DocumentContext) -> Conversion:
     from toolcrib.formats.promptkit.arenas import convert_arena  # noqa: PLC0415 -- few folders have one
 
     return convert_arena(document, where)

@@ -24,7 +24,7 @@ from toolcrib.formats.promptkit.source_nodes import ComposedDocument, SourceNode
 from toolcrib.loading.documents.document import Document, read_documents
 from toolcrib.loading.documents.files import SKIPPED_FOLDERS, SUFFIXES
 from toolcrib.loading.formats import Conversion, ForeignTool, NamedFile
-from toolcrib.loading.reader import Home
+from toolcrib.loading.reader import DocumentContext
 from toolcrib.loading.scenarios.model import Scenario
 
 _SAME: Final = ("command", "args", "env", "url", "headers")
@@ -263,7 +263,7 @@ def _asks_model(scenario: Scenario) -> bool:
     return scenario.agent is not None and scenario.agent.provider != "scripted"
 
 
-def convert_arena(document: Document, where: Home) -> Conversion:
+def convert_arena(document: Document, where: DocumentContext) -> Conversion:
     """Read an arena and the files that it names."""
     arena = read_arena(document, where.files)
     tools, problems = list[ForeignTool](), list(arena.problems)

@@ -11,7 +11,7 @@ from toolcrib.loading.formats import Conversion, Format
 if TYPE_CHECKING:
     from toolcrib.core.protocols import Files
     from toolcrib.loading.documents.document import Document
-    from toolcrib.loading.reader import Home
+    from toolcrib.loading.reader import DocumentContext
 
 
 def is_promptpack(value: JSON) -> bool:
@@ -22,7 +22,7 @@ def is_promptpack(value: JSON) -> bool:
     return "template_engine" in value or (isinstance(schema, str) and "promptpack" in schema.casefold())
 
 
-def _convert(document: Document, where: Home) -> Conversion:
+def _convert(document: Document, where: DocumentContext) -> Conversion:
     from toolcrib.formats.promptpack.pack_reader import convert_promptpack  # noqa: PLC0415 -- few folders have one
 
     return convert_promptpack(document, where.files)

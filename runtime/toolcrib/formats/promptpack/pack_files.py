@@ -14,13 +14,13 @@ from toolcrib.core.model import JSON, NO_FIXTURE, Descriptor, Origin
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.core.text import compact
 from toolcrib.formats.yaml_writer import yaml_of
-from toolcrib.loading.cache.document_codec import document_behind
+from toolcrib.loading.cache.document_codec import document_of_origin
 from toolcrib.loading.descriptors import is_descriptor
-from toolcrib.loading.documents.files import KeptFiles
-from toolcrib.loading.overrides import LaidFiles
+from toolcrib.loading.documents.files import CachedFiles
+from toolcrib.loading.overrides import OverlaidFiles
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.prompts import Prompt
-from toolcrib.loading.sources import Loaded, parse_files
+from toolcrib.loading.sources import LoadedDocuments, parse_files
 
 _ORDER: Final = ("name", "title", "version", "description", "annotations", "input_schema", "output_schema")
 _LAST: Final = ("metadata",)
@@ -48,7 +48,7 @@ class PackFiles(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def files_of_promptpack(loaded: Loaded, pack: Pack, kinds: Kinds) -> PackFiles:
+def files_of_promptpack(loaded: LoadedDocuments, pack: Pack, kinds: Kinds) -> PackFiles:
     """The files of a PromptPack and of what binds its tools.
 
     They are YAML, and JSON where YAML would be read as anything else. A file that is not read back as what the
@@ -60,7 +60,7 @@ def files_of_promptpack(loaded: Loaded, pack: Pack, kinds: Kinds) -> PackFiles:
         kinds: What the installed modes say of their blocks.
     """
     tools = [tool for tool in loaded.tools if tool.origin.pack == pack.name]
-    return _FileSet(pack, tools, kinds).pressed()
+    return _FileSet(pack, tools, kinds).files()
 
 
 class _FileSet:
@@ -71,7 +71,7 @@ class _FileSet:
         self._refused: dict[str, str] = {}
         self._files: dict[str, str] = {}
 
-    def pressed(self) -> PackFiles:
+    def files(self) -> PackFiles:
         """All files."""
         as_json: set[str] = set()
         for _attempt in ("as YAML", "with JSON where YAML is read as anything else"):
@@ -114,7 +114,7 @@ class _FileSet:
             return said
         return said | {"input_schema": tool.input_schema}
 
-    def _different(self, read: Loaded) -> Iterator[str]:
+    def _different(self, read: LoadedDocuments) -> Iterator[str]:
         """The names of tools that are not read back as they are meant; the empty name for the pack."""
         back = {tool.name: tool for tool in read.tools}
         for tool in self._tools:
@@ -126,7 +126,7 @@ class _FileSet:
         if own is None or _prompts(own) != _prompts(self._pack):
             yield ""
 
-    def _refuse(self, names: set[str], read: Loaded) -> None:
+    def _refuse(self, names: set[str], read: LoadedDocuments) -> None:
         """Leave out what is not read back unchanged, with what the loader reports on it."""
         for name in sorted(names):
             told = next((each for each in read.problems if each.source == self._files[name]), None)
@@ -136,7 +136,7 @@ class _FileSet:
 
 def _value(origin: Origin) -> dict[str, Any]:
     """The content of the document behind something, in our own form."""
-    value = document_behind(origin).value
+    value = document_of_origin(origin).value
     said = value if isinstance(value, dict) else {}
     return {key: item for key, item in said.items() if item or key not in {"metadata", "prompts"}}
 
@@ -164,10 +164,10 @@ def _free(name: str, stems: set[str]) -> str:
 
 def _beside(files: Files | None) -> Iterator[tuple[str, bytes]]:
     """The files that a descriptor names, as they were when it was read."""
-    if isinstance(files, LaidFiles):
+    if isinstance(files, OverlaidFiles):
         yield from _beside(files.upper)
         yield from _beside(files.lower)
-    elif isinstance(files, KeptFiles):
+    elif isinstance(files, CachedFiles):
         yield from files.contents.items()
 
 

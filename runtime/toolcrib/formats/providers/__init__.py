@@ -18,7 +18,7 @@ from toolcrib.formats.providers.gemini import GeminiCompiler
 from toolcrib.formats.providers.generic import ANTHROPIC, OPENAI, PLAIN, RootRules, compile_open
 from toolcrib.formats.providers.normalized_schema import current
 from toolcrib.formats.providers.openai_strict import StrictCompiler
-from toolcrib.registry.aliases import aliases_of
+from toolcrib.registry.names import aliases_of
 
 __all__ = [
     "DIALECTS",

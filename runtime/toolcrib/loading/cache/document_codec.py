@@ -12,10 +12,10 @@ from toolcrib.core.model import JSON, Origin
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.archives import ArchiveFiles, open_archive
-from toolcrib.loading.documents.document import Document, first_bytes, parse_documents, recalled_document
-from toolcrib.loading.documents.files import ARCHIVE, DiskFiles, KeptFiles, MemoryFiles
+from toolcrib.loading.documents.document import Document, cached_document, first_bytes, parse_documents
+from toolcrib.loading.documents.files import ARCHIVE, CachedFiles, DiskFiles, MemoryFiles
 from toolcrib.loading.formats import Formats
-from toolcrib.loading.overrides import LaidFiles, LaidOver, lay_over
+from toolcrib.loading.overrides import OverlaidDocument, OverlaidFiles, lay_over
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import parse_scenario
 from toolcrib.loading.scenarios.scenario_links import in_namespace
@@ -26,11 +26,11 @@ Plain: TypeAlias = Any
 DISK, PACKED, LAID, KEPT = "disk", "packed", "laid", "kept"
 
 
-class Unkept(Exception):
+class NotCacheable(Exception):
     """Something can't be told as plain data; whatever holds it is read anew each time."""
 
 
-def document_behind(origin: Origin) -> Document:
+def document_of_origin(origin: Origin) -> Document:
     """The document whose places an origin looks up.
 
     Raises:
@@ -39,23 +39,23 @@ def document_behind(origin: Origin) -> Document:
     document = getattr(origin.locate, "__self__", None)
     if isinstance(document, Document):
         return document
-    raise Unkept(f"nothing tells how the places of {origin.source} are found")
+    raise NotCacheable(f"nothing tells how the places of {origin.source} are found")
 
 
-def plain_text(document: Document, files: Files | None, name: str) -> Plain:
+def encode_document(document: Document, files: Files | None, name: str) -> Plain:
     """Where a document is found again: its file, its place in it and, for compatible forms, the tool's name there.
 
     Raises:
         Unkept: It does not lie on disk.
     """
-    files = files.files if isinstance(files, KeptFiles) else files
-    if isinstance(document, LaidOver):
+    files = files.files if isinstance(files, CachedFiles) else files
+    if isinstance(document, OverlaidDocument):
         upper, lower = document.upper, document.lower
         assert upper is not None  # noqa: S101 -- both are always given
         assert lower is not None  # noqa: S101
-        above, below = (files.upper, files.lower) if isinstance(files, LaidFiles) else (files, files)
-        return LAID, plain_text(upper, above, name), plain_text(lower, below, name)
-    beside = _archive_of(document.source) if files is None else plain_files(files)
+        above, below = (files.upper, files.lower) if isinstance(files, OverlaidFiles) else (files, files)
+        return LAID, encode_document(upper, above, name), encode_document(lower, below, name)
+    beside = _archive_of(document.source) if files is None else encode_files(files)
     return DISK, document.source, document.index, _called(document) or name, beside
 
 
@@ -85,7 +85,7 @@ def _splits(source: str) -> Iterator[tuple[str, str]]:
         at = lower.find(f"{ARCHIVE}/", end)
 
 
-def plain_files(files: Files | None) -> Plain:
+def encode_files(files: Files | None) -> Plain:
     """The files beside a document, by where they lie.
 
     Raises:
@@ -94,33 +94,33 @@ def plain_files(files: Files | None) -> Plain:
     match files:
         case None:
             return None
-        case KeptFiles():
-            beside = plain_files(files.files)
+        case CachedFiles():
+            beside = encode_files(files.files)
             return (KEPT, files.contents, beside) if files.contents else beside
         case DiskFiles():
             return DISK, str(files.folder), str(files.root)
         case MemoryFiles(key=key) if key.lower().endswith(f"{ARCHIVE}/"):
             return PACKED, key.removesuffix("/"), files.folder
-        case LaidFiles():
-            return LAID, plain_files(files.upper), plain_files(files.lower), tuple(sorted(files.keys))
-    raise Unkept(f"the files of a document are {type(files).__name__}")
+        case OverlaidFiles():
+            return LAID, encode_files(files.upper), encode_files(files.lower), tuple(sorted(files.keys))
+    raise NotCacheable(f"the files of a document are {type(files).__name__}")
 
 
-def files_from(plain: Plain) -> Files | None:
+def decode_files(plain: Plain) -> Files | None:
     """The files again; an archive is opened when one of them is read."""
     match plain:
         case (kind, contents, beside) if kind == KEPT:
-            files = files_from(beside)
-            return None if files is None else KeptFiles(files, contents)
+            files = decode_files(beside)
+            return None if files is None else CachedFiles(files, contents)
         case (kind, str(folder), str(root)) if kind == DISK:
             return DiskFiles(Path(folder), Path(root))
         case (kind, str(archive), str(folder)) if kind == PACKED:
             return _Packed(archive, folder)
         case (kind, upper, lower, keys) if kind == LAID:
-            above, below = files_from(upper), files_from(lower)
+            above, below = decode_files(upper), decode_files(lower)
             if above is None or below is None:
                 return above or below
-            return LaidFiles(above, below, frozenset(keys))
+            return OverlaidFiles(above, below, frozenset(keys))
     return None
 
 
@@ -149,7 +149,7 @@ def _opened(archive: str) -> ArchiveFiles:
 
 def locator(plain: Plain, formats: Formats) -> Callable[[str], tuple[int, int]]:
     """From JSON Pointers to lines and columns; (0, 0) where the text is no longer there."""
-    document = document_from(plain, formats)
+    document = decode_document(plain, formats)
     return _nowhere if document is None else document.position
 
 
@@ -157,13 +157,13 @@ def _nowhere(_pointer: str) -> tuple[int, int]:
     return (0, 0)
 
 
-def document_from(plain: Plain, formats: Formats) -> Document | None:
+def decode_document(plain: Plain, formats: Formats) -> Document | None:
     """A document, read again; None where it is no longer there."""
     if plain[0] == LAID:
-        upper, lower = document_from(plain[1], formats), document_from(plain[2], formats)
+        upper, lower = decode_document(plain[1], formats), decode_document(plain[2], formats)
         return lay_over(upper, lower) if upper is not None and lower is not None else upper
     _kind, source, index, name, beside = plain
-    files = files_from(beside)
+    files = decode_files(beside)
     document = _documents(source, files).get(index)
     if document is None:
         return None
@@ -188,15 +188,15 @@ def _text(source: str, files: Files | None) -> bytes:
     raise FileNotFoundError(source)
 
 
-class ScenarioText(NamedTuple):
-    """A scenario as an index keeps it: `ScenarioText(*values)` reads what was written of `tuple(...)`.
+class CachedScenario(NamedTuple):
+    """A scenario as an index keeps it: `CachedScenario(*values)` reads what was written of `tuple(...)`.
 
     Attributes:
         source: Its file, as it was named.
         number: Its place among the documents of the file, from 0.
         line: Where it begins.
         value: What it says.
-        files: The files beside it (`plain_files`).
+        files: The files beside it (`encode_files`).
         pack: Name of its pack; empty outside packs.
         namespace: That of its source; empty for none.
     """
@@ -210,27 +210,27 @@ class ScenarioText(NamedTuple):
     namespace: str
 
 
-def plain_scenario(scenario: Scenario) -> ScenarioText:
+def encode_scenario(scenario: Scenario) -> CachedScenario:
     """A scenario as an index keeps it.
 
     Raises:
         Unkept: It, or a file beside it, does not lie on disk, or it was put together of several files.
     """
-    origin, document = scenario.origin, document_behind(scenario.origin)
+    origin, document = scenario.origin, document_of_origin(scenario.origin)
     if document.is_composed:
-        raise Unkept(f"{origin.source} was put together of several files")
-    return ScenarioText(
+        raise NotCacheable(f"{origin.source} was put together of several files")
+    return CachedScenario(
         document.source,
         document.index,
         document.line,
         document.value,
-        plain_files(origin.files),
+        encode_files(origin.files),
         origin.pack,
         origin.namespace,
     )
 
 
-def scenarios_from(texts: Sequence[ScenarioText], tools: Collection[str], kinds: Kinds) -> list[Scenario]:
+def decode_scenarios(texts: Sequence[CachedScenario], tools: Collection[str], kinds: Kinds) -> list[Scenario]:
     """Scenarios that were good when they were kept, compiled again.
 
     Args:
@@ -241,9 +241,9 @@ def scenarios_from(texts: Sequence[ScenarioText], tools: Collection[str], kinds:
     shape = DocumentChecker("scenario", kinds)
     found = []
     for text in texts:
-        files = files_from(text.files)
+        files = decode_files(text.files)
         read = partial(_text, text.source, files)
-        document = recalled_document(text.source, text.number, text.line, text.value, read)
+        document = cached_document(text.source, text.number, text.line, text.value, read)
         scenario, _problems = parse_scenario(document, shape, files=files, pack=text.pack)
         if scenario is not None:
             origin = scenario.origin._replace(namespace=text.namespace)

@@ -13,7 +13,7 @@ import sys
 import toolcrib
 from toolcrib.core.user_folders import cache_folder
 from toolcrib.loading.cache.store import IndexFolder
-from toolcrib.loading.fingerprints import EnvironmentFingerprint, Seen, search_path
+from toolcrib.loading.fingerprints import EnvironmentFingerprint, FileFingerprints, search_path
 from toolcrib.loading.project_discovery import find_project
 
 TYPE_CHECKING = False
@@ -185,7 +185,7 @@ def index_folder() -> str | None:
     return os.path.join(folder, "index") if folder is not None else None
 
 
-def key_of(paths: Sequence[str], also: Sequence[str] = ()) -> bytes | None:
+def index_key(paths: Sequence[str], also: Sequence[str] = ()) -> bytes | None:
     """What tells one reading from another; None where the working directory is gone.
 
     Args:
@@ -214,7 +214,11 @@ class IndexHeader:
     __slots__ = ("around", "parts", "seen", "tags")
 
     def __init__(
-        self, around: EnvironmentFingerprint, seen: Seen, parts: dict[str, Span], tags: Collection[str] = ()
+        self,
+        around: EnvironmentFingerprint,
+        seen: FileFingerprints,
+        parts: dict[str, Span],
+        tags: Collection[str] = (),
     ) -> None:
         self.around = around
         self.seen = seen
@@ -278,7 +282,7 @@ def parse_header(body: memoryview) -> tuple[IndexHeader, memoryview]:
     return IndexHeader(around, seen, plain["parts"], plain["tags"]), body[end:]
 
 
-def _plain_seen(seen: Seen, tables: list[bytes]) -> list[Any]:
+def _plain_seen(seen: FileFingerprints, tables: list[bytes]) -> list[Any]:
     """The files and folders that were read, as plain data; adds a table of paths and one of their states.
 
     Nearly every state is six integers of 64 bits. As JSON, they take longer to read than the rest of the head.
@@ -297,7 +301,7 @@ def _plain_seen(seen: Seen, tables: list[bytes]) -> list[Any]:
     return [others, contents, seen.folders, seen.variables]
 
 
-def _seen_from(plain: list[Any], paths: memoryview, states: memoryview) -> Seen:
+def _seen_from(plain: list[Any], paths: memoryview, states: memoryview) -> FileFingerprints:
     """The files and folders that were read, from plain data and two tables."""
     others, contents, folders, variables = plain
     numbers = iter(states.cast("q").tolist())
@@ -313,7 +317,9 @@ def _seen_from(plain: list[Any], paths: memoryview, states: memoryview) -> Seen:
         path: (tuple(state), None if names is None else tuple(names))
         for path, (state, names) in folders.items()
     }
-    return Seen(files, {path: bytes.fromhex(digest) for path, digest in contents.items()}, named, variables)
+    return FileFingerprints(
+        files, {path: bytes.fromhex(digest) for path, digest in contents.items()}, named, variables
+    )
 
 
 def find_listing(also: Sequence[str], profile: str | None, *, insists: bool) -> tuple[Listing, Modes] | None:
@@ -327,7 +333,7 @@ def find_listing(also: Sequence[str], profile: str | None, *, insists: bool) -> 
         profile: Name of the profile that is asked for.
         insists: Whether there must be a project for that; else the profile counts only in projects.
     """
-    folder, key = index_folder(), key_of((), also)
+    folder, key = index_folder(), index_key((), also)
     if folder is None or key is None:
         return None
     cabinet = IndexFolder(folder)

@@ -31,7 +31,7 @@ from toolcrib.loading.cache.header import (
 from toolcrib.loading.cache.store import IndexFolder
 from toolcrib.loading.fingerprints import EnvironmentFingerprint, fingerprint_environment
 from toolcrib.loading.settings import PROFILE_VARIABLE
-from toolcrib.loading.snapshot import Stock
+from toolcrib.loading.snapshot import LoadedProject
 from toolcrib.registry.catalog import Card
 from toolcrib.registry.registry import Registry
 
@@ -60,19 +60,19 @@ CLASSES: Final = MappingProxyType(
         "Limits": "toolcrib.core.model",
         "Machine": "toolcrib.core.model",
         "Pack": "toolcrib.loading.packs",
+        "PendingDescriptor": "toolcrib.loading.snapshot",
         "Problem": "toolcrib.core.errors",
         "Profile": "toolcrib.loading.projects",
-        "Profiles": "toolcrib.loading.cache.index",
         "Project": "toolcrib.loading.projects",
         "Prompt": "toolcrib.loading.prompts",
+        "PromptVariable": "toolcrib.loading.prompts",
         "Rate": "toolcrib.core.model",
         "Server": "toolcrib.core.server_config",
         "Settings": "toolcrib.loading.settings",
+        "SettingsByProfile": "toolcrib.loading.cache.index",
         "SourceEntry": "toolcrib.loading.projects",
         "ToolPolicy": "toolcrib.security.tool_policy",
         "Toolset": "toolcrib.core.model",
-        "PromptVariable": "toolcrib.loading.prompts",
-        "Waiting": "toolcrib.loading.snapshot",
     }
 )
 """The classes whose values an index may hold -> their modules. No module name is taken from an index."""
@@ -84,7 +84,7 @@ _ORIGIN, _LIMITS, _NOTHING_KEPT = "@", "=", "-"
 _OF_ORIGIN = tuple(name for name in Origin._fields if name not in {"files", "locate"})
 
 
-def to_plain(value: Any) -> Any:
+def encode_value(value: Any) -> Any:
     """Encode a value as plain data.
 
     Raises:
@@ -106,10 +106,10 @@ def to_plain(value: Any) -> Any:
     tag = type(value).__name__
     if CLASSES.get(tag) == type(value).__module__:
         names = getattr(value, "_fields", None) or value.__dataclass_fields__
-        return [tag, *(to_plain(getattr(value, name)) for name in names)]
-    from toolcrib.loading.cache.document_codec import Unkept  # noqa: PLC0415 -- a start from an index reads no documents
+        return [tag, *(encode_value(getattr(value, name)) for name in names)]
+    from toolcrib.loading.cache.document_codec import NotCacheable  # noqa: PLC0415 -- a start from an index reads no documents
 
-    raise Unkept(f"`{tag}` is no plain data")
+    raise NotCacheable(f"`{tag}` is no plain data")
 
 
 def _plain_container(value: Any) -> Any:
@@ -120,24 +120,24 @@ def _plain_container(value: Any) -> Any:
     if kind is MappingProxyType:
         return [_MAPPING, _plain_items(value)]
     if kind is list:
-        return [_PLAIN_LIST, value] if not why_not_json(value) else [_LIST, *map(to_plain, value)]
+        return [_PLAIN_LIST, value] if not why_not_json(value) else [_LIST, *map(encode_value, value)]
     if kind is tuple:
-        return [_TUPLE, *map(to_plain, value)]
+        return [_TUPLE, *map(encode_value, value)]
     if kind is set or kind is frozenset:
         tag = _SET if kind is set else _FROZEN_SET
-        return [tag, *map(to_plain, sorted(value, key=repr))]
+        return [tag, *map(encode_value, sorted(value, key=repr))]
     return [_BYTES, value.decode("latin-1")] if kind is bytes else None
 
 
 def _plain_items(values: Any) -> dict[str, Any]:
-    return {key: to_plain(item) for key, item in values.items()}
+    return {key: encode_value(item) for key, item in values.items()}
 
 
-def from_plain(value: Any, kinds: Kinds | None = None) -> Any:
+def decode_value(value: Any, kinds: Kinds | None = None) -> Any:
     """Decode a value.
 
     Args:
-        value: What `to_plain` made.
+        value: What `encode_value` made.
         kinds: Brings the formats in which documents are found again that are not our own.
 
     Raises:
@@ -173,11 +173,11 @@ def with_row_reader(collection: Collection) -> Collection:
 
 
 def _items_from(value: list[Any], kinds: Kinds | None) -> list[Any]:
-    return [from_plain(item, kinds) if type(item) is list else item for item in value[1:]]
+    return [decode_value(item, kinds) if type(item) is list else item for item in value[1:]]
 
 
 def _dict_from(value: list[Any], kinds: Kinds | None) -> dict[str, Any]:
-    return {key: from_plain(item, kinds) for key, item in value[1].items()}
+    return {key: decode_value(item, kinds) for key, item in value[1].items()}
 
 
 _OF_CONTAINERS: Final[dict[str, Callable[[list[Any], Kinds | None], Any]]] = {
@@ -211,20 +211,25 @@ def _class(tag: str) -> Any:
 
 
 def _plain_origin(origin: Origin) -> Any:
-    from toolcrib.loading.cache.document_codec import Unkept, document_behind, plain_files, plain_text  # noqa: PLC0415
+    from toolcrib.loading.cache.document_codec import (  # noqa: PLC0415
+        NotCacheable,
+        document_of_origin,
+        encode_document,
+        encode_files,
+    )
 
     if origin.stale:
-        raise Unkept(f"{origin.source} is not what is in force: {origin.stale}")
-    text = plain_text(document_behind(origin), origin.files, "")
-    values = [to_plain(getattr(origin, name)) for name in _OF_ORIGIN]
-    return [_ORIGIN, values, to_plain(text), to_plain(plain_files(origin.files))]
+        raise NotCacheable(f"{origin.source} is not what is in force: {origin.stale}")
+    text = encode_document(document_of_origin(origin), origin.files, "")
+    values = [encode_value(getattr(origin, name)) for name in _OF_ORIGIN]
+    return [_ORIGIN, values, encode_value(text), encode_value(encode_files(origin.files))]
 
 
 def _origin_from(value: list[Any], kinds: Kinds | None) -> Origin:
     _kind, values, text, files = value
-    known = dict(zip(_OF_ORIGIN, map(from_plain, values), strict=True))
-    beside = None if files is None else _Beside(from_plain(files))
-    return Origin(**known, files=beside, locate=_Places(from_plain(text), kinds))
+    known = dict(zip(_OF_ORIGIN, map(decode_value, values), strict=True))
+    beside = None if files is None else _Beside(decode_value(files))
+    return Origin(**known, files=beside, locate=_Places(decode_value(text), kinds))
 
 
 class _Places:
@@ -240,9 +245,9 @@ class _Places:
     @property
     def document(self) -> Document | None:
         """The document, read again; None where it is no longer there."""
-        from toolcrib.loading.cache.document_codec import document_from  # noqa: PLC0415 -- as below
+        from toolcrib.loading.cache.document_codec import decode_document  # noqa: PLC0415 -- as below
 
-        return document_from(self._text, self._formats())
+        return decode_document(self._text, self._formats())
 
     def __call__(self, pointer: str) -> tuple[int, int]:
         if self._locate is None:
@@ -280,16 +285,16 @@ class _Beside:
 
     def _opened(self) -> Files | None:
         if self._files is None:
-            from toolcrib.loading.cache.document_codec import files_from  # noqa: PLC0415 -- as above
+            from toolcrib.loading.cache.document_codec import decode_files  # noqa: PLC0415 -- as above
 
-            self._files = files_from(self._plain)
+            self._files = decode_files(self._plain)
         return self._files
 
 
 T = TypeVar("T")
 
 
-class Profiles(NamedTuple):
+class SettingsByProfile(NamedTuple):
     """What a project puts in force, by profile.
 
     Attributes:
@@ -308,11 +313,11 @@ class Profiles(NamedTuple):
         return None if found is None else found._replace(chosen_by=chosen_by)
 
 
-def encode(
+def encode_index(
     around: EnvironmentFingerprint,
-    stock: Stock,
+    stock: LoadedProject,
     modes: Modes,
-    profiles: Profiles,
+    profiles: SettingsByProfile,
     *,
     listings: Listings | None = None,
 ) -> bytes:
@@ -322,15 +327,17 @@ def encode(
         Unkept: Something can't be told as plain data.
         ValueError: As above, in a schema or block.
     """
-    from toolcrib.loading.cache.document_codec import Unkept, plain_scenario  # noqa: PLC0415 -- a start from an index reads none
+    from toolcrib.loading.cache.document_codec import NotCacheable, encode_scenario  # noqa: PLC0415 -- a start from an index reads none
 
     if stock.seen is None:
-        raise Unkept("not everything that was looked at can be followed")
+        raise NotCacheable("not everything that was looked at can be followed")
     if stock.withheld:
-        raise Unkept("some data was withheld, and may be read by the next start")
+        raise NotCacheable("some data was withheld, and may be read by the next start")
     for problem in stock.problems:
         if problem.code == "file_unreadable" and not problem.pointer:
-            raise Unkept(f"{problem.source} may be readable for another user, or later, without a trace")
+            raise NotCacheable(
+                f"{problem.source} may be readable for another user, or later, without a trace"
+            )
     blobs: list[bytes] = []
     end = 0
 
@@ -346,10 +353,12 @@ def encode(
     parts = {
         "tools": put(tools),
         "cards": put([with_lists(card) for card in registry.cards.values()]),
-        "packs": put([to_plain(pack) for pack in stock.packs]),
-        "projects": put([to_plain(project) for project in stock.projects]),
-        "scenarios": put([to_plain(tuple(plain_scenario(scenario))) for scenario in stock.scenarios]),
-        "rest": put([modes, to_plain(profiles), {name: to_plain(getattr(stock, name)) for name in _REST}]),
+        "packs": put([encode_value(pack) for pack in stock.packs]),
+        "projects": put([encode_value(project) for project in stock.projects]),
+        "scenarios": put([encode_value(tuple(encode_scenario(scenario))) for scenario in stock.scenarios]),
+        "rest": put(
+            [modes, encode_value(profiles), {name: encode_value(getattr(stock, name)) for name in _REST}]
+        ),
     }
     if listings is not None:
         parts[LISTINGS] = put(with_lists([listings, modes]))
@@ -367,14 +376,14 @@ class _Fixtures:
         """The tool without its fixture, and where that is; None where nothing is kept."""
         fixture = tool.fixture
         if fixture is NO_FIXTURE:
-            return [to_plain(tool), None]
+            return [encode_value(tool), None]
         if id(fixture) not in self._spans:
-            self._spans[id(fixture)] = self._put(to_plain(fixture))
-        return [to_plain(tool._replace(fixture=NO_FIXTURE)), [*self._spans[id(fixture)]]]
+            self._spans[id(fixture)] = self._put(encode_value(fixture))
+        return [encode_value(tool._replace(fixture=NO_FIXTURE)), [*self._spans[id(fixture)]]]
 
 
 _LARGE = frozenset({"registry", "packs", "projects", "scenarios", "seen"})
-_REST = tuple(name for name in Stock._fields if name not in _LARGE)
+_REST = tuple(name for name in LoadedProject._fields if name not in _LARGE)
 """What is needed whenever tools are called or listed, and small."""
 
 
@@ -401,20 +410,20 @@ class CachedProject:
         self._fixtures: dict[Span, Fixture] = {}
         self.modes: Modes
         self.modes, profiles, self._rest = self._part("rest")
-        self.profiles: Profiles = from_plain(profiles)
+        self.profiles: SettingsByProfile = decode_value(profiles)
 
-    def stock(self, kinds: Kinds) -> Stock:
+    def stock(self, kinds: Kinds) -> LoadedProject:
         """The stock; its tools, packs, project and scenarios are made when they are asked for.
 
         Args:
             kinds: What the modes say of their blocks, for the scenarios, and the formats of other systems.
         """
-        rest = {name: from_plain(value, kinds) for name, value in self._rest.items()}
-        return Stock(
+        rest = {name: decode_value(value, kinds) for name, value in self._rest.items()}
+        return LoadedProject(
             registry=Registry.lazy(_Cards(self._tools, self._part), lambda name: self._tool(name, kinds)),
-            packs=_Later(lambda: [from_plain(pack, kinds) for pack in self._part("packs")]),
+            packs=_Later(lambda: [decode_value(pack, kinds) for pack in self._part("packs")]),
             scenarios=_Later(lambda: self._scenarios(kinds)),
-            projects=_Later(lambda: [from_plain(project, kinds) for project in self._part("projects")]),
+            projects=_Later(lambda: [decode_value(project, kinds) for project in self._part("projects")]),
             seen=self._head.seen,
             **rest,
         )
@@ -428,20 +437,20 @@ class CachedProject:
 
     def _tool(self, name: str, kinds: Kinds) -> Descriptor:
         plain, kept = self._decoded(self._tools[name])
-        tool: Descriptor = from_plain(plain, kinds)
+        tool: Descriptor = decode_value(plain, kinds)
         return tool if kept is None else tool._replace(fixture=self._fixture((kept[0], kept[1])))
 
     def _fixture(self, span: Span) -> Fixture:
         """What the stores of several tools begin with: one value, as it was."""
         if span not in self._fixtures:
-            self._fixtures[span] = from_plain(self._decoded(span))
+            self._fixtures[span] = decode_value(self._decoded(span))
         return self._fixtures[span]
 
     def _scenarios(self, kinds: Kinds) -> Iterable[Scenario]:
-        from toolcrib.loading.cache.document_codec import ScenarioText, scenarios_from  # noqa: PLC0415 -- calls need none
+        from toolcrib.loading.cache.document_codec import CachedScenario, decode_scenarios  # noqa: PLC0415 -- calls need none
 
-        texts = [ScenarioText(*from_plain(values)) for values in self._part("scenarios")]
-        return scenarios_from(texts, self._tools, kinds)
+        texts = [CachedScenario(*decode_value(values)) for values in self._part("scenarios")]
+        return decode_scenarios(texts, self._tools, kinds)
 
 
 class _Cards(Mapping[str, Card]):
@@ -552,9 +561,9 @@ class Index:
     def keep(
         self,
         key: bytes,
-        stock: Stock,
+        stock: LoadedProject,
         targets: Mapping[str, str],
-        profiles: Profiles,
+        profiles: SettingsByProfile,
         *,
         built_in: Container[str] = (),
         listings: Listings | None = None,
@@ -569,7 +578,7 @@ class Index:
             built_in: The modes that are toolcrib's own.
             listings: What a list shows; None where it has more to tell than tools.
         """
-        from toolcrib.loading.cache.document_codec import Unkept  # noqa: PLC0415 -- a start from an index reads no documents
+        from toolcrib.loading.cache.document_codec import NotCacheable  # noqa: PLC0415 -- a start from an index reads no documents
 
         around = self._around(targets.values())
         if around is None:
@@ -577,8 +586,8 @@ class Index:
             return
         try:
             modes = {mode: mode in built_in for mode in targets}
-            written = encode(around, stock, modes, profiles, listings=listings)
-        except (Unkept, ValueError) as error:
+            written = encode_index(around, stock, modes, profiles, listings=listings)
+        except (NotCacheable, ValueError) as error:
             _tell("no index was written", error)
             return
         self._write(key, written)
@@ -590,15 +599,15 @@ class Index:
             _tell("an index was not written", error)
 
 
-def profiles_of(stock: Stock) -> Profiles:
+def project_profiles(stock: LoadedProject) -> SettingsByProfile:
     """What the project of a stock puts in force, under each of its profiles."""
     from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- as above
 
     project = stock.project
     if project is None:
-        return Profiles(settings_of(None), None)
+        return SettingsByProfile(settings_of(None), None)
     named = {name: settings_of(project, name) for name in project.profiles}
-    return Profiles(settings_of(project), MappingProxyType(named))
+    return SettingsByProfile(settings_of(project), MappingProxyType(named))
 
 
 def _tell(what: str, why: object) -> None:

@@ -81,7 +81,7 @@ _SAFE_NAME: Final = re.compile(rb"(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]+(?:/(?!\.{1,2
 _BUILD: Final = "`toolcrib pack build` writes one that is safe"
 
 
-class Faults:
+class ArchiveFaults:
     """What is wrong with an archive, so far."""
 
     def __init__(self, source: str) -> None:
@@ -155,7 +155,7 @@ _SHOWN: Final = 120
 """Characters."""
 
 
-def read_zip(data: bytes, faults: Faults) -> dict[str, bytes]:
+def read_zip(data: bytes, faults: ArchiveFaults) -> dict[str, bytes]:
     """Name within the archive -> content of every file that is sound; to be used only where no fault was told."""
     end = _end(data, faults)
     entries = _directory(data, end, faults) if end is not None else []
@@ -177,7 +177,7 @@ class _End(NamedTuple):
     stop: int
 
 
-def _end(data: bytes, faults: Faults) -> _End | None:
+def _end(data: bytes, faults: ArchiveFaults) -> _End | None:
     """What the end record says; None, with a fault, where nothing after it can be trusted."""
     if len(data) > ARCHIVE_BYTES:
         message = f"the archive has more than {ARCHIVE_BYTES >> 20} MiB"
@@ -224,7 +224,7 @@ def _without_end(data: bytes, found: int) -> str:
     return "the file is no zip archive" if data else "the file is empty"
 
 
-def _directory(data: bytes, end: _End, faults: Faults) -> list[_Entry]:
+def _directory(data: bytes, end: _End, faults: ArchiveFaults) -> list[_Entry]:
     """The lines of the directory; they fill it to its last byte."""
     entries: list[_Entry] = []
     at = end.offset
@@ -250,7 +250,7 @@ def _directory(data: bytes, end: _End, faults: Faults) -> list[_Entry]:
     return entries
 
 
-def _check_extra(entry: _Entry, extra: bytes, faults: Faults) -> None:
+def _check_extra(entry: _Entry, extra: bytes, faults: ArchiveFaults) -> None:
     """Further fields may say when a file was changed and by whom, not how large it is or what it is called."""
     at = 0
     if len(extra) > _EXTRA_BYTES:
@@ -269,7 +269,7 @@ def _check_extra(entry: _Entry, extra: bytes, faults: Faults) -> None:
         faults.tell("archive_damaged", f"the further fields of `{entry.shown}` can't be read", _BUILD)
 
 
-def _check_entry(entry: _Entry, faults: Faults) -> None:
+def _check_entry(entry: _Entry, faults: ArchiveFaults) -> None:
     """What one line of the directory says of itself: its name, its kind, how it is packed."""
     if not entry.is_safe:
         deep = f": it is {entry.depth} parts deep" if entry.depth > NAME_DEPTH else ""
@@ -295,7 +295,7 @@ def _is_plain(entry: _Entry) -> bool:
     return kind in {0, stat.S_IFDIR if entry.is_folder else stat.S_IFREG}
 
 
-def _check_names(entries: Sequence[_Entry], faults: Faults) -> None:
+def _check_names(entries: Sequence[_Entry], faults: ArchiveFaults) -> None:
     """No two entries mean one place, on any file system. Safe names are ASCII, and so in every normal form."""
     listed: set[bytes] = set()
     spelt: dict[bytes, bytes] = {}
@@ -326,7 +326,7 @@ def _paths(name: bytes) -> Iterator[tuple[bytes, bytes]]:
         yield name.lower(), name
 
 
-def _check_sizes(entries: Sequence[_Entry], faults: Faults) -> None:
+def _check_sizes(entries: Sequence[_Entry], faults: ArchiveFaults) -> None:
     """What the directory promises is within bounds; that it keeps the promise is seen while inflating."""
     for entry in entries:
         if entry.size > FILE_BYTES:
@@ -343,7 +343,9 @@ def _check_sizes(entries: Sequence[_Entry], faults: Faults) -> None:
         faults.tell("archive_too_large", message, "divide it into several packs")
 
 
-def _laid_out(data: bytes, stop: int, entries: Sequence[_Entry], faults: Faults) -> list[tuple[_Entry, int]]:
+def _laid_out(
+    data: bytes, stop: int, entries: Sequence[_Entry], faults: ArchiveFaults
+) -> list[tuple[_Entry, int]]:
     """Where the contents of entries begin. Every byte before the directory belongs to exactly one entry."""
     found: list[tuple[_Entry, int]] = []
     reached, known = 0, True
@@ -359,7 +361,9 @@ def _laid_out(data: bytes, stop: int, entries: Sequence[_Entry], faults: Faults)
     return found
 
 
-def _check_seam(reached: int, begins: int, entry: _Entry | None, faults: Faults, *, gaps: bool) -> None:
+def _check_seam(
+    reached: int, begins: int, entry: _Entry | None, faults: ArchiveFaults, *, gaps: bool
+) -> None:
     """Nothing overlaps what lies before it, and nothing lies between, where it is known what lies before (`gaps`).
 
     What begins there is an entry, or the directory.
@@ -375,7 +379,7 @@ def _check_seam(reached: int, begins: int, entry: _Entry | None, faults: Faults,
         faults.tell("archive_overlap", message, _BUILD)
 
 
-def _content_start(data: bytes, stop: int, entry: _Entry, faults: Faults) -> int | None:
+def _content_start(data: bytes, stop: int, entry: _Entry, faults: ArchiveFaults) -> int | None:
     """Where the content of an entry begins; None, with a fault, where its own header says other things."""
     start = entry.offset + _LOCAL.size
     if start > stop or data[entry.offset : entry.offset + 4] != _LOCAL_MARK:
@@ -393,7 +397,7 @@ def _content_start(data: bytes, stop: int, entry: _Entry, faults: Faults) -> int
     return start + name + extra
 
 
-def _content_end(data: bytes, start: int, entry: _Entry, faults: Faults) -> int | None:
+def _content_end(data: bytes, start: int, entry: _Entry, faults: ArchiveFaults) -> int | None:
     """The first byte behind an entry, and behind the sums that may follow it, with their mark or without."""
     end = start + entry.packed
     if not entry.flags & _SUMS_FOLLOW:
@@ -406,7 +410,7 @@ def _content_end(data: bytes, start: int, entry: _Entry, faults: Faults) -> int 
     return None
 
 
-def _inflated(data: bytes, starts: Sequence[tuple[_Entry, int]], faults: Faults) -> dict[str, bytes]:
+def _inflated(data: bytes, starts: Sequence[tuple[_Entry, int]], faults: ArchiveFaults) -> dict[str, bytes]:
     """Name -> content of the files that keep their promise."""
     contents: dict[str, bytes] = {}
     view = memoryview(data)
@@ -493,7 +497,7 @@ def open_archive(path: Path, source: str = "") -> tuple[ArchiveFiles | None, lis
 
 def parse_archive(source: str, data: bytes) -> tuple[ArchiveFiles | None, list[Problem]]:
     """Read a pack from the bytes of a zip archive; as `open_archive`."""
-    faults = Faults(source)
+    faults = ArchiveFaults(source)
     contents = read_zip(data, faults)
     if faults.found:
         return None, faults.found
@@ -520,7 +524,7 @@ def _top(contents: Mapping[str, bytes]) -> str:
     return f"{seen[0]}/" if one else ""
 
 
-def documents_among(names: Iterable[str]) -> list[str]:
+def document_names(names: Iterable[str]) -> list[str]:
     """Which files of a pack in memory a scan of the same folder would read, in its order; none that is hidden."""
     found = [name for name in names if name.endswith(SUFFIXES) and not any(map(_hidden, name.split("/")))]
     return sorted(found, key=_place_in_walk)

@@ -26,14 +26,14 @@ from toolcrib.loading.documents.positions import (
     DEPTH,
     INTEGER_DIGITS,
     NODES,
-    Found,
-    Place,
+    ParsedDocument,
     Problems,
-    Stopped,
+    StopReading,
+    TextPosition,
     decoded_text,
     line_and_column,
     pointer_of,
-    roots,
+    root_positions,
 )
 from toolcrib.schema.validation import Validator, as_dict, as_json
 
@@ -44,13 +44,13 @@ __all__ = [
     "NODES",
     "Content",
     "Document",
-    "documents_of",
+    "cached_document",
     "first_bytes",
     "only_document",
+    "parse_content",
     "parse_documents",
     "parse_json",
     "read_documents",
-    "recalled_document",
     "restore_text",
 ]
 
@@ -80,11 +80,11 @@ class _Text:
         return self._given if isinstance(self._given, str) else self._given()
 
     @cached_property
-    def roots(self) -> list[Place]:
+    def roots(self) -> list[TextPosition]:
         """The places of its documents, by their index."""
         if not self.as_json:
-            return roots(yaml_text.marks(self.text))
-        whole = roots(json_text.marks(self.text))
+            return root_positions(yaml_text.marks(self.text))
+        whole = root_positions(json_text.marks(self.text))
         divided = json_text.is_list(self.text) and not self.whole
         return list(whole[0].parts.values()) if divided else whole
 
@@ -167,7 +167,7 @@ class Document:
         exact = place is not None and not self._text.as_json and place.mark.plain
         return place.mark.text if exact and place is not None else None
 
-    def _place(self, pointer: str) -> Place | None:
+    def _place(self, pointer: str) -> TextPosition | None:
         for moves in reversed(self._moves):
             pointer = _came_from(pointer, moves)
         known = self._text.roots
@@ -206,7 +206,7 @@ def parse_documents(
     return documents, [problem.at(source, problem.line, problem.column) for problem in problems]
 
 
-def recalled_document(source: str, index: int, line: int, value: JSON, read: Callable[[], bytes]) -> Document:
+def cached_document(source: str, index: int, line: int, value: JSON, read: Callable[[], bytes]) -> Document:
     """A document of a file that was read before.
 
     Args:
@@ -240,14 +240,14 @@ def parse_json(source: str, text: str | bytes) -> tuple[JSON, list[Problem]]:
 
 def _read(
     text: str | bytes, problems: Problems, *, as_json: bool, whole: bool, number_keys: bool = False
-) -> tuple[str, list[Found]]:
+) -> tuple[str, list[ParsedDocument]]:
     decoded = ""
     try:
         decoded = _decoded(text, problems)
         if as_json:
             return decoded, json_text.read_json(decoded, problems, whole=whole)
         return decoded, yaml_text.read_yaml(decoded, problems, number_keys=number_keys)
-    except Stopped:
+    except StopReading:
         return decoded, []
 
 
@@ -260,7 +260,7 @@ def _decoded(text: str | bytes, problems: Problems) -> str:
         message = f"the text holds half of a surrogate pair, U+{ord(error.object[error.start]):04X}"
         line, column = line_and_column(error.object[: error.start])
         problems.report(Problem(code="lone_surrogate", message=message, line=line, column=column))
-        raise Stopped from None
+        raise StopReading from None
     if len(data) > BYTES:
         _refuse_size(len(data), problems)
     return decoded_text(data, problems)
@@ -271,7 +271,7 @@ def _refuse_size(size: int, problems: Problems) -> None:
     problems.report(
         Problem(code="too_large", message=message, line=1, column=1, hint="divide it into several files")
     )
-    raise Stopped
+    raise StopReading
 
 
 def read_documents(path: str | Path, source: str) -> tuple[list[Document], list[Problem]]:
@@ -321,7 +321,7 @@ def _read_to(opened: int, most: int, likely: int) -> bytes:
     return data
 
 
-def documents_of(name: str, content: Content, *, line: int = 1) -> tuple[list[Document], list[Problem]]:
+def parse_content(name: str, content: Content, *, line: int = 1) -> tuple[list[Document], list[Problem]]:
     """The documents that a content holds, and what is wrong with it, placed.
 
     Args:

@@ -27,15 +27,15 @@ __all__ = [
     "PACK_FILES",
     "SKIPPED_FOLDERS",
     "SUFFIXES",
+    "CachedFiles",
     "DiskFiles",
-    "KeptFiles",
+    "ExternalAccess",
     "MemoryFiles",
-    "Outside",
-    "Touched",
+    "PathCollector",
+    "external_access",
+    "file_key",
     "files_at",
-    "key_of",
     "leads_outside",
-    "outside_of",
     "pack_file",
     "read_anywhere",
     "read_bytes",
@@ -61,7 +61,7 @@ def leads_outside(path: Path, root: Path) -> bool:
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
-class Touched(Protocol):
+class PathCollector(Protocol):
     """Is told of the files that documents name."""
 
     def add(self, path: str, /) -> None:
@@ -69,7 +69,7 @@ class Touched(Protocol):
         ...
 
 
-class Outside(Protocol):
+class ExternalAccess(Protocol):
     """What may be asked for besides the files of a folder, and is noted there."""
 
     def variable(self, name: str, /) -> str | None:
@@ -105,10 +105,10 @@ class _Unnoted:
         pass
 
 
-UNNOTED: Outside = _Unnoted()
+UNNOTED: ExternalAccess = _Unnoted()
 
 
-def outside_of(files: Files | None) -> Outside:
+def external_access(files: Files | None) -> ExternalAccess:
     """Where a document looks up variables, given the files beside it."""
     return getattr(files, "outside", UNNOTED)
 
@@ -126,8 +126,8 @@ class DiskFiles:
 
     folder: Path
     root: Path
-    touched: Touched = field(default_factory=set[str])
-    outside: Outside = UNNOTED
+    touched: PathCollector = field(default_factory=set[str])
+    outside: ExternalAccess = UNNOTED
 
     def read(self, name: str) -> bytes:
         """The content of a file.
@@ -170,9 +170,9 @@ class MemoryFiles:
 
     contents: Mapping[str, str | bytes]
     folder: str = ""
-    touched: Touched = field(default_factory=set[str])
+    touched: PathCollector = field(default_factory=set[str])
     key: str = ""
-    outside: Outside = UNNOTED
+    outside: ExternalAccess = UNNOTED
 
     def read(self, name: str) -> bytes:
         """The content of a file.
@@ -205,7 +205,7 @@ class MemoryFiles:
         return "/".join(parts)
 
 
-class KeptFiles:
+class CachedFiles:
     """The files beside a document, those that it names as they were when it was read: they are a part of it.
 
     Attributes:
@@ -245,7 +245,7 @@ def files_at(files: Files, pointer: str) -> Files:
     return files if of is None else of(pointer) or files
 
 
-def key_of(files: Files | None, name: str) -> str:
+def file_key(files: Files | None, name: str) -> str:
     """By what a reader tells a file from others; the name itself where there are no files."""
     match files:
         case DiskFiles():
@@ -265,8 +265,8 @@ def read_anywhere(path: str, files: Files | None = None) -> bytes:
     Raises:
         OSError: It does not exist, is no regular file, or is too large.
     """
-    outside_of(files).file(path)
-    touched: Touched | None = getattr(files, "touched", None)
+    external_access(files).file(path)
+    touched: PathCollector | None = getattr(files, "touched", None)
     if touched is not None:
         touched.add(path)
         touched.add(os.path.realpath(path))

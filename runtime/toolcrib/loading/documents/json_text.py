@@ -22,16 +22,16 @@ from toolcrib.loading.documents.positions import (
     DEPTH,
     INTEGER_DIGITS,
     NODES,
-    Found,
     Mark,
-    Place,
+    ParsedDocument,
     Problems,
-    Stopped,
+    StopReading,
+    TextPosition,
     clipped,
     decoded_text,
     is_encodable,
-    roots,
-    visits,
+    root_positions,
+    walk_positions,
 )
 
 _BLANKS: Final = re.compile(r"[ \t\n\r]*")
@@ -45,7 +45,7 @@ _KINDS: Final = {"{": "{", "[": "[", "}": "}", "]": "}"}
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 
 
-_Report: TypeAlias = Callable[[Place, str, str, str], None]
+_Report: TypeAlias = Callable[[TextPosition, str, str, str], None]
 
 
 class _Fault(Exception):
@@ -75,13 +75,13 @@ _STRICT: Final = json.JSONDecoder(
 _LENIENT: Final = json.JSONDecoder(parse_int=len, parse_constant=len)
 
 
-def read_json(text: str, problems: Problems, *, whole: bool = False) -> list[Found]:
+def read_json(text: str, problems: Problems, *, whole: bool = False) -> list[ParsedDocument]:
     """The document of a text, or the elements of its list unless it is `whole`.
 
     An element with a fault is left out; a text that is no JSON gives nothing at all.
     """
     listed = is_list(text) and not whole
-    documents: list[Found] = []
+    documents: list[ParsedDocument] = []
     try:
         check_bounds(text, problems, NODES)
         if _collect(text, documents, listed=listed):
@@ -95,7 +95,7 @@ def read_json(text: str, problems: Problems, *, whole: bool = False) -> list[Fou
     except json.JSONDecodeError as error:
         report_syntax(text, error, problems)
         return []
-    except Stopped:
+    except StopReading:
         return []
     return documents
 
@@ -111,7 +111,7 @@ def after_blanks(text: str, start: int) -> int:
     return match.end() if match else start
 
 
-def _collect(text: str, documents: list[Found], *, listed: bool) -> bool:
+def _collect(text: str, documents: list[ParsedDocument], *, listed: bool) -> bool:
     """Decode the documents one by one; True if one of them was left out for a fault."""
     at = after_blanks(text, 0)
     faulty, index, line, counted = False, 0, 1, 0
@@ -123,7 +123,7 @@ def _collect(text: str, documents: list[Found], *, listed: bool) -> bool:
         sound, value, at = decode_at(text, at)
         faulty = faulty or not sound
         if sound:
-            documents.append(Found(index, line, value))
+            documents.append(ParsedDocument(index, line, value))
         index += 1
         at = after_blanks(text, at)
         going = listed and text.startswith(",", at)
@@ -188,19 +188,19 @@ def _refuse_unbounded(text: str, problems: Problems, most: int | None) -> None:
         if depth > DEPTH:
             message = f"objects and lists are nested deeper than {DEPTH} levels"
             problems.report(Problem(code="too_deep", message=message, line=mark.line, column=mark.column))
-            raise Stopped
+            raise StopReading
         if most is not None and nodes > most:
             message = f"the text holds more than {most} keys and values"
             problems.report(
                 Problem(code="too_many_nodes", message=message, line=mark.line, column=mark.column)
             )
-            raise Stopped
+            raise StopReading
 
 
 def report_faults(text: str, problems: Problems, *, listed: bool = False) -> None:
     """Tell what JSON's grammar allows in a text and we do not."""
 
-    def report(place: Place, code: str, message: str, hint: str) -> None:
+    def report(place: TextPosition, code: str, message: str, hint: str) -> None:
         mark, pointer = place.mark, place.pointer()
         if listed:
             pointer = pointer[len(pointer.split("/", 2)[1]) + 1 :]
@@ -210,7 +210,7 @@ def report_faults(text: str, problems: Problems, *, listed: bool = False) -> Non
             )
         )
 
-    for place, is_key in visits(marks(text)):
+    for place, is_key in walk_positions(marks(text)):
         if is_key and place.twin is not None and place.twin.key is not None:
             lines = f"on line {place.twin.key.line} and on line {place.mark.line}"
             message = f"the key `{clipped(place.token)}` is written twice: {lines}"
@@ -222,7 +222,7 @@ def report_faults(text: str, problems: Problems, *, listed: bool = False) -> Non
             report(place, "lone_surrogate", message, "write the character itself, or both halves")
 
 
-def _check_number(place: Place, report: _Report) -> None:
+def _check_number(place: TextPosition, report: _Report) -> None:
     text = place.mark.text
     match = _NUMBER.fullmatch(text)
     hint = "put it in quotes if it is a text"
@@ -323,7 +323,7 @@ class LargeJSON:
             self._read()
         except json.JSONDecodeError as error:
             report_syntax(self._text, error, self._found)
-        except Stopped:
+        except StopReading:
             pass
         self.problems = [each.at(source, each.line, each.column) for each in self._found]
 
@@ -361,7 +361,7 @@ class LargeJSON:
             hint = "write the character itself, or both halves"
             found.append(Problem(code="lone_surrogate", message=message, hint=hint))
         if not decode_at(self._text, member.start)[0]:
-            with suppress(Stopped):  # what was found until then is told
+            with suppress(StopReading):  # what was found until then is told
                 report_faults(self._text[member.start : member.end], found)
         return found
 
@@ -371,7 +371,7 @@ class LargeJSON:
         member = self._by_step.get(steps[0]) if steps else None
         if member is None:
             return problem.at(self._source, 1, 1)
-        found = roots(marks(self._text[member.start : member.end]))[0]
+        found = root_positions(marks(self._text[member.start : member.end]))[0]
         inner = found.nearest("".join(f"/{pointer_step(step)}" for step in steps[1:]))
         placed = self._at(problem._replace(pointer=""), member, inner.mark)
         return placed._replace(pointer=problem.pointer, source=self._source)

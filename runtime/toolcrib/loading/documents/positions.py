@@ -33,7 +33,7 @@ POINTER: Final = 4096
 """A pointer that would be longer than so many characters ends at an ancestor."""
 
 
-class Found(NamedTuple):
+class ParsedDocument(NamedTuple):
     """A document that was read without an error: its number among those of its text from 0, and its first line."""
 
     number: int
@@ -54,7 +54,7 @@ class Mark(NamedTuple):
     plain: bool = False
 
 
-class Stopped(Exception):
+class StopReading(Exception):
     """The rest of the text is not worth reading, or not safe to read."""
 
 
@@ -71,7 +71,7 @@ class Problems(list[Problem]):
         if len(self) == PROBLEMS:
             message = f"{PROBLEMS} problems were found; the rest of the text was not looked at"
             self.append(problem._replace(code="too_many_problems", message=message, pointer="", hint=""))
-            raise Stopped
+            raise StopReading
 
 
 def decoded_text(data: bytes, problems: Problems) -> str:
@@ -87,7 +87,7 @@ def decoded_text(data: bytes, problems: Problems) -> str:
         line, column = line_and_column(data[: error.start].decode())
         hint = "save the file as UTF-8"
         problems.report(Problem(code="invalid_utf8", message=message, line=line, column=column, hint=hint))
-        raise Stopped from None
+        raise StopReading from None
 
 
 def line_and_column(before: str) -> tuple[int, int]:
@@ -121,7 +121,7 @@ def clipped(text: str, most: int = 60) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in short)
 
 
-class Place:
+class TextPosition:
     """Where a value stands, and its key if it has one.
 
     Attributes:
@@ -135,13 +135,13 @@ class Place:
 
     __slots__ = ("key", "mark", "parent", "parts", "token", "twin")
 
-    def __init__(self, token: str, parent: Place | None, mark: Mark, key: Mark | None) -> None:
+    def __init__(self, token: str, parent: TextPosition | None, mark: Mark, key: Mark | None) -> None:
         self.token = token
         self.parent = parent
         self.mark = mark
         self.key = key
-        self.parts: dict[str, Place] = {}
-        self.twin: Place | None = None
+        self.parts: dict[str, TextPosition] = {}
+        self.twin: TextPosition | None = None
 
     def pointer(self) -> str:
         """The JSON Pointer of the place within its document."""
@@ -152,7 +152,7 @@ class Place:
             place = place.parent
         return pointer_of(reversed(tokens))
 
-    def nearest(self, pointer: str) -> Place:
+    def nearest(self, pointer: str) -> TextPosition:
         """The place that a pointer names from here, or its nearest ancestor that exists."""
         place = self
         for step in keys_of(pointer):
@@ -168,14 +168,14 @@ class _Level:
 
     __slots__ = ("key", "length", "mapping", "place")
 
-    def __init__(self, place: Place | None, *, mapping: bool) -> None:
+    def __init__(self, place: TextPosition | None, *, mapping: bool) -> None:
         self.place = place
         self.mapping = mapping
         self.length = 0
-        self.key: Place | None = None
+        self.key: TextPosition | None = None
 
 
-def visits(marks: Iterable[Mark]) -> Iterator[tuple[Place, bool]]:
+def walk_positions(marks: Iterable[Mark]) -> Iterator[tuple[TextPosition, bool]]:
     """The places of a text in reading order, and whether it is a key that is met.
 
     A key and its value share one place: it is met twice. Only what is within the bounds is visited.
@@ -197,9 +197,9 @@ def visits(marks: Iterable[Mark]) -> Iterator[tuple[Place, bool]]:
             levels.append(_Level(None if awaits_key else place, mapping=mark.kind == "{"))
 
 
-def _met(level: _Level | None, mark: Mark, *, awaits_key: bool) -> Place | None:
+def _met(level: _Level | None, mark: Mark, *, awaits_key: bool) -> TextPosition | None:
     if level is None:
-        return Place("", None, mark, None)
+        return TextPosition("", None, mark, None)
     if awaits_key:
         level.key = _key_place(level, mark)
         return level.key if level.place is not None else None
@@ -213,12 +213,12 @@ def _met(level: _Level | None, mark: Mark, *, awaits_key: bool) -> Place | None:
     level.length += 1
     if level.place is None:
         return None
-    place = level.place.parts[token] = Place(token, level.place, mark, None)
+    place = level.place.parts[token] = TextPosition(token, level.place, mark, None)
     return place
 
 
-def _key_place(level: _Level, mark: Mark) -> Place:
-    place = Place(mark.text, level.place, mark, mark)
+def _key_place(level: _Level, mark: Mark) -> TextPosition:
+    place = TextPosition(mark.text, level.place, mark, mark)
     if level.place is not None:
         place.twin = level.place.parts.get(mark.text)
         if place.twin is None:
@@ -226,6 +226,6 @@ def _key_place(level: _Level, mark: Mark) -> Place:
     return place
 
 
-def roots(marks: Iterable[Mark]) -> list[Place]:
+def root_positions(marks: Iterable[Mark]) -> list[TextPosition]:
     """The places of a text's documents, with everything below them."""
-    return [place for place, _ in visits(marks) if place.parent is None]
+    return [place for place, _ in walk_positions(marks) if place.parent is None]

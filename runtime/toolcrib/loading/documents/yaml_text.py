@@ -35,15 +35,15 @@ from toolcrib.loading.documents.positions import (
     DEPTH,
     INTEGER_DIGITS,
     NODES,
-    Found,
     Mark,
-    Place,
+    ParsedDocument,
     Problems,
-    Stopped,
+    StopReading,
+    TextPosition,
     clipped,
     is_encodable,
     pointer_of,
-    roots,
+    root_positions,
 )
 
 LOADER: Final[type[Any]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -90,7 +90,7 @@ class _Builder:
         self.text = text
         self.problems = problems
         self.number_keys = number_keys
-        self.documents: list[Found] = []
+        self.documents: list[ParsedDocument] = []
         self.bangs = "!" in text
         self.halves = _SURROGATE_ESCAPE.search(text) is not None
         self.index = -1
@@ -121,9 +121,9 @@ class _Builder:
                 self.end()
 
     @cached_property
-    def places(self) -> list[Place]:
+    def places(self) -> list[TextPosition]:
         """Where everything stands: worked out at the first fault that needs it."""
-        return roots(marks(self.text))
+        return root_positions(marks(self.text))
 
     def begin(self, event: Any) -> None:
         self.index += 1
@@ -144,7 +144,7 @@ class _Builder:
                 )
             )
         elif len(self.problems) == self.errors:
-            self.documents.append(Found(self.index, self.line, value))
+            self.documents.append(ParsedDocument(self.index, self.line, value))
 
     def scalar(self, event: Any) -> None:
         text = event.value
@@ -166,7 +166,7 @@ class _Builder:
         if len(self.stack) == DEPTH:
             message = f"objects and lists are nested deeper than {DEPTH} levels"
             self.report(event, "too_deep", message, self.path())
-            raise Stopped
+            raise StopReading
         here, key, after = self.here, self.key, None
         if type(here) is list:
             if not self.stack:
@@ -194,7 +194,7 @@ class _Builder:
             self.report(
                 event, "too_many_nodes", f"the text holds more than {NODES} keys and values", self.path()
             )
-            raise Stopped
+            raise StopReading
         if event.anchor is not None:
             self.refuse_anchor(event)
         if type(event) is AliasEvent:
@@ -323,7 +323,7 @@ class _Builder:
 
 def read_yaml(
     text: str, problems: Problems, loader: type[Any] = LOADER, *, number_keys: bool = False
-) -> list[Found]:
+) -> list[ParsedDocument]:
     """The documents of a text that are without error; what is wrong goes to `problems`.
 
     With `number_keys` a whole number may be a key, and is its text.
@@ -345,7 +345,7 @@ def read_yaml(
     builder = _Builder(text, problems, number_keys=number_keys)
     try:
         builder.build(_events(text, loader))
-    except Stopped:
+    except StopReading:
         pass
     except yaml.reader.ReaderError:
         _refuse_character(text, problems)

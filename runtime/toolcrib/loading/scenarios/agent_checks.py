@@ -25,7 +25,7 @@ from toolcrib.loading.scenarios.model import (
     visible_state,
 )
 from toolcrib.loading.scenarios.scenario import with_mock
-from toolcrib.registry.namespaces import short_name
+from toolcrib.registry.names import short_name
 from toolcrib.security.tool_policy import check_policy
 
 _OF_TOOLS: Final = frozenset({"#/$defs/name", "#/$defs/names", "#/$defs/tools_or_none"})

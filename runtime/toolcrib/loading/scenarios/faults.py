@@ -11,8 +11,8 @@ from toolcrib.core.model import JSON, NOTHING, Descriptor, InjectedFault, Origin
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.text import compact
 from toolcrib.expressions import compile_value, is_expression
-from toolcrib.simulation.faults import compile_injection, compile_trigger, kind_of, names_for
-from toolcrib.simulation.faults.kinds import misnamed
+from toolcrib.simulation.fault_triggers import compile_trigger, names_for
+from toolcrib.simulation.faults import compile_injection, kind_of, misnamed
 
 OF_A_RUN = ("matrix", "run")
 """What texts of a fault may read that is the same for a whole run of the scenario."""

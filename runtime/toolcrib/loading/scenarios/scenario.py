@@ -30,7 +30,7 @@ from toolcrib.loading.scenarios.model import (
     ParallelStep,
     Scenario,
 )
-from toolcrib.loading.stores import with_names
+from toolcrib.loading.stores import with_refused_names
 
 if TYPE_CHECKING:
     from toolcrib.loading.scenarios.model import Agent
@@ -245,7 +245,7 @@ def parse_scenario(
     )
     scenario = _build(kept, origin, keys, problems)
     if any(kept.get(key) != value.get(key) for key in ("store", "state")):
-        scenario = replace(scenario, fixture=with_names(scenario.fixture, value, OWN))
+        scenario = replace(scenario, fixture=with_refused_names(scenario.fixture, value, OWN))
     problems += hidden_problems(value)
     return scenario, [document.place(problem) for problem in problems]
 

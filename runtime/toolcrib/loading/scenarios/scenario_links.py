@@ -13,7 +13,7 @@ from toolcrib.core.protocols import Kinds
 from toolcrib.loading.scenarios.model import AnyStep, CallStep, ParallelStep, Scenario
 from toolcrib.loading.scenarios.scenario import combinations, with_mock
 from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state
-from toolcrib.registry.namespaces import full_name
+from toolcrib.registry.names import full_name
 
 Tools = Mapping[str, Descriptor]
 Refused = Mapping[str, Problem]
@@ -80,9 +80,9 @@ def place_problem(problem: Problem, scenario: Scenario) -> Problem:
     if problem.source:
         return problem
     if scenario.origin.is_composed:
-        from toolcrib.loading.cache.document_codec import document_behind  # noqa: PLC0415 -- few were put together of several files
+        from toolcrib.loading.cache.document_codec import document_of_origin  # noqa: PLC0415 -- few were put together of several files
 
-        return document_behind(scenario.origin).place(problem)
+        return document_of_origin(scenario.origin).place(problem)
     line, column = scenario.origin.locate(problem.pointer)
     return problem.at(scenario.origin.source, line or scenario.origin.line, column or 1)
 

@@ -16,7 +16,7 @@ from toolcrib.core.clock import format_duration, parse_duration
 from toolcrib.core.errors import ConfigurationError, did_you_mean
 from toolcrib.core.model import Call, CallContext, Client, Descriptor, Outcome, Result
 from toolcrib.core.text import DuplicateKey, NotFinite, decode_json, truncate
-from toolcrib.engine.middleware.arguments import door
+from toolcrib.engine.middleware.arguments import ArgumentCheck
 from toolcrib.engine.session import Session
 from toolcrib.executors.client.client_call import DEFERRED
 from toolcrib.provider.conversations import Answer, Conversation, Pending
@@ -95,13 +95,10 @@ class ApprovalGate:
     def _asked(self, call: ToolCall) -> Result | Pending:
         """A call that somebody is asked about; bad arguments bother nobody."""
         tool, arguments = self._session.registry[call.name], call.arguments or {}
-        entrance = door(tool)
-        prepared = entrance.passed(arguments)
-        if prepared is None:
-            mended = entrance.mended(Call(tool, arguments, CallContext(self._session)))
-            if isinstance(mended, Result):
-                return mended
-            prepared = mended[0].arguments
+        repaired = ArgumentCheck(tool).repaired(Call(tool, arguments, CallContext(self._session)))
+        if isinstance(repaired, Result):
+            return repaired
+        prepared = repaired[0].arguments
         what = f"`{call.name}` waits for an approval"
         return Pending(call.id, call.name, prepared, Outcome.NEEDS_APPROVAL.value, what)
 
@@ -198,7 +195,7 @@ _FULFILLING = frozenset({"result", "error"})
 """What is said of a call by whoever has fulfilled it."""
 
 
-def rejection(tool: str, answer: Answer) -> Result:
+def rejection_result(tool: str, answer: Answer) -> Result:
     """The result of a call that somebody does not want."""
     why = f": {answer.message}" if answer.message else ""
     return Result.failed(Outcome.DENIED, f"`{tool}` was not called, as was decided{why}", code=REJECTED)
@@ -216,7 +213,7 @@ def answer_refusal(call: ToolCall, answer: Answer, pending: Pending, waited: flo
         waited: Seconds since it began.
     """
     if pending.code != DEFERRED:
-        return rejection(call.name, answer) if answer.kind == "reject" else None
+        return rejection_result(call.name, answer) if answer.kind == "reject" else None
     timeout = pending.details.get("timeout")
     if answer.kind in _FULFILLING and isinstance(timeout, str) and waited > parse_duration(timeout):
         why = f"`{call.name}` was fulfilled {format_duration(round(waited, 3))} after it began, and its caller may take {timeout}"

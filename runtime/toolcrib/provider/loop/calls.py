@@ -65,7 +65,7 @@ def render_result(
     if len(whole) * 4 <= limit or (size := len(whole.encode(errors="replace"))) <= limit:
         return whole, "", ""
     handle = f"result_{len(spilled) + 1}"
-    shown = beginning(whole, limit - _NOTE - len(reader))
+    shown = truncate_to_bytes(whole, limit - _NOTE - len(reader))
     note = (
         f"… [cut: {len(shown)} of {len(whole)} characters ({size} bytes in all); go on with "
         f'{reader}(handle="{handle}", offset={len(shown)})]'
@@ -93,7 +93,7 @@ def limit_content(result: Result, limit: int) -> Result:
     return result._replace(content=tuple(parts)) if result.content else result
 
 
-def beginning(text: str, limit: int) -> str:
+def truncate_to_bytes(text: str, limit: int) -> str:
     """As much of the text as so many bytes hold, at least one character."""
     return text[:limit].encode(errors="replace")[:limit].decode(errors="ignore") or text[:1]
 
@@ -167,7 +167,7 @@ class ResultReader:
                 message = f"`{handle}` has {len(whole)} characters, and none behind {offset}"
                 return Result.failed(Outcome.TOOL_ERROR, message, code="offset_too_large")
             wanted = whole[offset : offset + call.arguments.get("limit", len(whole))]
-            piece = beginning(wanted, self._limit - _NOTE)
+            piece = truncate_to_bytes(wanted, self._limit - _NOTE)
             end = offset + len(piece)
             then = f"go on with offset={end}" if end < len(whole) else "this is the end"
             note = f"[characters {offset} to {end} of {len(whole)}; {then}]"
@@ -196,7 +196,7 @@ AT_ONCE = 16
 _REAL = RealClock()
 
 
-def others_first() -> Awaitable[None]:
+def let_others_run() -> Awaitable[None]:
     """What else the event loop has to do is done before what waits for this goes on."""
     return _REAL.sleep(0)
 
@@ -274,7 +274,7 @@ class CallRunner:
             made += 1
             yield
             if made % AT_ONCE == 0:
-                await others_first()
+                await let_others_run()
         if made == len(plans):
             return
         news: asyncio.Queue[CallEvent | None] = asyncio.Queue()

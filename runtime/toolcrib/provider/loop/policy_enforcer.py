@@ -18,7 +18,7 @@ from toolcrib.formats.providers import Declaration, declare
 from toolcrib.provider.conversations import CallRecord, Stop
 from toolcrib.provider.loop.calls import ResultReader
 from toolcrib.provider.messages import ToolCall
-from toolcrib.registry.catalog import Hidden
+from toolcrib.registry.catalog import HiddenReason
 from toolcrib.registry.registry import Registry
 from toolcrib.security.tool_policy import CHOICES, ToolPolicy, allows, needs_of
 
@@ -401,6 +401,6 @@ class ToolOffer:
         declaration = self._by_tool.get(tool)
         return arguments if declaration is None else declaration.restore(arguments)
 
-    def hidden(self, tool: str) -> Hidden | None:
+    def hidden(self, tool: str) -> HiddenReason | None:
         """Why a tool that is there is not offered; None if it is, or is not there."""
         return self.registry.hidden(tool) if tool in self.registry else None

@@ -18,10 +18,10 @@ from toolcrib.provider.models.http_client import (
     ServiceAnswer,
     arguments_of,
     count_of,
-    described,
+    declared_tools,
+    describe_part,
     object_of,
     objects_of,
-    offered,
     settings_of,
     text_of,
     wire_id,
@@ -121,7 +121,7 @@ class Anthropic(ServedModel):
 
 def _tools(request: Request) -> list[dict[str, JSON]]:
     """The declarations. Where messages have calls, the service insists on some, so that tools are named anew."""
-    tools = [dict(tool.definition) for tool in offered(request)]
+    tools = [dict(tool.definition) for tool in declared_tools(request)]
     if tools or not request.aware:
         return tools
     names = dict.fromkeys(wire_name(call) for message in request.messages for call in message.calls)
@@ -204,7 +204,7 @@ def _shown(part: Content) -> JSON:
             return {"type": kind, "source": data}
     if part.type == "image" and part.uri and part.uri.startswith(("https://", "http://")):
         return {"type": "image", "source": {"type": "url", "url": part.uri}}
-    return {"type": "text", "text": described(part) or "[empty]"}
+    return {"type": "text", "text": describe_part(part) or "[empty]"}
 
 
 _KINDS: Final[Sequence[tuple[str, frozenset[str]]]] = (("image", IMAGES), ("document", frozenset({PDF})))

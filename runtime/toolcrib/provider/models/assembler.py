@@ -188,7 +188,7 @@ class _Call:
 
     def is_complete(self) -> bool:
         """Whether the arguments so far are a whole object, so that nothing can follow but blanks."""
-        return self._text.ends("}") and parse_written(str(self._text)) is not None
+        return self._text.ends("}") and parse_arguments(str(self._text)) is not None
 
     def has_written(self, written: str) -> bool:
         """Whether this is exactly what was written so far."""
@@ -205,7 +205,7 @@ class _Call:
 
     def part(self) -> AnswerPart:
         written = str(self._text)
-        return ToolCall(self.id, self.name, parse_written(written) if self.sound else None, written)
+        return ToolCall(self.id, self.name, parse_arguments(written) if self.sound else None, written)
 
 
 def _as_text(arguments: str | dict[str, JSON]) -> tuple[str, bool]:
@@ -218,7 +218,7 @@ def _as_text(arguments: str | dict[str, JSON]) -> tuple[str, bool]:
     return json.dumps(arguments, ensure_ascii=False, default=repr, skipkeys=True), False
 
 
-def parse_written(text: str) -> dict[str, JSON] | None:
+def parse_arguments(text: str) -> dict[str, JSON] | None:
     """The arguments that a model wrote; None where they are no JSON object.
 
     Numbers are exact: an integer has all its digits, however many up to 4,300. Blanks and `null` are no arguments.

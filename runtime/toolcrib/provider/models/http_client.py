@@ -31,7 +31,7 @@ from toolcrib.http.event_stream import EventStream, StreamEvent
 from toolcrib.http.headers import fault_of_name, header_fault, seconds_to_wait
 from toolcrib.http.messages import parse_origin
 from toolcrib.provider.messages import ToolCall
-from toolcrib.provider.models.assembler import parse_written
+from toolcrib.provider.models.assembler import parse_arguments
 from toolcrib.provider.models.protocol import Delta, Finish, ProviderError, Request
 from toolcrib.security.egress import EgressRefused, is_loopback
 from toolcrib.security.redaction import is_secret_name
@@ -136,25 +136,25 @@ HINTS: Final[Mapping[HTTPFailure, str]] = {
 }
 
 
-def message_of(raw: bytes) -> str:
+def error_message(raw: bytes) -> str:
     """What a service says in an error, on one line."""
     text = raw[:_LOOKED_AT].decode("utf-8", "replace")
     try:
-        found = said_in(json.loads(text))
+        found = error_message_in(json.loads(text))
     except (ValueError, RecursionError):
         found = text
     return " ".join(found.split())
 
 
-def said_in(value: Any) -> str:
+def error_message_in(value: Any) -> str:
     """The message in an error: `{error: {message}}` of OpenAI and Anthropic, and what compatible services write."""
     for key in ("error", "message", "detail", "type", "code"):
         if isinstance(value, dict) and value.get(key):
-            return said_in(value[key])
+            return error_message_in(value[key])
     return value if isinstance(value, str) else "" if value in ({}, None) else json.dumps(value)
 
 
-def hint_of(seconds: int | None) -> str:
+def retry_hint(seconds: int | None) -> str:
     """The way out, where the service says how long to wait."""
     return f"retry after {format_duration(seconds)}" if seconds else ""
 
@@ -379,7 +379,7 @@ class ServiceClient:
         code, retryable = BY_STATUS.get(
             status, ("request_refused" if status < 500 else "provider_failed", status >= 500)
         )
-        message = message_of(raw) or ("points elsewhere" if 300 <= status < 400 else "without a message")
+        message = error_message(raw) or ("points elsewhere" if 300 <= status < 400 else "without a message")
         details: dict[str, Any] = {"status": status}
         told = seconds_to_wait(dict(incoming.headers), None)
         if told is not None:
@@ -389,7 +389,7 @@ class ServiceClient:
         return self.error(
             f"answered {status}: {message}",
             code=code,
-            hint=self._way_to_key() if code == "key_refused" else hint_of(told),
+            hint=self._way_to_key() if code == "key_refused" else retry_hint(told),
             retryable=OPINIONS.get(incoming.header("x-should-retry"), retryable),
             details=details,
         )
@@ -509,7 +509,7 @@ class ServiceAnswer:
         kinds = [str(error.get(key)) for key in ("type", "code")] if isinstance(error, dict) else []
         kind = next((each for each in kinds if each in BY_KIND), "")
         code, retryable = BY_KIND.get(kind, ("provider_failed", False))
-        message = said_in({"error": error}) or "the service tells of an error without a message"
+        message = error_message_in({"error": error}) or "the service tells of an error without a message"
         return self._wire.error(
             message, code=code, retryable=retryable, details={"type": kind} if kind else {}
         )
@@ -698,18 +698,18 @@ def _digest(text: str) -> str:
 
 def arguments_of(call: ToolCall) -> dict[str, JSON]:
     """The arguments as the model gave them; what it wrote that is no object stands in one."""
-    written = parse_written(call.written) if call.written else call.arguments
+    written = parse_arguments(call.written) if call.written else call.arguments
     return {"INVALID_JSON": call.written} if written is None else written
 
 
-def written_arguments(call: ToolCall) -> str:
+def arguments_text(call: ToolCall) -> str:
     """The same as JSON text, as the model wrote it wherever that is an object."""
-    if call.written.lstrip().startswith("{") and parse_written(call.written) is not None:
+    if call.written.lstrip().startswith("{") and parse_arguments(call.written) is not None:
         return call.written
     return compact(arguments_of(call))
 
 
-def described(part: Content) -> str:
+def describe_part(part: Content) -> str:
     """A part for a service that does not take it."""
     if part.text is not None:
         return part.text
@@ -723,7 +723,7 @@ def source_url(part: Content, kinds: frozenset[str] = IMAGES) -> str:
     return part.uri if part.uri and part.uri.startswith(("https://", "http://")) else ""
 
 
-def offered(request: Request) -> tuple[Declaration, ...]:
+def declared_tools(request: Request) -> tuple[Declaration, ...]:
     """What is declared; nothing where no call may be made, unless the conversation has calls."""
     return () if request.tool_choice == "none" and not request.aware else request.tools
 

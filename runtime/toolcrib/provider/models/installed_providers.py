@@ -75,7 +75,7 @@ def provider_names() -> list[str]:
     return sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
 
 
-def reaching(world: NetworkEnvironment, base_url: str) -> NetworkEnvironment:
+def allow_base_url(world: NetworkEnvironment, base_url: str) -> NetworkEnvironment:
     """The world, where the address that an operator gives may be reached: on this machine, or by its number.
 
     That is for addresses of whoever runs the command. A name is judged by the egress guard as always, and so is an

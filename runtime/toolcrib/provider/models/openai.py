@@ -21,18 +21,18 @@ from toolcrib.provider.models.http_client import (
     ServedModel,
     Service,
     ServiceAnswer,
+    arguments_text,
     count_of,
-    described,
+    declared_tools,
+    describe_part,
     object_of,
     objects_of,
-    offered,
     parse_base_url,
     settings_of,
     source_url,
     text_of,
     wire_id,
     wire_name,
-    written_arguments,
 )
 from toolcrib.provider.models.protocol import (
     CallDelta,
@@ -94,7 +94,7 @@ class OpenAIChat(ServedModel):
         if request.streaming:
             body["stream"] = True
             body.setdefault("stream_options", {"include_usage": True})
-        if tools := offered(request):
+        if tools := declared_tools(request):
             body["tools"] = [dict(tool.definition) for tool in tools]
             if request.tool_choice in ("required", "none"):
                 body["tool_choice"] = request.tool_choice
@@ -157,7 +157,7 @@ class OpenAIChat(ServedModel):
         told = _chat_part(part)
         if self._images or isinstance(part, Text) or object_of(told)["type"] != "image_url":
             return told
-        return {"type": "text", "text": described(part)}
+        return {"type": "text", "text": describe_part(part)}
 
     def _assistant(self, message: Message) -> JSON:
         told: dict[str, JSON] = {"role": "assistant", "content": message.text or None}
@@ -169,7 +169,7 @@ class OpenAIChat(ServedModel):
                 {
                     "id": wire_id(call.id),
                     "type": "function",
-                    "function": {"name": wire_name(call), "arguments": written_arguments(call)},
+                    "function": {"name": wire_name(call), "arguments": arguments_text(call)},
                 }
                 for call in message.calls
             ]
@@ -191,7 +191,7 @@ def _chat_part(part: Text | Content) -> JSON:
     if part.mime_type == PDF and part.data:
         file = {"filename": part.title or "file.pdf", "file_data": source_url(part, frozenset({PDF}))}
         return {"type": "file", "file": {**file}}
-    return {"type": "text", "text": described(part)}
+    return {"type": "text", "text": describe_part(part)}
 
 
 class _ChatEnd:
@@ -358,7 +358,7 @@ class OpenAIResponses(ServedModel):
         body: dict[str, Any] = {"model": self.model, **settings}
         if request.streaming:
             body["stream"] = True
-        if tools := offered(request):
+        if tools := declared_tools(request):
             body["tools"] = [dict(tool.definition) for tool in tools]
             if request.tool_choice in ("required", "none"):
                 body["tool_choice"] = request.tool_choice
@@ -407,7 +407,7 @@ def _item(part: Part, *, stored: bool) -> Iterator[JSON]:
             "type": "function_call",
             "call_id": wire_id(part.id),
             "name": wire_name(part),
-            "arguments": written_arguments(part),
+            "arguments": arguments_text(part),
         }
     elif isinstance(part, ToolResult):
         yield {"type": "function_call_output", "call_id": wire_id(part.id), "output": _output(part)}
@@ -434,7 +434,7 @@ def _responses_part(part: Text | Content) -> JSON:
     if part.mime_type == PDF and part.data:
         address = source_url(part, frozenset({PDF}))
         return {"type": "input_file", "filename": part.title or "file.pdf", "file_data": address}
-    return {"type": "input_text", "text": described(part)}
+    return {"type": "input_text", "text": describe_part(part)}
 
 
 class _ResponsesOutput:

@@ -23,7 +23,7 @@ from toolcrib.provider.models.protocol import (
 Named: TypeAlias = Callable[[str], str]
 
 
-def as_it_is(tool: str) -> str:
+def same_name(tool: str) -> str:
     """A tool by its name."""
     return tool
 
@@ -48,7 +48,7 @@ class ModelView(NamedTuple):
     last: dict[str, JSON] | None = None
 
     @classmethod
-    def of(cls, messages: Sequence[Message], named: Named = as_it_is) -> ModelView:
+    def of(cls, messages: Sequence[Message], named: Named = same_name) -> ModelView:
         """What there is to see in some messages; `named` says what the script calls a tool."""
         user, turn, reply, replies = "", 0, 1, 0
         results: dict[str, JSON] = {}
@@ -75,7 +75,7 @@ def results_in(message: Message) -> list[ToolResult]:
     return [part for part in message.parts if isinstance(part, ToolResult)]
 
 
-def result_as_seen(result: ToolResult, named: Named = as_it_is) -> dict[str, JSON]:
+def result_as_seen(result: ToolResult, named: Named = same_name) -> dict[str, JSON]:
     """What a model is told of a call: `{tool, outcome, code, value, text}`."""
     return {
         "tool": named(result.name),
@@ -222,7 +222,7 @@ class Scripted:
         *,
         names: Callable[[], dict[str, JSON]] = dict,
         place: Place = lambda pointer: pointer,
-        named: Named = as_it_is,
+        named: Named = same_name,
         speaks: bool = True,
     ) -> None:
         self.unexpected: list[UnexpectedResult] = []

@@ -27,7 +27,7 @@ from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.servers.mcp.child_process import SAID, ChildProcess
 from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, PendingRequests
-from toolcrib.servers.mcp.transports import ServerTexts, StartFailure, Trouble, is_public
+from toolcrib.servers.mcp.transports import ServerTexts, StartFailure, Trouble, never_masked
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -82,9 +82,9 @@ def resolve_command(server: Server, vault: SecretResolver) -> ServerCommand:
         MissingSecret: Something is not there; the message tells of all of it, the pointer of the first.
     """
     texts = ServerTexts(server, vault)
-    argv = [texts.filled(server.command, "/command", secret=is_public)]
+    argv = [texts.filled(server.command, "/command", secret=never_masked)]
     argv += [texts.filled(arg, f"/args/{index}") for index, arg in enumerate(server.args)]
-    cwd = texts.filled(server.cwd, "/cwd", secret=is_public)
+    cwd = texts.filled(server.cwd, "/cwd", secret=never_masked)
     named = {name: texts.named(name, value, f"/env/{name}") for name, value in server.env.items()}
     texts.check()
     folder = Path(server.root, cwd).absolute()

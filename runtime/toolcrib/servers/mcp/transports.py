@@ -151,11 +151,13 @@ def _link(server: Server, world: NetworkEnvironment, tokens: TokenCache | None) 
         from toolcrib.servers.mcp.stdio import StdioLink  # noqa: PLC0415 -- needs the extra
 
         return StdioLink(server, world)
-    from toolcrib.servers.mcp.http_endpoint import EndpointClient  # noqa: PLC0415 -- no process needs it
+    from toolcrib.servers.mcp.http_transports import (  # noqa: PLC0415 -- no process needs it
+        EndpointClient,
+        SseLink,
+        StreamableHttpLink,
+    )
 
     client = EndpointClient(server, world, tokens)
-    from toolcrib.servers.mcp.http_transports import SseLink, StreamableHttpLink  # noqa: PLC0415 -- needs the extra
-
     return SseLink(server, client) if server.transport == "sse" else StreamableHttpLink(client)
 
 
@@ -190,13 +192,13 @@ Secret = Callable[[SecretVariable], bool]
 """Whether what a variable stands for is masked."""
 
 
-def is_public(_variable: SecretVariable) -> bool:
-    """What everybody may see: commands, folders."""
+def never_masked(_variable: SecretVariable) -> bool:
+    """For what everybody may see: commands, folders."""
     return False
 
 
-def is_secret_value(variable: SecretVariable) -> bool:
-    """A value with a default that anybody can read, such as a time zone, is none, unless its name says otherwise."""
+def masked_without_default(variable: SecretVariable) -> bool:
+    """A value with a default that anybody can read, such as a time zone, is shown, unless its name is that of a secret."""
     return not variable.default or is_secret_name(variable.name)
 
 
@@ -217,7 +219,7 @@ class ServerTexts:
         for secret in written_secrets(server):
             vault.register(secret)
 
-    def filled(self, text: str, pointer: str, *, secret: Secret = is_secret_value) -> str:
+    def filled(self, text: str, pointer: str, *, secret: Secret = masked_without_default) -> str:
         """A text as it is meant."""
         return "".join(
             plain(piece) if isinstance(piece, str) else self._value(piece, pointer, secret(piece))

@@ -1,4 +1,6 @@
-"""Aliases: names of tools that every provider of a model takes.
+"""Names of tools: within a namespace, and as aliases that every provider of a model takes.
+
+A tool of a source with a namespace is called `ns__tool`.
 
 A name of letters, digits, `_` and `-`, at most 64 of them, is its own alias. In any other name each other character
 becomes `_`. Where that is too long, is a tool's own name, or would stand for several tools, each tool that it would
@@ -13,6 +15,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection
+
+from toolcrib.core.server_config import SEPARATOR
 
 LONGEST = 64
 """Characters of an alias at most."""
@@ -53,3 +57,13 @@ def _with_digest(name: str, start: str, taken: Collection[str]) -> str:
         if alias not in taken:
             return alias
         salted = digest.encode() + salted
+
+
+def full_name(namespace: str, name: str) -> str:
+    """How a tool of a namespace is called by everybody else."""
+    return f"{namespace}{SEPARATOR}{name}" if namespace else name
+
+
+def short_name(namespace: str, name: str) -> str:
+    """What a tool of a namespace is called there; any other by the name that it has."""
+    return name.removeprefix(f"{namespace}{SEPARATOR}") if namespace else name

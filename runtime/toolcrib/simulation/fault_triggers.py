@@ -1,19 +1,127 @@
-"""On which attempts a fault is due: all that is given must hold, and then `first` and `every` count."""
+"""When an injected fault is due: all conditions must hold, and then `first` and `every` count.
+
+`between` limits a fault to a time range. Conditions and options may hold expressions; `names_for` and `scope_of` are
+the variables that these read.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolcrib.core.clock import format_time, parse_duration
 from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import JSON, Call, Descriptor
+from toolcrib.core.protocols import CallSession
+from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
 from toolcrib.expressions import Scope, compile_condition
+from toolcrib.expressions.compiler import alone
 from toolcrib.expressions.matchers import Matcher, compile_matcher, impossible
-from toolcrib.simulation.faults.time_ranges import Span, compile_span
 
 if TYPE_CHECKING:
     from toolcrib.expressions import Expression
+
+_DURATION = re.compile(r"[0-9]+(\.[0-9]+)?(ms|s|m|h|d)")
+_HOURS = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?|24:00")
+
+
+class TimeRange(NamedTuple):
+    """A stretch of time: its beginning belongs to it, its end does not.
+
+    Attributes:
+        low: Where it begins.
+        high: Where it ends; before the beginning where it is a time over midnight.
+        at: What time it is in a session, in the same measure.
+    """
+
+    low: float
+    high: float
+    at: Callable[[CallSession], float]
+
+    def holds(self, session: CallSession) -> bool:
+        """Whether it is time."""
+        now = self.at(session)
+        if self.low > self.high:
+            return now >= self.low or now < self.high
+        return self.low <= now < self.high
+
+
+def compile_span(ends: list[str], pointer: str, problems: list[Problem]) -> TimeRange:
+    """Compile two ends of the same form: durations since the session began, times of day in UTC, or moments.
+
+    Times of day may lead over midnight: the second is then the earlier one.
+    """
+    forms = [next((form for form in _FORMS if form.fits(end)), None) for end in ends]
+    never = TimeRange(0, 0, lambda _session: 0)
+    for index, form in enumerate(forms):
+        if form is None:
+            message = f"`{ends[index]}` is neither a duration nor a time"
+            problem = Problem(code="wrong_form", message=message, pointer=f"{pointer}/{index}", hint=_HINT)
+            problems.append(problem)
+    first, second = forms
+    if first is None or second is None:
+        return never
+    if first is not second:
+        message = f"`{ends[0]}` is {first.name} and `{ends[1]}` is {second.name}"
+        problems.append(
+            Problem(code="contradiction", message=message, pointer=pointer, hint="write both in one form")
+        )
+        return never
+    try:
+        low, high = first.read(ends[0]), first.read(ends[1])
+    except ValueError as error:
+        problems.append(Problem(code="wrong_value", message=str(error), pointer=pointer, hint=_HINT))
+        return never
+    if low == high or (low > high and not first.daily):
+        message = f"`{ends[1]}` is not later than `{ends[0]}`, so it is never between them"
+        hint = "exchange them" if low > high else "write a later end; it does not belong to the time"
+        problems.append(Problem(code="out_of_range", message=message, pointer=pointer, hint=hint))
+    return TimeRange(low, high, first.at)
+
+
+_HINT = 'such as `[5s, 1m]` since the session began, `["09:00", "17:30"]` in UTC, or two moments like `2030-01-01T09:00:00Z`'
+
+
+class _Form(NamedTuple):
+    """How an end can be written."""
+
+    name: str
+    fits: Callable[[str], object]
+    read: Callable[[str], float]
+    at: Callable[[CallSession], float]
+    daily: bool = False
+
+
+def _hours(text: str) -> float:
+    parts = [int(part) for part in text.split(":")]
+    return sum(part * unit for part, unit in zip(parts, (3600, 60, 1), strict=False))
+
+
+def _moment(text: str) -> float:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"`{text}` has no time zone")
+    return moment.timestamp()
+
+
+def _since_midnight(session: CallSession) -> float:
+    now = session.clock.now()
+    return (now - now.replace(hour=0, minute=0, second=0, microsecond=0)).total_seconds()
+
+
+def _since_the_beginning(session: CallSession) -> float:
+    return session.clock.monotonic() - session.began
+
+
+_FORMS = (
+    _Form("a duration", _DURATION.fullmatch, parse_duration, _since_the_beginning),
+    _Form("a time of day", _HOURS.fullmatch, _hours, _since_midnight, daily=True),
+    _Form("a moment", lambda text: "T" in text, _moment, lambda session: session.clock.now().timestamp()),
+)
+
 
 NUMBERS: dict[str, JSON] = {"type": "integer", "minimum": 1}
 """The numbers that calls and attempts have."""
@@ -169,7 +277,7 @@ def _if(text: str, writing: _Writing) -> _Made:
 
 
 def _between(ends: list[str], writing: _Writing) -> _Made:
-    span: Span = compile_span(ends, f"{writing.pointer}/between", writing.problems)
+    span: TimeRange = compile_span(ends, f"{writing.pointer}/between", writing.problems)
     return frozenset(), lambda call, _number, _scope: span.holds(call.context.session)
 
 
@@ -194,3 +302,44 @@ _CONDITIONS: dict[str, Callable[[Any, _Writing], _Made]] = {
     "if": _if,
     "probability": _probability,
 }
+
+
+Keeping = Callable[[Call, str], JSON]
+"""What the session's mocks keep for a call: its `store` or its `state`."""
+
+
+def names_for(tool: Descriptor | None = None) -> Mapping[str, Collection[str] | None]:
+    """The names that expressions of a tool's faults may read, with their keys where these are known.
+
+    Without a tool nobody knows the keys.
+    """
+    names: dict[str, Collection[str] | None] = dict.fromkeys((*_READERS, "state", "store"))
+    names["session"] = ("id", "calls")
+    if tool is not None:
+        names["args"] = closed_names(tool.input_schema)
+        names["state"] = tuple(tool.fixture.machines)
+        names["store"] = tuple(tool.fixture.collections)
+        names |= {alone("store", name): None for name in tool.fixture.collections}
+    return names
+
+
+_READERS: dict[str, Callable[[Call, int], JSON]] = {
+    "args": lambda call, _number: call.arguments,
+    "attempt": lambda call, _number: call.attempt,
+    "call": lambda _call, number: number,
+    "now": lambda call, _number: format_time(call.context.session.clock.now()),
+    "seed": lambda call, _number: call.context.session.seed,
+    "session": lambda call, _number: {"id": call.context.session.id, "calls": call.context.session.calls},
+}
+
+
+def scope_of(names: frozenset[str], keeping: Keeping) -> Callable[[Call, int], Mapping[str, JSON]]:
+    """How to make the scope of an attempt: only what is read is worked out."""
+    wanted = sorted(names)
+
+    def scope(call: Call, number: int) -> Mapping[str, JSON]:
+        return {
+            name: _READERS[name](call, number) if name in _READERS else keeping(call, name) for name in wanted
+        }
+
+    return scope

@@ -1,4 +1,4 @@
-"""What a session remembers of its faults: when each happened, and what kept it from happening."""
+"""The faults of one session: when each happened, and what kept it from happening."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON
 from toolcrib.core.protocols import CallSession
 from toolcrib.core.text import compact
-from toolcrib.simulation.faults.triggers import Condition, Trigger
+from toolcrib.simulation.fault_triggers import Condition, Trigger
 
 
-class Seen(NamedTuple):
+class FaultAttempt(NamedTuple):
     """An attempt on which a fault was due.
 
     Attributes:
@@ -42,7 +42,7 @@ class Seen(NamedTuple):
         return f"it was due on {self}, but {self.instead}"
 
 
-class Record:
+class FaultRecord:
     """One fault in one session. It grows no longer than a session can be: of many attempts the first are kept.
 
     Attributes:
@@ -63,8 +63,8 @@ class Record:
         self.held = 0
         self.unmet: Counter[str] = Counter()
         self.times = 0
-        self.fired: list[Seen] = []
-        self.missed: list[Seen] = []
+        self.fired: list[FaultAttempt] = []
+        self.missed: list[FaultAttempt] = []
         self._most_attempts = 0
         self._when: list[float] = []
 
@@ -87,13 +87,13 @@ class Record:
         self.held += 1
         return self.trigger.takes(self.held)
 
-    def happens(self, seen: Seen) -> None:
+    def happens(self, seen: FaultAttempt) -> None:
         """It happens to an attempt."""
         self.times += 1
         if len(self.fired) < _KEPT:
             self.fired.append(seen)
 
-    def misses(self, seen: Seen) -> None:
+    def misses(self, seen: FaultAttempt) -> None:
         """It does not happen to an attempt, though it was due, or could not be judged."""
         if len(self.missed) < _KEPT:
             self.missed.append(seen)
@@ -202,16 +202,16 @@ def _listed(keys: list[str]) -> str:
     return " and ".join(f"`{key}`" for key in keys)
 
 
-def records_of(session: CallSession) -> dict[str, Record]:
+def records_of(session: CallSession) -> dict[str, FaultRecord]:
     """Name of a fault -> what the session remembers of it; of faults whose tools were called."""
-    return session.slot("faults", dict[str, Record])
+    return session.slot("faults", dict[str, FaultRecord])
 
 
-def record_of(session: CallSession, name: str, trigger: Trigger) -> Record:
+def record_of(session: CallSession, name: str, trigger: Trigger) -> FaultRecord:
     """What the session remembers of a fault."""
     records = records_of(session)
     if name not in records:
-        records[name] = Record(trigger)
+        records[name] = FaultRecord(trigger)
     return records[name]
 
 

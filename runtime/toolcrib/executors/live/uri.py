@@ -1,0 +1,867 @@
+"""URIs and what goes into them: the `url` of a block, and the parameters of its query or form.
+
+`url` has a fixed origin, a path with expressions in its segments and a query with expressions in its values. Parameters
+are written as name -> text, list, or `{value, style, explode}`. Values are encoded for where they stand, headers and
+cookies included: an argument fills its place and nothing else.
+
+Lists and objects are written by the styles of the OpenAPI 3.1 specification ("Style Values", "Style Examples").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from urllib.parse import quote, unquote, unquote_plus
+
+from toolcrib.core.model import JSON
+from toolcrib.core.subschemas import described_names
+from toolcrib.executors.live.templates import (
+    ABSENT,
+    Arguments,
+    Piece,
+    RequestPart,
+    ValueSource,
+    ValueSources,
+    below,
+    kind_of,
+    needed,
+    property_schema,
+    scalar_text,
+    text_within,
+)
+from toolcrib.expressions.delimiters import ExpressionBody
+from toolcrib.http.headers import COOKIE_SAFE, header_fault
+from toolcrib.http.messages import DEFAULT_PORTS
+from toolcrib.schema.validation.violations import UnusableArguments
+from toolcrib.security.egress import read_host
+from toolcrib.security.redaction import is_secret_name, secret_part
+from toolcrib.security.secrets import SecretVariable
+
+Write: TypeAlias = Callable[[Arguments, list[str]], None]
+"""Adds the `name=value` pieces of one parameter; raises UnusableArguments."""
+
+StyleName: TypeAlias = Literal["form", "spaceDelimited", "pipeDelimited", "deepObject"]
+
+_DELIMITERS: Final = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
+_DELIMITED_BY: Final = {"spaceDelimited": " ", "pipeDelimited": "|"}
+
+_PLAIN_SEGMENT: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]*")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+# Values, encoded for where they stand.
+
+
+class ParameterStyle(NamedTuple):
+    """How lists and objects are written.
+
+    Attributes:
+        name: As OpenAPI has it.
+        explode: Whether each member is a parameter of its own.
+        objects: Whether the descriptor chose it: only then is an object written by it, for its keys may become names.
+        taken: Names that a key of an object can't have, since they are written in the descriptor.
+    """
+
+    name: StyleName = "form"
+    explode: bool = True
+    objects: bool = False
+    taken: Collection[str] = ()
+
+
+def quote_value(text: str, source: ValueSource) -> str:
+    """A text percent-encoded so that it is one piece in any place of a url.
+
+    Raises:
+        UnusableArguments: It holds a lone surrogate.
+    """
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError:
+        raise source.misfit("holds a lone surrogate, which can't be sent") from None
+
+
+def write_parameter(name: str, source: ValueSource, style: ParameterStyle) -> Write:
+    """What writes a parameter of a query or form. An absent argument, null, and an empty list leave it out."""
+    lead, read = f"{quote(name, safe='')}=", source.read
+
+    def write(arguments: Arguments, out: list[str]) -> None:
+        value = read(arguments)
+        if isinstance(value, str):
+            out.append(lead + quote_value(value, source))
+        elif value is not ABSENT and value is not None:
+            write_value(lead, value, source, style, out)
+
+    return write
+
+
+def write_value(lead: str, value: JSON, source: ValueSource, style: ParameterStyle, out: list[str]) -> None:
+    """Write what is neither absent nor null; `lead` is the encoded name with its `=`.
+
+    Raises:
+        UnusableArguments: The style can't write it.
+    """
+    text = scalar_text(value)
+    if text is not None:
+        out.append(lead + quote_value(text, source))
+    elif isinstance(value, list):
+        _write_list(lead, value, source, style, out)
+    else:
+        _write_object(lead, cast("dict[str, JSON]", value), source, style, out)
+
+
+def _write_list(
+    lead: str, value: list[JSON], source: ValueSource, style: ParameterStyle, out: list[str]
+) -> None:
+    if style.name == "deepObject":
+        raise source.misfit("is a list, and style `deepObject` writes objects")
+    items = [_item(item, source, style) for item in value if item is not None]
+    if style.explode:
+        out += [lead + item for item in items]
+    elif items:
+        out.append(lead + _DELIMITERS[style.name].join(items))
+
+
+def _item(value: JSON, source: ValueSource, style: ParameterStyle) -> str:
+    text = scalar_text(value)
+    if text is None:
+        why = f"holds {kind_of(value)} within, and style `{style.name}` has no form for that"
+        raise source.misfit(why, "give a flat list or object")
+    delimiter = _DELIMITED_BY.get(style.name)
+    if delimiter is not None and delimiter in text:
+        why = f"holds a `{delimiter}` within an item, where it would divide it in two"
+        raise source.misfit(why, "leave the character out")
+    return quote_value(text, source)
+
+
+def _write_object(
+    lead: str, value: dict[str, JSON], source: ValueSource, style: ParameterStyle, out: list[str]
+) -> None:
+    if not style.objects:
+        hint = (
+            "the descriptor chooses a style for objects: `{value: ..., style: deepObject}` or `style: form`"
+        )
+        raise source.misfit("is an object, and a parameter takes one value or a list", hint)
+    if style.name == "deepObject":
+        _write_deep(lead[:-1], value, source, style, out)
+        return
+    members = [(key, _item(item, source, style)) for key, item in value.items() if item is not None]
+    if not style.explode:
+        items = [piece for key, item in members for piece in (_item(key, source, style), item)]
+        if items:
+            out.append(lead + _DELIMITERS[style.name].join(items))
+        return
+    for key, item in members:
+        if key in style.taken:
+            raise source.misfit(f"has a key `{key}`, which the descriptor sets itself", "leave the key out")
+        out.append(f"{quote_value(key, source)}={item}")
+
+
+def _write_deep(
+    name: str, value: dict[str, JSON], source: ValueSource, style: ParameterStyle, out: list[str]
+) -> None:
+    for key, item in value.items():
+        if "[" in key or "]" in key:
+            raise source.misfit("has a key with a bracket, which would name another key", "leave the key out")
+        inner = f"{name}%5B{quote_value(key, source)}%5D"
+        if isinstance(item, dict):
+            _write_deep(inner, item, source, style, out)
+        elif item is not None:
+            out.append(f"{inner}={_item(item, source, style)}")
+
+
+def segment_text(source: ValueSource, arguments: Arguments) -> str:
+    """A value as it stands in a segment of a path, encoded; a list comma-separated (style `simple`).
+
+    Raises:
+        UnusableArguments: It is absent, null, an object, an empty list, a list of anything but scalars, or holds controls.
+    """
+    value = source.read(arguments)
+    if value is ABSENT or value is None:
+        raise needed(source, value)
+    if not isinstance(value, list):
+        return _within_segment(value, source)
+    if not value:
+        raise source.misfit("is an empty list, and the path of the url needs a value")
+    return ",".join([_within_segment(item, source) for item in value])
+
+
+def _within_segment(value: JSON, source: ValueSource) -> str:
+    text = scalar_text(value)
+    if text is None:
+        raise source.misfit(f"is or holds {kind_of(value)}, which can't stand in the path of a url")
+    if _PLAIN_SEGMENT.fullmatch(text) is not None:
+        return text
+    if _CONTROL.search(text) is not None:
+        raise source.misfit("holds a control character, which can't stand in the path of a url")
+    return quote_value(text, source)
+
+
+def checked_segment(segment: str, source: ValueSource) -> str:
+    r"""The encoded segment of a path itself.
+
+    Servers and proxies may decode it before they resolve `.` and `..` (RFC 3986 section 5.2.4), take `\` or an
+    encoded slash for a slash, or cut what follows a `;`: it may lead nowhere in any of these readings.
+
+    Raises:
+        UnusableArguments: It is empty, or would be read as a step to another folder.
+    """
+    if _PLAIN_SEGMENT.fullmatch(segment) is not None:
+        return segment
+    if not segment:
+        raise source.misfit("is empty, and a segment of the path would be missing", "give a value")
+    if leads_elsewhere(segment):
+        raise source.misfit("holds `.` or `..` as a whole step, which would lead to another path")
+    return segment
+
+
+def leads_elsewhere(segment: str) -> bool:
+    """Whether an encoded segment of a path has a step `.` or `..` in it, in any reading of it."""
+    steps = re.split(r"[/\\]", unquote(segment))
+    return any(step.partition(";")[0] in (".", "..") for step in steps)
+
+
+def header_text(source: ValueSource, arguments: Arguments) -> str | None:
+    """The value of a header, without blanks around it; a list comma-separated; None for none.
+
+    Raises:
+        UnusableArguments: It is an object, or holds what can't stand in a header (RFC 9110 section 5.5).
+    """
+    value = source.read(arguments)
+    if value is ABSENT or value is None:
+        return None
+    if isinstance(value, list):
+        text = ", ".join([_header_item(item, source) for item in value if item is not None])
+        return _clean(text, source) if text else None
+    return _clean(_header_scalar(value, source), source)
+
+
+def _header_scalar(value: JSON, source: ValueSource) -> str:
+    text = scalar_text(value)
+    if text is None:
+        raise source.misfit(f"is or holds {kind_of(value)}, which can't stand in a header")
+    return text
+
+
+def _header_item(value: JSON, source: ValueSource) -> str:
+    text = _header_scalar(value, source)
+    if "," in text:
+        raise source.misfit("holds a comma within an item, where it would divide it in two")
+    return text
+
+
+def _clean(text: str, source: ValueSource) -> str:
+    text = text.strip(" \t")
+    wrong = header_fault(text)
+    if wrong:
+        raise source.misfit(wrong, "leave the character out")
+    return text
+
+
+def cookie_text(source: ValueSource, arguments: Arguments) -> str | None:
+    """The value of a cookie: arguments percent-encoded, the rest as it is written; None for none.
+
+    Raises:
+        UnusableArguments: An argument is a list or object.
+    """
+    if source.parts:
+        return "".join(
+            [part if isinstance(part, str) else _cookie_part(part, arguments) for part in source.parts]
+        )
+    value = source.read(arguments)
+    return None if value is ABSENT or value is None else _encoded_for_cookie(value, source)
+
+
+def _cookie_part(source: ValueSource, arguments: Arguments) -> str:
+    text = text_within(source, arguments)
+    return text if source.constant else _encoded_for_cookie(text, source)
+
+
+def _encoded_for_cookie(value: JSON, source: ValueSource) -> str:
+    text = scalar_text(value)
+    if text is None:
+        raise source.misfit(f"is {kind_of(value)}, and a cookie takes one value")
+    try:
+        return quote(text, safe=COOKIE_SAFE)
+    except UnicodeEncodeError:
+        raise source.misfit("holds a lone surrogate, which can't be sent") from None
+
+
+# The `url` of a block.
+
+POINTER: Final = "/live/url"
+
+Make: TypeAlias = Callable[[Arguments], str]
+
+_SHAPE: Final = re.compile(r"([^:/?#]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(#.*)?", re.DOTALL)
+_MARK: Final = re.compile("\0([0-9]+)\0")
+_UNFIT: Final = re.compile(r"[\x00-\x20\x7f-\xa0\\{}]")
+_PORT: Final = re.compile(r"[0-9]{1,5}", re.ASCII)
+_NAME: Final = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?", re.ASCII)
+_BARE_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_KEPT: Final = "%/:@!$&'()*+,;=?[]"
+"""What a literal part keeps as it is written (RFC 3986 section 3.3 and 3.4), besides what is never encoded."""
+
+
+class Parameter(NamedTuple):
+    """A parameter of the query that is written in the url.
+
+    Attributes:
+        name: Decoded.
+        write: Adds it.
+        reads: The arguments that it reads.
+    """
+
+    name: str
+    write: Write
+    reads: tuple[str, ...] = ()
+
+
+class PathSegment(NamedTuple):
+    """A segment of the path with an expression in it: as it was written, and the arguments that it reads."""
+
+    written: str
+    reads: tuple[str, ...]
+
+
+class Url(NamedTuple):
+    """A compiled url.
+
+    Attributes:
+        scheme: `http` or `https`.
+        host: Lower case, without brackets.
+        port: The port.
+        path: Makes the path, percent-encoded.
+        segments: What in it is computed.
+        query: The parameters that are written in it.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path: Make
+    segments: tuple[PathSegment, ...] = ()
+    query: tuple[Parameter, ...] = ()
+
+
+NOWHERE: Final = Url("https", "invalid", 443, lambda _arguments: "/")
+"""What stands in for a url that can't be read."""
+
+
+def compile_url(text: str, sources: ValueSources) -> Url:
+    """Compile a url; `NOWHERE` where it has faults, which are reported.
+
+    Raises:
+        MissingSecret: Something is not there to be looked up.
+    """
+    before = len(sources.problems)
+    pieces = sources.split(text, POINTER)
+    if len(sources.problems) > before:
+        return NOWHERE
+    skeleton, marked = _Skeleton(sources).of(pieces)
+    if len(sources.problems) > before:
+        return NOWHERE
+    match = _SHAPE.fullmatch(skeleton)
+    if match is None:
+        _refuse_shape(skeleton, text, sources)
+        return NOWHERE
+    scheme, authority, path, query, fragment = match.groups()
+    origin = _origin(scheme, authority, sources)
+    if fragment is not None:
+        sources.tell("invalid_url", "a fragment (`#...`) is never sent", POINTER, "leave it out")
+    make, segments = _path(path or "/", marked, sources)
+    parameters = tuple(_parameters(query or "", marked, sources))
+    if origin is None or any(problem.severity == "error" for problem in sources.problems[before:]):
+        return NOWHERE
+    return Url(*origin, make, segments, parameters)
+
+
+class _Marked(NamedTuple):
+    """What stands at a mark of the skeleton: its source, and how it was written."""
+
+    source: ValueSource
+    written: str
+
+
+class _Skeleton:
+    """The url as one text, with a mark for everything that is no part of its structure."""
+
+    def __init__(self, sources: ValueSources) -> None:
+        self._sources = sources
+        self._marked: list[_Marked] = []
+        self._text = ""
+
+    def of(self, pieces: list[Piece]) -> tuple[str, list[_Marked]]:
+        """The text and what its marks stand for."""
+        for place, piece in enumerate(pieces):
+            if isinstance(piece, ExpressionBody):
+                self._mark(self._sources.source(piece, POINTER), f"{{{{{piece.source}}}}}")
+            elif isinstance(piece, str):
+                self._literal(piece)
+            elif "?" in self._text:
+                self._mark(self._sources.source(piece, POINTER), piece.text)
+            else:
+                self._variable(piece, pieces[place + 1 :])
+        return self._text, self._marked
+
+    def _mark(self, source: ValueSource, written: str) -> None:
+        self._text += f"\0{len(self._marked)}\0"
+        self._marked.append(_Marked(source, written))
+
+    def _literal(self, text: str) -> None:
+        unfit = _UNFIT.search(text)
+        if unfit is None:
+            self._text += text
+            return
+        if unfit[0] in "{}":
+            message, hint = (
+                "holds a brace",
+                "an argument is written `{{ args.name }}`, a brace itself `%7B`, `%7D`",
+            )
+        else:
+            message, hint = (
+                "holds a blank, a backslash or a control character",
+                "write it as `%20`, `%5C` ...",
+            )
+        self._sources.tell("invalid_url", f"`url` {message}", POINTER, hint)
+
+    def _variable(self, variable: SecretVariable, after: list[Piece]) -> None:
+        """Put a part of the address in; its value is the operator's and may have structure."""
+        value = self._sources.looked_up(variable, POINTER, secret=False)
+        if variable.default is None and not self._sources.looks_up:
+            value = _stand_in(self._text, after)
+        if value != variable.default:
+            named = variable.source == "keyring" or is_secret_name(variable.name)
+            self._sources.hide(secret_part(self._text, value, whole=named))
+        if _UNFIT.search(value) is not None or "?" in value or "#" in value:
+            message = f"what `{variable.text}` stands for can't be a part of the address: it holds a blank, a brace, `?`, `#` or the like"
+            hint = "it may hold scheme, host, port and path; the query is written behind it"
+            self._sources.tell("invalid_url", message, POINTER, hint)
+            return
+        if value.endswith("/") and after and isinstance(after[0], str) and after[0].startswith("/"):
+            value = value.removesuffix("/")
+        self._text += value
+
+
+def _stand_in(before: str, after: list[Piece]) -> str:
+    """A text that makes sense in the place of a value that is not looked up yet."""
+    if before:
+        return "443" if before.endswith(":") else "variable"
+    follows = after[0] if after and isinstance(after[0], str) else ""
+    return "https" if follows.startswith("://") else "https://variable.invalid"
+
+
+def _refuse_shape(skeleton: str, written: str, sources: ValueSources) -> None:
+    if skeleton.startswith("\0"):
+        _refuse_computed_origin(sources)
+        return
+    message = f"`{written}` is no absolute url" if len(written) < 200 else "this is no absolute url"
+    sources.tell("invalid_url", message, POINTER, "write `https://host/path`")
+
+
+def _refuse_computed_origin(sources: ValueSources) -> None:
+    hint = "write them as they are, or as `${VAR}`, which is looked up once; for several hosts write several tools"
+    message = "an expression can't choose the scheme, host or port: only segments of the path and values of the query"
+    sources.tell("expression_in_origin", message, POINTER, hint)
+
+
+def _origin(scheme: str, authority: str, sources: ValueSources) -> tuple[str, str, int] | None:
+    if "\0" in scheme + authority:
+        _refuse_computed_origin(sources)
+        return None
+    scheme = scheme.lower()
+    if scheme not in DEFAULT_PORTS:
+        sources.tell(
+            "invalid_url", f"`{scheme}` is not `https` or `http`", POINTER, "write `https://host/path`"
+        )
+        return None
+    if "@" in authority:
+        message = "a user or password can't stand in the url, where logs would show it"
+        hint = "write `auth: {type: http, scheme: basic, username: ..., password: ...}`"
+        sources.tell("invalid_url", message, POINTER, hint)
+        return None
+    host, port = _host_and_port(authority)
+    if host is None:
+        hint = "a name in another script is written in its ASCII form: `xn--...`"
+        sources.tell("invalid_url", f"`{authority}` is no host", POINTER, hint)
+        return None
+    if port and (_PORT.fullmatch(port) is None or not 0 < int(port) < 65536):
+        sources.tell("invalid_url", f"`{port}` is no port", POINTER, "a port is a number up to 65535")
+        return None
+    return scheme, host, int(port) if port else DEFAULT_PORTS[scheme]
+
+
+def _host_and_port(authority: str) -> tuple[str | None, str]:
+    """The host in lower case, an IPv6 address in its short form, None where it is none; and what is written as port."""
+    if authority.startswith("["):
+        inner, closing, rest = authority[1:].partition("]")
+        if not closing or (rest and not rest.startswith(":")) or not _is_ipv6(inner):
+            return None, ""
+        return read_host(inner).name, rest[1:]
+    host, _colon, port = authority.partition(":")
+    host = host.lower()
+    return (host if _NAME.fullmatch(host) is not None else None), port
+
+
+def _is_ipv6(text: str) -> bool:
+    from ipaddress import AddressValueError, IPv6Address  # noqa: PLC0415 -- hosts are rarely written so
+
+    try:
+        IPv6Address(text)
+    except AddressValueError:
+        return False
+    return "%" not in text
+
+
+def literal_part(text: str) -> str:
+    """A literal part of a url: what is encoded stays so, and what has to be is."""
+    return quote(_BARE_PERCENT.sub("%25", text), safe=_KEPT)
+
+
+# The path of the url.
+
+
+def _path(text: str, marked: list[_Marked], sources: ValueSources) -> tuple[Make, tuple[PathSegment, ...]]:
+    pieces: list[str | Make] = []
+    segments: list[PathSegment] = []
+    for segment in text.split("/")[1:]:
+        pieces.append("/")
+        parts = list(_parts(segment, marked))
+        if not any(isinstance(part, ValueSource) for part in parts):
+            pieces.append(_literal_segment(segment, sources))
+            continue
+        for source in _sources_in(parts):
+            sources.expect(source)
+        pieces.append(_segment(parts))
+        written = _MARK.sub(lambda match: marked[int(match[1])].written, segment)
+        segments.append(PathSegment(written, _reads(parts)))
+    return _joined_path(pieces), tuple(segments)
+
+
+def _parts(text: str, marked: list[_Marked]) -> Iterator[str | ValueSource]:
+    for place, part in enumerate(_MARK.split(text)):
+        if place % 2:
+            yield marked[int(part)].source
+        elif part:
+            yield literal_part(part)
+
+
+def _sources_in(parts: list[str | ValueSource]) -> list[ValueSource]:
+    return [part for part in parts if isinstance(part, ValueSource)]
+
+
+def _reads(parts: list[str | ValueSource]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for source in _sources_in(parts) for name in source.reads))
+
+
+def _literal_segment(text: str, sources: ValueSources) -> str:
+    segment = literal_part(text)
+    if leads_elsewhere(segment):
+        message = f"the path of `url` has a step `{text}`, which would lead to another path"
+        sources.tell("invalid_url", message, POINTER, "write the path that it leads to")
+    return segment
+
+
+def _segment(parts: list[str | ValueSource]) -> Make:
+    source = _sources_in(parts)[0]
+    if len(parts) == 1:
+        return lambda arguments: checked_segment(segment_text(source, arguments), source)
+
+    def make(arguments: Arguments) -> str:
+        texts = [part if isinstance(part, str) else segment_text(part, arguments) for part in parts]
+        return checked_segment("".join(texts), source)
+
+    return make
+
+
+def _joined_path(pieces: list[str | Make]) -> Make:
+    merged: list[str | Make] = []
+    for piece in pieces:
+        if isinstance(piece, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += piece
+        else:
+            merged.append(piece)
+    if len(merged) == 1 and isinstance(merged[0], str):
+        whole = merged[0]
+        return lambda _arguments: whole
+    slashes = sum(piece == "/" for piece in pieces)
+
+    def make(arguments: Arguments) -> str:
+        path = "".join([piece if isinstance(piece, str) else piece(arguments) for piece in merged])
+        return same_shape(path, slashes)
+
+    return make
+
+
+def same_shape(path: str, slashes: int) -> str:
+    """The path itself: the last door behind everything that encodes.
+
+    Raises:
+        UnusableArguments: It has not as many segments as the template, or is not only a path.
+    """
+    if path.count("/") != slashes or "?" in path or "#" in path:
+        raise UnusableArguments(
+            "the path of the url would have another shape than the descriptor gives it", at=POINTER
+        )
+    return path
+
+
+# The query of the url.
+
+
+def _parameters(text: str, marked: list[_Marked], sources: ValueSources) -> Iterator[Parameter]:
+    for piece in filter(None, text.split("&")):
+        name, equals, value = piece.partition("=")
+        if "\0" in name:
+            hint = "write the name; for all arguments that are left: `query: {from: args}`"
+            message = "the name of a parameter can't be computed, only its value"
+            sources.tell("expression_in_origin", message, POINTER, hint)
+            continue
+        parts = list(_parts(value, marked))
+        decoded = unquote_plus(name)
+        found = _sources_in(parts)
+        if not found:
+            yield Parameter(decoded, _always(literal_part(name) + equals + "".join(map(str, parts))))
+        elif len(parts) == 1:
+            yield Parameter(decoded, write_parameter(decoded, found[0], ParameterStyle()), found[0].reads)
+        else:
+            for source in found:
+                sources.expect(source)
+            yield Parameter(decoded, _mixed(literal_part(name) + equals, parts), _reads(parts))
+
+
+def _always(piece: str) -> Write:
+    return lambda _arguments, out: out.append(piece)
+
+
+def _mixed(lead: str, parts: list[str | ValueSource]) -> Write:
+    """A value of literal parts, which are encoded already, and computed ones."""
+
+    def write(arguments: Arguments, out: list[str]) -> None:
+        texts = [
+            part if isinstance(part, str) else quote_value(text_within(part, arguments), part)
+            for part in parts
+        ]
+        out.append(lead + "".join(texts))
+
+    return write
+
+
+# The parameters of a query or form.
+
+Step: TypeAlias = "tuple[str, ...] | Write"
+"""Pieces that are the same for every call, or what adds those of one parameter."""
+
+Kind: TypeAlias = Literal["query", "body"]
+
+_OBJECT: Final = frozenset({"object"})
+
+_EXPLODED: Final = {"form": True, "deepObject": True, "spaceDelimited": False, "pipeDelimited": False}
+
+
+class ParameterEntry(NamedTuple):
+    """A compiled parameter: its step, and where it is written."""
+
+    step: Step
+    part: RequestPart
+
+
+def compile_entries(
+    block: dict[str, JSON], at: str, sources: ValueSources, *, kind: Kind, taken: Collection[str]
+) -> list[ParameterEntry]:
+    """Compile the parameters of a block.
+
+    Args:
+        block: Name -> value.
+        at: JSON Pointer of the block.
+        sources: Compiles texts.
+        kind: `query` or `body`.
+        taken: All names that the descriptor writes there.
+    """
+    return [
+        _entry(name, value, below(at, name), sources, kind=kind, taken=taken) for name, value in block.items()
+    ]
+
+
+def _entry(
+    name: str, value: Any, at: str, sources: ValueSources, *, kind: Kind, taken: Collection[str]
+) -> ParameterEntry:
+    if "{{" in name or "${" in name:
+        hint = "write the name; for all arguments that are left: `from: args`"
+        sources.tell("expression_not_allowed", "a name is literal text and can't be computed", at, hint)
+    styled: dict[str, Any] = value if isinstance(value, dict) else {"value": value}
+    inner = below(at, "value") if isinstance(value, dict) else at
+    source = sources.structure(styled["value"], inner)
+    style = ParameterStyle(
+        styled.get("style", "form"),
+        styled.get("explode", _EXPLODED[styled.get("style", "form")]),
+        objects="style" in styled or "explode" in styled,
+        taken=frozenset(taken),
+    )
+    _check_style(source, style, at, sources)
+    if style.name == "deepObject":
+        _check_deep_names(name, taken, at, sources)
+    write = write_parameter(name, source, style)
+    return ParameterEntry(
+        _fixed(write) if source.constant else write, RequestPart(kind, name, at, source.reads)
+    )
+
+
+def _fixed(write: Write) -> tuple[str, ...]:
+    pieces: list[str] = []
+    write({}, pieces)
+    return tuple(pieces)
+
+
+def _check_deep_names(name: str, taken: Collection[str], at: str, sources: ValueSources) -> None:
+    for other in taken:
+        if other.startswith(f"{name}["):
+            message = f"`{other}` could be written by `{name}` too, which has style `deepObject`"
+            sources.tell("duplicate_parameter", message, at, "write one of them")
+
+
+def _check_style(source: ValueSource, style: ParameterStyle, at: str, sources: ValueSources) -> None:
+    fixed_by_style = {"deepObject": True, "spaceDelimited": False, "pipeDelimited": False}
+    expected = fixed_by_style.get(style.name, style.explode)
+    if style.explode is not expected:
+        message = f"style `{style.name}` has no form with `explode: {'true' if style.explode else 'false'}`"
+        sources.tell(
+            "wrong_style", message, below(at, "explode"), "leave `explode` out, or write `style: form`"
+        )
+    types = value_types(source, sources)
+    if types is not None:
+        _check_types(types, style, at, sources)
+
+
+def _check_types(types: frozenset[str], style: ParameterStyle, at: str, sources: ValueSources) -> None:
+    scalar = types.isdisjoint({"array", "object"})
+    if types == _OBJECT and not style.objects:
+        message = "an object has no form here unless a style is chosen"
+        hint = "write `{value: ..., style: deepObject}`, or `style: form` to make parameters of its keys"
+    elif style.name == "deepObject" and "object" not in types:
+        message, hint = "style `deepObject` writes objects", "leave `style` out"
+    elif style.name in ("spaceDelimited", "pipeDelimited") and scalar:
+        message, hint = f"style `{style.name}` writes lists", "leave `style` out"
+    else:
+        return
+    sources.tell("wrong_style", f"{message}; the value is of type {_listed(types)}", at, hint)
+
+
+def _listed(types: Collection[str]) -> str:
+    return " or ".join(f"`{name}`" for name in sorted(types))
+
+
+def value_types(source: ValueSource, sources: ValueSources) -> frozenset[str] | None:
+    """The types that a value may have besides null, where the schema says so directly; None if not known."""
+    schema: JSON = sources.tool.input_schema
+    for name in source.path:
+        schema = property_schema(schema, name)
+    said = schema.get("type") if isinstance(schema, dict) and source.path else None
+    if isinstance(said, list):
+        return frozenset(map(str, said)) - {"null"} or None
+    return frozenset({said}) - {"null"} or None if isinstance(said, str) else None
+
+
+T = TypeVar("T")
+
+
+def merge_steps(
+    steps: Iterable[tuple[T, ...] | Callable[[Arguments, list[T]], None]],
+) -> tuple[tuple[T, ...] | Callable[[Arguments, list[T]], None], ...]:
+    """The same steps, with fixed ones next to each other made one."""
+    merged: list[tuple[T, ...] | Callable[[Arguments, list[T]], None]] = []
+    for step in steps:
+        last = merged[-1] if merged else None
+        if isinstance(step, tuple) and isinstance(last, tuple):
+            merged[-1] = last + step
+        else:
+            merged.append(step)
+    return tuple(merged)
+
+
+def fill_steps(
+    steps: tuple[tuple[T, ...] | Callable[[Arguments, list[T]], None], ...], arguments: Arguments
+) -> list[T]:
+    """What the steps add in one call.
+
+    Raises:
+        UnusableArguments: A value can't be written.
+    """
+    out: list[T] = []
+    for step in steps:
+        if isinstance(step, tuple):
+            out += step
+        else:
+            step(arguments, out)
+    return out
+
+
+class RemainingArguments(NamedTuple):
+    """The arguments that are used nowhere else: what `from: args` sends.
+
+    Attributes:
+        at: JSON Pointer of `from`.
+        sources: Knows which arguments are read elsewhere, once all is compiled.
+        taken: Names that the descriptor writes itself.
+        named: Whether each becomes a parameter of its name.
+    """
+
+    at: str
+    sources: ValueSources
+    taken: frozenset[str] = frozenset()
+    named: bool = False
+
+    def of(self, arguments: Arguments) -> Arguments:
+        """Those of one call."""
+        used = self.sources.read
+        return {name: value for name, value in arguments.items() if name not in used}
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """The names of those that the schema describes."""
+        return tuple(
+            name for name in described_names(self.sources.tool.input_schema) if name not in self.sources.read
+        )
+
+    def check(self) -> None:
+        """Report those that can't be parameters; asked when all else is compiled."""
+        for name in self.described if self.named else ():
+            if name in self.taken:
+                message = (
+                    f"the argument `{name}` and the `{name}` that is written here would be one parameter"
+                )
+                hint = f'use it: `{name}: "{{{{ args.{name} }}}}"`, or give one of them another name'
+                self.sources.tell("duplicate_parameter", message, self.at, hint)
+            elif value_types(self.source(name), self.sources) == _OBJECT:
+                message = f"the argument `{name}` is an object, and has no form here unless a style is chosen"
+                hint = f'write `{name}: {{value: "{{{{ args.{name} }}}}", style: deepObject}}`'
+                self.sources.tell("wrong_style", message, self.at, hint)
+
+    def writer(self) -> Write:
+        """What adds them as parameters."""
+        known = {name: self.source(name) for name in described_names(self.sources.tool.input_schema)}
+
+        def write(arguments: Arguments, out: list[str]) -> None:
+            for name, value in self.of(arguments).items():
+                source = known.get(name) or self.source(name)
+                if name in self.taken:
+                    raise source.misfit("is set by the descriptor", "leave it out")
+                write_one(name, value, source, out)
+
+        return write
+
+    def source(self, name: str) -> ValueSource:
+        """The source of one of them."""
+        return ValueSource(
+            self.at, lambda arguments: arguments.get(name, ABSENT), reads=(name,), path=(name,)
+        )
+
+
+def write_one(name: str, value: JSON, source: ValueSource, out: list[str]) -> None:
+    """Write a parameter whose name comes with the arguments; null leaves it out.
+
+    Raises:
+        UnusableArguments: It has no form, or its name holds a lone surrogate.
+    """
+    if value is not None:
+        write_value(f"{quote_value(name, source)}=", value, source, ParameterStyle(), out)

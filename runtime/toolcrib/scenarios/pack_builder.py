@@ -23,9 +23,9 @@ from toolcrib.loading.documents.archives import RATIO, RATIO_FROM, ArchiveFiles,
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES, SKIPPED_FOLDERS, leads_outside, pack_file
 from toolcrib.loading.fingerprints import FileTracker
 from toolcrib.loading.packs import Pack
-from toolcrib.scenarios.self_check import run_self_check
 from toolcrib.loading.reader import DocumentReader, LoadedDocuments
 from toolcrib.loading.sources import Folders, SourcePath, add_contents
+from toolcrib.scenarios.self_check import run_self_check
 from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy
 
 _BESIDE = re.compile(r"(?i)(licen[cs]e|copying|notice|readme|changelog|authors)([.-].*)?")

@@ -376,7 +376,7 @@ def compile_url(text: str, sources: ValueSources) -> Url:
     return Url(*origin, make, segments, parameters)
 
 
-class _Marked(NamedTuple):
+class _Placeholder(NamedTuple):
     """What stands at a mark of the skeleton: its source, and how it was written."""
 
     source: ValueSource
@@ -388,10 +388,10 @@ class _Skeleton:
 
     def __init__(self, sources: ValueSources) -> None:
         self._sources = sources
-        self._marked: list[_Marked] = []
+        self._marked: list[_Placeholder] = []
         self._text = ""
 
-    def of(self, pieces: list[Piece]) -> tuple[str, list[_Marked]]:
+    def of(self, pieces: list[Piece]) -> tuple[str, list[_Placeholder]]:
         """The text and what its marks stand for."""
         for place, piece in enumerate(pieces):
             if isinstance(piece, ExpressionBody):
@@ -406,7 +406,7 @@ class _Skeleton:
 
     def _mark(self, source: ValueSource, written: str) -> None:
         self._text += f"\0{len(self._marked)}\0"
-        self._marked.append(_Marked(source, written))
+        self._marked.append(_Placeholder(source, written))
 
     def _literal(self, text: str) -> None:
         unfit = _UNFIT.search(text)
@@ -521,7 +521,9 @@ def literal_part(text: str) -> str:
 # The path of the url.
 
 
-def _path(text: str, marked: list[_Marked], sources: ValueSources) -> tuple[Make, tuple[PathSegment, ...]]:
+def _path(
+    text: str, marked: list[_Placeholder], sources: ValueSources
+) -> tuple[Make, tuple[PathSegment, ...]]:
     pieces: list[str | Make] = []
     segments: list[PathSegment] = []
     for segment in text.split("/")[1:]:
@@ -538,7 +540,7 @@ def _path(text: str, marked: list[_Marked], sources: ValueSources) -> tuple[Make
     return _joined_path(pieces), tuple(segments)
 
 
-def _parts(text: str, marked: list[_Marked]) -> Iterator[str | ValueSource]:
+def _parts(text: str, marked: list[_Placeholder]) -> Iterator[str | ValueSource]:
     for place, part in enumerate(_MARK.split(text)):
         if place % 2:
             yield marked[int(part)].source
@@ -609,7 +611,7 @@ def same_shape(path: str, slashes: int) -> str:
 # The query of the url.
 
 
-def _parameters(text: str, marked: list[_Marked], sources: ValueSources) -> Iterator[Parameter]:
+def _parameters(text: str, marked: list[_Placeholder], sources: ValueSources) -> Iterator[Parameter]:
     for piece in filter(None, text.split("&")):
         name, equals, value = piece.partition("=")
         if "\0" in name:

@@ -68,7 +68,7 @@ class BoundLive:
     waits = True
 
     def __init__(
-        self, tool: Descriptor, parts: CompiledBlock, world: NetworkEnvironment, sender: HTTPClient
+        self, tool: Descriptor, parts: CompiledBlock, world: NetworkEnvironment, client: HTTPClient
     ) -> None:
         block: Any = tool.bindings["live"]
         request, auth = parts.request, parts.auth
@@ -83,7 +83,7 @@ class BoundLive:
         self.repeatable = is_repeatable(tool)
         keeps = annotations.read_only and tool.limits.cache > 0 and request.method in {"GET", "HEAD"}
         self._exchange = HTTPExchange(
-            sender, self._route, auth, parts.reading, world.vault, repeatable=self.repeatable, keeps=keeps
+            client, self._route, auth, parts.reading, world.vault, repeatable=self.repeatable, keeps=keeps
         )
 
     async def execute(self, call: Call) -> Result:
@@ -214,7 +214,7 @@ class HTTPExchange:
 
     def __init__(
         self,
-        sender: HTTPClient,
+        client: HTTPClient,
         route: Route,
         auth: Auth | None,
         reading: ResponseReader,
@@ -226,7 +226,7 @@ class HTTPExchange:
         """Hold what every exchange of a tool needs.
 
         Args:
-            sender: Carries requests.
+            client: Carries requests.
             route: Where they may go.
             auth: Proves who sends them; None for nobody.
             reading: What is made of answers.
@@ -234,7 +234,7 @@ class HTTPExchange:
             repeatable: Whether an attempt may follow another one that may have acted.
             keeps: Whether an answer may be kept, where its headers allow it.
         """
-        self._sender = sender
+        self._client = client
         self._route = route
         self._auth = auth
         self._reading = reading
@@ -367,7 +367,7 @@ class HTTPExchange:
             masks = CallSecrets(self._vault, call.arguments, call.tool.input_schema)
             _tell(request_lines(request, masks))
         with call.context.session.clock.outside():
-            response = await self._sender.send(
+            response = await self._client.send(
                 request, self._bounds, hosts=route.hosts, owner=route.owner, repeatable=again
             )
         if masks is not None:

@@ -236,7 +236,7 @@ _KEYS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
 Fetch = Callable[[RequestDraft], Awaitable[ResponseContent | Result]]
 
 
-class _Broken(Exception):
+class _PagingFailure(Exception):
     """The pages can't be gone through; `result` is what the call is told."""
 
     def __init__(self, result: Result) -> None:
@@ -244,7 +244,7 @@ class _Broken(Exception):
         self.result = result
 
 
-class _Collected:
+class _PageItems:
     """What was collected so far."""
 
     def __init__(self) -> None:
@@ -308,14 +308,14 @@ class Pages:
         style = self._style
         if isinstance(style, LinkStyle):
             style = style._replace(own=(draft.origin, *own))
-        collected = _Collected()
+        collected = _PageItems()
         try:
             step, stopped = self._beginning(style, draft, call), ""
             while not stopped:
                 page = await self._page(step, fetch, reading, call)
                 following, stopped = self._taken(page, style, collected)
                 step = following or step
-        except _Broken as broken:
+        except _PagingFailure as broken:
             return _with_pages(broken.result, collected)
         cursor = following.cursor if following is not None else None
         collected.told |= {"count": collected.count, "items": len(collected.items), "stopped": stopped}
@@ -328,7 +328,7 @@ class Pages:
         """The request for the first page; or the result of a call whose cursor is none."""
         try:
             return self._beginning(self._style, draft, call).draft
-        except _Broken as broken:
+        except _PagingFailure as broken:
             return broken.result
 
     def _beginning(self, style: PaginationStyle, draft: RequestDraft, call: Call) -> PageStep:
@@ -336,20 +336,22 @@ class Pages:
         try:
             return style.first(draft, None if value is None or value == "" else str(value))
         except NoPage as error:
-            raise _Broken(_bad_argument(call, str(self.cursor_arg), error.message)) from None
+            raise _PagingFailure(_bad_argument(call, str(self.cursor_arg), error.message)) from None
 
     async def _page(self, step: PageStep, fetch: Fetch, reading: ResponseReader, call: Call) -> ResponsePage:
         """One page; the failures of its exchange end the call."""
         read = await fetch(step.draft.copied())
         if isinstance(read, Result):
-            raise _Broken(read)
+            raise _PagingFailure(read)
         status: Any = read.envelope["status"]
         if reading.failed(status):
-            raise _Broken(reading.result(read, call.arguments, call.context.session.clock.now))
+            raise _PagingFailure(reading.result(read, call.arguments, call.context.session.clock.now))
         try:
             items = read.envelope["body"] if self._items is None else self._items(read.envelope)
         except ValueError as error:
-            raise _Broken(_unusable("no_items", f"`pagination.items` failed over a page: {error}")) from None
+            raise _PagingFailure(
+                _unusable("no_items", f"`pagination.items` failed over a page: {error}")
+            ) from None
         if read.envelope["body"] is None:
             items = []
         if not isinstance(items, list):
@@ -357,11 +359,11 @@ class Pages:
                 "`pagination.items` finds no list on a page; where there may be none, "
                 "write an empty list behind it: ``body.data || `[]` ``"
             )
-            raise _Broken(_unusable("no_items", message))
+            raise _PagingFailure(_unusable("no_items", message))
         return ResponsePage(step, read.envelope, items)
 
     def _taken(
-        self, page: ResponsePage, style: PaginationStyle, collected: _Collected
+        self, page: ResponsePage, style: PaginationStyle, collected: _PageItems
     ) -> tuple[PageStep | None, str]:
         """Take a page in: where the next one begins, and why it is not asked for; no reason where it is."""
         collected.seen.add(page.step.position)
@@ -382,7 +384,7 @@ class Pages:
         return following, "max_pages" if collected.count >= self._max_pages else ""
 
 
-def _repeats(page: ResponsePage, style: PaginationStyle, collected: _Collected) -> bool:
+def _repeats(page: ResponsePage, style: PaginationStyle, collected: _PageItems) -> bool:
     """Whether a counted page is the one before again: the API takes no notice of the number."""
     last, collected.last = collected.last, page.items
     return (
@@ -397,14 +399,14 @@ def _following(page: ResponsePage, style: PaginationStyle) -> PageStep | None:
         return style.following(page)
     except (NoPage, ValueError) as error:
         message = f"the next page can't be asked for: {error}"
-        raise _Broken(_unusable("bad_cursor", message)) from None
+        raise _PagingFailure(_unusable("bad_cursor", message)) from None
     except LinkError as error:
         message = f"{error}; `hosts` names the hosts that may be reached"
-        raise _Broken(Result.failed(Outcome.DENIED, message, code="link_refused")) from None
+        raise _PagingFailure(Result.failed(Outcome.DENIED, message, code="link_refused")) from None
 
 
 def _cut(
-    page: ResponsePage, style: PaginationStyle, room: int, following: PageStep | None, collected: _Collected
+    page: ResponsePage, style: PaginationStyle, room: int, following: PageStep | None, collected: _PageItems
 ) -> PageStep | None:
     """Where to go on when a page has more items than may be collected.
 
@@ -419,14 +421,14 @@ def _cut(
 
 
 def _finished(
-    page: ResponsePage, cursor: str | None, collected: _Collected, reading: ResponseReader, call: Call
+    page: ResponsePage, cursor: str | None, collected: _PageItems, reading: ResponseReader, call: Call
 ) -> Result:
     envelope = {**page.envelope, "items": collected.items, "next_cursor": cursor}
     result = reading.result(ResponseContent(envelope), call.arguments).with_meta(pages=collected.told)
     return result if cursor is None else result.with_meta(next_cursor=cursor)
 
 
-def _with_pages(result: Result, collected: _Collected) -> Result:
+def _with_pages(result: Result, collected: _PageItems) -> Result:
     """The failure of a page, with what was collected before it."""
     if not collected.count or result.error is None:
         return result

@@ -56,7 +56,7 @@ Pair: TypeAlias = "tuple[str, str]"
 AddHeader: TypeAlias = Callable[[Arguments, "list[Pair]"], None]
 
 HeaderStep: TypeAlias = "tuple[Pair, ...] | AddHeader"
-"""Headers that are the same for every call, or what adds one; it raises Misfit."""
+"""Headers that are the same for every call, or what adds one; it raises UnusableArguments."""
 
 
 class Header(NamedTuple):
@@ -246,7 +246,7 @@ class CompiledRequest:
             arguments: As the input schema accepted them; they are not changed.
 
         Raises:
-            Misfit: No request can be made of them.
+            UnusableArguments: No request can be made of them.
         """
         url = self._url
         body, media_type = self._body(arguments)

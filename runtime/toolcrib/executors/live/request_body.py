@@ -117,7 +117,7 @@ def encoded_text(value: JSON, source: ValueSource) -> bytes:
     """A value as raw UTF-8 text: scalars as they are, lists and objects as JSON.
 
     Raises:
-        Misfit: It holds a lone surrogate, or is no JSON.
+        UnusableArguments: It holds a lone surrogate, or is no JSON.
     """
     text = scalar_text(value)
     try:
@@ -258,7 +258,7 @@ class RequestBody(NamedTuple):
     """A compiled body.
 
     Attributes:
-        make: Encodes the body of one call; raises Misfit.
+        make: Encodes the body of one call; raises UnusableArguments.
         parts: What of it the descriptor writes.
         left: Set where it takes the arguments that are left.
         own_type: Whether its media type can't be written in `headers`.

@@ -31,6 +31,8 @@ from toolcrib.http import HTTPResponse
 from toolcrib.http.headers import seconds_to_wait
 from toolcrib.security.redaction import HIDDEN
 
+# The body, by its content type.
+
 Form: TypeAlias = Literal["auto", "json", "text", "binary"]
 
 Body: TypeAlias = tuple[JSON, tuple[Content, ...]]
@@ -230,6 +232,8 @@ _READERS: dict[Form, Callable[[bytes, MediaType], Body]] = {
 }
 
 
+# `response.redact`.
+
 RedactionPath: TypeAlias = tuple[str, ...]
 
 _ANY, _DEEP = "*", "**"
@@ -357,6 +361,8 @@ def _everything(places: Iterable[JSON]) -> list[JSON]:
     return list(seen.values())
 
 
+# What the body of a failure says.
+
 MOST = 4096
 """Bytes that are told of what the other side says."""
 
@@ -458,6 +464,8 @@ def _whole(body: JSON) -> dict[str, JSON]:
         return {}
 
 
+# What a status of failure becomes.
+
 Envelope = dict[str, JSON]
 """`status`, `headers` (names in lower case), `body`."""
 
@@ -504,7 +512,7 @@ class StatusErrors:
         status: Any = envelope["status"]
         entry = self._entry(status)
         written, warnings = _written(entry, {"args": arguments, **envelope}) if entry else ({}, [])
-        code, message, details = _plain(envelope)
+        code, message, details = _plain_error(envelope)
         code = written.get("code", code)
         message = written.get("message", message)
         details |= written.get("details", {})
@@ -587,7 +595,7 @@ _READ: dict[str, Callable[[JSON], tuple[Any, bool]]] = {
 _NOUNS = {"code": "code", "message": "text", "retryable": "boolean", "details": "object"}
 
 
-def _plain(envelope: Envelope) -> tuple[str, str, dict[str, JSON]]:
+def _plain_error(envelope: Envelope) -> tuple[str, str, dict[str, JSON]]:
     """Code, message and details of an answer of which nothing is written."""
     status: Any = envelope["status"]
     headers: Any = envelope["headers"]
@@ -629,6 +637,9 @@ def _wait(envelope: Envelope, now: Callable[[], datetime] | None) -> int | None:
     if "retry-after" not in headers:
         return None
     return seconds_to_wait(headers, now() if now is not None else None)
+
+
+# The whole response.
 
 
 class ResponseContent(NamedTuple):
@@ -713,7 +724,7 @@ class ResponseReader:
         if self.failed(status):
             return self._errors.result(envelope, arguments, now)
         try:
-            value = self._select(envelope) if self._select is not None else _response_plain(envelope)
+            value = self._select(envelope) if self._select is not None else _plain_value(envelope)
         except ValueError as error:
             message = f"`select` failed over the answer: {error}"
             details = {"status": status, "pointer": "/live/select"}
@@ -765,7 +776,7 @@ def _headers(response: HTTPResponse) -> dict[str, JSON]:
     return joined
 
 
-def _response_plain(envelope: Envelope) -> JSON:
+def _plain_value(envelope: Envelope) -> JSON:
     """The value where nothing is selected."""
     if "items" in envelope:
         return {"items": envelope["items"], "next_cursor": envelope["next_cursor"]}

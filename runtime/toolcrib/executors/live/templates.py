@@ -63,7 +63,7 @@ def kind_of(value: JSON) -> str:
 Arguments: TypeAlias = "dict[str, JSON]"
 
 ReadValue: TypeAlias = Callable[[Arguments], Any]
-"""Works out a JSON value, or `ABSENT`; raises Misfit."""
+"""Works out a JSON value, or `ABSENT`; raises UnusableArguments."""
 
 STAND_IN: Final = "variable"
 """What is taken for a value that is looked up, where nothing is looked up yet."""
@@ -362,7 +362,7 @@ def text_within(source: ValueSource, arguments: Arguments) -> str:
     """A value as a part of a longer text: scalars as they are, lists and objects as JSON.
 
     Raises:
-        Misfit: It is absent or null.
+        UnusableArguments: It is absent or null.
     """
     value = source.read(arguments)
     if isinstance(value, str):
@@ -385,7 +385,7 @@ def json_text(value: JSON, source: ValueSource) -> str:
     """A value as compact JSON, its keys in their own order.
 
     Raises:
-        Misfit: It is no JSON: a number is not finite, a text holds a lone surrogate, the nesting is too deep.
+        UnusableArguments: It is no JSON: a number is not finite, a text holds a lone surrogate, the nesting is too deep.
     """
     try:
         return compact(value)

@@ -39,7 +39,7 @@ from toolcrib.security.redaction import is_secret_name, secret_part
 from toolcrib.security.secrets import SecretVariable
 
 Write: TypeAlias = Callable[[Arguments, list[str]], None]
-"""Adds the `name=value` pieces of one parameter; raises Misfit."""
+"""Adds the `name=value` pieces of one parameter; raises UnusableArguments."""
 
 StyleName: TypeAlias = Literal["form", "spaceDelimited", "pipeDelimited", "deepObject"]
 
@@ -48,6 +48,9 @@ _DELIMITED_BY: Final = {"spaceDelimited": " ", "pipeDelimited": "|"}
 
 _PLAIN_SEGMENT: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+# Values, encoded for where they stand.
 
 
 class ParameterStyle(NamedTuple):
@@ -70,7 +73,7 @@ def quote_value(text: str, source: ValueSource) -> str:
     """A text percent-encoded so that it is one piece in any place of a url.
 
     Raises:
-        Misfit: It holds a lone surrogate.
+        UnusableArguments: It holds a lone surrogate.
     """
     try:
         return quote(text, safe="")
@@ -96,7 +99,7 @@ def write_value(lead: str, value: JSON, source: ValueSource, style: ParameterSty
     """Write what is neither absent nor null; `lead` is the encoded name with its `=`.
 
     Raises:
-        Misfit: The style can't write it.
+        UnusableArguments: The style can't write it.
     """
     text = scalar_text(value)
     if text is not None:
@@ -171,7 +174,7 @@ def segment_text(source: ValueSource, arguments: Arguments) -> str:
     """A value as it stands in a segment of a path, encoded; a list comma-separated (style `simple`).
 
     Raises:
-        Misfit: It is absent, null, an object, an empty list, a list of anything but scalars, or holds controls.
+        UnusableArguments: It is absent, null, an object, an empty list, a list of anything but scalars, or holds controls.
     """
     value = source.read(arguments)
     if value is ABSENT or value is None:
@@ -201,7 +204,7 @@ def checked_segment(segment: str, source: ValueSource) -> str:
     encoded slash for a slash, or cut what follows a `;`: it may lead nowhere in any of these readings.
 
     Raises:
-        Misfit: It is empty, or would be read as a step to another folder.
+        UnusableArguments: It is empty, or would be read as a step to another folder.
     """
     if _PLAIN_SEGMENT.fullmatch(segment) is not None:
         return segment
@@ -222,7 +225,7 @@ def header_text(source: ValueSource, arguments: Arguments) -> str | None:
     """The value of a header, without blanks around it; a list comma-separated; None for none.
 
     Raises:
-        Misfit: It is an object, or holds what can't stand in a header (RFC 9110 section 5.5).
+        UnusableArguments: It is an object, or holds what can't stand in a header (RFC 9110 section 5.5).
     """
     value = source.read(arguments)
     if value is ABSENT or value is None:
@@ -259,7 +262,7 @@ def cookie_text(source: ValueSource, arguments: Arguments) -> str | None:
     """The value of a cookie: arguments percent-encoded, the rest as it is written; None for none.
 
     Raises:
-        Misfit: An argument is a list or object.
+        UnusableArguments: An argument is a list or object.
     """
     if source.parts:
         return "".join(
@@ -283,6 +286,8 @@ def _encoded_for_cookie(value: JSON, source: ValueSource) -> str:
     except UnicodeEncodeError:
         raise source.misfit("holds a lone surrogate, which can't be sent") from None
 
+
+# The `url` of a block.
 
 POINTER: Final = "/live/url"
 
@@ -371,7 +376,7 @@ def compile_url(text: str, sources: ValueSources) -> Url:
     return Url(*origin, make, segments, parameters)
 
 
-class _Marked(NamedTuple):
+class _Placeholder(NamedTuple):
     """What stands at a mark of the skeleton: its source, and how it was written."""
 
     source: ValueSource
@@ -383,10 +388,10 @@ class _Skeleton:
 
     def __init__(self, sources: ValueSources) -> None:
         self._sources = sources
-        self._marked: list[_Marked] = []
+        self._marked: list[_Placeholder] = []
         self._text = ""
 
-    def of(self, pieces: list[Piece]) -> tuple[str, list[_Marked]]:
+    def of(self, pieces: list[Piece]) -> tuple[str, list[_Placeholder]]:
         """The text and what its marks stand for."""
         for place, piece in enumerate(pieces):
             if isinstance(piece, ExpressionBody):
@@ -401,7 +406,7 @@ class _Skeleton:
 
     def _mark(self, source: ValueSource, written: str) -> None:
         self._text += f"\0{len(self._marked)}\0"
-        self._marked.append(_Marked(source, written))
+        self._marked.append(_Placeholder(source, written))
 
     def _literal(self, text: str) -> None:
         unfit = _UNFIT.search(text)
@@ -513,10 +518,12 @@ def literal_part(text: str) -> str:
     return quote(_BARE_PERCENT.sub("%25", text), safe=_KEPT)
 
 
-# The path.
+# The path of the url.
 
 
-def _path(text: str, marked: list[_Marked], sources: ValueSources) -> tuple[Make, tuple[PathSegment, ...]]:
+def _path(
+    text: str, marked: list[_Placeholder], sources: ValueSources
+) -> tuple[Make, tuple[PathSegment, ...]]:
     pieces: list[str | Make] = []
     segments: list[PathSegment] = []
     for segment in text.split("/")[1:]:
@@ -533,7 +540,7 @@ def _path(text: str, marked: list[_Marked], sources: ValueSources) -> tuple[Make
     return _joined_path(pieces), tuple(segments)
 
 
-def _parts(text: str, marked: list[_Marked]) -> Iterator[str | ValueSource]:
+def _parts(text: str, marked: list[_Placeholder]) -> Iterator[str | ValueSource]:
     for place, part in enumerate(_MARK.split(text)):
         if place % 2:
             yield marked[int(part)].source
@@ -592,7 +599,7 @@ def same_shape(path: str, slashes: int) -> str:
     """The path itself: the last door behind everything that encodes.
 
     Raises:
-        Misfit: It has not as many segments as the template, or is not only a path.
+        UnusableArguments: It has not as many segments as the template, or is not only a path.
     """
     if path.count("/") != slashes or "?" in path or "#" in path:
         raise UnusableArguments(
@@ -601,10 +608,10 @@ def same_shape(path: str, slashes: int) -> str:
     return path
 
 
-# The query.
+# The query of the url.
 
 
-def _parameters(text: str, marked: list[_Marked], sources: ValueSources) -> Iterator[Parameter]:
+def _parameters(text: str, marked: list[_Placeholder], sources: ValueSources) -> Iterator[Parameter]:
     for piece in filter(None, text.split("&")):
         name, equals, value = piece.partition("=")
         if "\0" in name:
@@ -641,6 +648,8 @@ def _mixed(lead: str, parts: list[str | ValueSource]) -> Write:
 
     return write
 
+
+# The parameters of a query or form.
 
 Step: TypeAlias = "tuple[str, ...] | Write"
 """Pieces that are the same for every call, or what adds those of one parameter."""
@@ -778,7 +787,7 @@ def fill_steps(
     """What the steps add in one call.
 
     Raises:
-        Misfit: A value can't be written.
+        UnusableArguments: A value can't be written.
     """
     out: list[T] = []
     for step in steps:
@@ -854,7 +863,7 @@ def write_one(name: str, value: JSON, source: ValueSource, out: list[str]) -> No
     """Write a parameter whose name comes with the arguments; null leaves it out.
 
     Raises:
-        Misfit: It has no form, or its name holds a lone surrogate.
+        UnusableArguments: It has no form, or its name holds a lone surrogate.
     """
     if value is not None:
         write_value(f"{quote_value(name, source)}=", value, source, ParameterStyle(), out)

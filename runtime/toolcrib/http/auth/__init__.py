@@ -6,10 +6,9 @@ import json
 from functools import cache
 from typing import Any
 
-from toolcrib.http.auth.compiler import compile_auth
+from toolcrib.http.auth.compiler import AuthContext, RequestAuth, compile_auth, compile_server_auth
 from toolcrib.http.auth.oauth import TokenCache
 from toolcrib.http.auth.schemes import Auth, AuthFailure, Fetch, HookRequest
-from toolcrib.http.auth.server_auth import AuthContext, RequestAuth, compile_server_auth
 
 __all__ = [
     "Auth",

@@ -10,7 +10,13 @@ from typing import Any
 
 from toolcrib.core.model import Content, Outcome, Result
 from toolcrib.loading.prompts import Guardrail
-from toolcrib.loading.scenarios.assertions import ALIASES, SPELLINGS, check_assertions, kinds
+from toolcrib.loading.scenarios.assertions import (
+    ALIASES,
+    SPELLINGS,
+    check_assertions,
+    compile_guardrails,
+    kinds,
+)
 from toolcrib.loading.scenarios.model import Assertion
 from toolcrib.provider.conversations import CallRecord
 from toolcrib.provider.messages import Message, Text
@@ -55,7 +61,7 @@ def trajectory_of(told: Mapping[str, Any]) -> Trajectory:
         messages=tuple(Message("assistant", (Text(text),)) for text in texts),
         tokens=Tokens(**told.get("tokens", {})),
         cost=told.get("cost", 0.0),
-        guardrails=tuple(Guardrail(**each) for each in told.get("guardrails", ())),
+        guardrails=compile_guardrails(Guardrail(**each) for each in told.get("guardrails", ())),
     )
 
 

@@ -12,7 +12,7 @@ from http_servers import Head, Server
 from toolcrib import Descriptor, Problem
 from toolcrib.core.protocols import Clock
 from toolcrib.http import ExchangeBounds, HTTPRequest, HTTPResponse
-from toolcrib.http.auth import Auth, AuthFailed, Fetch, TokenCache, compile_auth
+from toolcrib.http.auth import Auth, AuthFailure, Fetch, TokenCache, compile_auth
 from toolcrib.http.messages import RequestDraft
 from toolcrib.security.secrets import SecretResolver
 
@@ -61,11 +61,11 @@ async def applied(auth: Auth, clock: Clock, fetch: Fetch = no_exchange, **parts:
     return made
 
 
-async def failed(auth: Auth, clock: Clock, fetch: Fetch = no_exchange) -> AuthFailed:
+async def failed(auth: Auth, clock: Clock, fetch: Fetch = no_exchange) -> AuthFailure:
     """Why nothing could be added."""
     try:
         await auth.apply(draft(), clock, fetch)
-    except AuthFailed as error:
+    except AuthFailure as error:
         return error
     raise AssertionError("something was added")
 

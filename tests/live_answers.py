@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolcrib import Descriptor
-from toolcrib.executors.live.response import Read, compile_reading
+from toolcrib.executors.live.response import ResponseContent, compile_response
 from toolcrib.http import HTTPResponse
 
 TOOL = Descriptor("tool", input_schema={"type": "object"})
@@ -12,7 +12,7 @@ JSON_TYPE = "application/json"
 
 def reading_of(block, tool=TOOL):
     problems = []
-    reading = compile_reading(block, tool, problems)
+    reading = compile_response(block, tool, problems)
     assert [str(problem) for problem in problems] == []
     return reading
 
@@ -25,4 +25,4 @@ def answer(body=b"", content_type=JSON_TYPE, status=200, headers=()):
 def result_of(block, response, arguments=None, tool=TOOL, now=None):
     reading = reading_of(block, tool)
     read = reading.read(response)
-    return reading.result(read, arguments or {}, now) if isinstance(read, Read) else read
+    return reading.result(read, arguments or {}, now) if isinstance(read, ResponseContent) else read

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 from live_answers import TOOL
 from toolcrib import Call, CallContext, Outcome, Result, VirtualClock
 from toolcrib.executors.live.pagination import compile_pages
-from toolcrib.executors.live.response import compile_reading
+from toolcrib.executors.live.response import compile_response
 from toolcrib.http import HTTPResponse
 from toolcrib.http.messages import RequestDraft
 
@@ -44,7 +44,7 @@ def collect(pagination, serve, arguments=None, block=None, draft=None, own=()):
     problems = []
     pages, reading = (
         compile_pages(whole, tool_of(pagination), problems),
-        compile_reading(whole, TOOL, problems),
+        compile_response(whole, TOOL, problems),
     )
     assert problems == []
     requests = []

@@ -185,11 +185,11 @@ def command(
     The exit code tells of the first turn that ended otherwise than with an answer: 15 the model refused, 18 it was
     cancelled, 20 a bound of the policy or of the answer was reached, 21 the provider failed.
     """
-    said = ChatOptions(**rest)
-    _check(said)
+    options = ChatOptions(**rest)
+    _check(options)
     paths, message = _divided(words)
-    if said.script is not None and Path(said.script).is_file():
-        reading = reading._replace(packs=(*reading.packs, said.script))
+    if options.script is not None and Path(options.script).is_file():
+        reading = reading._replace(packs=(*reading.packs, options.script))
     modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
     runtime = open_runtime(reading, paths, modes=modes, passthrough=passthrough)
     print_refusals(runtime)
@@ -197,7 +197,7 @@ def command(
     with asyncio.Runner() as runner:
         try:
             runner.run(_entered(runtime))
-            stops = _held(runner, runtime, said, message)
+            stops = _held(runner, runtime, options, message)
         except SinkFailed as error:
             raise click.ClickException(escape_terminal(error.message)) from error
         finally:
@@ -209,20 +209,20 @@ async def _entered(runtime: Runtime) -> None:
     await runtime.__aenter__()  # left in the end, whatever happens between
 
 
-def _held(runner: asyncio.Runner, runtime: Runtime, said: ChatOptions, message: str | None) -> list[Stop]:
+def _held(runner: asyncio.Runner, runtime: Runtime, options: ChatOptions, message: str | None) -> list[Stop]:
     """Hold the conversation, and return why its turns ended."""
-    script = load_script(runtime, said.script) if said.script is not None else None
+    script = load_script(runtime, options.script) if options.script is not None else None
     registry = runtime.registry if script is None else script.session.registry
     piped = is_piped()
-    show: ChatDisplay = JsonLines(registry) if said.as_json else Terminal(echoes=piped and message is None)
+    show: ChatDisplay = JsonLines(registry) if options.as_json else Terminal(echoes=piped and message is None)
     before = None if script is None else script.client
     asking = ApprovalPrompt(
-        runtime, said.approved, asks=not (piped or said.as_json), show=show, before=before
+        runtime, options.approved, asks=not (piped or options.as_json), show=show, before=before
     )
-    prompt = None if said.prompt is None else find_prompt(runtime.packs, said.prompt)
-    policy = _policy(said, prompt, script)
-    config = _config(said, prompt, asking)
-    provider = _provider(runtime, said) if script is None else script.provider
+    prompt = None if options.prompt is None else find_prompt(runtime.packs, options.prompt)
+    policy = _policy(options, prompt, script)
+    config = _config(options, prompt, asking)
+    provider = _provider(runtime, options) if script is None else script.provider
     where = runtime if script is None else script.session
     middleware = ProviderMiddleware(provider, where, policy, config)
     guardrails = () if prompt is None else prompt.guardrails
@@ -254,12 +254,12 @@ def _piped() -> Iterable[str]:
 # What the command line says.
 
 
-def _check(said: ChatOptions) -> None:
-    if (said.script is not None) != (said.name == SCRIPTED):
+def _check(options: ChatOptions) -> None:
+    if (options.script is not None) != (options.name == SCRIPTED):
         raise click.UsageError("`--script` names what `--provider scripted` plays: give both, or neither")
-    if said.system is not None and said.prompt is not None:
+    if options.system is not None and options.prompt is not None:
         raise click.UsageError("`--system` and `--prompt` both instruct the model; leave one of them out")
-    if said.variables and said.prompt is None:
+    if options.variables and options.prompt is None:
         raise click.UsageError("`--var` fills in a prompt, and none is named; add `--prompt`")
 
 
@@ -283,19 +283,21 @@ def _is_there(word: str) -> bool:
         return False
 
 
-def _provider(runtime: Runtime, said: ChatOptions) -> Provider:
-    world = allow_base_url(runtime.engine.world, said.base_url) if said.base_url else runtime.engine.world
-    return open_provider(said.name, model=said.model, base_url=said.base_url, world=world)
+def _provider(runtime: Runtime, options: ChatOptions) -> Provider:
+    world = (
+        allow_base_url(runtime.engine.world, options.base_url) if options.base_url else runtime.engine.world
+    )
+    return open_provider(options.name, model=options.model, base_url=options.base_url, world=world)
 
 
-def _config(said: ChatOptions, prompt: Prompt | None, asking: ApprovalPrompt) -> Config:
-    system = said.system or ""
+def _config(options: ChatOptions, prompt: Prompt | None, asking: ApprovalPrompt) -> Config:
+    system = options.system or ""
     if prompt is not None:
-        system = prompt.render(dict(_value_of(prompt, *_pair(text, "--var")) for text in said.variables))
+        system = prompt.render(dict(_value_of(prompt, *_pair(text, "--var")) for text in options.variables))
     settings = {**(prompt.settings if prompt is not None else {})}
-    settings |= {key: _json(text) for key, text in (_pair(each, "--set") for each in said.settings)}
-    sink = None if said.transcript is None else JSONLSink(said.transcript)
-    return Config(system=system, settings=settings, prices=_prices(said), client=asking.client, sink=sink)
+    settings |= {key: _json(text) for key, text in (_pair(each, "--set") for each in options.settings)}
+    sink = None if options.transcript is None else JSONLSink(options.transcript)
+    return Config(system=system, settings=settings, prices=_prices(options), client=asking.client, sink=sink)
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:
@@ -321,9 +323,9 @@ def _value_of(prompt: Prompt, name: str, text: str) -> tuple[str, JSON]:
     return name, text if variable is None or variable.type == "string" else _json(text)
 
 
-def _prices(said: ChatOptions) -> Prices | None:
+def _prices(options: ChatOptions) -> Prices | None:
     prices: dict[str, Any] = {}
-    for kind, text in (_pair(each, "--price") for each in said.prices):
+    for kind, text in (_pair(each, "--price") for each in options.prices):
         try:
             prices[kind] = float(text)
         except ValueError:
@@ -335,12 +337,12 @@ def _prices(said: ChatOptions) -> Prices | None:
     return Prices(**prices) if prices else None
 
 
-def _policy(said: ChatOptions, prompt: Prompt | None, script: Script | None) -> ToolPolicy:
+def _policy(options: ChatOptions, prompt: Prompt | None, script: Script | None) -> ToolPolicy:
     """The policy of the file; what that does not say of the tools, the prompt does."""
     own = prompt.policy if prompt is not None else script.policy if script is not None else NO_POLICY
-    if said.policy_file is None:
+    if options.policy_file is None:
         return own
-    documents, problems = read_documents(said.policy_file, said.policy_file)
+    documents, problems = read_documents(options.policy_file, options.policy_file)
     found: list[Problem] = []
     policy = parse_policy(documents[0].value, "", found) if documents else NO_POLICY
     problems = [*problems, *(documents[0].place(each) for each in found)]

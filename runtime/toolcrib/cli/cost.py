@@ -21,8 +21,7 @@ from toolcrib.cli.options import (
     print_why_closed,
     read_options,
 )
-from toolcrib.cli.output import json_text, plural, table, terminal_width
-from toolcrib.cli.tools_table import not_offered
+from toolcrib.cli.output import json_text, not_offered, plural, table, terminal_width
 from toolcrib.core.text import compact
 from toolcrib.formats.providers import DIALECTS, Declaration, declare
 from toolcrib.formats.providers.tokens import ENCODING, EXTRA, TokenCounter, token_counter

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from toolcrib.core.model import Result
 
-    Said: TypeAlias = tuple[list[str], set[str], dict[str, list[str]]]
+    ParsedWords: TypeAlias = tuple[list[str], set[str], dict[str, list[str]]]
 
 
 PROFILE_VARIABLE = "TOOLCRIB_PROFILE"
@@ -30,12 +30,11 @@ ONCE = ("--profile", "--mode", "--seed")
 
 def list_tools(words: Sequence[str]) -> int | None:
     """Answer `toolcrib list`, from the index alone."""
-    said = _said(words, (), ("--pack", "--profile"))
-    if said is None or said[0]:
+    parsed = _parse_words(words, (), ("--pack", "--profile"))
+    if parsed is None or parsed[0]:
         return None
-    options = said[2]
-    from toolcrib.cli.output import terminal_width  # noqa: PLC0415 -- `toolcrib call` needs none of these
-    from toolcrib.cli.tools_table import listed_lines  # noqa: PLC0415
+    options = parsed[2]
+    from toolcrib.cli.output import listed_lines, terminal_width  # noqa: PLC0415 -- `toolcrib call` needs neither
     from toolcrib.loading.cache.header import GarbageCollectionPause, find_listing  # noqa: PLC0415
 
     profile = _only(options, "--profile")
@@ -53,10 +52,10 @@ def list_tools(words: Sequence[str]) -> int | None:
 
 def call(words: Sequence[str]) -> int | None:
     """Answer `toolcrib call NAME [KEY=TEXT | KEY:=JSON]...`, for a call that never waits."""
-    said = _said(words, ("--json", "--no-index"), ("--pack", "--profile", "--mode", "--seed"))
-    if said is None or not said[0]:
+    parsed = _parse_words(words, ("--json", "--no-index"), ("--pack", "--profile", "--mode", "--seed"))
+    if parsed is None or not parsed[0]:
         return None
-    (name, *rest), flags, options = said
+    (name, *rest), flags, options = parsed
     seed, mode = options.get("--seed", ["0"])[0], _only(options, "--mode")
     if not (seed.isascii() and seed.isdecimal() and len(seed) < 20):
         return None
@@ -89,10 +88,10 @@ def call(words: Sequence[str]) -> int | None:
     if result is None:
         return None
     runtime.close()
-    return _told(result, as_json="--json" in flags, worded=bool(rest))
+    return _print_result(result, as_json="--json" in flags, worded=bool(rest))
 
 
-def _said(words: Sequence[str], flags: Collection[str], valued: Collection[str]) -> Said | None:
+def _parse_words(words: Sequence[str], flags: Collection[str], valued: Collection[str]) -> ParsedWords | None:
     """The words that are no options, the flags, and the options with their values; None where click may see otherwise."""
     if (getattr(sys.stdout, "encoding", None) or "").lower() != "utf-8":
         return None
@@ -119,7 +118,7 @@ def _only(options: dict[str, list[str]], name: str) -> str | None:
     return options[name][0] if name in options else None
 
 
-def _told(result: Result, *, as_json: bool, worded: bool) -> int:
+def _print_result(result: Result, *, as_json: bool, worded: bool) -> int:
     """Print what came of a call that was made: by click's means where there is more to it than to print texts."""
     from toolcrib.cli.exit_codes import OF_OUTCOME  # noqa: PLC0415
     from toolcrib.cli.output import answer_lines  # noqa: PLC0415 -- as above

@@ -20,9 +20,17 @@ from toolcrib.cli.options import (
     print_why_closed,
     read_options,
 )
-from toolcrib.cli.output import json_text, plural, terminal_width
-from toolcrib.cli.tools_table import count_line, entry_of, mode_text, not_offered, tool_lines
-from toolcrib.cli.tools_table import modes_line as line_of_modes
+from toolcrib.cli.output import (
+    count_line,
+    entry_of,
+    json_text,
+    mode_text,
+    not_offered,
+    plural,
+    terminal_width,
+    tool_lines,
+)
+from toolcrib.cli.output import modes_line as line_of_modes
 from toolcrib.core.model import Descriptor
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime

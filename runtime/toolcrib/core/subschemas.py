@@ -86,6 +86,21 @@ def children(schema: Schema) -> Iterator[tuple[Path, Schema]]:
             yield from members(schema, keyword)
 
 
+def with_members(keyword: str, value: JSON, change: Callable[[Schema, Path], JSON]) -> JSON:
+    """The value of a keyword with each of its subschemas changed; `change` is given their paths in the schema, too."""
+    if keyword in ONE and is_schema(value):
+        return change(value, (keyword,))
+    if keyword in MANY and isinstance(value, list):
+        return [
+            change(item, (keyword, index)) if is_schema(item) else item for index, item in enumerate(value)
+        ]
+    if keyword in NAMED and isinstance(value, dict):
+        return {
+            name: change(item, (keyword, name)) if is_schema(item) else item for name, item in value.items()
+        }
+    return value
+
+
 def refers(schema: Schema) -> bool:
     """Whether there is a reference in a schema, so that it may mean something else where it stands alone."""
     if isinstance(schema, dict) and any(keyword in schema for keyword in REFERENCES):

@@ -19,7 +19,6 @@ from toolcrib.engine.workspaces import models_of
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.fingerprints import FileTracker, Permits
-from toolcrib.loading.folders import files_beside, real_path
 from toolcrib.loading.formats import formats_of
 from toolcrib.loading.packs import Pack, check_requirements
 from toolcrib.loading.project_discovery import PROJECT_FILES
@@ -37,7 +36,7 @@ from toolcrib.loading.reader import LoadedDocuments
 from toolcrib.loading.reload import PreviousLoad, keep_last_good
 from toolcrib.loading.scenarios.scenario_links import check_links, in_namespace, tools_of
 from toolcrib.loading.snapshot import LoadedProject, sorted_problems
-from toolcrib.loading.sources import SourcePath, load
+from toolcrib.loading.sources import SourcePath, files_beside, load, real_path
 from toolcrib.registry.catalog import Card, idle_globs, idle_toolset_globs
 from toolcrib.registry.registry import Registry, without_duplicates
 

@@ -1,7 +1,7 @@
 """The modes: each is an executor, found by its entry point and loaded when first used.
 
-Group `toolcrib.executors`; the entry point's name is the mode. This module is the only place where
-a mode's name decides what runs.
+It imports `formats` and the rooms below it. The group of entry points is `toolcrib.executors`, and an entry point's name
+is the mode. This module is the only place where a mode's name decides what runs.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Executors:
             try:
                 self._made[mode] = self._makers[mode]()
             except Exception as error:  # noqa: BLE001 -- what a third party's distribution does when it is imported is its own
-                self._give_up(mode, str(error) if isinstance(error, ImportError) else _said(error))
+                self._give_up(mode, str(error) if isinstance(error, ImportError) else _error_text(error))
         return self._made.get(mode)
 
     def _give_up(self, mode: str, why: str) -> None:
@@ -143,7 +143,7 @@ class Executors:
         try:
             return executor.block_schema
         except Exception as error:  # noqa: BLE001 -- a third party's property may raise anything
-            self._give_up(mode, f"it has no schema of its block: {_said(error)}")
+            self._give_up(mode, f"it has no schema of its block: {_error_text(error)}")
             del self._made[mode]
             return None
 
@@ -165,7 +165,7 @@ class Executors:
         try:
             annotations: Mapping[str, bool] = said(block)
         except Exception as error:  # noqa: BLE001 -- as above
-            self._give_up(mode, f"it can't say what a block means: {_said(error)}")
+            self._give_up(mode, f"it can't say what a block means: {_error_text(error)}")
             return {}
         return annotations
 
@@ -177,7 +177,7 @@ class Executors:
         try:
             remote: Remote | None = said(name, block)
         except Exception as error:  # noqa: BLE001 -- as above
-            self._give_up(mode, f"it can't say what a block stands for: {_said(error)}")
+            self._give_up(mode, f"it can't say what a block stands for: {_error_text(error)}")
             return None
         return remote
 
@@ -232,12 +232,12 @@ class Executors:
             raise ExceptionGroup("executors could not be closed", errors)
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
 def _failed_check(mode: str, error: Exception) -> Problem:
-    message = f"mode `{mode}` failed when it checked this block: {_said(error)}"
+    message = f"mode `{mode}` failed when it checked this block: {_error_text(error)}"
     hint = "that is a fault of the mode; tell those who offer it"
     return Problem(code="check_failed", message=message, pointer=f"/{mode}", hint=hint)
 

@@ -100,16 +100,16 @@ def descriptor_files(
     names, remarks = _names(server, catalogue, prefix)
     refused = {tool: why for tool, why in catalogue.refused.items() if server.offers(tool)}
     files: dict[str, DescriptorFile] = {}
-    press = _FileWriter(kinds, schema)
+    writer = _FileWriter(kinds, schema)
     for tool, name in names.items():
-        made = press.file_of(tool, document_of(server, catalogue.tools[tool], name))
-        if isinstance(made, str):
-            refused[tool] = made
-        elif any(made.name == other.name for other in files.values()):
-            refused[tool] = f"another tool is `{made.name}` already"
+        file = writer.file_of(tool, document_of(server, catalogue.tools[tool], name))
+        if isinstance(file, str):
+            refused[tool] = file
+        elif any(file.name == other.name for other in files.values()):
+            refused[tool] = f"another tool is `{file.name}` already"
         else:
-            file = _free(made.file, files)
-            files[file.casefold()] = made._replace(file=file)
+            free = _free(file.file, files)
+            files[free.casefold()] = file._replace(file=free)
     unseen = [*_unseen(catalogue, [file.tool for file in files.values()])]
     return DescriptorFiles(tuple(files.values()), refused, (*catalogue.remarks, *remarks, *unseen))
 

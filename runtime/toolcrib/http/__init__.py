@@ -1,4 +1,7 @@
-"""HTTP, for every mode that speaks it: messages, connections that the egress guard dialled, bounded reading."""
+"""HTTP for everything that calls out: messages, clients over connections that the egress guard dialled, authentication.
+
+It imports `security` and the rooms below it.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ IDLE_MOST = 100
 
 
 class Connector:
-    """Opens connections for one sender.
+    """Opens connections for one client.
 
     Args:
         guard: The one way to a socket.

@@ -100,7 +100,7 @@ OF_THE_CONNECTION = frozenset(
         "upgrade",
     }
 )
-"""Headers that speak of the connection (RFC 9110 section 7.6.1), which is the sender's, not the request's."""
+"""Headers that speak of the connection (RFC 9110 section 7.6.1), which is the client's, not the request's."""
 
 _ANTICIPATES_CONTENT = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _METHOD = re.compile(r"[A-Z]{1,32}")
@@ -111,7 +111,7 @@ _RAW_VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 
 
 def request_headers(request: HTTPRequest) -> list[tuple[str, str]]:
-    """The headers of a request, in order, with those that the sender writes.
+    """The headers of a request, in order, with those that the client writes.
 
     `Accept-Encoding: gzip` stands unless the request says otherwise; `Content-Length` wherever there is a body or the
     method may have one (RFC 9110 section 8.6). A name that comes again is spelt as it was the first time.

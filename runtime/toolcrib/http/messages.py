@@ -20,7 +20,7 @@ class HTTPRequest(NamedTuple):
         host: As the `Host` header and TLS name it: lower case, without brackets or port.
         port: The port that is dialled.
         target: Path and query, percent-encoded, beginning with `/`.
-        headers: (name, value) in order, without `Host`, `Content-Length` and `Accept-Encoding`, which the sender writes.
+        headers: (name, value) in order, without `Host`, `Content-Length` and `Accept-Encoding`, which the client writes.
         body: What is sent; empty for none.
     """
 

@@ -102,7 +102,7 @@ def parse_descriptors(
         kinds: What the installed modes say of their blocks.
         shape: The descriptor schema, compiled with the blocks of the installed modes.
     """
-    drafts = [_Draft(each) for each in given]
+    drafts = [_DescriptorParser(each) for each in given]
     for draft in drafts:
         draft.judge(shape)
     for draft in drafts:
@@ -114,7 +114,7 @@ def parse_descriptors(
     return [draft.parsed() for draft in drafts]
 
 
-class _Draft:
+class _DescriptorParser:
     """A descriptor on its way. Where its shape is hopeless there is no tool, and nothing else is checked.
 
     Attributes:
@@ -135,7 +135,7 @@ class _Draft:
 
     def judge(self, shape: DocumentChecker) -> None:
         """The shape."""
-        self._value, self.problems = shape.judged(self.given.document, TEXT_KEYS)
+        self._value, self.problems = shape.check(self.given.document, TEXT_KEYS)
 
     def build(self, kinds: Kinds, shape: DocumentChecker) -> None:
         """The tool, with what its mode and its other keys say of each other."""
@@ -361,7 +361,7 @@ def _toolset(name: str, entry: Any, origin: Origin) -> Toolset:
 
 
 def check_names(said: Mapping[str, Any], keys: Sequence[str]) -> Iterator[Problem]:
-    """What is wrong with the names of the entries under some keys, `toolsets` or `profiles`."""
+    """Problems of the names of the entries under some keys, `toolsets` or `profiles`."""
     for key in keys:
         for name in said.get(key, {}):
             if not _NAME.fullmatch(name):
@@ -372,7 +372,7 @@ def check_names(said: Mapping[str, Any], keys: Sequence[str]) -> Iterator[Proble
 
 
 def check_toolsets(toolsets: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with the globs of toolsets."""
+    """Problems of the globs of toolsets."""
     for name, entry in toolsets.items():
         pointer = f"/toolsets/{pointer_step(name)}"
         if isinstance(entry, list):
@@ -382,7 +382,7 @@ def check_toolsets(toolsets: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def check_tool_globs(globs: Sequence[str], pointer: str) -> Iterator[Problem]:
-    """What is wrong with a list of globs over names of tools."""
+    """Problems of a list of globs over names of tools."""
     for index, glob in enumerate(globs):
         yield from check_tool_glob(glob, f"{pointer}/{index}")
 
@@ -397,7 +397,7 @@ def check_tool_glob(glob: str, pointer: str) -> Iterator[Problem]:
 
 
 def check_defaults(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
-    """What is wrong with `defaults` beyond their shape; `pointer` leads to what holds them."""
+    """Problems of `defaults` beyond their schema; `pointer` leads to the object that holds them."""
     timeout = said.get("defaults", {}).get("timeout")
     if timeout is None or 0 < parse_duration(timeout) <= LONGEST_TIMEOUT:
         return

@@ -78,8 +78,8 @@ class ProviderMiddleware:
         name = free_name(registry)
         self._rulebook = Rulebook(policy, own=name)
         self._reader = ResultReader(name, config.result_limit, session.clock)
-        self._caller = CallRunner(session, config.client, policy.max_parallel)
-        self._terms = TurnSettings(
+        self._runner = CallRunner(session, config.client, policy.max_parallel)
+        self._settings = TurnSettings(
             self._rulebook,
             config.prices,
             config.result_limit,
@@ -149,11 +149,11 @@ class ProviderMiddleware:
         streaming: bool,
     ) -> AsyncGenerator[Event | Conversation, None]:
         conversation = self._begin(messages)
-        said = check_answers(conversation, answers)
+        decided = check_answers(conversation, answers)
         await self._claim(conversation)
-        turn = ConversationTurn(self._terms, ApprovalGate(self._session, self._rulebook), conversation)
+        turn = ConversationTurn(self._settings, ApprovalGate(self._session, self._rulebook), conversation)
         try:
-            for step in self._steps(turn, said, streaming=streaming):
+            for step in self._steps(turn, decided, streaming=streaming):
                 async with aclosing(step) as events:
                     async for event in events:
                         yield event
@@ -166,10 +166,10 @@ class ProviderMiddleware:
             await self._write_at_last(turn)
             if broken_off is not None:
                 conversation = turn.end()
-                broken_off(turn.news(), conversation)
+                broken_off(turn.take_events(), conversation)
             raise
         ended = turn.end()
-        for event in turn.news():
+        for event in turn.take_events():
             yield event
         yield ended
 
@@ -180,43 +180,45 @@ class ProviderMiddleware:
         turn.begin()
         if answers:
             yield self._make(turn, turn.resume(answers, self._offered()))
-        while turn.over() is None:
-            yield self._hear(turn, turn.request(self._offered(), streaming=streaming))
+        while turn.stop_reason() is None:
+            yield self._ask(turn, turn.request(self._offered(), streaming=streaming))
             yield self._make(turn, turn.judge())
 
-    async def _hear(self, turn: ConversationTurn, request: Request) -> AsyncGenerator[Event, None]:
+    async def _ask(self, turn: ConversationTurn, request: Request) -> AsyncGenerator[Event, None]:
         """The model's answer, as it comes."""
-        for event in turn.news():
+        for event in turn.take_events():
             yield event
-        hearing = turn.hearing()
+        decoder = turn.decoder()
         try:
             request = request._replace(world=self._session.world)
             async with aclosing(checked_response(self._provider, request)) as deltas:
                 async for delta in deltas:
-                    for event in hearing.hear(delta):
+                    for event in decoder.decode(delta):
                         yield event
         except ProviderError as error:
             turn.fail(error)
         except CancelledError:
             if asked_to_cancel():
                 raise
-            turn.give_up()
+            turn.cancel_request()
         else:
-            turn.take(hearing)
+            turn.accept(decoder)
 
     async def _make(
         self, turn: ConversationTurn, plans: Sequence[PlannedCall]
     ) -> AsyncGenerator[Event, None]:
         """The calls that are to be made; then the round is over."""
-        for event in turn.news():
+        for event in turn.take_events():
             yield event
-        async with aclosing(self._caller.make(plans, turn.reader, turn.spilled, turn.tell)) as steps:
+        async with aclosing(self._runner.make(plans, turn.reader, turn.spilled, turn.record)) as steps:
             async for _step in steps:
-                for event in turn.news():
+                for event in turn.take_events():
                     yield event
-        turn.close()
+        turn.end_round()
         await self._write(turn)
-        if turn.over() is None:  # a model in memory and prompt mocks never wait: others have their turn
+        if (
+            turn.stop_reason() is None
+        ):  # a model in memory and prompt mocks never wait: others have their turn
             await let_others_run()
 
     async def _write(self, turn: ConversationTurn) -> None:

@@ -1,18 +1,112 @@
-"""Two schemas that must both hold, as one.
+"""One schema for two that must both hold.
 
-JSON Schema 2020-12, core 7.7 and 10: what a keyword says may depend on the keywords beside it, so keywords are put
-into one object only where none of them then means anything else.
+`merge` is the one implementation. What becomes of a keyword that both schemas have is a parameter, `MergeRules`,
+because callers need different things where no keyword can say both:
+
+- `EXACT` (dereferencing, by `conjoin`): a keyword stays as it is or nothing is merged, so that no keyword means
+  something else than before. JSON Schema 2020-12, core 7.7 and 10: what a keyword says may depend on the keywords
+  beside it.
+- The rules of `formats.providers.schema_merge` (tool declarations): the tighter of two values; nothing is merged
+  where `allOf` is needed to say both.
+- `CLOSEST` (generation, by `merge_closely`): always one schema, as near as keywords can say it. The caller validates
+  the values that it makes of it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from enum import Enum
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, Schema
 from toolcrib.core.text import canonical, json_equal
+
+
+class _Apart(Enum):
+    APART = "apart"
+
+
+APART: Final = _Apart.APART
+"""What a rule gives where no value of the keyword says what both say."""
+
+Join: TypeAlias = Callable[[str, Any, Any], Any]
+"""A keyword and its two values -> one value that says both, or `APART`."""
+
+
+class MergeRules(NamedTuple):
+    """What becomes of the keywords that two schemas have both.
+
+    Attributes:
+        keywords: Keyword -> its rule.
+        others: The rule of every other keyword.
+    """
+
+    keywords: Mapping[str, Join]
+    others: Join
+
+
+def merge(own: dict[str, JSON], other: dict[str, JSON], rules: MergeRules) -> dict[str, JSON] | None:
+    """The keywords of two schemas in one, in the order of the first; None where a rule says `APART`."""
+    merged: dict[str, Any] = dict(own)
+    for keyword, value in other.items():
+        if keyword in own:
+            join = rules.keywords.get(keyword, rules.others)
+            value = join(keyword, own[keyword], value)  # noqa: PLW2901 -- the joined value takes its place
+            if value is APART:
+                return None
+        merged[keyword] = value
+    return merged
+
+
+# Rules that callers share.
+
+
+def first(_keyword: str, own: Any, _other: Any) -> Any:
+    """The value of the first schema."""
+    return own
+
+
+def only_equal(_keyword: str, own: Any, other: Any) -> Any:
+    """The value that both have."""
+    return own if canonical(own) == canonical(other) else APART
+
+
+def union(_keyword: str, own: Any, other: Any) -> Any:
+    """The items of both lists, each once."""
+    if not isinstance(own, list) or not isinstance(other, list):
+        return APART
+    return [*own, *(item for item in other if item not in own)]
+
+
+def larger(_keyword: str, own: Any, other: Any) -> Any:
+    """The larger of two numbers; true of true and false."""
+    return max(own, other) if _are_numbers(own, other) else APART
+
+
+def smaller(_keyword: str, own: Any, other: Any) -> Any:
+    """The smaller of two numbers."""
+    return min(own, other) if _are_numbers(own, other) else APART
+
+
+def _are_numbers(own: Any, other: Any) -> bool:
+    return isinstance(own, int | float) and isinstance(other, int | float)
+
+
+TIGHTER: Final[Mapping[str, Join]] = {
+    **dict.fromkeys(
+        ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"), larger
+    ),
+    **dict.fromkeys(
+        ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"), smaller
+    ),
+    "required": union,
+    "uniqueItems": larger,
+}
+"""Keywords of which one value says what two say."""
+
+# Exactly: for dereferencing.
 
 ANNOTATIONS: Final = ("title", "description", "default", "examples", "$comment")
 """Keywords for readers. Of two, the one nearer to the place counts."""
@@ -42,72 +136,96 @@ def conjoin(own: dict[str, JSON], other: Schema) -> Schema:
         return other
     if not own.keys() - set(ANNOTATIONS):
         return {**own, **{key: item for key, item in other.items() if key not in own}}
-    if _must_stay_apart(own, other):
-        beside = own.get("allOf")
-        return {**own, "allOf": [*(beside if isinstance(beside, list) else ()), other]}
-    return {
-        **own,
-        **{key: _joined(key, own[key], item) if key in own else item for key, item in other.items()},
-    }
+    whole = None if _must_stay_apart(own, other) else merge(own, other, EXACT)
+    if whole is not None:
+        return whole
+    beside = own.get("allOf")
+    return {**own, "allOf": [*(beside if isinstance(beside, list) else ()), other]}
 
 
 def _must_stay_apart(own: dict[str, JSON], other: dict[str, JSON]) -> bool:
+    """Whether a keyword would mean something else beside the keywords of the other schema."""
     if _UNEVALUATED & other.keys():
         return True
     if any(group & own.keys() and group & other.keys() for group in _TOGETHER):
         return True
     names_meet = _OF_NAMES & own.keys() and _OF_NAMES & other.keys()
-    if names_meet and ("additionalProperties" in own or "additionalProperties" in other):
-        return True
-    return any(not _can_join(key, own[key], other[key]) for key in own.keys() & other.keys())
+    return bool(names_meet) and ("additionalProperties" in own or "additionalProperties" in other)
 
 
-def _can_join(key: str, own: JSON, other: JSON) -> bool:
-    if key in ANNOTATIONS or canonical(own) == canonical(other):
-        return True
-    if key in {"allOf", "required"}:
-        return isinstance(own, list) and isinstance(other, list)
-    if key in {"properties", "patternProperties"} and isinstance(own, dict) and isinstance(other, dict):
-        return not own.keys() & other.keys()
-    return False
+def _unless_equal(join: Join) -> Join:
+    """The rule for values that differ."""
+
+    def unless_equal(keyword: str, own: Any, other: Any) -> Any:
+        return own if canonical(own) == canonical(other) else join(keyword, own, other)
+
+    return unless_equal
 
 
-def _joined(key: str, own: JSON, other: JSON) -> JSON:
-    """The value of a keyword that both have, and that can be joined."""
-    if key not in ANNOTATIONS and canonical(own) != canonical(other):
-        if isinstance(own, list) and isinstance(other, list):
-            return [*own, *(item for item in other if key == "allOf" or item not in own)]
-        if isinstance(own, dict) and isinstance(other, dict):
-            return {**own, **other}
-    return own
+def _all(_keyword: str, own: Any, other: Any) -> Any:
+    """The schemas of both lists."""
+    return [*own, *other] if isinstance(own, list) and isinstance(other, list) else APART
 
 
-def merged(left: JSON, right: JSON) -> JSON:
-    """One schema for what both accept, as near as keywords can say it; the caller judges the outcome."""
+def _side_by_side(_keyword: str, own: Any, other: Any) -> Any:
+    """The members of both objects, which have no name in common."""
+    if not isinstance(own, dict) or not isinstance(other, dict) or own.keys() & other.keys():
+        return APART
+    return {**own, **other}
+
+
+EXACT: Final = MergeRules(
+    {
+        **dict.fromkeys(ANNOTATIONS, first),
+        "allOf": _unless_equal(_all),
+        "required": _unless_equal(union),
+        "properties": _unless_equal(_side_by_side),
+        "patternProperties": _unless_equal(_side_by_side),
+    },
+    only_equal,
+)
+"""No keyword means something else than before."""
+
+# As near as keywords can say it: for generation.
+
+
+def merge_closely(left: JSON, right: JSON) -> JSON:
+    """One schema for what both accept, as near as keywords can say it; the caller validates the outcome."""
     if left is False or right is False:
         return False
     if not isinstance(left, dict):
         return right
     if not isinstance(right, dict):
         return left
-    both = dict(left)
-    for keyword, value in right.items():
-        both[keyword] = _RULES.get(keyword, _later)(left[keyword], value) if keyword in left else value
-    return both
+    return merge(left, right, CLOSEST)
 
 
-def _later(_left: JSON, right: JSON) -> JSON:
+def _later(_keyword: str, _left: JSON, right: JSON) -> JSON:
     return right
 
 
-def _common(left: JSON, right: JSON) -> JSON:
+def _or_later(join: Join) -> Join:
+    """The rule, and the later value where it says `APART`."""
+
+    def or_later(keyword: str, left: Any, right: Any) -> Any:
+        joined = join(keyword, left, right)
+        return right if joined is APART else joined
+
+    return or_later
+
+
+def _schemas(_keyword: str, left: JSON, right: JSON) -> JSON:
+    return merge_closely(left, right)
+
+
+def _common(_keyword: str, left: JSON, right: JSON) -> JSON:
     """The values of both lists, in the order of the first."""
     if not isinstance(left, list) or not isinstance(right, list):
         return right
     return [value for value in left if any(json_equal(value, other) for other in right)]
 
 
-def _types(left: JSON, right: JSON) -> JSON:
+def _types(_keyword: str, left: JSON, right: JSON) -> JSON:
     wanted = [left] if isinstance(left, str) else left
     others = [right] if isinstance(right, str) else right
     if not isinstance(wanted, list) or not isinstance(others, list):
@@ -117,45 +235,23 @@ def _types(left: JSON, right: JSON) -> JSON:
     return [name for name in wanted if name in others or (name == "integer" and "number" in others)]
 
 
-def _union(left: JSON, right: JSON) -> JSON:
-    if not isinstance(left, list) or not isinstance(right, list):
-        return right
-    return left + [value for value in right if value not in left]
-
-
-def _by_key(left: JSON, right: JSON) -> JSON:
+def _by_key(_keyword: str, left: JSON, right: JSON) -> JSON:
     if not isinstance(left, dict) or not isinstance(right, dict):
         return right
     return {
         **left,
-        **{key: merged(left[key], value) if key in left else value for key, value in right.items()},
+        **{key: merge_closely(left[key], value) if key in left else value for key, value in right.items()},
     }
 
 
-def _by_index(left: JSON, right: JSON) -> JSON:
+def _by_index(_keyword: str, left: JSON, right: JSON) -> JSON:
     if not isinstance(left, list) or not isinstance(right, list):
         return right
-    shared = [merged(one, other) for one, other in zip(left, right, strict=False)]
+    shared = [merge_closely(one, other) for one, other in zip(left, right, strict=False)]
     return shared + (left if len(left) > len(right) else right)[len(shared) :]
 
 
-def _either(left: JSON, right: JSON) -> JSON:
-    return bool(left or right)
-
-
-def _larger(left: JSON, right: JSON) -> JSON:
-    return max(left, right) if _ordered(left, right) else right  # type: ignore[type-var]
-
-
-def _smaller(left: JSON, right: JSON) -> JSON:
-    return min(left, right) if _ordered(left, right) else right  # type: ignore[type-var]
-
-
-def _ordered(left: JSON, right: JSON) -> bool:
-    return isinstance(left, int | float) and isinstance(right, int | float)
-
-
-def _multiple(left: JSON, right: JSON) -> JSON:
+def _multiple(_keyword: str, left: JSON, right: JSON) -> JSON:
     """The least number that is a multiple of both."""
     if not isinstance(left, int | float) or not isinstance(right, int | float):
         return right
@@ -167,25 +263,22 @@ def _multiple(left: JSON, right: JSON) -> JSON:
     return least.numerator if least.denominator == 1 else float(least)
 
 
-_RULES: dict[str, Callable[[JSON, JSON], JSON]] = {
-    "type": _types,
-    "enum": _common,
-    "examples": _common,
-    "required": _union,
-    "properties": _by_key,
-    "patternProperties": _by_key,
-    "dependentSchemas": _by_key,
-    "prefixItems": _by_index,
-    "items": merged,
-    "additionalProperties": merged,
-    "propertyNames": merged,
-    "contains": merged,
-    "uniqueItems": _either,
-    "multipleOf": _multiple,
-    **dict.fromkeys(
-        ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"), _larger
-    ),
-    **dict.fromkeys(
-        ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"), _smaller
-    ),
-}
+CLOSEST: Final = MergeRules(
+    {
+        **{keyword: _or_later(join) for keyword, join in TIGHTER.items()},
+        "type": _types,
+        "enum": _common,
+        "examples": _common,
+        "properties": _by_key,
+        "patternProperties": _by_key,
+        "dependentSchemas": _by_key,
+        "prefixItems": _by_index,
+        "items": _schemas,
+        "additionalProperties": _schemas,
+        "propertyNames": _schemas,
+        "contains": _schemas,
+        "multipleOf": _multiple,
+    },
+    _later,
+)
+"""The later value counts where no keyword can say both."""

@@ -20,6 +20,8 @@ always. Beyond that the schema is left as it was written. Whatever happens is to
 
 **References that stay.** One that leads nowhere or out of the schema stays (as an absolute URI, where a base was
 named), and so does the whole schema where a dynamic reference could mean several places. Nothing is ever fetched.
+
+`reference_problems` reports the references of a schema that lead out of it, nowhere, or round in a circle.
 """
 
 from __future__ import annotations
@@ -384,6 +386,8 @@ def _container_of(target: Site) -> Iterator[Key]:
                 yield target.document, path[: place + 1]
             return
 
+
+# What is wrong with references.
 
 WAYS: Final = 100_000
 """Ways through references and combinators that a schema may offer for judging one value."""

@@ -19,7 +19,7 @@ from toolcrib.core.model import JSON, Schema
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.subschemas import SchemaIndex, pattern_validator
 from toolcrib.core.text import canonical
-from toolcrib.schema.all_of import merged
+from toolcrib.schema.all_of import merge_closely
 from toolcrib.schema.keyed_random import Draw
 from toolcrib.schema.scalars import (
     Size,
@@ -131,7 +131,7 @@ class Sampler:
                 part = {key: value for key, value in part.items() if key not in _IN_PLACE}
             if depth > _TOO_DEEP or folded > _MOST_FLAT:
                 raise UnsatisfiableKeyword("$ref", "the schema refers to itself without an end")
-            whole = merged(whole, part)
+            whole = merge_closely(whole, part)
         if not isinstance(whole, dict):
             raise UnsatisfiableKeyword("false", "the schema `false` accepts nothing")
         return whole, depth
@@ -231,7 +231,7 @@ class Sampler:
         for index in range(length):
             inner = first[index] if index < len(first) else rest
             if index < wanted:
-                inner = merged(inner, schema["contains"])
+                inner = merge_closely(inner, schema["contains"])
             try:
                 taken = items if schema.get("uniqueItems") is True else []
                 items.append(self._different(taken, inner, draw.at(index), f"{pointer}/{index}", depth))
@@ -349,7 +349,7 @@ class Sampler:
                 return text_matching(draw.choice(sorted(table)), draw)
             except UnknownSyntax as error:
                 raise UnsatisfiableKeyword("patternProperties", str(error)) from None
-        names = merged({"type": "string", "maxLength": 24}, schema.get("propertyNames", True))
+        names = merge_closely({"type": "string", "maxLength": 24}, schema.get("propertyNames", True))
         key = self.grow(names, draw)
         return key.replace(" ", "_") if isinstance(key, str) and "propertyNames" not in schema else str(key)
 

@@ -24,7 +24,7 @@ from http_servers import (
 from toolcrib import VirtualClock
 from toolcrib.core.clock import RealClock
 from toolcrib.http import ExchangeBounds, HTTPResponse
-from toolcrib.http.auth import AuthFailed, TokenCache
+from toolcrib.http.auth import AuthFailure, TokenCache
 from toolcrib.security.egress import EgressRefused
 from toolcrib.security.secrets import SecretResolver
 
@@ -337,7 +337,7 @@ async def test_all_who_wait_are_told_of_a_failure_and_the_next_one_asks_again():
         told = await asyncio.gather(
             *(sent_token(auth, clock, fetch) for _ in range(10)), return_exceptions=True
         )
-        assert {type(each) for each in told} == {AuthFailed}
+        assert {type(each) for each in told} == {AuthFailure}
         assert await sent_token(auth, clock, fetch) == "t-1"
         assert len(server.requests) == 2
 

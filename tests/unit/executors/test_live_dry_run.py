@@ -22,11 +22,11 @@ from toolcrib.executors.live.dry_run import (
     BODY_FILE,
     MOST,
     SHORT,
-    CallMasks,
-    curl,
+    CallSecrets,
+    curl_command,
+    request_as_json,
     request_lines,
     response_lines,
-    shown,
 )
 from toolcrib.http import HTTPRequest, HTTPResponse
 from toolcrib.http.messages import RequestDraft
@@ -61,7 +61,7 @@ def exchange_lines(sent, answer, masks):
 
 def test_the_parts_of_a_request_are_shown_as_they_are():
     made = request("/a%20b?q=1", ("Accept", "text/plain"), JSON_TYPE, method="POST", body=b'{"a": 1}')
-    assert shown(made, SecretResolver({})) == {
+    assert request_as_json(made, SecretResolver({})) == {
         "method": "POST",
         "url": "https://api.example.com/a%20b?q=1",
         "headers": [["Accept", "text/plain"], ["Content-Type", "application/json"]],
@@ -70,9 +70,9 @@ def test_the_parts_of_a_request_are_shown_as_they_are():
 
 
 def test_no_body_is_none_and_one_that_is_no_text_is_told_by_size_and_type():
-    assert shown(request(), SecretResolver({}))["body"] is None
+    assert request_as_json(request(), SecretResolver({}))["body"] is None
     raw = request("/", ("content-type", "image/png"), method="PUT", body=b"\x89PNG\0")
-    assert shown(raw, SecretResolver({}))["body"] == {"bytes": 5, "type": "image/png"}
+    assert request_as_json(raw, SecretResolver({}))["body"] == {"bytes": 5, "type": "image/png"}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_the_vault_knows_is_shown_nowhere_however_it_is_written(written, va
     )
     binary = made._replace(body=b"\xff\x00" + written.encode() + b"\xff")
     answer = HTTPResponse(200, (("x-odd", written),), written.encode())
-    told = [json.dumps(shown(each, vault)) + curl(each, vault) for each in (made, binary)]
+    told = [json.dumps(request_as_json(each, vault)) + curl_command(each, vault) for each in (made, binary)]
     told += ["\n".join(exchange_lines(each, answer, vault)) for each in (made, binary)]
     for text in told:
         assert written not in text
@@ -114,7 +114,7 @@ def test_what_the_vault_knows_is_shown_nowhere_however_it_is_written(written, va
     ],
 )
 def test_headers_named_like_a_secret_are_masked_by_name_alone(name, value, seen):
-    assert shown(request("/", (name, value)), SecretResolver({}))["headers"] == [[name, seen]]
+    assert request_as_json(request("/", (name, value)), SecretResolver({}))["headers"] == [[name, seen]]
     assert f"< {name}: {seen}" in exchange_lines(
         request(), HTTPResponse(200, ((name, value),), b""), SecretResolver({})
     )
@@ -135,7 +135,7 @@ def test_headers_named_like_a_secret_are_masked_by_name_alone(name, value, seen)
 )
 def test_bodies_are_masked_by_the_names_in_them(headers, body, seen):
     made = request("/", *headers, method="POST", body=body.encode())
-    assert shown(made, SecretResolver({}))["body"] == seen
+    assert request_as_json(made, SecretResolver({}))["body"] == seen
 
 
 def test_fields_of_multipart_bodies_are_masked_by_name():
@@ -144,7 +144,7 @@ def test_fields_of_multipart_bodies_are_masked_by_name():
         b'--b\r\nContent-Disposition: form-data; name="api_key"\r\n\r\nabc\r\n'
         b'--b\r\nContent-Disposition: form-data; name="note"\r\n\r\nhello\r\n--b--\r\n'
     )
-    text = shown(request("/", kind, method="POST", body=body), SecretResolver({}))["body"]
+    text = request_as_json(request("/", kind, method="POST", body=body), SecretResolver({}))["body"]
     assert "abc" not in text
     assert "hello" in text
     assert text.count("\r\n--b") == 2
@@ -152,9 +152,9 @@ def test_fields_of_multipart_bodies_are_masked_by_name():
 
 def test_secret_arguments_are_hidden_where_the_schema_says_so(vault):
     schema = {"type": "object", "properties": {"pin": {"type": "string", "x-secret": True}}}
-    masks = CallMasks(vault, {"pin": "98 76/54", "city": "Oslo"}, schema)
+    masks = CallSecrets(vault, {"pin": "98 76/54", "city": "Oslo"}, schema)
     made = request("/98%2076%2F54/Oslo?x=98+76%2F54", ("X-P", SECRET))
-    told = shown(made, masks)
+    told = request_as_json(made, masks)
     assert told["url"] == "https://api.example.com/***/Oslo?x=***"
     assert told["headers"] == [["X-P", "***"]]
     assert masks.knows(b"98 76/54")
@@ -200,7 +200,7 @@ needs_sh = pytest.mark.skipif(SHELL is None, reason="there is no POSIX shell")
 
 def test_a_short_command_is_easy_to_read():
     made = request("/v1/x?q=a%20b", ("Accept", "*/*"), ("User-Agent", "toolcrib"), port=8080)
-    assert curl(made, SecretResolver({})).splitlines() == [
+    assert curl_command(made, SecretResolver({})).splitlines() == [
         "curl \\",
         "  'http://api.example.com:8080/v1/x?q=a%20b' \\",
         "  --header 'Accept: */*' \\",
@@ -221,21 +221,25 @@ def test_a_short_command_is_easy_to_read():
     ],
 )
 def test_options_stand_there_where_curl_would_do_something_else(made, option):
-    assert option in curl(made, SecretResolver({}))
+    assert option in curl_command(made, SecretResolver({}))
     for each in ("--request", "--head", "--globoff", "--path-as-is"):
-        assert each in option or f"{each} " not in curl(made, SecretResolver({})).replace("--header", "")
+        assert each in option or f"{each} " not in curl_command(made, SecretResolver({})).replace(
+            "--header", ""
+        )
 
 
 def test_headers_that_curl_would_add_are_taken_out():
-    assert curl(request(), SecretResolver({})).endswith("--header 'User-Agent:' \\\n  --header 'Accept:'")
-    posted = curl(request(method="POST", body=b"x"), SecretResolver({}))
+    assert curl_command(request(), SecretResolver({})).endswith(
+        "--header 'User-Agent:' \\\n  --header 'Accept:'"
+    )
+    posted = curl_command(request(method="POST", body=b"x"), SecretResolver({}))
     assert "--header 'Content-Type:'" in posted
-    large = curl(request(method="POST", body=b"x" * 2**21), SecretResolver({}))
+    large = curl_command(request(method="POST", body=b"x" * 2**21), SecretResolver({}))
     assert "--header 'Expect:'" in large
 
 
 def test_a_large_body_is_read_from_a_file():
-    command = curl(request(method="POST", body=b"x" * (MOST + 1)), SecretResolver({}))
+    command = curl_command(request(method="POST", body=b"x" * (MOST + 1)), SecretResolver({}))
     assert command.endswith(f"--data-binary @{BODY_FILE}")
     assert len(command) < 500
 
@@ -259,7 +263,7 @@ CASES = {
 @needs_sh
 @pytest.mark.parametrize("made", CASES.values(), ids=CASES)
 def test_a_shell_gives_curl_the_same_request(made):
-    method, url, headers, body = as_sent(curl(made, SecretResolver({})))
+    method, url, headers, body = as_sent(curl_command(made, SecretResolver({})))
     assert (method, url, body) == (made.method, made.url, made.body)
     sent = [f"{name}: {value}" if value else f"{name};" for name, value in made.headers]
     assert headers[: len(sent)] == sent
@@ -270,7 +274,7 @@ def test_a_shell_gives_curl_the_same_request(made):
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=60) | st.text("ab'\"\\%$`!{}[]\n\r\t \0ü", max_size=30).map(str.encode))
 def test_any_body_comes_through_the_shell_unchanged(body):
-    assert as_sent(curl(request(method="POST", body=body), SecretResolver({})))[3] == body
+    assert as_sent(curl_command(request(method="POST", body=body), SecretResolver({})))[3] == body
 
 
 def received(port_wanted, run):
@@ -305,7 +309,7 @@ def test_the_command_sends_the_same_request(made):
     """With the system's curl; without one, what it is given is put on the wire by hand."""
 
     def run(port):
-        command = curl(made._replace(scheme="http", host="127.0.0.1", port=port), SecretResolver({}))
+        command = curl_command(made._replace(scheme="http", host="127.0.0.1", port=port), SecretResolver({}))
         if CURL is not None:
             quiet = command.replace("curl \\", "curl --silent --disable --noproxy '*' \\", 1)
             subprocess.run([SHELL, "-c", quiet], check=True, timeout=30, capture_output=True)

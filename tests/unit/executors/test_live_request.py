@@ -6,7 +6,7 @@ import pytest
 
 import toolcrib
 from drafting import URL, closed, compiled, drafted, misfit, sent, tried
-from toolcrib.executors.live.request import Part
+from toolcrib.executors.live.request import RequestPart
 from toolcrib.executors.live.templates import kind_of, scalar_text
 from toolcrib.http import HTTPRequest
 from toolcrib.security.secrets import MissingSecret, SecretResolver
@@ -85,25 +85,25 @@ def test_parts_say_where_they_are_written_and_what_they_read():
     )
     assert [problem for problem in problems if problem.severity == "error"] == []
     assert request.parts == (
-        Part("path", "{{ args.city }}", "/live/url", ("city",)),
-        Part("query", "units", "/live/url", ("units",)),
-        Part("query", "q", "/live/query/q", ("q",)),
-        Part("query", "page", "/live/query/page"),
-        Part("header", "X-Team", "/live/headers/X-Team"),
-        Part("header", "Accept-Language", "/live/headers/Accept-Language", ("lang",)),
-        Part("header", "Accept", "/live/accept"),
-        Part("cookie", "session", "/live/cookies/session"),
-        Part("cookie", "theme", "/live/cookies/theme", ("theme",)),
-        Part("body", "a/b", "/live/body/form/a~1b", ("name",)),
+        RequestPart("path", "{{ args.city }}", "/live/url", ("city",)),
+        RequestPart("query", "units", "/live/url", ("units",)),
+        RequestPart("query", "q", "/live/query/q", ("q",)),
+        RequestPart("query", "page", "/live/query/page"),
+        RequestPart("header", "X-Team", "/live/headers/X-Team"),
+        RequestPart("header", "Accept-Language", "/live/headers/Accept-Language", ("lang",)),
+        RequestPart("header", "Accept", "/live/accept"),
+        RequestPart("cookie", "session", "/live/cookies/session"),
+        RequestPart("cookie", "theme", "/live/cookies/theme", ("theme",)),
+        RequestPart("body", "a/b", "/live/body/form/a~1b", ("name",)),
     )
 
 
 def test_parts_of_what_is_left_name_the_arguments_that_the_schema_describes():
     schema = closed("a", "b")
     request = compiled({"method": "POST", "query": {"x": "{{ args.a }}"}, "body": {"from": "args"}}, schema)
-    assert request.parts[-1] == Part("body", "*", "/live/body/from", ("b",))
+    assert request.parts[-1] == RequestPart("body", "*", "/live/body/from", ("b",))
     request = compiled({"query": {"from": "args"}, "headers": {"X": "{{ args.a }}"}}, schema)
-    assert request.parts[-1] == Part("query", "*", "/live/query/from", ("b",))
+    assert request.parts[-1] == RequestPart("query", "*", "/live/query/from", ("b",))
 
 
 # What is looked up.

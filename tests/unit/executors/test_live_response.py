@@ -15,7 +15,7 @@ from live_answers import JSON_TYPE, TOOL, answer, reading_of, result_of
 from toolcrib import Content, Outcome
 from toolcrib.core.errors import DocumentError
 from toolcrib.core.text import SIZE_PATTERN, parse_size
-from toolcrib.executors.live.response import compile_reading
+from toolcrib.executors.live.response import compile_response
 from toolcrib.schema.validation import Validator
 
 
@@ -27,7 +27,7 @@ def value_of(response, block=None):
 
 def problems_with(block, tool=TOOL):
     problems = []
-    compile_reading(block, tool, problems)
+    compile_response(block, tool, problems)
     return [(problem.code, problem.pointer) for problem in problems]
 
 
@@ -246,7 +246,7 @@ def test_arguments_are_not_known_where_the_schema_is_open(schema):
 
 def test_a_pointer_is_suggested():
     problems = []
-    compile_reading({"response": {"budget": {"size": 1, "items": "results.rows"}}}, TOOL, problems)
+    compile_response({"response": {"budget": {"size": 1, "items": "results.rows"}}}, TOOL, problems)
     assert problems[0].hint == "write `/results/rows`"
 
 
@@ -266,4 +266,4 @@ def test_no_body_breaks_the_reading(body, content_type, status):
 
 def test_a_broken_output_schema_is_no_budgets_business():
     with pytest.raises(DocumentError):
-        compile_reading({"response": {"budget": {"size": 1}}}, TOOL._replace(output_schema={"type": 7}), [])
+        compile_response({"response": {"budget": {"size": 1}}}, TOOL._replace(output_schema={"type": 7}), [])

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from arenas import KINDS, LOOK_UP, TURNS, agent_of, arena_files, manifest, own, put, read, told
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.documents.document import parse_documents
-from toolcrib.loading.folders import add_contents
 from toolcrib.loading.reader import DocumentReader
+from toolcrib.loading.sources import add_contents
 from toolcrib.scenarios import run_scenario
 
 

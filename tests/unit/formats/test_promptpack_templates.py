@@ -17,7 +17,7 @@ VALUES = {"a": "A", "bb": "{{ a }}", "c_1": "${c}"}
 def turned(text, fragments=None, syntax="{{variable}}", declared=()):
     place = place_of(syntax)
     assert place is not None
-    return Templates(place, fragments or {}).turned(text, declared)
+    return Templates(place, fragments or {}).convert(text, declared)
 
 
 def rendered(text):

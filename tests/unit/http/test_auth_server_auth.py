@@ -19,7 +19,14 @@ from toolcrib.core.clock import RealClock
 from toolcrib.core.hooks import MissingHook, load_hook
 from toolcrib.core.server_config import Server
 from toolcrib.http import ExchangeBounds, HTTPRequest, HTTPResponse, open_client
-from toolcrib.http.auth import AuthContext, AuthFailed, RequestAuth, TokenCache, schema, server_auth
+from toolcrib.http.auth import (
+    AuthContext,
+    AuthFailure,
+    RequestAuth,
+    TokenCache,
+    auth_schema,
+    compile_server_auth,
+)
 from toolcrib.http.messages import RequestDraft
 from toolcrib.schema.validation import check_schema
 from toolcrib.security.egress import EgressGuard, EgressRefused
@@ -76,7 +83,7 @@ async def asking(
     async with sending(server) as exchange:
         way = AuthContext(exchange.sender, RealClock(), (server.origin,))
         entry = Server("crm", "http", url=f"{server.origin}/mcp", auth=auth, **more)
-        yield Asking(server_auth(entry, SecretResolver(KEYS), way, tokens=tokens), exchange)
+        yield Asking(compile_server_auth(entry, SecretResolver(KEYS), way, tokens=tokens), exchange)
 
 
 async def asked(auth: Any, **more: Any) -> Head:
@@ -203,7 +210,9 @@ async def test_tokens_are_asked_for_where_the_origin_lies_now():
             aimed=lambda request: request._replace(scheme="http", host="127.0.0.1", port=server.port),
         )
         scheme = {**oauth(server), "token_url": "https://auth.example.com/token"}
-        auth = server_auth(Server("crm", "http", url=server.origin, auth=scheme), SecretResolver(KEYS), way)
+        auth = compile_server_auth(
+            Server("crm", "http", url=server.origin, auth=scheme), SecretResolver(KEYS), way
+        )
         ask = Asking(auth, exchange)
         assert await ask() == 200
 
@@ -215,7 +224,7 @@ async def test_the_guard_has_its_say_over_the_address_of_tokens():
         serving(answering_json({})) as other,
     ):
         way = AuthContext(ask._exchange.sender, RealClock(), (server.origin,))
-        auth = server_auth(
+        auth = compile_server_auth(
             Server("crm", "http", url=server.origin, auth=oauth(other)), SecretResolver(KEYS), way
         )
         assert auth is not None
@@ -229,7 +238,7 @@ async def test_a_token_that_is_not_given_is_told_without_secrets():
         lambda _head: answering_json({"error": "invalid_client", "error_description": "s3cret"}, 400)
     )
     async with serving(refusing) as server, asking(server, oauth(server)) as ask:
-        with pytest.raises(AuthFailed) as caught:
+        with pytest.raises(AuthFailure) as caught:
             await ask()
     assert "invalid_client" in caught.value.message
     assert "s3cret" not in caught.value.message
@@ -241,7 +250,7 @@ async def test_a_token_that_is_not_given_is_told_without_secrets():
 def tried(auth: Any, environment: dict[str, str] = KEYS, **more: Any) -> RequestAuth | None:
     way = AuthContext(open_client(EgressGuard()), RealClock(), ("https://crm.example.com",))
     server = Server("crm", "http", url="https://crm.example.com/mcp", auth=auth, **more)
-    return server_auth(server, SecretResolver(environment), way)
+    return compile_server_auth(server, SecretResolver(environment), way)
 
 
 def test_a_missing_secret_has_its_place():
@@ -268,7 +277,7 @@ def test_a_header_that_is_written_twice_is_refused():
 
 
 def test_the_schema_stands_alone():
-    told = schema()
+    told = auth_schema()
     assert check_schema(told) == []
     assert all(name.startswith("auth_") for name in told["$defs"])
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolcrib.core.errors import DocumentError, ExpressionError
 from toolcrib.core.text import canonical
-from toolcrib.schema.all_of import merged
+from toolcrib.schema.all_of import merge_closely
 from toolcrib.schema.generation import Draw, arguments_for, generate, overlay
 from toolcrib.schema.validation import Validator
 
@@ -520,4 +520,4 @@ def test_an_overlay_replaces_key_by_key(value, patch, result):
     ],
 )
 def test_two_schemas_are_merged_into_one(left, right, both):
-    assert merged(left, right) == both
+    assert merge_closely(left, right) == both

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.serve.mcp.guard import RequestGuard
+from toolcrib.serve.mcp.http_server import RequestGuard
 from toolcrib.serve.mcp.options import ListenAddress, is_loopback
 
 

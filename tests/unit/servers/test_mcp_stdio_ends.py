@@ -238,12 +238,12 @@ RUN = """
     sys.path[:0] = [{tests!r}]
     from mcp_scripts import scripted
     from toolcrib.servers.mcp.transports import open_link
-    from toolcrib.servers.environment import World
+    from toolcrib.servers.environment import NetworkEnvironment
     from mcp.shared.message import SessionMessage
     from mcp_types import JSONRPCRequest
 
     async def main():
-        link = open_link(scripted(*{behaviours!r}), World.ordinary())
+        link = open_link(scripted(*{behaviours!r}), NetworkEnvironment.ordinary())
         read, write = await link.__aenter__()
         params = {{"name": "kin", "arguments": {{}}}}
         await write.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params=params)))

@@ -13,7 +13,7 @@ from functools import cache
 
 from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema
-from toolcrib.executors.client.client_call import ClientCall, Terms, check, deferred
+from toolcrib.executors.client.client_call import ClientCall, ClientTerms, check_block, deferred_result
 from toolcrib.expressions.structures import copied
 
 __all__ = ["BoundClient", "ClientExecutor"]
@@ -41,7 +41,7 @@ class ClientExecutor:
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
         """Its time is possible, and its fallback has an effect and fits the output schema."""
-        return [*check(descriptor)]
+        return [*check_block(descriptor)]
 
     def bind(self, descriptor: Descriptor) -> BoundClient:
         """Read the block.
@@ -52,7 +52,7 @@ class ClientExecutor:
         problems = self.check(descriptor)
         if problems:
             raise DocumentError(problems)
-        return BoundClient(Terms.of(descriptor))
+        return BoundClient(ClientTerms.of(descriptor))
 
     async def aclose(self) -> None:
         """Nothing to give back."""
@@ -71,7 +71,7 @@ class BoundClient:
 
     waits = True
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: ClientTerms) -> None:
         self.timeout = terms.timeout
         self._terms = terms
 
@@ -79,7 +79,9 @@ class BoundClient:
         """Have the client fulfil the call; without one the call waits for somebody to do so later."""
         client = call.context.client
         if client is None:
-            return deferred(call, self._terms, "nobody does so here, and its result can be given later")
+            return deferred_result(
+                call, self._terms, "nobody does so here, and its result can be given later"
+            )
         asked = ClientCall(call.with_arguments(copied(call.arguments)), self._terms)
         answer = await client(asked)
         return answer if isinstance(answer, Result) else Result.ok(_own(answer))

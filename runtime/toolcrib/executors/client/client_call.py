@@ -17,7 +17,7 @@ LONGEST_TIMEOUT = 86400.0
 Strategy: TypeAlias = Literal["error", "retry", "fallback"]
 
 
-class Terms(NamedTuple):
+class ClientTerms(NamedTuple):
     """What is asked of the caller.
 
     Attributes:
@@ -39,7 +39,7 @@ class Terms(NamedTuple):
     falls_back: bool = False
 
     @classmethod
-    def of(cls, tool: Descriptor) -> Terms:
+    def of(cls, tool: Descriptor) -> ClientTerms:
         """The terms of a tool, whose block has the right shape."""
         block: Any = tool.bindings["client"]
         consent: Mapping[str, Any] = block.get("consent", {})
@@ -65,9 +65,9 @@ class Terms(NamedTuple):
         }
 
 
-def check(tool: Descriptor) -> Iterator[Problem]:
+def check_block(tool: Descriptor) -> Iterator[Problem]:
     """What is wrong with a block that the schema of blocks can't say."""
-    terms = Terms.of(tool)
+    terms = ClientTerms.of(tool)
     block: Any = tool.bindings["client"]
     if "timeout" in block and not 0 < terms.timeout <= LONGEST_TIMEOUT:
         longest = format_duration(LONGEST_TIMEOUT)
@@ -80,7 +80,7 @@ def check(tool: Descriptor) -> Iterator[Problem]:
         yield from _check_fallback(tool, terms)
 
 
-def _check_fallback(tool: Descriptor, terms: Terms) -> Iterator[Problem]:
+def _check_fallback(tool: Descriptor, terms: ClientTerms) -> Iterator[Problem]:
     if terms.strategy != "fallback":
         message = f"`fallback` has no effect where `decline_strategy` is `{terms.strategy}`"
         hint = "write `consent: {decline_strategy: fallback}`, or leave `fallback` out"
@@ -113,7 +113,7 @@ class ClientCall(NamedTuple):
     """
 
     call: Call
-    terms: Terms
+    terms: ClientTerms
 
     @property
     def tool(self) -> str:
@@ -169,10 +169,10 @@ class ClientCall(NamedTuple):
 
     def defer(self) -> Result:
         """The answer where nobody can say now: the call waits, and its result can be given later."""
-        return deferred(self.call, self.terms, "it waits for whoever fulfils it")
+        return deferred_result(self.call, self.terms, "it waits for whoever fulfils it")
 
 
-def deferred(call: Call, terms: Terms, why: str) -> Result:
+def deferred_result(call: Call, terms: ClientTerms, why: str) -> Result:
     """The result of a call that nobody has fulfilled yet."""
     return Result.failed(
         Outcome.NEEDS_APPROVAL,

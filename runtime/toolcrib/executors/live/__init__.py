@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.errors import DocumentError, NotReady, Problem
 from toolcrib.core.model import JSON, NOTHING, Descriptor, Schema
-from toolcrib.executors.live.bound_tool import BoundLive, Parts
-from toolcrib.executors.live.cross_checks import needless_keys
+from toolcrib.executors.live.bound_tool import BoundLive, CompiledBlock
+from toolcrib.executors.live.cross_checks import check_unused_keys
 from toolcrib.executors.live.pagination import compile_pages
 from toolcrib.executors.live.request import compile_request
-from toolcrib.executors.live.response import compile_reading
+from toolcrib.executors.live.response import compile_response
 from toolcrib.http import open_client
 from toolcrib.http.auth import TokenCache, compile_auth
-from toolcrib.http.auth import schema as auth_schema
+from toolcrib.http.auth import auth_schema as auth_schema
 from toolcrib.security.secrets import MissingSecret, SecretResolver, variables_of
 from toolcrib.security.trust import Workspace
 from toolcrib.security.trust_needs import Need, needs_of_http
@@ -102,7 +102,7 @@ class LiveExecutor:
         """Expressions, variables, paths and schemes compile and fit each other. Nothing is looked up."""
         problems: list[Problem] = []
         _compiled(descriptor, problems, None, self._tokens)
-        return [*problems, *needless_keys(descriptor)]
+        return [*problems, *check_unused_keys(descriptor)]
 
     def bind(self, descriptor: Descriptor) -> BoundLive:
         """Compile the block and look its secrets up.
@@ -148,12 +148,12 @@ def _compiled(
     vault: SecretResolver | None,
     tokens: TokenCache,
     folder: str = "",
-) -> Parts:
+) -> CompiledBlock:
     block: Any = tool.bindings["live"]
-    return Parts(
+    return CompiledBlock(
         compile_request(block, tool, problems, vault),
         compile_auth(block, "/live", tool.origin.place, problems, vault, tokens=tokens, folder=folder),
-        compile_reading(block, tool, problems),
+        compile_response(block, tool, problems),
         compile_pages(block, tool, problems),
     )
 

@@ -1,6 +1,6 @@
 """A live tool, ready to be called: a call, from its arguments to its result.
 
-`BoundLive` makes the request; `Exchange` authenticates it, sends it, follows permitted redirects, maps failures of the
+`BoundLive` makes the request; `HTTPExchange` authenticates it, sends it, follows permitted redirects, maps failures of the
 connection to outcomes, and takes secrets out of what comes back.
 """
 
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from toolcrib.core.clock import parse_duration, run_in_thread
 from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.executors.live.cross_checks import is_repeatable
-from toolcrib.executors.live.dry_run import CallMasks, plan_of, request_lines, response_lines
+from toolcrib.executors.live.dry_run import CallSecrets, plan_of, request_lines, response_lines
 from toolcrib.executors.live.pagination import Pages
-from toolcrib.executors.live.redirects import hop
+from toolcrib.executors.live.redirects import follow_redirect
 from toolcrib.executors.live.request import CompiledRequest
-from toolcrib.executors.live.response import Read, Reading, media_type
+from toolcrib.executors.live.response import ResponseContent, ResponseReader, media_type
 from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest, HTTPResponse
-from toolcrib.http.auth import Auth, AuthFailed
+from toolcrib.http.auth import Auth, AuthFailure
 from toolcrib.http.messages import RequestDraft, parse_origin
 from toolcrib.schema.validation.json_values import DEPTH, SMALL, is_large
 from toolcrib.schema.validation.violations import UnusableArguments
@@ -40,7 +40,7 @@ _MOVED = frozenset({301, 302, 303, 307, 308})
 _FRESHNESS = frozenset({"cache-control", "expires", "etag", "last-modified"})
 
 
-class Parts(NamedTuple):
+class CompiledBlock(NamedTuple):
     """A compiled block.
 
     Attributes:
@@ -52,7 +52,7 @@ class Parts(NamedTuple):
 
     request: CompiledRequest
     auth: Auth | None
-    reading: Reading
+    reading: ResponseReader
     pages: Pages | None
 
 
@@ -67,7 +67,9 @@ class BoundLive:
 
     waits = True
 
-    def __init__(self, tool: Descriptor, parts: Parts, world: NetworkEnvironment, sender: HTTPClient) -> None:
+    def __init__(
+        self, tool: Descriptor, parts: CompiledBlock, world: NetworkEnvironment, client: HTTPClient
+    ) -> None:
         block: Any = tool.bindings["live"]
         request, auth = parts.request, parts.auth
         annotations = tool.annotations
@@ -80,8 +82,8 @@ class BoundLive:
         self.origin = self._route.origin
         self.repeatable = is_repeatable(tool)
         keeps = annotations.read_only and tool.limits.cache > 0 and request.method in {"GET", "HEAD"}
-        self._exchange = Exchange(
-            sender, self._route, auth, parts.reading, world.vault, repeatable=self.repeatable, keeps=keeps
+        self._exchange = HTTPExchange(
+            client, self._route, auth, parts.reading, world.vault, repeatable=self.repeatable, keeps=keeps
         )
 
     async def execute(self, call: Call) -> Result:
@@ -98,7 +100,7 @@ class BoundLive:
         if pages is None:
             return await self._exchange.answer(call, self._keyed(call, draft))
 
-        async def page(following: RequestDraft) -> Read | Result:
+        async def page(following: RequestDraft) -> ResponseContent | Result:
             return await self._exchange.read(call, self._keyed(call, following))
 
         own = self._route.own_origins
@@ -141,7 +143,9 @@ class BoundLive:
         return draft
 
 
-def _route_of(block: dict[str, Any], tool: Descriptor, parts: Parts, world: NetworkEnvironment) -> Route:
+def _route_of(
+    block: dict[str, Any], tool: Descriptor, parts: CompiledBlock, world: NetworkEnvironment
+) -> Route:
     """Where the requests of a tool may go, and what an exchange may take."""
     named = (*parts.request.hosts, *(parts.auth.hosts if parts.auth is not None else ()))
     told = block.get("timeouts", {})
@@ -205,15 +209,15 @@ class Route(NamedTuple):
         return (self.own, self.origin)
 
 
-class Exchange:
+class HTTPExchange:
     """What stands between a draft and what is read of its answer."""
 
     def __init__(
         self,
-        sender: HTTPClient,
+        client: HTTPClient,
         route: Route,
         auth: Auth | None,
-        reading: Reading,
+        reading: ResponseReader,
         vault: SecretResolver,
         *,
         repeatable: bool,
@@ -222,7 +226,7 @@ class Exchange:
         """Hold what every exchange of a tool needs.
 
         Args:
-            sender: Carries requests.
+            client: Carries requests.
             route: Where they may go.
             auth: Proves who sends them; None for nobody.
             reading: What is made of answers.
@@ -230,7 +234,7 @@ class Exchange:
             repeatable: Whether an attempt may follow another one that may have acted.
             keeps: Whether an answer may be kept, where its headers allow it.
         """
-        self._sender = sender
+        self._client = client
         self._route = route
         self._auth = auth
         self._reading = reading
@@ -261,12 +265,14 @@ class Exchange:
         """What is made of an answer."""
         read = self._read(response)
         now = call.context.session.clock.now
-        result = self._reading.result(read, call.arguments, now) if isinstance(read, Read) else read
+        result = (
+            self._reading.result(read, call.arguments, now) if isinstance(read, ResponseContent) else read
+        )
         if response.status in _PASSED_ON and not self._repeatable:
             result = _may_have_acted(result)
-        return redact_result(result, self._vault) if may_tell(self._vault, response) else result
+        return redact_result(result, self._vault) if may_hold_secret(self._vault, response) else result
 
-    async def read(self, call: Call, draft: RequestDraft) -> Read | Result:
+    async def read(self, call: Call, draft: RequestDraft) -> ResponseContent | Result:
         """What is read of the answer to one page."""
         response = await self._response(call, draft)
         if isinstance(response, Result):
@@ -275,12 +281,12 @@ class Exchange:
             return await run_in_thread(call.context.session.clock, partial(self._read, response))
         return self._read(response)
 
-    def _read(self, response: HTTPResponse) -> Read | Result:
+    def _read(self, response: HTTPResponse) -> ResponseContent | Result:
         """What is read of an answer; of a failure without secrets, since what is told of it may be cut."""
         read = self._reading.read(response)
         if isinstance(read, Result) or not self._reading.failed(response.status):
             return read
-        return masked_read(read, self._vault) if may_tell(self._vault, response) else read
+        return redact_content(read, self._vault) if may_hold_secret(self._vault, response) else read
 
     def _freshness(self, call: Call, draft: RequestDraft, response: HTTPResponse) -> JSON:
         if response.status != 304 and _FRESHNESS.isdisjoint(name for name, _value in response.headers):
@@ -299,7 +305,7 @@ class Exchange:
             return self._failed(call, error)
         except EgressRefused as error:
             return self._denied(error)
-        except AuthFailed as error:
+        except AuthFailure as error:
             return Result.failed(
                 Outcome.TOOL_ERROR,
                 error.message,
@@ -336,7 +342,9 @@ class Exchange:
         for _ in range(route.redirects):
             location = response.header("location") if response.status in _MOVED else None
             following = (
-                None if location is None else hop(request, response.status, location, route.own_origins)
+                None
+                if location is None
+                else follow_redirect(request, response.status, location, route.own_origins)
             )
             if following is None:
                 break
@@ -356,10 +364,10 @@ class Exchange:
         route, masks = self._route, None
         again = self._repeatable if repeatable is None else repeatable
         if _log.isEnabledFor(logging.DEBUG):
-            masks = CallMasks(self._vault, call.arguments, call.tool.input_schema)
+            masks = CallSecrets(self._vault, call.arguments, call.tool.input_schema)
             _tell(request_lines(request, masks))
         with call.context.session.clock.outside():
-            response = await self._sender.send(
+            response = await self._client.send(
                 request, self._bounds, hosts=route.hosts, owner=route.owner, repeatable=again
             )
         if masks is not None:
@@ -422,7 +430,7 @@ def _tell(lines: Iterable[str]) -> None:
 _UTF8: Final = frozenset({"", "utf-8", "utf8", "ascii", "us-ascii"})
 
 
-def may_tell(vault: SecretResolver, response: HTTPResponse) -> bool:
+def may_hold_secret(vault: SecretResolver, response: HTTPResponse) -> bool:
     """Whether an answer may hold a secret: a quick look, which may spare a long one."""
     charset = media_type(response.header("content-type") or "").charset
     if charset not in _UTF8 or vault.knows(response.body):
@@ -430,7 +438,7 @@ def may_tell(vault: SecretResolver, response: HTTPResponse) -> bool:
     return vault.knows("\n".join([value for _name, value in response.headers]).encode("latin-1"))
 
 
-def masked_read(read: Read, vault: SecretResolver) -> Read:
+def redact_content(read: ResponseContent, vault: SecretResolver) -> ResponseContent:
     """What was read of an answer, without secrets: half a secret would not be known for one."""
     envelope = read.envelope
     hidden = {key: vault.hide_in(envelope[key]) for key in ("headers", "body")}

@@ -13,7 +13,7 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import Descriptor
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import described_names
-from toolcrib.executors.live.templates import Sources, below
+from toolcrib.executors.live.templates import ValueSources, below
 from toolcrib.executors.live.uri import POINTER as URL
 from toolcrib.executors.live.uri import Url
 from toolcrib.security.egress import is_loopback
@@ -23,14 +23,14 @@ _READS_ARGUMENTS: Final = ("auth", "errors", "pagination", "response")
 _MENTION: Final = re.compile(r"\bargs(?:\.([A-Za-z_][A-Za-z0-9_]*)|\[\s*\\?['\"](.*?)\\?['\"]\s*\])")
 
 
-def check_body(method: str, sources: Sources) -> None:
+def check_body(method: str, sources: ValueSources) -> None:
     """Refuse a body where it has no meaning (RFC 9110 sections 9.3.1, 9.3.2)."""
     if method in _BODILESS:
         hint = "write `method: POST`, or `query` in place of `body`"
         sources.tell("body_not_allowed", f"a {method} request has no body", "/live/body", hint)
 
 
-def check_hosts(hosts: Collection[str], host: str, text: str, sources: Sources) -> None:
+def check_hosts(hosts: Collection[str], host: str, text: str, sources: ValueSources) -> None:
     """Refuse a list of hosts without that of the url."""
     unknown = "${" in text and not sources.looks_up
     if hosts and not unknown and not any(fnmatchcase(host, pattern) for pattern in hosts):
@@ -38,7 +38,7 @@ def check_hosts(hosts: Collection[str], host: str, text: str, sources: Sources) 
         sources.tell("host_not_named", message, "/live/hosts", f"add `{host}`")
 
 
-def check_insecure(url: Url, block: dict[str, Any], sources: Sources) -> None:
+def check_insecure(url: Url, block: dict[str, Any], sources: ValueSources) -> None:
     """Warn of secrets that everybody on the way can read; those of `auth` are told where that is compiled."""
     if url.scheme == "http" and sources.secrets and "auth" not in block and not is_loopback(url.host):
         message = (
@@ -47,7 +47,7 @@ def check_insecure(url: Url, block: dict[str, Any], sources: Sources) -> None:
         sources.tell("unencrypted_secret", message, URL, "write `https://`", severity="warning")
 
 
-def check_unused(block: dict[str, Any], sources: Sources) -> None:
+def check_unused_arguments(block: dict[str, Any], sources: ValueSources) -> None:
     """Warn of arguments that change nothing."""
     if sources.whole:
         return
@@ -78,7 +78,7 @@ def parameters_of_auth(block: dict[str, Any]) -> Iterator[str]:
             yield scheme["name"]
 
 
-def check_query_names(names: Collection[str], url: Url, at: str, sources: Sources) -> None:
+def check_query_names(names: Collection[str], url: Url, at: str, sources: ValueSources) -> None:
     """Refuse a parameter that stands in the url too."""
     written = {parameter.name for parameter in url.query}
     for name in names:
@@ -98,7 +98,7 @@ def is_repeatable(tool: Descriptor) -> bool:
     return said.idempotent or said.read_only or bool(block.get("idempotency_key"))
 
 
-def needless_keys(tool: Descriptor) -> Iterator[Problem]:
+def check_unused_keys(tool: Descriptor) -> Iterator[Problem]:
     """Warnings of the keys that can do nothing; of those alone that the descriptor itself writes."""
     block: Any = tool.bindings["live"]
     if not is_repeatable(tool):

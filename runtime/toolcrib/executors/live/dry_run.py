@@ -46,7 +46,7 @@ _ASKING = 1024 * 1024
 """Bytes of a body from which on curl asks before it sends (`Expect: 100-continue`)."""
 
 
-class Masks(Protocol):
+class SecretHider(Protocol):
     """What knows secrets; a vault does."""
 
     def knows(self, raw: bytes) -> bool:
@@ -58,25 +58,25 @@ class Masks(Protocol):
         ...
 
 
-class CallMasks:
+class CallSecrets:
     """The secrets of a vault, and those among the arguments of one call."""
 
-    def __init__(self, vault: Masks, arguments: JSON, schema: Schema | None) -> None:
+    def __init__(self, vault: SecretHider, arguments: JSON, schema: Schema | None) -> None:
         self._vault = vault
         self._seen = SecretResolver({})
         for secret in Redactor(arguments, schema).known:
             self._seen.register(secret)
 
     def knows(self, raw: bytes) -> bool:
-        """As `Masks.knows`."""
+        """As `SecretHider.knows`."""
         return self._vault.knows(raw) or self._seen.knows(raw)
 
     def hide_in_text(self, text: str) -> str:
-        """As `Masks.hide_in_text`."""
+        """As `SecretHider.hide_in_text`."""
         return self._seen.hide_in_text(self._vault.hide_in_text(text))
 
 
-def shown(request: HTTPRequest, vault: Masks) -> dict[str, JSON]:
+def request_as_json(request: HTTPRequest, vault: SecretHider) -> dict[str, JSON]:
     """The parts of a request, masked.
 
     Returns:
@@ -91,7 +91,7 @@ def shown(request: HTTPRequest, vault: Masks) -> dict[str, JSON]:
     return {"method": request.method, "url": _address(request.url, vault), "headers": headers, "body": body}
 
 
-def curl(request: HTTPRequest, vault: Masks) -> str:
+def curl_command(request: HTTPRequest, vault: SecretHider) -> str:
     """The command that makes a POSIX shell send the same request; only masked secrets are to be filled in.
 
     What curl would add of its own is kept out; it asks for no content coding. A body of more than 64 KiB is not
@@ -127,7 +127,7 @@ def _added_by_curl(request: HTTPRequest) -> Iterator[str]:
     return (name for name in added if name.lower() not in names)
 
 
-def _data(request: HTTPRequest, vault: Masks) -> tuple[str, list[str]]:
+def _data(request: HTTPRequest, vault: SecretHider) -> tuple[str, list[str]]:
     """What stands before the command, and its option for the body."""
     if not request.body:
         return "", []
@@ -155,7 +155,7 @@ def plan_of(
     tool: Descriptor,
     compiled: CompiledRequest,
     request: HTTPRequest,
-    vault: Masks,
+    vault: SecretHider,
     arguments: JSON = None,
 ) -> dict[str, JSON]:
     """What a call would do: the request, masked, and which file and line every part of it came from.
@@ -170,11 +170,11 @@ def plan_of(
     Returns:
         `{mode, request, curl, from: [{part, name, at, reads}], hosts, timeouts, limits, auth}`; see `shown`.
     """
-    masks = CallMasks(vault, arguments, tool.input_schema)
+    masks = CallSecrets(vault, arguments, tool.input_schema)
     return {
         "mode": "live",
-        "request": shown(request, masks),
-        "curl": curl(request, masks),
+        "request": request_as_json(request, masks),
+        "curl": curl_command(request, masks),
         "from": list(_sources(tool, compiled, request)),
         "hosts": list(compiled.hosts),
         "timeouts": _timeouts(tool),
@@ -256,7 +256,7 @@ def _limits(tool: Descriptor) -> dict[str, JSON]:
     return dict(format_limits(tool.limits))
 
 
-def request_lines(request: HTTPRequest, vault: Masks) -> Iterator[str]:
+def request_lines(request: HTTPRequest, vault: SecretHider) -> Iterator[str]:
     """What is sent, each line after `> `; the body shortened."""
     yield f"> {request.method} {_address(request.target, vault)} HTTP/1.1"
     yield f"> Host: {vault.hide_in_text(request.origin.partition('://')[2])}"
@@ -265,7 +265,7 @@ def request_lines(request: HTTPRequest, vault: Masks) -> Iterator[str]:
 
 
 def response_lines(
-    response: HTTPResponse, vault: Masks, redact: Callable[[str], str] | None = None
+    response: HTTPResponse, vault: SecretHider, redact: Callable[[str], str] | None = None
 ) -> Iterator[str]:
     """What came back, each line after `< `; the body shortened.
 
@@ -280,7 +280,7 @@ def response_lines(
 
 
 def _body_lines(
-    mark: str, body: bytes, kind: str, vault: Masks, redact: Callable[[str], str] | None = None
+    mark: str, body: bytes, kind: str, vault: SecretHider, redact: Callable[[str], str] | None = None
 ) -> Iterator[str]:
     if not body:
         return
@@ -311,7 +311,7 @@ def _text(body: bytes) -> str | None:
     return None if _CONTROL.search(text) else text
 
 
-def _address(url: str, vault: Masks) -> str:
+def _address(url: str, vault: SecretHider) -> str:
     path, mark, query = vault.hide_in_text(url).partition("?")
     return path + mark + _pairs(query)
 
@@ -325,7 +325,7 @@ def _pairs(text: str) -> str:
     )
 
 
-def _headers(headers: tuple[tuple[str, str], ...], vault: Masks) -> Iterator[tuple[str, str]]:
+def _headers(headers: tuple[tuple[str, str], ...], vault: SecretHider) -> Iterator[tuple[str, str]]:
     for name, value in headers:
         yield name, _header(name.lower(), vault.hide_in_text(value)) if value else value
 
@@ -342,7 +342,7 @@ def _header(name: str, value: str) -> str:
     return f"{scheme[0] if scheme is not None else ''}{HIDDEN}"
 
 
-def _body(text: str, kind: str, vault: Masks) -> str:
+def _body(text: str, kind: str, vault: SecretHider) -> str:
     """A body without its secrets; as it is where it has none."""
     kind = kind.partition(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":

@@ -16,8 +16,8 @@ from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import described_names
-from toolcrib.executors.live.redirects import CROSSING, pointed_at
-from toolcrib.executors.live.response import Read, Reading
+from toolcrib.executors.live.redirects import CROSSING, resolve_location
+from toolcrib.executors.live.response import ResponseContent, ResponseReader
 from toolcrib.expressions.jmespath_queries import Select, compile_select
 from toolcrib.http.messages import RequestDraft
 from toolcrib.schema.validation.json_values import DEPTH, is_large
@@ -34,7 +34,7 @@ class NoPage(Exception):
         self.message = message
 
 
-class Step(NamedTuple):
+class PageStep(NamedTuple):
     """Where a page begins.
 
     Attributes:
@@ -48,7 +48,7 @@ class Step(NamedTuple):
     cursor: str
 
 
-class Page(NamedTuple):
+class ResponsePage(NamedTuple):
     """One page that was read.
 
     Attributes:
@@ -57,23 +57,23 @@ class Page(NamedTuple):
         items: What is on it.
     """
 
-    step: Step
+    step: PageStep
     envelope: dict[str, JSON]
     items: list[JSON]
 
 
-class Style(Protocol):
+class PaginationStyle(Protocol):
     """How pages follow each other. The ValueError of an expression and LinkRefused pass through."""
 
-    def first(self, draft: RequestDraft, cursor: str | None) -> Step:
+    def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
         """The first page of a call: the beginning, or at a cursor that an earlier call gave. NoPage where it is none."""
         ...
 
-    def following(self, page: Page) -> Step | None:
+    def following(self, page: ResponsePage) -> PageStep | None:
         """The page after one; None where it was the last. NoPage where that can't be told."""
         ...
 
-    def within(self, page: Page, kept: int) -> Step | None:
+    def within(self, page: ResponsePage, kept: int) -> PageStep | None:
         """The place behind the first items of a page; None where only whole pages can be asked for."""
         ...
 
@@ -89,11 +89,11 @@ class CursorStyle(NamedTuple):
     next: Select
     param: str
 
-    def first(self, draft: RequestDraft, cursor: str | None) -> Step:
+    def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
         """From a cursor, or without one."""
-        return Step("", draft, "") if cursor is None else self._at(draft, cursor)
+        return PageStep("", draft, "") if cursor is None else self._at(draft, cursor)
 
-    def following(self, page: Page) -> Step | None:
+    def following(self, page: ResponsePage) -> PageStep | None:
         """At the cursor that the answer holds."""
         found = self.next(page.envelope)
         if found is None or found is False or found == "":
@@ -102,11 +102,11 @@ class CursorStyle(NamedTuple):
             raise NoPage("the cursor of the next page is neither a text nor a number")
         return self._at(page.step.draft, str(found))
 
-    def within(self, page: Page, kept: int) -> None:
+    def within(self, page: ResponsePage, kept: int) -> None:
         """Cursors are of whole pages."""
 
-    def _at(self, draft: RequestDraft, cursor: str) -> Step:
-        return Step(cursor, _with(draft, self.param, cursor), cursor)
+    def _at(self, draft: RequestDraft, cursor: str) -> PageStep:
+        return PageStep(cursor, _with(draft, self.param, cursor), cursor)
 
 
 class CountedStyle(NamedTuple):
@@ -128,7 +128,7 @@ class CountedStyle(NamedTuple):
     size: int | None
     next: Select | None
 
-    def first(self, draft: RequestDraft, cursor: str | None) -> Step:
+    def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
         """From a number, or from the first."""
         if cursor is not None and _NUMBER.fullmatch(cursor) is None:
             raise NoPage("it is no number that an earlier answer gave")
@@ -137,7 +137,7 @@ class CountedStyle(NamedTuple):
             sized.set_query(self.size_param, str(self.size))
         return self._at(sized, self.start if cursor is None else int(cursor))
 
-    def following(self, page: Page) -> Step | None:
+    def following(self, page: ResponsePage) -> PageStep | None:
         """At the next number, while pages are full and the answer does not say that there is no more."""
         count = len(page.items)
         if not count or (self.next is None and self.size is not None and count < self.size):
@@ -146,12 +146,12 @@ class CountedStyle(NamedTuple):
             return None
         return self._at(page.step.draft, int(page.step.position) + (count if self.by_items else 1))
 
-    def within(self, page: Page, kept: int) -> Step | None:
+    def within(self, page: ResponsePage, kept: int) -> PageStep | None:
         """Any item can be the first, where items are counted."""
         return self._at(page.step.draft, int(page.step.position) + kept) if self.by_items else None
 
-    def _at(self, draft: RequestDraft, number: int) -> Step:
-        return Step(str(number), _with(draft, self.param, str(number)), str(number))
+    def _at(self, draft: RequestDraft, number: int) -> PageStep:
+        return PageStep(str(number), _with(draft, self.param, str(number)), str(number))
 
 
 class LinkStyle(NamedTuple):
@@ -169,11 +169,11 @@ class LinkStyle(NamedTuple):
     foreign: bool
     own: Collection[str] = ()
 
-    def first(self, draft: RequestDraft, cursor: str | None) -> Step:
+    def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
         """From what the parameter is given, or as the block says."""
-        return Step(draft.finished().url, draft, "") if cursor is None else self._at(draft, cursor)
+        return PageStep(draft.finished().url, draft, "") if cursor is None else self._at(draft, cursor)
 
-    def following(self, page: Page) -> Step | None:
+    def following(self, page: ResponsePage) -> PageStep | None:
         """Where the link leads."""
         link = self._link(page.envelope)
         if not link:
@@ -181,16 +181,16 @@ class LinkStyle(NamedTuple):
         if not isinstance(link, str):
             raise NoPage("the link to the next page is no text")
         own = self.own if page.step.draft.origin in self.own else ()
-        draft = followed(page.step.draft, link, foreign=self.foreign, own=own)
+        draft = follow_link(page.step.draft, link, foreign=self.foreign, own=own)
         request = draft.finished()
         if not self.param:
-            return Step(request.url, draft, request.target)
-        cursor = parameter_of(draft, self.param)
+            return PageStep(request.url, draft, request.target)
+        cursor = query_value(draft, self.param)
         if not cursor:
             raise NoPage(f"the link to the next page has no parameter `{self.param}`")
-        return Step(request.url, draft, cursor)
+        return PageStep(request.url, draft, cursor)
 
-    def within(self, page: Page, kept: int) -> None:
+    def within(self, page: ResponsePage, kept: int) -> None:
         """Links are of whole pages."""
 
     def _link(self, envelope: dict[str, JSON]) -> JSON:
@@ -199,9 +199,9 @@ class LinkStyle(NamedTuple):
         headers: Any = envelope["headers"]
         return next_link(headers.get("link", ""))
 
-    def _at(self, draft: RequestDraft, cursor: str) -> Step:
+    def _at(self, draft: RequestDraft, cursor: str) -> PageStep:
         placed = _with(draft, self.param, cursor)
-        return Step(placed.finished().url, placed, cursor)
+        return PageStep(placed.finished().url, placed, cursor)
 
 
 def _with(draft: RequestDraft, param: str, value: str) -> RequestDraft:
@@ -233,10 +233,10 @@ _KEYS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
 }
 """Style -> the keys that it needs, and those that it may have."""
 
-Fetch = Callable[[RequestDraft], Awaitable[Read | Result]]
+Fetch = Callable[[RequestDraft], Awaitable[ResponseContent | Result]]
 
 
-class _Broken(Exception):
+class _PagingFailure(Exception):
     """The pages can't be gone through; `result` is what the call is told."""
 
     def __init__(self, result: Result) -> None:
@@ -244,7 +244,7 @@ class _Broken(Exception):
         self.result = result
 
 
-class _Collected:
+class _PageItems:
     """What was collected so far."""
 
     def __init__(self) -> None:
@@ -264,7 +264,7 @@ class Pages:
 
     def __init__(
         self,
-        style: Style,
+        style: PaginationStyle,
         items: Select | None,
         *,
         max_pages: int,
@@ -287,7 +287,13 @@ class Pages:
         self.cursor_arg = cursor_arg
 
     async def collect(
-        self, call: Call, draft: RequestDraft, fetch: Fetch, reading: Reading, *, own: Collection[str] = ()
+        self,
+        call: Call,
+        draft: RequestDraft,
+        fetch: Fetch,
+        reading: ResponseReader,
+        *,
+        own: Collection[str] = (),
     ) -> Result:
         """The items of the pages as one result; `meta.pages` and `meta.next_cursor` say what was left.
 
@@ -302,14 +308,14 @@ class Pages:
         style = self._style
         if isinstance(style, LinkStyle):
             style = style._replace(own=(draft.origin, *own))
-        collected = _Collected()
+        collected = _PageItems()
         try:
             step, stopped = self._beginning(style, draft, call), ""
             while not stopped:
                 page = await self._page(step, fetch, reading, call)
                 following, stopped = self._taken(page, style, collected)
                 step = following or step
-        except _Broken as broken:
+        except _PagingFailure as broken:
             return _with_pages(broken.result, collected)
         cursor = following.cursor if following is not None else None
         collected.told |= {"count": collected.count, "items": len(collected.items), "stopped": stopped}
@@ -322,28 +328,30 @@ class Pages:
         """The request for the first page; or the result of a call whose cursor is none."""
         try:
             return self._beginning(self._style, draft, call).draft
-        except _Broken as broken:
+        except _PagingFailure as broken:
             return broken.result
 
-    def _beginning(self, style: Style, draft: RequestDraft, call: Call) -> Step:
+    def _beginning(self, style: PaginationStyle, draft: RequestDraft, call: Call) -> PageStep:
         value = None if self.cursor_arg is None else call.arguments.get(self.cursor_arg)
         try:
             return style.first(draft, None if value is None or value == "" else str(value))
         except NoPage as error:
-            raise _Broken(_bad_argument(call, str(self.cursor_arg), error.message)) from None
+            raise _PagingFailure(_bad_argument(call, str(self.cursor_arg), error.message)) from None
 
-    async def _page(self, step: Step, fetch: Fetch, reading: Reading, call: Call) -> Page:
+    async def _page(self, step: PageStep, fetch: Fetch, reading: ResponseReader, call: Call) -> ResponsePage:
         """One page; the failures of its exchange end the call."""
         read = await fetch(step.draft.copied())
         if isinstance(read, Result):
-            raise _Broken(read)
+            raise _PagingFailure(read)
         status: Any = read.envelope["status"]
         if reading.failed(status):
-            raise _Broken(reading.result(read, call.arguments, call.context.session.clock.now))
+            raise _PagingFailure(reading.result(read, call.arguments, call.context.session.clock.now))
         try:
             items = read.envelope["body"] if self._items is None else self._items(read.envelope)
         except ValueError as error:
-            raise _Broken(_unusable("no_items", f"`pagination.items` failed over a page: {error}")) from None
+            raise _PagingFailure(
+                _unusable("no_items", f"`pagination.items` failed over a page: {error}")
+            ) from None
         if read.envelope["body"] is None:
             items = []
         if not isinstance(items, list):
@@ -351,10 +359,12 @@ class Pages:
                 "`pagination.items` finds no list on a page; where there may be none, "
                 "write an empty list behind it: ``body.data || `[]` ``"
             )
-            raise _Broken(_unusable("no_items", message))
-        return Page(step, read.envelope, items)
+            raise _PagingFailure(_unusable("no_items", message))
+        return ResponsePage(step, read.envelope, items)
 
-    def _taken(self, page: Page, style: Style, collected: _Collected) -> tuple[Step | None, str]:
+    def _taken(
+        self, page: ResponsePage, style: PaginationStyle, collected: _PageItems
+    ) -> tuple[PageStep | None, str]:
         """Take a page in: where the next one begins, and why it is not asked for; no reason where it is."""
         collected.seen.add(page.step.position)
         if _repeats(page, style, collected):
@@ -374,7 +384,7 @@ class Pages:
         return following, "max_pages" if collected.count >= self._max_pages else ""
 
 
-def _repeats(page: Page, style: Style, collected: _Collected) -> bool:
+def _repeats(page: ResponsePage, style: PaginationStyle, collected: _PageItems) -> bool:
     """Whether a counted page is the one before again: the API takes no notice of the number."""
     last, collected.last = collected.last, page.items
     return (
@@ -384,18 +394,20 @@ def _repeats(page: Page, style: Style, collected: _Collected) -> bool:
     )
 
 
-def _following(page: Page, style: Style) -> Step | None:
+def _following(page: ResponsePage, style: PaginationStyle) -> PageStep | None:
     try:
         return style.following(page)
     except (NoPage, ValueError) as error:
         message = f"the next page can't be asked for: {error}"
-        raise _Broken(_unusable("bad_cursor", message)) from None
-    except LinkRefused as error:
+        raise _PagingFailure(_unusable("bad_cursor", message)) from None
+    except LinkError as error:
         message = f"{error}; `hosts` names the hosts that may be reached"
-        raise _Broken(Result.failed(Outcome.DENIED, message, code="link_refused")) from None
+        raise _PagingFailure(Result.failed(Outcome.DENIED, message, code="link_refused")) from None
 
 
-def _cut(page: Page, style: Style, room: int, following: Step | None, collected: _Collected) -> Step | None:
+def _cut(
+    page: ResponsePage, style: PaginationStyle, room: int, following: PageStep | None, collected: _PageItems
+) -> PageStep | None:
     """Where to go on when a page has more items than may be collected.
 
     Behind the last of them, where that can be asked for. Else at the page itself, so that nothing is lost; but not
@@ -408,13 +420,15 @@ def _cut(page: Page, style: Style, room: int, following: Step | None, collected:
     return following
 
 
-def _finished(page: Page, cursor: str | None, collected: _Collected, reading: Reading, call: Call) -> Result:
+def _finished(
+    page: ResponsePage, cursor: str | None, collected: _PageItems, reading: ResponseReader, call: Call
+) -> Result:
     envelope = {**page.envelope, "items": collected.items, "next_cursor": cursor}
-    result = reading.result(Read(envelope), call.arguments).with_meta(pages=collected.told)
+    result = reading.result(ResponseContent(envelope), call.arguments).with_meta(pages=collected.told)
     return result if cursor is None else result.with_meta(next_cursor=cursor)
 
 
-def _with_pages(result: Result, collected: _Collected) -> Result:
+def _with_pages(result: Result, collected: _PageItems) -> Result:
     """The failure of a page, with what was collected before it."""
     if not collected.count or result.error is None:
         return result
@@ -471,7 +485,7 @@ def compile_pages(block: Mapping[str, Any], tool: Descriptor, problems: list[Pro
     )
 
 
-def _style_of(written: Mapping[str, Any], following: Select | None, *, foreign: bool) -> Style:
+def _style_of(written: Mapping[str, Any], following: Select | None, *, foreign: bool) -> PaginationStyle:
     style, param = written["style"], written.get("param", "")
     if style == "cursor" and following is not None:
         return CursorStyle(following, param)
@@ -551,7 +565,7 @@ _PARAMETER = re.compile(r'\s*;\s*([^\s=;,"<>]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|
 _SEPARATOR = re.compile(r"\s*(,|$)")
 
 
-class LinkRefused(Exception):
+class LinkError(Exception):
     """A link is not followed. Its text names scheme and host at most."""
 
 
@@ -578,7 +592,9 @@ def next_link(header: str) -> str | None:
     return None
 
 
-def followed(draft: RequestDraft, target: str, *, foreign: bool, own: Collection[str] = ()) -> RequestDraft:
+def follow_link(
+    draft: RequestDraft, target: str, *, foreign: bool, own: Collection[str] = ()
+) -> RequestDraft:
     """The request to where a link of an answer points.
 
     Args:
@@ -591,24 +607,24 @@ def followed(draft: RequestDraft, target: str, *, foreign: bool, own: Collection
         LinkRefused: It leads elsewhere, or is no link.
     """
     try:
-        origin, scheme, host, port, path, query = pointed_at(draft.finished().url, target.strip())
+        origin, scheme, host, port, path, query = resolve_location(draft.finished().url, target.strip())
     except ValueError as error:
-        raise LinkRefused(f"the link to the next page {error}") from None
+        raise LinkError(f"the link to the next page {error}") from None
     following = draft.copied()
     following.path, following.query = path, [piece for piece in query.split("&") if piece]
     if origin == draft.origin or origin in own:
         return following
     if not foreign:
-        raise LinkRefused(f"the link to the next page leads to another origin, {origin}")
+        raise LinkError(f"the link to the next page leads to another origin, {origin}")
     if draft.scheme == "https" and scheme != "https":
-        raise LinkRefused(f"the link to the next page leads from https to {origin}")
+        raise LinkError(f"the link to the next page leads from https to {origin}")
     following.scheme, following.host, following.port = scheme, host, port
     following.headers = [(name, value) for name, value in draft.headers if name.lower() in CROSSING]
     following.cookies, following.body = [], b""
     return following
 
 
-def parameter_of(draft: RequestDraft, name: str) -> str | None:
+def query_value(draft: RequestDraft, name: str) -> str | None:
     """The last value that a parameter has in the query of a request; None where it has none."""
     values = [value for key, value in parse_qsl("&".join(draft.query), keep_blank_values=True) if key == name]
     return values[-1] if values else None

@@ -17,7 +17,9 @@ _SAFE = "/?:@!$&'()*+,;=~-._%"
 _LONGEST = 8192
 
 
-def hop(request: HTTPRequest, status: int, location: str, own: Collection[str]) -> HTTPRequest | None:
+def follow_redirect(
+    request: HTTPRequest, status: int, location: str, own: Collection[str]
+) -> HTTPRequest | None:
     """The request to where an answer points.
 
     POST becomes GET where the status says so, as everywhere; other methods stay. Nothing goes from https to http,
@@ -35,7 +37,7 @@ def hop(request: HTTPRequest, status: int, location: str, own: Collection[str]) 
     if not location.isascii() or any(character <= " " or character == "\x7f" for character in location):
         return None
     try:
-        origin, scheme, host, port, path, query = pointed_at(request.url, location)
+        origin, scheme, host, port, path, query = resolve_location(request.url, location)
     except ValueError:
         return None
     same = origin == request.origin or {origin, request.origin} <= set(own)
@@ -52,7 +54,7 @@ def hop(request: HTTPRequest, status: int, location: str, own: Collection[str]) 
     return HTTPRequest(method, scheme, host, port, f"{path}?{query}" if query else path, headers, body)
 
 
-class Place(NamedTuple):
+class LinkTarget(NamedTuple):
     """Where an answer points.
 
     Attributes:
@@ -72,7 +74,7 @@ class Place(NamedTuple):
     query: str
 
 
-def pointed_at(base: str, location: str) -> Place:
+def resolve_location(base: str, location: str) -> LinkTarget:
     """Where a location of an answer leads, absolute or relative to the address that was asked; no fragment.
 
     Raises:
@@ -90,4 +92,4 @@ def pointed_at(base: str, location: str) -> Place:
     known = scheme in DEFAULT_PORTS and HOST.fullmatch(host) is not None
     if not known or "@" in parts.netloc or not path.startswith("/"):
         raise ValueError("is no address of http or https")
-    return Place(origin_of(scheme, host, port), scheme, host, port, path, query)
+    return LinkTarget(origin_of(scheme, host, port), scheme, host, port, path, query)

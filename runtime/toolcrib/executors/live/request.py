@@ -17,22 +17,30 @@ from toolcrib.executors.live.cross_checks import (
     check_hosts,
     check_insecure,
     check_query_names,
-    check_unused,
+    check_unused_arguments,
     parameters_of_auth,
 )
-from toolcrib.executors.live.request_body import NONE, Body, compile_body
-from toolcrib.executors.live.templates import Arguments, Part, Source, Sources, below, kind_of, scalar_text
+from toolcrib.executors.live.request_body import NONE, RequestBody, compile_body
+from toolcrib.executors.live.templates import (
+    Arguments,
+    RequestPart,
+    ValueSource,
+    ValueSources,
+    below,
+    kind_of,
+    scalar_text,
+)
 from toolcrib.executors.live.uri import (
     NOWHERE,
-    Left,
+    RemainingArguments,
     Step,
     Url,
     compile_entries,
     compile_url,
     cookie_text,
-    filled,
+    fill_steps,
     header_text,
-    steps_of,
+    merge_steps,
 )
 from toolcrib.executors.live.uri import POINTER as URL
 from toolcrib.http.headers import cookie_fault, fault_of_name, header_fault, is_token
@@ -48,17 +56,17 @@ Pair: TypeAlias = "tuple[str, str]"
 AddHeader: TypeAlias = Callable[[Arguments, "list[Pair]"], None]
 
 HeaderStep: TypeAlias = "tuple[Pair, ...] | AddHeader"
-"""Headers that are the same for every call, or what adds one; it raises Misfit."""
+"""Headers that are the same for every call, or what adds one; it raises UnusableArguments."""
 
 
 class Header(NamedTuple):
     """A compiled header: its step, and where it is written."""
 
     step: HeaderStep
-    part: Part
+    part: RequestPart
 
 
-def compile_headers(block: dict[str, JSON], sources: Sources) -> list[Header]:
+def compile_headers(block: dict[str, JSON], sources: ValueSources) -> list[Header]:
     """Compile the headers of a block.
 
     Raises:
@@ -77,15 +85,15 @@ def compile_headers(block: dict[str, JSON], sources: Sources) -> list[Header]:
     return headers
 
 
-def check_name(name: str, at: str, sources: Sources) -> None:
+def check_name(name: str, at: str, sources: ValueSources) -> None:
     """Report the name of a header that is none, or that a block can't write."""
     fault = fault_of_name(name)
     if fault is not None:
         sources.tell(fault.code, fault.message, at, fault.hint)
 
 
-def _header(name: str, source: Source, sources: Sources) -> Header:
-    part = Part("header", name, source.at, source.reads)
+def _header(name: str, source: ValueSource, sources: ValueSources) -> Header:
+    part = RequestPart("header", name, source.at, source.reads)
     if source.constant:
         return Header(_fixed_header(name, source, sources), part)
 
@@ -97,7 +105,7 @@ def _header(name: str, source: Source, sources: Sources) -> Header:
     return Header(add, part)
 
 
-def _fixed_header(name: str, source: Source, sources: Sources) -> tuple[Pair, ...]:
+def _fixed_header(name: str, source: ValueSource, sources: ValueSources) -> tuple[Pair, ...]:
     try:
         text = header_text(source, {})
     except UnusableArguments as misfit:
@@ -111,10 +119,10 @@ class Cookie(NamedTuple):
     """A compiled cookie: its step, and where it is written."""
 
     step: Step
-    part: Part
+    part: RequestPart
 
 
-def compile_cookies(block: dict[str, JSON], sources: Sources) -> list[Cookie]:
+def compile_cookies(block: dict[str, JSON], sources: ValueSources) -> list[Cookie]:
     """Compile the cookies of a block.
 
     Raises:
@@ -133,11 +141,11 @@ def compile_cookies(block: dict[str, JSON], sources: Sources) -> list[Cookie]:
             )
         source = sources.of(value, at)
         _check_cookie(name, source, sources)
-        cookies.append(Cookie(_cookie(name, source), Part("cookie", name, at, source.reads)))
+        cookies.append(Cookie(_cookie(name, source), RequestPart("cookie", name, at, source.reads)))
     return cookies
 
 
-def _check_cookie(name: str, source: Source, sources: Sources) -> None:
+def _check_cookie(name: str, source: ValueSource, sources: ValueSources) -> None:
     """Report what can't be sent as it is written; it may be encoded already."""
     for part in source.parts or (source,):
         value = part if isinstance(part, str) else part.value
@@ -148,7 +156,7 @@ def _check_cookie(name: str, source: Source, sources: Sources) -> None:
             sources.tell("wrong_form", message, source.at, "encode it with `%` and two hex digits")
 
 
-def _cookie(name: str, source: Source) -> Step:
+def _cookie(name: str, source: ValueSource) -> Step:
     if source.constant:
         text = scalar_text(source.value)
         return () if text is None else (f"{name}={text}",)
@@ -161,7 +169,7 @@ def _cookie(name: str, source: Source) -> Step:
     return write
 
 
-def check_accept(text: str, sources: Sources) -> None:
+def check_accept(text: str, sources: ValueSources) -> None:
     """Report an `accept` that can't stand in a header."""
     wrong = header_fault(text)
     if wrong or "{" in text or not text.strip():
@@ -173,15 +181,15 @@ ACCEPT: Final = "application/json, */*;q=0.5"
 USER_AGENT: Final = f"toolcrib/{__version__}"
 
 _QUERY: Final = "/live/query"
-_NO_BODY: Final = Body(lambda _arguments: NONE, ())
+_NO_BODY: Final = RequestBody(lambda _arguments: NONE, ())
 
 
 class _Query(NamedTuple):
     """A compiled query, that of the url included."""
 
     steps: tuple[Step, ...]
-    parts: tuple[Part, ...]
-    left: Left | None
+    parts: tuple[RequestPart, ...]
+    left: RemainingArguments | None
 
 
 class _Headers(NamedTuple):
@@ -194,7 +202,7 @@ class _Headers(NamedTuple):
     """
 
     steps: tuple[HeaderStep, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[RequestPart, ...]
     typed: bool
 
 
@@ -216,9 +224,9 @@ class CompiledRequest:
         query: _Query,
         headers: _Headers,
         cookies: tuple[Step, ...],
-        body: Body,
+        body: RequestBody,
         hosts: tuple[str, ...],
-        parts: tuple[Part, ...],
+        parts: tuple[RequestPart, ...],
     ) -> None:
         self.method = method
         self.origin = origin_of(url.scheme, url.host, url.port)
@@ -238,11 +246,11 @@ class CompiledRequest:
             arguments: As the input schema accepted them; they are not changed.
 
         Raises:
-            Misfit: No request can be made of them.
+            UnusableArguments: No request can be made of them.
         """
         url = self._url
         body, media_type = self._body(arguments)
-        headers = filled(self._headers, arguments)
+        headers = fill_steps(self._headers, arguments)
         if media_type and not self._typed:
             headers.append(("Content-Type", media_type))
         return RequestDraft(
@@ -251,9 +259,9 @@ class CompiledRequest:
             url.host,
             url.port,
             url.path(arguments),
-            filled(self._query, arguments),
+            fill_steps(self._query, arguments),
             headers,
-            filled(self._cookies, arguments),
+            fill_steps(self._cookies, arguments),
             body,
         )
 
@@ -272,7 +280,7 @@ def compile_request(
     Raises:
         MissingSecret: Something is not there to be looked up.
     """
-    sources = Sources(tool, problems, vault)
+    sources = ValueSources(tool, problems, vault)
     method = block.get("method", "GET")
     url = compile_url(block["url"], sources)
     body = compile_body(block["body"], sources) if "body" in block else _NO_BODY
@@ -285,7 +293,7 @@ def compile_request(
     check_insecure(url, block, sources)
     _check_left(query.left, body.left, block, sources)
     parts = (
-        *(Part("path", segment.written, URL, segment.reads) for segment in url.segments),
+        *(RequestPart("path", segment.written, URL, segment.reads) for segment in url.segments),
         *query.parts,
         *headers.parts,
         *(cookie.part for cookie in cookies),
@@ -297,14 +305,14 @@ def compile_request(
         url,
         query=query,
         headers=headers,
-        cookies=steps_of(cookie.step for cookie in cookies),
+        cookies=merge_steps(cookie.step for cookie in cookies),
         body=body,
         hosts=hosts,
         parts=parts,
     )
 
 
-def _hosts(block: dict[str, Any], url: Url, sources: Sources) -> tuple[str, ...]:
+def _hosts(block: dict[str, Any], url: Url, sources: ValueSources) -> tuple[str, ...]:
     """The hosts that are named, or else that of the url."""
     named = tuple(host.lower() for host in block.get("hosts", ()))
     if url is not NOWHERE:
@@ -312,7 +320,7 @@ def _hosts(block: dict[str, Any], url: Url, sources: Sources) -> tuple[str, ...]
     return named or (url.host,)
 
 
-def _query(block: dict[str, Any], url: Url, sources: Sources) -> _Query:
+def _query(block: dict[str, Any], url: Url, sources: ValueSources) -> _Query:
     entries: dict[str, JSON] = dict(block.get("query", {}))
     takes_rest = entries.get("from") == "args"
     if takes_rest:
@@ -320,17 +328,17 @@ def _query(block: dict[str, Any], url: Url, sources: Sources) -> _Query:
     taken = frozenset({*entries, *(parameter.name for parameter in url.query), *parameters_of_auth(block)})
     check_query_names(entries, url, _QUERY, sources)
     compiled = compile_entries(entries, _QUERY, sources, kind="query", taken=taken)
-    left = Left(below(_QUERY, "from"), sources, taken, named=True) if takes_rest else None
+    left = RemainingArguments(below(_QUERY, "from"), sources, taken, named=True) if takes_rest else None
     steps: list[Step] = [
         *(parameter.write for parameter in url.query),
         *(entry.step for entry in compiled),
         *((left.writer(),) if left is not None else ()),
     ]
-    written = [Part("query", parameter.name, URL, parameter.reads) for parameter in url.query]
-    return _Query(steps_of(steps), (*written, *(entry.part for entry in compiled)), left)
+    written = [RequestPart("query", parameter.name, URL, parameter.reads) for parameter in url.query]
+    return _Query(merge_steps(steps), (*written, *(entry.part for entry in compiled)), left)
 
 
-def _headers(block: dict[str, Any], body: Body, sources: Sources) -> _Headers:
+def _headers(block: dict[str, Any], body: RequestBody, sources: ValueSources) -> _Headers:
     headers = compile_headers(block.get("headers", {}), sources)
     written = {header.part.name.lower(): header.part for header in headers}
     _check_named_twice(block, body, written, sources)
@@ -340,11 +348,13 @@ def _headers(block: dict[str, Any], body: Body, sources: Sources) -> _Headers:
     parts = [header.part for header in headers]
     if "accept" in block:
         check_accept(block["accept"], sources)
-        parts.append(Part("header", "Accept", "/live/accept"))
-    return _Headers(steps_of(steps), tuple(parts), "content-type" in written)
+        parts.append(RequestPart("header", "Accept", "/live/accept"))
+    return _Headers(merge_steps(steps), tuple(parts), "content-type" in written)
 
 
-def _check_named_twice(block: dict[str, Any], body: Body, written: dict[str, Part], sources: Sources) -> None:
+def _check_named_twice(
+    block: dict[str, Any], body: RequestBody, written: dict[str, RequestPart], sources: ValueSources
+) -> None:
     """Refuse headers that other keys of the block write."""
     others = {"accept": "accept"} if "accept" in block else {}
     if body.own_type:
@@ -360,7 +370,12 @@ def _check_named_twice(block: dict[str, Any], body: Body, written: dict[str, Par
             sources.tell("duplicate_header", message, part.pointer, "write one of them")
 
 
-def _check_left(query: Left | None, body: Left | None, block: dict[str, Any], sources: Sources) -> None:
+def _check_left(
+    query: RemainingArguments | None,
+    body: RemainingArguments | None,
+    block: dict[str, Any],
+    sources: ValueSources,
+) -> None:
     """What can be told of the arguments that are left only when all else is compiled."""
     if query is not None and body is not None:
         message = "`query` and `body` both take the arguments that are left"
@@ -369,11 +384,11 @@ def _check_left(query: Left | None, body: Left | None, block: dict[str, Any], so
         if left is not None:
             left.check()
     if query is None and body is None:
-        check_unused(block, sources)
+        check_unused_arguments(block, sources)
 
 
-def _left_parts(query: _Query, body: Body) -> Iterator[Part]:
+def _left_parts(query: _Query, body: RequestBody) -> Iterator[RequestPart]:
     if query.left is not None:
-        yield Part("query", "*", query.left.at, query.left.described)
+        yield RequestPart("query", "*", query.left.at, query.left.described)
     if body.left is not None:
-        yield Part("body", "*", body.left.at, body.left.described)
+        yield RequestPart("body", "*", body.left.at, body.left.described)

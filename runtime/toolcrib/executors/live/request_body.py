@@ -18,16 +18,22 @@ from toolcrib.core.pointers import keys_of
 from toolcrib.executors.live.templates import (
     ABSENT,
     Arguments,
-    Part,
-    Source,
-    Sources,
+    RequestPart,
+    ValueSource,
+    ValueSources,
     below,
     fixed,
     json_text,
     kind_of,
     scalar_text,
 )
-from toolcrib.executors.live.uri import Left, compile_entries, filled, steps_of, write_one
+from toolcrib.executors.live.uri import (
+    RemainingArguments,
+    compile_entries,
+    fill_steps,
+    merge_steps,
+    write_one,
+)
 from toolcrib.expressions.jmespath_queries import Select, compile_select
 from toolcrib.schema.validation.violations import UnusableArguments
 
@@ -59,8 +65,8 @@ _Add: TypeAlias = Callable[[Arguments, "list[_Field]"], None]
 
 
 def compile_multipart(
-    block: dict[str, Any], at: str, sources: Sources
-) -> tuple[Callable[[Arguments], Encoded], tuple[Part, ...]]:
+    block: dict[str, Any], at: str, sources: ValueSources
+) -> tuple[Callable[[Arguments], Encoded], tuple[RequestPart, ...]]:
     """Compile a multipart body: field -> text, or `{file, name, content_type}`.
 
     Raises:
@@ -90,7 +96,7 @@ def _written(fields: list[_Field]) -> Encoded:
     return request.read(), content_type
 
 
-def _field(name: str, value: Any, at: str, sources: Sources) -> tuple[_Add, Part]:
+def _field(name: str, value: Any, at: str, sources: ValueSources) -> tuple[_Add, RequestPart]:
     if _CONTROL.search(name) is not None:
         message = "the name of a field holds a control character"
         sources.tell("wrong_form", message, at, "leave the character out")
@@ -104,14 +110,14 @@ def _field(name: str, value: Any, at: str, sources: Sources) -> tuple[_Add, Part
             values = given if isinstance(given, list) else [given]
             fields += [(name, (None, encoded_text(each, source), None)) for each in values]
 
-    return add, Part("body", name, at, source.reads)
+    return add, RequestPart("body", name, at, source.reads)
 
 
-def encoded_text(value: JSON, source: Source) -> bytes:
+def encoded_text(value: JSON, source: ValueSource) -> bytes:
     """A value as raw UTF-8 text: scalars as they are, lists and objects as JSON.
 
     Raises:
-        Misfit: It holds a lone surrogate, or is no JSON.
+        UnusableArguments: It holds a lone surrogate, or is no JSON.
     """
     text = scalar_text(value)
     try:
@@ -120,7 +126,7 @@ def encoded_text(value: JSON, source: Source) -> bytes:
         raise source.misfit("holds a lone surrogate, which can't be sent") from None
 
 
-def _file_field(name: str, block: dict[str, str], at: str, sources: Sources) -> tuple[_Add, Part]:
+def _file_field(name: str, block: dict[str, str], at: str, sources: ValueSources) -> tuple[_Add, RequestPart]:
     source = sources.of(block["file"], below(at, "file"))
     named = sources.of(block.get("name"), below(at, "name"))
     media_type = block.get("content_type", "")
@@ -138,10 +144,10 @@ def _file_field(name: str, block: dict[str, str], at: str, sources: Sources) -> 
             content_type = media_type or file.content_type or _BYTES_TYPE
             fields.append((name, (own_name or file.name, file.data, content_type)))
 
-    return add, Part("body", name, at, (*source.reads, *named.reads))
+    return add, RequestPart("body", name, at, (*source.reads, *named.reads))
 
 
-def _written_file(source: Source, sources: Sources) -> _File:
+def _written_file(source: ValueSource, sources: ValueSources) -> _File:
     """A file that the block itself names, read when the tool is bound: a `data:` URI, or one beside the descriptor."""
     path = str(source.value)
     if source.secret:
@@ -157,7 +163,7 @@ def _written_file(source: Source, sources: Sources) -> _File:
     return _File("", "", b"")
 
 
-def _beside(path: str, at: str, sources: Sources) -> _File:
+def _beside(path: str, at: str, sources: ValueSources) -> _File:
     from mimetypes import guess_type  # noqa: PLC0415 -- most tools send no files
 
     from toolcrib.loading.documents.files import read_bytes  # noqa: PLC0415 -- as above
@@ -166,7 +172,7 @@ def _beside(path: str, at: str, sources: Sources) -> _File:
     return _File(path.rpartition("/")[2], guess_type(path)[0] or "", data)
 
 
-def _own_name(named: Source, arguments: Arguments) -> str:
+def _own_name(named: ValueSource, arguments: Arguments) -> str:
     name = named.read(arguments)
     if name is ABSENT or name is None:
         return ""
@@ -175,7 +181,7 @@ def _own_name(named: Source, arguments: Arguments) -> str:
     return _checked_name(name, named)
 
 
-def _checked_name(name: str, source: Source) -> str:
+def _checked_name(name: str, source: ValueSource) -> str:
     if _NAME_FAULT.search(name) is not None:
         raise source.misfit("holds a name of a file with a slash, a backslash or a control character")
     try:
@@ -185,7 +191,7 @@ def _checked_name(name: str, source: Source) -> str:
     return name
 
 
-def _file(value: JSON, source: Source) -> _File:
+def _file(value: JSON, source: ValueSource) -> _File:
     if isinstance(value, dict):
         return _of_object(value, source)
     if not isinstance(value, str):
@@ -195,7 +201,7 @@ def _file(value: JSON, source: Source) -> _File:
     return _of_uri(value, source)
 
 
-def _of_object(value: dict[str, JSON], source: Source) -> _File:
+def _of_object(value: dict[str, JSON], source: ValueSource) -> _File:
     name, content_type, data = value.get("name", "file"), value.get("content_type", ""), value.get("data")
     if not (isinstance(name, str) and isinstance(content_type, str) and isinstance(data, str)):
         raise source.misfit("is no file: `name`, `content_type` and `data` are texts", _FORMS)
@@ -204,7 +210,7 @@ def _of_object(value: dict[str, JSON], source: Source) -> _File:
     )
 
 
-def _of_uri(uri: str, source: Source) -> _File:
+def _of_uri(uri: str, source: ValueSource) -> _File:
     """A `data:` URI (RFC 2397)."""
     head, comma, data = uri[5:].partition(",")
     if not comma:
@@ -217,20 +223,20 @@ def _of_uri(uri: str, source: Source) -> _File:
     return _File("file", _checked_type(media_type, source), content)
 
 
-def _from_base64(text: str, source: Source) -> bytes:
+def _from_base64(text: str, source: ValueSource) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise source.misfit("holds data that is no base64", _FORMS) from None
 
 
-def _checked_type(media_type: str, source: Source) -> str:
+def _checked_type(media_type: str, source: ValueSource) -> str:
     if media_type and _MEDIA_TYPE.fullmatch(media_type) is None:
         raise source.misfit("holds a media type that is none", "write it as `image/png`")
     return media_type
 
 
-def check_media_type(media_type: str, at: str, sources: Sources) -> None:
+def check_media_type(media_type: str, at: str, sources: ValueSources) -> None:
     """Report a media type of the block that is none."""
     if _MEDIA_TYPE.fullmatch(media_type) is None:
         hint = "write it as `image/png` or `text/plain; charset=utf-8`, without expressions"
@@ -248,23 +254,23 @@ TEXT_TYPE: Final = "text/plain; charset=utf-8"
 NONE: Final[Encoded] = (b"", "")
 
 
-class Body(NamedTuple):
+class RequestBody(NamedTuple):
     """A compiled body.
 
     Attributes:
-        make: Encodes the body of one call; raises Misfit.
+        make: Encodes the body of one call; raises UnusableArguments.
         parts: What of it the descriptor writes.
         left: Set where it takes the arguments that are left.
         own_type: Whether its media type can't be written in `headers`.
     """
 
     make: Make
-    parts: tuple[Part, ...]
-    left: Left | None = None
+    parts: tuple[RequestPart, ...]
+    left: RemainingArguments | None = None
     own_type: bool = False
 
 
-def compile_body(block: dict[str, Any], sources: Sources) -> Body:
+def compile_body(block: dict[str, Any], sources: ValueSources) -> RequestBody:
     """Compile a body whose shape the block's schema has accepted.
 
     Raises:
@@ -276,27 +282,27 @@ def compile_body(block: dict[str, Any], sources: Sources) -> Body:
         return _form(block["form"], sources)
     if "multipart" in block:
         make, parts = compile_multipart(block["multipart"], f"{POINTER}/multipart", sources)
-        return Body(make, parts, own_type=True)
+        return RequestBody(make, parts, own_type=True)
     return _left(block, sources) if "from" in block else _text(block, sources)
 
 
-def _json(block: dict[str, Any], sources: Sources) -> Body:
+def _json(block: dict[str, Any], sources: ValueSources) -> RequestBody:
     source = sources.structure(block["json"], f"{POINTER}/json")
     select = _select(block, sources)
     parts = tuple(
-        Part("body", keys_of(each.at)[-1], each.at, each.reads) for each in source.inner or (source,)
+        RequestPart("body", keys_of(each.at)[-1], each.at, each.reads) for each in source.inner or (source,)
     )
     if source.constant:
-        return Body(_once(source, select, sources), parts)
+        return RequestBody(_once(source, select, sources), parts)
 
     def make(arguments: Arguments) -> Encoded:
         value = source.read(arguments)
         return NONE if value is ABSENT else _encoded(source, select, value)
 
-    return Body(make, parts)
+    return RequestBody(make, parts)
 
 
-def _once(source: Source, select: Select, sources: Sources) -> Make:
+def _once(source: ValueSource, select: Select, sources: ValueSources) -> Make:
     """The same body for every call, encoded now."""
     try:
         encoded = _encoded(source, select, source.value)
@@ -306,11 +312,11 @@ def _once(source: Source, select: Select, sources: Sources) -> Make:
     return lambda _arguments: encoded
 
 
-def _encoded(source: Source, select: Select, value: JSON) -> Encoded:
+def _encoded(source: ValueSource, select: Select, value: JSON) -> Encoded:
     return json_text(_selected(source, select, value), source).encode(), JSON_TYPE
 
 
-def _selected(source: Source, select: Select, value: JSON) -> JSON:
+def _selected(source: ValueSource, select: Select, value: JSON) -> JSON:
     try:
         return select(value)
     except ValueError as error:
@@ -321,33 +327,33 @@ def _unchanged(value: JSON) -> JSON:
     return value
 
 
-def _select(block: dict[str, Any], sources: Sources) -> Select:
+def _select(block: dict[str, Any], sources: ValueSources) -> Select:
     if "select" not in block:
         return _unchanged
     return compile_select(block["select"], f"{POINTER}/select", sources.problems) or _unchanged
 
 
-def _form(block: dict[str, JSON], sources: Sources) -> Body:
+def _form(block: dict[str, JSON], sources: ValueSources) -> RequestBody:
     entries = compile_entries(block, f"{POINTER}/form", sources, kind="body", taken=tuple(block))
-    steps = steps_of(entry.step for entry in entries)
+    steps = merge_steps(entry.step for entry in entries)
 
     def make(arguments: Arguments) -> Encoded:
-        return _form_of(filled(steps, arguments))
+        return _form_of(fill_steps(steps, arguments))
 
-    return Body(make, tuple(entry.part for entry in entries))
+    return RequestBody(make, tuple(entry.part for entry in entries))
 
 
 def _form_of(pieces: list[str]) -> Encoded:
     return "&".join(pieces).encode("ascii"), FORM_TYPE
 
 
-def _left(block: dict[str, Any], sources: Sources) -> Body:
+def _left(block: dict[str, Any], sources: ValueSources) -> RequestBody:
     as_json = block.get("as", "json") == "json"
-    left = Left(f"{POINTER}/from", sources, named=not as_json and "select" not in block)
+    left = RemainingArguments(f"{POINTER}/from", sources, named=not as_json and "select" not in block)
     select = _select(block, sources)
     whole = fixed(None, left.at)._replace(subject="what is made of the arguments")
     if as_json:
-        return Body(lambda arguments: _encoded(whole, select, left.of(arguments)), (), left)
+        return RequestBody(lambda arguments: _encoded(whole, select, left.of(arguments)), (), left)
 
     def make(arguments: Arguments) -> Encoded:
         fields = _selected(whole, select, left.of(arguments))
@@ -358,10 +364,10 @@ def _left(block: dict[str, Any], sources: Sources) -> Body:
             write_one(name, value, left.source(name), pieces)
         return _form_of(pieces)
 
-    return Body(make, (), left)
+    return RequestBody(make, (), left)
 
 
-def _text(block: dict[str, Any], sources: Sources) -> Body:
+def _text(block: dict[str, Any], sources: ValueSources) -> RequestBody:
     at = f"{POINTER}/text"
     source = sources.of(block["text"], at)
     media_type = block.get("content_type", TEXT_TYPE)
@@ -373,4 +379,6 @@ def _text(block: dict[str, Any], sources: Sources) -> Body:
             return NONE
         return encoded_text(value, source), media_type
 
-    return Body(make, (Part("body", "text", at, source.reads),), own_type="content_type" in block)
+    return RequestBody(
+        make, (RequestPart("body", "text", at, source.reads),), own_type="content_type" in block
+    )

@@ -24,12 +24,14 @@ from toolcrib.core.model import JSON, NOTHING, Content, Descriptor, Outcome, Res
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import JSON_DECODER, DuplicateKey, NotFinite, compact, escape_terminal, truncate
-from toolcrib.executors.live.size_budget import Budget, compile_budget
+from toolcrib.executors.live.size_budget import SizeBudget, compile_budget
 from toolcrib.expressions import Rendering, compile_value
 from toolcrib.expressions.jmespath_queries import Select, compile_select
 from toolcrib.http import HTTPResponse
 from toolcrib.http.headers import seconds_to_wait
 from toolcrib.security.redaction import HIDDEN
+
+# The body, by its content type.
 
 Form: TypeAlias = Literal["auto", "json", "text", "binary"]
 
@@ -230,7 +232,9 @@ _READERS: dict[Form, Callable[[bytes, MediaType], Body]] = {
 }
 
 
-Steps: TypeAlias = tuple[str, ...]
+# `response.redact`.
+
+RedactionPath: TypeAlias = tuple[str, ...]
 
 _ANY, _DEEP = "*", "**"
 _STEP = re.compile(r'"((?:[^"\\]|\\.)+)"|([^".\\]+)')
@@ -239,7 +243,7 @@ _LIKE_JSON = re.compile(r"\s*(\{|\[\s*[\[{\"])")
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
-def compile_paths(paths: Iterable[str], pointer: str, problems: list[Problem]) -> tuple[Steps, ...]:
+def compile_paths(paths: Iterable[str], pointer: str, problems: list[Problem]) -> tuple[RedactionPath, ...]:
     """The steps of paths: `user.email`, `items.*.card`, `**.ssn`, `"a.b".c`.
 
     `*` is every member of an object or list, `**` any number of levels. A name that meets a list means
@@ -264,7 +268,7 @@ def compile_paths(paths: Iterable[str], pointer: str, problems: list[Problem]) -
     return tuple(compiled)
 
 
-def _steps(path: str) -> Steps:
+def _steps(path: str) -> RedactionPath:
     """The steps of one path; none where it is not written as one."""
     steps: list[str] = []
     at = 0
@@ -279,7 +283,7 @@ def _steps(path: str) -> Steps:
     return ()
 
 
-def redacted(value: JSON, paths: Iterable[Steps]) -> JSON:
+def redact_paths(value: JSON, paths: Iterable[RedactionPath]) -> JSON:
     """The value with `***` at the paths, changed in place.
 
     A text is read as JSON, whole or line by line, and written anew. One that only begins like JSON is hidden
@@ -297,17 +301,17 @@ def redacted(value: JSON, paths: Iterable[Steps]) -> JSON:
     return value
 
 
-def redacted_body(text: str, paths: Iterable[Steps]) -> str:
+def redact_body(text: str, paths: Iterable[RedactionPath]) -> str:
     """A body as it was sent, with `***` at the paths; JSON is written anew."""
     text = text.removeprefix("\ufeff")
     try:
         value = json_in(text)
-        return _redacted_text(text, paths) if value is None else _ENCODER.encode(redacted(value, paths))
+        return _redacted_text(text, paths) if value is None else _ENCODER.encode(redact_paths(value, paths))
     except RecursionError:
         return HIDDEN
 
 
-def _redacted_text(text: str, paths: Iterable[Steps]) -> str:
+def _redacted_text(text: str, paths: Iterable[RedactionPath]) -> str:
     if _LIKE_JSON.match(text) is None:
         return text
     try:
@@ -316,7 +320,7 @@ def _redacted_text(text: str, paths: Iterable[Steps]) -> str:
             values = [json_in(line) for line in text.split("\n") if line.strip()]
         if None in values:
             return HIDDEN
-        return "\n".join(_ENCODER.encode(redacted(each, paths)) for each in values)
+        return "\n".join(_ENCODER.encode(redact_paths(each, paths)) for each in values)
     except RecursionError:
         return HIDDEN
 
@@ -357,6 +361,8 @@ def _everything(places: Iterable[JSON]) -> list[JSON]:
     return list(seen.values())
 
 
+# What the body of a failure says.
+
 MOST = 4096
 """Bytes that are told of what the other side says."""
 
@@ -371,7 +377,7 @@ _DEPTH = 4
 _LISTED = 5
 
 
-class Said(NamedTuple):
+class ErrorBody(NamedTuple):
     """What a body says.
 
     Attributes:
@@ -384,22 +390,22 @@ class Said(NamedTuple):
     details: dict[str, JSON]
 
 
-def what_is_said(body: JSON) -> Said:
+def read_error_body(body: JSON) -> ErrorBody:
     """What the body of a failure says."""
     if body is None or body == "":
-        return Said("", {})
+        return ErrorBody("", {})
     message = one_line(_message(body, _DEPTH))
     if not isinstance(body, dict):
-        return Said(message, {} if message else _whole(body))
+        return ErrorBody(message, {} if message else _whole(body))
     if _is_problem(body):
         told = {key: body[key] for key in _PROBLEM if isinstance(body.get(key), str | int)}
         problem: JSON = {
             key: one_line(value) if isinstance(value, str) else value for key, value in told.items()
         }
-        return Said(one_line(_title_and_detail(body)), {"problem": problem})
+        return ErrorBody(one_line(_title_and_detail(body)), {"problem": problem})
     code = _code(body, _DEPTH)
     details: dict[str, JSON] = {} if code is None else {"code": code}
-    return Said(message, details if message else {**details, **_whole(body)})
+    return ErrorBody(message, details if message else {**details, **_whole(body)})
 
 
 def one_line(text: str) -> str:
@@ -458,6 +464,8 @@ def _whole(body: JSON) -> dict[str, JSON]:
         return {}
 
 
+# What a status of failure becomes.
+
 Envelope = dict[str, JSON]
 """`status`, `headers` (names in lower case), `body`."""
 
@@ -467,7 +475,7 @@ RETRYABLE = frozenset({429, 502, 503, 504})
 _ERROR_CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
 
 
-class Part(NamedTuple):
+class ErrorField(NamedTuple):
     """One thing that `errors` says of a status.
 
     Attributes:
@@ -481,11 +489,11 @@ class Part(NamedTuple):
     value: Rendering
 
 
-Entry = tuple[Part, ...]
+Entry = tuple[ErrorField, ...]
 """What `errors` says of a status."""
 
 
-class Errors:
+class StatusErrors:
     """The compiled `errors` of a block; without any, bodies are understood as far as they can be."""
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
@@ -504,7 +512,7 @@ class Errors:
         status: Any = envelope["status"]
         entry = self._entry(status)
         written, warnings = _written(entry, {"args": arguments, **envelope}) if entry else ({}, [])
-        code, message, details = _plain(envelope)
+        code, message, details = _plain_error(envelope)
         code = written.get("code", code)
         message = written.get("message", message)
         details |= written.get("details", {})
@@ -528,7 +536,7 @@ class Errors:
         return None
 
 
-def compile_errors(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> Errors:
+def compile_errors(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> StatusErrors:
     """Compile `errors`: status (`404`), class (`4xx`) or `default` -> a message, or its parts.
 
     Args:
@@ -545,9 +553,10 @@ def compile_errors(block: Mapping[str, Any], tool: Descriptor, problems: list[Pr
         else:
             said = [(name, f"{pointer}/{name}", value) for name, value in written.items()]
         entries[key] = tuple(
-            Part(name, place, compile_value(value, names, problems, place)) for name, place, value in said
+            ErrorField(name, place, compile_value(value, names, problems, place))
+            for name, place, value in said
         )
-    return Errors(entries)
+    return StatusErrors(entries)
 
 
 def _written(entry: Entry, scope: Mapping[str, Any]) -> tuple[dict[str, Any], list[JSON]]:
@@ -586,13 +595,13 @@ _READ: dict[str, Callable[[JSON], tuple[Any, bool]]] = {
 _NOUNS = {"code": "code", "message": "text", "retryable": "boolean", "details": "object"}
 
 
-def _plain(envelope: Envelope) -> tuple[str, str, dict[str, JSON]]:
+def _plain_error(envelope: Envelope) -> tuple[str, str, dict[str, JSON]]:
     """Code, message and details of an answer of which nothing is written."""
     status: Any = envelope["status"]
     headers: Any = envelope["headers"]
     if status < 400 and "location" in headers:
         return _redirected(status, headers["location"])
-    said: Said = what_is_said(envelope["body"])
+    said: ErrorBody = read_error_body(envelope["body"])
     message = f"HTTP {status}{_phrase(status)}" + (f": {said.message}" if said.message else "")
     return f"http_{status}", message, {"status": status, **said.details}
 
@@ -630,7 +639,10 @@ def _wait(envelope: Envelope, now: Callable[[], datetime] | None) -> int | None:
     return seconds_to_wait(headers, now() if now is not None else None)
 
 
-class Read(NamedTuple):
+# The whole response.
+
+
+class ResponseContent(NamedTuple):
     """An answer that was read.
 
     Attributes:
@@ -643,17 +655,17 @@ class Read(NamedTuple):
     content: tuple[Content, ...] = ()
 
 
-class Reading:
+class ResponseReader:
     """A compiled `response`, `select` and `errors`."""
 
     def __init__(
         self,
         *,
         form: Form,
-        paths: tuple[Steps, ...],
+        paths: tuple[RedactionPath, ...],
         select: Select | None,
-        errors: Errors,
-        budget: Budget | None,
+        errors: StatusErrors,
+        budget: SizeBudget | None,
     ) -> None:
         """Hold what was compiled.
 
@@ -676,9 +688,9 @@ class Reading:
 
     def redacted(self, text: str) -> str:
         """A body as it was sent, without what `redact` names."""
-        return redacted_body(text, self._paths) if self._paths else text
+        return redact_body(text, self._paths) if self._paths else text
 
-    def read(self, response: HTTPResponse) -> Read | Result:
+    def read(self, response: HTTPResponse) -> ResponseContent | Result:
         """The body by content type; `invalid_result` where it is not what was promised.
 
         A failure is read with indulgence, whatever its body is: what it says of itself matters more.
@@ -693,11 +705,11 @@ class Reading:
             message = f"{error.message}; {error.hint}"
             return Result.failed(Outcome.INVALID_RESULT, message, code=error.code, details=details)
         if self._paths:
-            body = redacted(body, self._paths)
-        return Read({"status": status, "headers": _headers(response), "body": body}, content)
+            body = redact_paths(body, self._paths)
+        return ResponseContent({"status": status, "headers": _headers(response), "body": body}, content)
 
     def result(
-        self, read: Read, arguments: Mapping[str, JSON], now: Callable[[], datetime] | None = None
+        self, read: ResponseContent, arguments: Mapping[str, JSON], now: Callable[[], datetime] | None = None
     ) -> Result:
         """What a call is told of an answer.
 
@@ -712,7 +724,7 @@ class Reading:
         if self.failed(status):
             return self._errors.result(envelope, arguments, now)
         try:
-            value = self._select(envelope) if self._select is not None else _response_plain(envelope)
+            value = self._select(envelope) if self._select is not None else _plain_value(envelope)
         except ValueError as error:
             message = f"`select` failed over the answer: {error}"
             details = {"status": status, "pointer": "/live/select"}
@@ -721,7 +733,7 @@ class Reading:
         return result if self._budget is None else self._budget.fitted(result)
 
 
-def compile_reading(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> Reading:
+def compile_response(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> ResponseReader:
     """Compile `response`, `select` and `errors` of a `live` block that is valid under its schema.
 
     Args:
@@ -733,7 +745,7 @@ def compile_reading(block: Mapping[str, Any], tool: Descriptor, problems: list[P
     response: Mapping[str, Any] = block.get("response", NOTHING)
     _check_form(response, block, problems)
     select, budget = block.get("select"), response.get("budget")
-    return Reading(
+    return ResponseReader(
         form=response.get("as", "auto"),
         paths=compile_paths(response.get("redact", ()), "/live/response/redact", problems),
         select=None if select is None else compile_select(select, "/live/select", problems),
@@ -764,7 +776,7 @@ def _headers(response: HTTPResponse) -> dict[str, JSON]:
     return joined
 
 
-def _response_plain(envelope: Envelope) -> JSON:
+def _plain_value(envelope: Envelope) -> JSON:
     """The value where nothing is selected."""
     if "items" in envelope:
         return {"items": envelope["items"], "next_cursor": envelope["next_cursor"]}

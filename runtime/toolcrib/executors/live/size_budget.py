@@ -35,7 +35,7 @@ class TooLarge(Exception):
     """A value can't be made to fit."""
 
 
-class Cut(NamedTuple):
+class ListCut(NamedTuple):
     """A list that was shortened: where it stands, how many items are left, and of how many."""
 
     path: Path
@@ -43,7 +43,7 @@ class Cut(NamedTuple):
     of: int
 
 
-class Budget:
+class SizeBudget:
     """A compiled budget.
 
     Args:
@@ -74,7 +74,7 @@ class Budget:
             return self._refused(size, str(error))
         return result._replace(value=value).with_meta(truncated=_told(cuts))
 
-    def _shortened(self, value: JSON) -> tuple[JSON, list[Cut]]:
+    def _shortened(self, value: JSON) -> tuple[JSON, list[ListCut]]:
         """A value that fits the budget, and the output schema where the whole value does.
 
         The schema is asked which lists are too short then; these are left longer, and others become shorter.
@@ -91,8 +91,8 @@ class Budget:
             least |= longer
         raise TooLarge("what would be left does not fit the output schema")
 
-    def _once(self, value: JSON, least: Mapping[Path, int]) -> tuple[JSON, list[Cut]]:
-        scissors = _Scissors(least)
+    def _once(self, value: JSON, least: Mapping[Path, int]) -> tuple[JSON, list[ListCut]]:
+        scissors = _Trimmer(least)
         if self.items is None:
             if scissors.minimum(value, ()) > self.size:
                 raise TooLarge("what is no item of a list is too large already, or the first items are")
@@ -109,11 +109,11 @@ class Budget:
         return Result.failed(Outcome.LIMIT_EXCEEDED, message, code="result_too_large", details=details)
 
 
-def compile_budget(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> Budget:
+def compile_budget(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> SizeBudget:
     """Compile `response.budget`; the schema of the block says what it may hold."""
     items = block.get("items")
     if items == "" or items is None or items.startswith("/"):
-        return Budget(parse_size(block["size"]), items, tool)
+        return SizeBudget(parse_size(block["size"]), items, tool)
     problems.append(
         Problem(
             code="bad_pointer",
@@ -122,7 +122,7 @@ def compile_budget(block: Mapping[str, Any], tool: Descriptor, problems: list[Pr
             hint=f"write `/{items[:80].strip('$.').replace('.', '/')}`",
         )
     )
-    return Budget(parse_size(block["size"]), None, tool)
+    return SizeBudget(parse_size(block["size"]), None, tool)
 
 
 def weight(value: JSON) -> int:
@@ -136,7 +136,7 @@ def weight(value: JSON) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-class _Scissors:
+class _Trimmer:
     """Shortens lists, and remembers which.
 
     Sizes of items are asked only as far as there is room for them, so that the work is that of writing the value
@@ -144,7 +144,7 @@ class _Scissors:
     """
 
     def __init__(self, least: Mapping[Path, int]) -> None:
-        self.cuts: list[Cut] = []
+        self.cuts: list[ListCut] = []
         self._least = least
         self._minima: dict[Path, int] = {}
 
@@ -154,7 +154,7 @@ class _Scissors:
             kept = _prefix(value, room)
             must = self._must(value, path)
             if max(kept, must) < len(value):
-                self.cuts.append(Cut(path, max(kept, must), len(value)))
+                self.cuts.append(ListCut(path, max(kept, must), len(value)))
             if kept >= must:
                 return value[:kept]
             return list(self._shared(enumerate(value[:must]), room - 1 - must, path).values())
@@ -177,7 +177,7 @@ class _Scissors:
             raise TooLarge(
                 "it has too few items that could be left out of its list, or the rest is too large already"
             )
-        self.cuts.append(Cut(path, kept, len(array)))
+        self.cuts.append(ListCut(path, kept, len(array)))
         return _with(value, path, array[:kept])
 
     def minimum(self, value: JSON, path: Path) -> int:
@@ -271,7 +271,7 @@ def _too_short(judge: Validator, value: JSON) -> dict[Path, int]:
     return found
 
 
-def _told(cuts: list[Cut]) -> list[JSON]:
+def _told(cuts: list[ListCut]) -> list[JSON]:
     """What is said of the lists that were shortened; of very many of them, the sum of the rest."""
     told: list[JSON] = [
         {"pointer": pointer_to(cut.path), "kept": cut.kept, "of": cut.of} for cut in cuts[:_TOLD]

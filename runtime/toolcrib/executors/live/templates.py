@@ -62,8 +62,8 @@ def kind_of(value: JSON) -> str:
 
 Arguments: TypeAlias = "dict[str, JSON]"
 
-Read: TypeAlias = Callable[[Arguments], Any]
-"""Works out a JSON value, or `ABSENT`; raises Misfit."""
+ReadValue: TypeAlias = Callable[[Arguments], Any]
+"""Works out a JSON value, or `ABSENT`; raises UnusableArguments."""
 
 STAND_IN: Final = "variable"
 """What is taken for a value that is looked up, where nothing is looked up yet."""
@@ -83,7 +83,7 @@ class Absence(Enum):
 ABSENT: Final = Absence.ABSENT
 
 
-class Source(NamedTuple):
+class ValueSource(NamedTuple):
     """Where a value of the request comes from.
 
     Attributes:
@@ -100,14 +100,14 @@ class Source(NamedTuple):
     """
 
     at: str
-    read: Read
+    read: ReadValue
     constant: bool = False
     value: JSON = None
     reads: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
     secret: bool = False
-    parts: tuple[str | Source, ...] = ()
-    inner: tuple[Source, ...] = ()
+    parts: tuple[str | ValueSource, ...] = ()
+    inner: tuple[ValueSource, ...] = ()
     subject: str = ""
 
     def misfit(self, why: str, hint: str = "") -> UnusableArguments:
@@ -126,12 +126,12 @@ class Source(NamedTuple):
         return pointer_to(self.path or (self.reads if len(self.reads) == 1 else ()))
 
 
-def fixed(value: JSON, at: str, *, secret: bool = False) -> Source:
+def fixed(value: JSON, at: str, *, secret: bool = False) -> ValueSource:
     """A source of one value."""
-    return Source(at, lambda _arguments: value, constant=True, value=value, secret=secret)
+    return ValueSource(at, lambda _arguments: value, constant=True, value=value, secret=secret)
 
 
-class Part(NamedTuple):
+class RequestPart(NamedTuple):
     """A part of a request that the descriptor writes.
 
     Attributes:
@@ -150,7 +150,7 @@ class Part(NamedTuple):
 Piece: TypeAlias = "str | SecretVariable | ExpressionBody"
 
 
-class Sources:
+class ValueSources:
     """Compiles the texts of one block.
 
     Attributes:
@@ -183,7 +183,7 @@ class Sources:
             Problem(code=code, message=message, pointer=pointer, hint=hint, severity=severity)
         )
 
-    def of(self, value: JSON, at: str) -> Source:
+    def of(self, value: JSON, at: str) -> ValueSource:
         """The source of a text, number, boolean or null of the block.
 
         Raises:
@@ -213,7 +213,7 @@ class Sources:
             self.tell(error.code, error.message, at, error.hint)
             return []
 
-    def source(self, piece: Piece, at: str) -> Source:
+    def source(self, piece: Piece, at: str) -> ValueSource:
         """The source of one piece."""
         if isinstance(piece, SecretVariable):
             return fixed(self.looked_up(piece, at), at, secret=True)
@@ -239,9 +239,9 @@ class Sources:
         if self._vault is not None:
             self._vault.register(secret)
 
-    def joined(self, parts: list[str | Source], at: str) -> Source:
+    def joined(self, parts: list[str | ValueSource], at: str) -> ValueSource:
         """A text of several pieces; each argument in it has to be there."""
-        sources = [part for part in parts if isinstance(part, Source)]
+        sources = [part for part in parts if isinstance(part, ValueSource)]
         for source in sources:
             self.expect(source)
 
@@ -254,9 +254,9 @@ class Sources:
         if all(source.constant for source in sources):
             return fixed(read({}), at, secret=secret)
         reads = tuple(dict.fromkeys(name for source in sources for name in source.reads))
-        return Source(at, read, reads=reads, secret=secret, parts=tuple(parts))
+        return ValueSource(at, read, reads=reads, secret=secret, parts=tuple(parts))
 
-    def structure(self, value: JSON, at: str) -> Source:
+    def structure(self, value: JSON, at: str) -> ValueSource:
         """The source of any JSON value; members and items that are absent arguments are left out of it."""
         if isinstance(value, dict):
             for key in value:
@@ -268,7 +268,7 @@ class Sources:
             return self._list([self.structure(item, f"{at}/{place}") for place, item in enumerate(value)], at)
         return self.of(value, at)
 
-    def _object(self, members: dict[str, Source], at: str) -> Source:
+    def _object(self, members: dict[str, ValueSource], at: str) -> ValueSource:
         if all(source.constant for source in members.values()):
             return _container({key: source.value for key, source in members.items()}, members.values(), at)
         reading = [(key, source.read) for key, source in members.items()]
@@ -283,7 +283,7 @@ class Sources:
 
         return _container(None, members.values(), at, read)
 
-    def _list(self, items: list[Source], at: str) -> Source:
+    def _list(self, items: list[ValueSource], at: str) -> ValueSource:
         if all(source.constant for source in items):
             return _container([source.value for source in items], items, at)
         reading = [source.read for source in items]
@@ -299,7 +299,7 @@ class Sources:
             message = "a key is literal text and can't be computed"
             self.tell("expression_not_allowed", message, below(at, key), hint)
 
-    def expect(self, source: Source) -> None:
+    def expect(self, source: ValueSource) -> None:
         """Warn of an argument that has to be there and may be left out."""
         if source.path and not self._always_given(source.path):
             name = ".".join(source.path)
@@ -311,7 +311,7 @@ class Sources:
                 severity="warning",
             )
 
-    def _expression(self, written: str, at: str) -> Source:
+    def _expression(self, written: str, at: str) -> ValueSource:
         watch = ArgumentReads(self._known)
         try:
             expression = compile_expression(written, watch.names)
@@ -324,7 +324,7 @@ class Sources:
         self.read.update(reads)
         self.whole = self.whole or watch.whole
         path = _path_of(written)
-        source = Source(at, lambda _arguments: ABSENT, reads=reads, path=path)
+        source = ValueSource(at, lambda _arguments: ABSENT, reads=reads, path=path)
         return source._replace(read=_reader(source, expression))
 
     def _always_given(self, path: tuple[str, ...]) -> bool:
@@ -341,14 +341,16 @@ class Sources:
         return True
 
 
-def _container(value: JSON, inner: Iterable[Source], at: str, read: Read | None = None) -> Source:
+def _container(
+    value: JSON, inner: Iterable[ValueSource], at: str, read: ReadValue | None = None
+) -> ValueSource:
     """A list or object of sources; of one value unless it comes with what reads it."""
     sources = tuple(inner)
     secret = any(source.secret for source in sources)
     if read is None:
         return fixed(value, at, secret=secret)._replace(inner=sources)
     reads = tuple(dict.fromkeys(name for source in sources for name in source.reads))
-    return Source(at, read, reads=reads, secret=secret, inner=sources)
+    return ValueSource(at, read, reads=reads, secret=secret, inner=sources)
 
 
 def below(at: str, key: str) -> str:
@@ -356,11 +358,11 @@ def below(at: str, key: str) -> str:
     return f"{at}/{pointer_step(key)}"
 
 
-def text_within(source: Source, arguments: Arguments) -> str:
+def text_within(source: ValueSource, arguments: Arguments) -> str:
     """A value as a part of a longer text: scalars as they are, lists and objects as JSON.
 
     Raises:
-        Misfit: It is absent or null.
+        UnusableArguments: It is absent or null.
     """
     value = source.read(arguments)
     if isinstance(value, str):
@@ -371,7 +373,7 @@ def text_within(source: Source, arguments: Arguments) -> str:
     return json_text(value, source) if text is None else text
 
 
-def needed(source: Source, value: object) -> UnusableArguments:
+def needed(source: ValueSource, value: object) -> UnusableArguments:
     """The error of what is absent or null where it can't be left out."""
     why = (
         "was not given, and this call needs it" if value is ABSENT else "is null, and this call needs a value"
@@ -379,11 +381,11 @@ def needed(source: Source, value: object) -> UnusableArguments:
     return source.misfit(why, "give it")
 
 
-def json_text(value: JSON, source: Source) -> str:
+def json_text(value: JSON, source: ValueSource) -> str:
     """A value as compact JSON, its keys in their own order.
 
     Raises:
-        Misfit: It is no JSON: a number is not finite, a text holds a lone surrogate, the nesting is too deep.
+        UnusableArguments: It is no JSON: a number is not finite, a text holds a lone surrogate, the nesting is too deep.
     """
     try:
         return compact(value)
@@ -404,7 +406,7 @@ def _path_of(written: str) -> tuple[str, ...]:
     return tuple(name or quoted[1:-1] for name, quoted in _STEP.findall(written))
 
 
-def _reader(source: Source, expression: Expression) -> Read:
+def _reader(source: ValueSource, expression: Expression) -> ReadValue:
     if len(source.path) == 1:
         name = source.path[0]
         return lambda arguments: arguments.get(name, ABSENT)
@@ -418,7 +420,7 @@ def _reader(source: Source, expression: Expression) -> Read:
     return _by_steps(source.path, computed) if source.path else computed
 
 
-def _by_steps(path: tuple[str, ...], computed: Read) -> Read:
+def _by_steps(path: tuple[str, ...], computed: ReadValue) -> ReadValue:
     def read(arguments: Arguments) -> Any:
         value: JSON = arguments
         for name in path:
@@ -434,7 +436,7 @@ def _by_steps(path: tuple[str, ...], computed: Read) -> Read:
     return read
 
 
-def _failed(source: Source, error: ExpressionError, arguments: Mapping[str, JSON]) -> UnusableArguments:
+def _failed(source: ValueSource, error: ExpressionError, arguments: Mapping[str, JSON]) -> UnusableArguments:
     """The error of an expression; it is that of an absent argument where there is one."""
     absent = next((name for name in source.reads if name not in arguments), None)
     if absent is not None:

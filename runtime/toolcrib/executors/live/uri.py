@@ -19,10 +19,10 @@ from toolcrib.core.subschemas import described_names
 from toolcrib.executors.live.templates import (
     ABSENT,
     Arguments,
-    Part,
     Piece,
-    Source,
-    Sources,
+    RequestPart,
+    ValueSource,
+    ValueSources,
     below,
     kind_of,
     needed,
@@ -39,7 +39,7 @@ from toolcrib.security.redaction import is_secret_name, secret_part
 from toolcrib.security.secrets import SecretVariable
 
 Write: TypeAlias = Callable[[Arguments, list[str]], None]
-"""Adds the `name=value` pieces of one parameter; raises Misfit."""
+"""Adds the `name=value` pieces of one parameter; raises UnusableArguments."""
 
 StyleName: TypeAlias = Literal["form", "spaceDelimited", "pipeDelimited", "deepObject"]
 
@@ -50,7 +50,10 @@ _PLAIN_SEGMENT: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-class Style(NamedTuple):
+# Values, encoded for where they stand.
+
+
+class ParameterStyle(NamedTuple):
     """How lists and objects are written.
 
     Attributes:
@@ -66,11 +69,11 @@ class Style(NamedTuple):
     taken: Collection[str] = ()
 
 
-def quoted(text: str, source: Source) -> str:
+def quote_value(text: str, source: ValueSource) -> str:
     """A text percent-encoded so that it is one piece in any place of a url.
 
     Raises:
-        Misfit: It holds a lone surrogate.
+        UnusableArguments: It holds a lone surrogate.
     """
     try:
         return quote(text, safe="")
@@ -78,36 +81,38 @@ def quoted(text: str, source: Source) -> str:
         raise source.misfit("holds a lone surrogate, which can't be sent") from None
 
 
-def write_parameter(name: str, source: Source, style: Style) -> Write:
+def write_parameter(name: str, source: ValueSource, style: ParameterStyle) -> Write:
     """What writes a parameter of a query or form. An absent argument, null, and an empty list leave it out."""
     lead, read = f"{quote(name, safe='')}=", source.read
 
     def write(arguments: Arguments, out: list[str]) -> None:
         value = read(arguments)
         if isinstance(value, str):
-            out.append(lead + quoted(value, source))
+            out.append(lead + quote_value(value, source))
         elif value is not ABSENT and value is not None:
             write_value(lead, value, source, style, out)
 
     return write
 
 
-def write_value(lead: str, value: JSON, source: Source, style: Style, out: list[str]) -> None:
+def write_value(lead: str, value: JSON, source: ValueSource, style: ParameterStyle, out: list[str]) -> None:
     """Write what is neither absent nor null; `lead` is the encoded name with its `=`.
 
     Raises:
-        Misfit: The style can't write it.
+        UnusableArguments: The style can't write it.
     """
     text = scalar_text(value)
     if text is not None:
-        out.append(lead + quoted(text, source))
+        out.append(lead + quote_value(text, source))
     elif isinstance(value, list):
         _write_list(lead, value, source, style, out)
     else:
         _write_object(lead, cast("dict[str, JSON]", value), source, style, out)
 
 
-def _write_list(lead: str, value: list[JSON], source: Source, style: Style, out: list[str]) -> None:
+def _write_list(
+    lead: str, value: list[JSON], source: ValueSource, style: ParameterStyle, out: list[str]
+) -> None:
     if style.name == "deepObject":
         raise source.misfit("is a list, and style `deepObject` writes objects")
     items = [_item(item, source, style) for item in value if item is not None]
@@ -117,7 +122,7 @@ def _write_list(lead: str, value: list[JSON], source: Source, style: Style, out:
         out.append(lead + _DELIMITERS[style.name].join(items))
 
 
-def _item(value: JSON, source: Source, style: Style) -> str:
+def _item(value: JSON, source: ValueSource, style: ParameterStyle) -> str:
     text = scalar_text(value)
     if text is None:
         why = f"holds {kind_of(value)} within, and style `{style.name}` has no form for that"
@@ -126,10 +131,12 @@ def _item(value: JSON, source: Source, style: Style) -> str:
     if delimiter is not None and delimiter in text:
         why = f"holds a `{delimiter}` within an item, where it would divide it in two"
         raise source.misfit(why, "leave the character out")
-    return quoted(text, source)
+    return quote_value(text, source)
 
 
-def _write_object(lead: str, value: dict[str, JSON], source: Source, style: Style, out: list[str]) -> None:
+def _write_object(
+    lead: str, value: dict[str, JSON], source: ValueSource, style: ParameterStyle, out: list[str]
+) -> None:
     if not style.objects:
         hint = (
             "the descriptor chooses a style for objects: `{value: ..., style: deepObject}` or `style: form`"
@@ -147,25 +154,27 @@ def _write_object(lead: str, value: dict[str, JSON], source: Source, style: Styl
     for key, item in members:
         if key in style.taken:
             raise source.misfit(f"has a key `{key}`, which the descriptor sets itself", "leave the key out")
-        out.append(f"{quoted(key, source)}={item}")
+        out.append(f"{quote_value(key, source)}={item}")
 
 
-def _write_deep(name: str, value: dict[str, JSON], source: Source, style: Style, out: list[str]) -> None:
+def _write_deep(
+    name: str, value: dict[str, JSON], source: ValueSource, style: ParameterStyle, out: list[str]
+) -> None:
     for key, item in value.items():
         if "[" in key or "]" in key:
             raise source.misfit("has a key with a bracket, which would name another key", "leave the key out")
-        inner = f"{name}%5B{quoted(key, source)}%5D"
+        inner = f"{name}%5B{quote_value(key, source)}%5D"
         if isinstance(item, dict):
             _write_deep(inner, item, source, style, out)
         elif item is not None:
             out.append(f"{inner}={_item(item, source, style)}")
 
 
-def segment_text(source: Source, arguments: Arguments) -> str:
+def segment_text(source: ValueSource, arguments: Arguments) -> str:
     """A value as it stands in a segment of a path, encoded; a list comma-separated (style `simple`).
 
     Raises:
-        Misfit: It is absent, null, an object, an empty list, a list of anything but scalars, or holds controls.
+        UnusableArguments: It is absent, null, an object, an empty list, a list of anything but scalars, or holds controls.
     """
     value = source.read(arguments)
     if value is ABSENT or value is None:
@@ -177,7 +186,7 @@ def segment_text(source: Source, arguments: Arguments) -> str:
     return ",".join([_within_segment(item, source) for item in value])
 
 
-def _within_segment(value: JSON, source: Source) -> str:
+def _within_segment(value: JSON, source: ValueSource) -> str:
     text = scalar_text(value)
     if text is None:
         raise source.misfit(f"is or holds {kind_of(value)}, which can't stand in the path of a url")
@@ -185,17 +194,17 @@ def _within_segment(value: JSON, source: Source) -> str:
         return text
     if _CONTROL.search(text) is not None:
         raise source.misfit("holds a control character, which can't stand in the path of a url")
-    return quoted(text, source)
+    return quote_value(text, source)
 
 
-def checked_segment(segment: str, source: Source) -> str:
+def checked_segment(segment: str, source: ValueSource) -> str:
     r"""The encoded segment of a path itself.
 
     Servers and proxies may decode it before they resolve `.` and `..` (RFC 3986 section 5.2.4), take `\` or an
     encoded slash for a slash, or cut what follows a `;`: it may lead nowhere in any of these readings.
 
     Raises:
-        Misfit: It is empty, or would be read as a step to another folder.
+        UnusableArguments: It is empty, or would be read as a step to another folder.
     """
     if _PLAIN_SEGMENT.fullmatch(segment) is not None:
         return segment
@@ -212,11 +221,11 @@ def leads_elsewhere(segment: str) -> bool:
     return any(step.partition(";")[0] in (".", "..") for step in steps)
 
 
-def header_text(source: Source, arguments: Arguments) -> str | None:
+def header_text(source: ValueSource, arguments: Arguments) -> str | None:
     """The value of a header, without blanks around it; a list comma-separated; None for none.
 
     Raises:
-        Misfit: It is an object, or holds what can't stand in a header (RFC 9110 section 5.5).
+        UnusableArguments: It is an object, or holds what can't stand in a header (RFC 9110 section 5.5).
     """
     value = source.read(arguments)
     if value is ABSENT or value is None:
@@ -227,21 +236,21 @@ def header_text(source: Source, arguments: Arguments) -> str | None:
     return _clean(_header_scalar(value, source), source)
 
 
-def _header_scalar(value: JSON, source: Source) -> str:
+def _header_scalar(value: JSON, source: ValueSource) -> str:
     text = scalar_text(value)
     if text is None:
         raise source.misfit(f"is or holds {kind_of(value)}, which can't stand in a header")
     return text
 
 
-def _header_item(value: JSON, source: Source) -> str:
+def _header_item(value: JSON, source: ValueSource) -> str:
     text = _header_scalar(value, source)
     if "," in text:
         raise source.misfit("holds a comma within an item, where it would divide it in two")
     return text
 
 
-def _clean(text: str, source: Source) -> str:
+def _clean(text: str, source: ValueSource) -> str:
     text = text.strip(" \t")
     wrong = header_fault(text)
     if wrong:
@@ -249,11 +258,11 @@ def _clean(text: str, source: Source) -> str:
     return text
 
 
-def cookie_text(source: Source, arguments: Arguments) -> str | None:
+def cookie_text(source: ValueSource, arguments: Arguments) -> str | None:
     """The value of a cookie: arguments percent-encoded, the rest as it is written; None for none.
 
     Raises:
-        Misfit: An argument is a list or object.
+        UnusableArguments: An argument is a list or object.
     """
     if source.parts:
         return "".join(
@@ -263,12 +272,12 @@ def cookie_text(source: Source, arguments: Arguments) -> str | None:
     return None if value is ABSENT or value is None else _encoded_for_cookie(value, source)
 
 
-def _cookie_part(source: Source, arguments: Arguments) -> str:
+def _cookie_part(source: ValueSource, arguments: Arguments) -> str:
     text = text_within(source, arguments)
     return text if source.constant else _encoded_for_cookie(text, source)
 
 
-def _encoded_for_cookie(value: JSON, source: Source) -> str:
+def _encoded_for_cookie(value: JSON, source: ValueSource) -> str:
     text = scalar_text(value)
     if text is None:
         raise source.misfit(f"is {kind_of(value)}, and a cookie takes one value")
@@ -277,6 +286,8 @@ def _encoded_for_cookie(value: JSON, source: Source) -> str:
     except UnicodeEncodeError:
         raise source.misfit("holds a lone surrogate, which can't be sent") from None
 
+
+# The `url` of a block.
 
 POINTER: Final = "/live/url"
 
@@ -306,7 +317,7 @@ class Parameter(NamedTuple):
     reads: tuple[str, ...] = ()
 
 
-class Segment(NamedTuple):
+class PathSegment(NamedTuple):
     """A segment of the path with an expression in it: as it was written, and the arguments that it reads."""
 
     written: str
@@ -329,7 +340,7 @@ class Url(NamedTuple):
     host: str
     port: int
     path: Make
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[PathSegment, ...] = ()
     query: tuple[Parameter, ...] = ()
 
 
@@ -337,7 +348,7 @@ NOWHERE: Final = Url("https", "invalid", 443, lambda _arguments: "/")
 """What stands in for a url that can't be read."""
 
 
-def compile_url(text: str, sources: Sources) -> Url:
+def compile_url(text: str, sources: ValueSources) -> Url:
     """Compile a url; `NOWHERE` where it has faults, which are reported.
 
     Raises:
@@ -365,22 +376,22 @@ def compile_url(text: str, sources: Sources) -> Url:
     return Url(*origin, make, segments, parameters)
 
 
-class _Marked(NamedTuple):
+class _Placeholder(NamedTuple):
     """What stands at a mark of the skeleton: its source, and how it was written."""
 
-    source: Source
+    source: ValueSource
     written: str
 
 
 class _Skeleton:
     """The url as one text, with a mark for everything that is no part of its structure."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: ValueSources) -> None:
         self._sources = sources
-        self._marked: list[_Marked] = []
+        self._marked: list[_Placeholder] = []
         self._text = ""
 
-    def of(self, pieces: list[Piece]) -> tuple[str, list[_Marked]]:
+    def of(self, pieces: list[Piece]) -> tuple[str, list[_Placeholder]]:
         """The text and what its marks stand for."""
         for place, piece in enumerate(pieces):
             if isinstance(piece, ExpressionBody):
@@ -393,9 +404,9 @@ class _Skeleton:
                 self._variable(piece, pieces[place + 1 :])
         return self._text, self._marked
 
-    def _mark(self, source: Source, written: str) -> None:
+    def _mark(self, source: ValueSource, written: str) -> None:
         self._text += f"\0{len(self._marked)}\0"
-        self._marked.append(_Marked(source, written))
+        self._marked.append(_Placeholder(source, written))
 
     def _literal(self, text: str) -> None:
         unfit = _UNFIT.search(text)
@@ -440,7 +451,7 @@ def _stand_in(before: str, after: list[Piece]) -> str:
     return "https" if follows.startswith("://") else "https://variable.invalid"
 
 
-def _refuse_shape(skeleton: str, written: str, sources: Sources) -> None:
+def _refuse_shape(skeleton: str, written: str, sources: ValueSources) -> None:
     if skeleton.startswith("\0"):
         _refuse_computed_origin(sources)
         return
@@ -448,13 +459,13 @@ def _refuse_shape(skeleton: str, written: str, sources: Sources) -> None:
     sources.tell("invalid_url", message, POINTER, "write `https://host/path`")
 
 
-def _refuse_computed_origin(sources: Sources) -> None:
+def _refuse_computed_origin(sources: ValueSources) -> None:
     hint = "write them as they are, or as `${VAR}`, which is looked up once; for several hosts write several tools"
     message = "an expression can't choose the scheme, host or port: only segments of the path and values of the query"
     sources.tell("expression_in_origin", message, POINTER, hint)
 
 
-def _origin(scheme: str, authority: str, sources: Sources) -> tuple[str, str, int] | None:
+def _origin(scheme: str, authority: str, sources: ValueSources) -> tuple[str, str, int] | None:
     if "\0" in scheme + authority:
         _refuse_computed_origin(sources)
         return None
@@ -507,27 +518,29 @@ def literal_part(text: str) -> str:
     return quote(_BARE_PERCENT.sub("%25", text), safe=_KEPT)
 
 
-# The path.
+# The path of the url.
 
 
-def _path(text: str, marked: list[_Marked], sources: Sources) -> tuple[Make, tuple[Segment, ...]]:
+def _path(
+    text: str, marked: list[_Placeholder], sources: ValueSources
+) -> tuple[Make, tuple[PathSegment, ...]]:
     pieces: list[str | Make] = []
-    segments: list[Segment] = []
+    segments: list[PathSegment] = []
     for segment in text.split("/")[1:]:
         pieces.append("/")
         parts = list(_parts(segment, marked))
-        if not any(isinstance(part, Source) for part in parts):
+        if not any(isinstance(part, ValueSource) for part in parts):
             pieces.append(_literal_segment(segment, sources))
             continue
         for source in _sources_in(parts):
             sources.expect(source)
         pieces.append(_segment(parts))
         written = _MARK.sub(lambda match: marked[int(match[1])].written, segment)
-        segments.append(Segment(written, _reads(parts)))
+        segments.append(PathSegment(written, _reads(parts)))
     return _joined_path(pieces), tuple(segments)
 
 
-def _parts(text: str, marked: list[_Marked]) -> Iterator[str | Source]:
+def _parts(text: str, marked: list[_Placeholder]) -> Iterator[str | ValueSource]:
     for place, part in enumerate(_MARK.split(text)):
         if place % 2:
             yield marked[int(part)].source
@@ -535,15 +548,15 @@ def _parts(text: str, marked: list[_Marked]) -> Iterator[str | Source]:
             yield literal_part(part)
 
 
-def _sources_in(parts: list[str | Source]) -> list[Source]:
-    return [part for part in parts if isinstance(part, Source)]
+def _sources_in(parts: list[str | ValueSource]) -> list[ValueSource]:
+    return [part for part in parts if isinstance(part, ValueSource)]
 
 
-def _reads(parts: list[str | Source]) -> tuple[str, ...]:
+def _reads(parts: list[str | ValueSource]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for source in _sources_in(parts) for name in source.reads))
 
 
-def _literal_segment(text: str, sources: Sources) -> str:
+def _literal_segment(text: str, sources: ValueSources) -> str:
     segment = literal_part(text)
     if leads_elsewhere(segment):
         message = f"the path of `url` has a step `{text}`, which would lead to another path"
@@ -551,7 +564,7 @@ def _literal_segment(text: str, sources: Sources) -> str:
     return segment
 
 
-def _segment(parts: list[str | Source]) -> Make:
+def _segment(parts: list[str | ValueSource]) -> Make:
     source = _sources_in(parts)[0]
     if len(parts) == 1:
         return lambda arguments: checked_segment(segment_text(source, arguments), source)
@@ -586,7 +599,7 @@ def same_shape(path: str, slashes: int) -> str:
     """The path itself: the last door behind everything that encodes.
 
     Raises:
-        Misfit: It has not as many segments as the template, or is not only a path.
+        UnusableArguments: It has not as many segments as the template, or is not only a path.
     """
     if path.count("/") != slashes or "?" in path or "#" in path:
         raise UnusableArguments(
@@ -595,10 +608,10 @@ def same_shape(path: str, slashes: int) -> str:
     return path
 
 
-# The query.
+# The query of the url.
 
 
-def _parameters(text: str, marked: list[_Marked], sources: Sources) -> Iterator[Parameter]:
+def _parameters(text: str, marked: list[_Placeholder], sources: ValueSources) -> Iterator[Parameter]:
     for piece in filter(None, text.split("&")):
         name, equals, value = piece.partition("=")
         if "\0" in name:
@@ -612,7 +625,7 @@ def _parameters(text: str, marked: list[_Marked], sources: Sources) -> Iterator[
         if not found:
             yield Parameter(decoded, _always(literal_part(name) + equals + "".join(map(str, parts))))
         elif len(parts) == 1:
-            yield Parameter(decoded, write_parameter(decoded, found[0], Style()), found[0].reads)
+            yield Parameter(decoded, write_parameter(decoded, found[0], ParameterStyle()), found[0].reads)
         else:
             for source in found:
                 sources.expect(source)
@@ -623,17 +636,20 @@ def _always(piece: str) -> Write:
     return lambda _arguments, out: out.append(piece)
 
 
-def _mixed(lead: str, parts: list[str | Source]) -> Write:
+def _mixed(lead: str, parts: list[str | ValueSource]) -> Write:
     """A value of literal parts, which are encoded already, and computed ones."""
 
     def write(arguments: Arguments, out: list[str]) -> None:
         texts = [
-            part if isinstance(part, str) else quoted(text_within(part, arguments), part) for part in parts
+            part if isinstance(part, str) else quote_value(text_within(part, arguments), part)
+            for part in parts
         ]
         out.append(lead + "".join(texts))
 
     return write
 
+
+# The parameters of a query or form.
 
 Step: TypeAlias = "tuple[str, ...] | Write"
 """Pieces that are the same for every call, or what adds those of one parameter."""
@@ -645,16 +661,16 @@ _OBJECT: Final = frozenset({"object"})
 _EXPLODED: Final = {"form": True, "deepObject": True, "spaceDelimited": False, "pipeDelimited": False}
 
 
-class Entry(NamedTuple):
+class ParameterEntry(NamedTuple):
     """A compiled parameter: its step, and where it is written."""
 
     step: Step
-    part: Part
+    part: RequestPart
 
 
 def compile_entries(
-    block: dict[str, JSON], at: str, sources: Sources, *, kind: Kind, taken: Collection[str]
-) -> list[Entry]:
+    block: dict[str, JSON], at: str, sources: ValueSources, *, kind: Kind, taken: Collection[str]
+) -> list[ParameterEntry]:
     """Compile the parameters of a block.
 
     Args:
@@ -669,14 +685,16 @@ def compile_entries(
     ]
 
 
-def _entry(name: str, value: Any, at: str, sources: Sources, *, kind: Kind, taken: Collection[str]) -> Entry:
+def _entry(
+    name: str, value: Any, at: str, sources: ValueSources, *, kind: Kind, taken: Collection[str]
+) -> ParameterEntry:
     if "{{" in name or "${" in name:
         hint = "write the name; for all arguments that are left: `from: args`"
         sources.tell("expression_not_allowed", "a name is literal text and can't be computed", at, hint)
     styled: dict[str, Any] = value if isinstance(value, dict) else {"value": value}
     inner = below(at, "value") if isinstance(value, dict) else at
     source = sources.structure(styled["value"], inner)
-    style = Style(
+    style = ParameterStyle(
         styled.get("style", "form"),
         styled.get("explode", _EXPLODED[styled.get("style", "form")]),
         objects="style" in styled or "explode" in styled,
@@ -686,7 +704,9 @@ def _entry(name: str, value: Any, at: str, sources: Sources, *, kind: Kind, take
     if style.name == "deepObject":
         _check_deep_names(name, taken, at, sources)
     write = write_parameter(name, source, style)
-    return Entry(_fixed(write) if source.constant else write, Part(kind, name, at, source.reads))
+    return ParameterEntry(
+        _fixed(write) if source.constant else write, RequestPart(kind, name, at, source.reads)
+    )
 
 
 def _fixed(write: Write) -> tuple[str, ...]:
@@ -695,14 +715,14 @@ def _fixed(write: Write) -> tuple[str, ...]:
     return tuple(pieces)
 
 
-def _check_deep_names(name: str, taken: Collection[str], at: str, sources: Sources) -> None:
+def _check_deep_names(name: str, taken: Collection[str], at: str, sources: ValueSources) -> None:
     for other in taken:
         if other.startswith(f"{name}["):
             message = f"`{other}` could be written by `{name}` too, which has style `deepObject`"
             sources.tell("duplicate_parameter", message, at, "write one of them")
 
 
-def _check_style(source: Source, style: Style, at: str, sources: Sources) -> None:
+def _check_style(source: ValueSource, style: ParameterStyle, at: str, sources: ValueSources) -> None:
     fixed_by_style = {"deepObject": True, "spaceDelimited": False, "pipeDelimited": False}
     expected = fixed_by_style.get(style.name, style.explode)
     if style.explode is not expected:
@@ -710,12 +730,12 @@ def _check_style(source: Source, style: Style, at: str, sources: Sources) -> Non
         sources.tell(
             "wrong_style", message, below(at, "explode"), "leave `explode` out, or write `style: form`"
         )
-    types = types_of(source, sources)
+    types = value_types(source, sources)
     if types is not None:
         _check_types(types, style, at, sources)
 
 
-def _check_types(types: frozenset[str], style: Style, at: str, sources: Sources) -> None:
+def _check_types(types: frozenset[str], style: ParameterStyle, at: str, sources: ValueSources) -> None:
     scalar = types.isdisjoint({"array", "object"})
     if types == _OBJECT and not style.objects:
         message = "an object has no form here unless a style is chosen"
@@ -733,7 +753,7 @@ def _listed(types: Collection[str]) -> str:
     return " or ".join(f"`{name}`" for name in sorted(types))
 
 
-def types_of(source: Source, sources: Sources) -> frozenset[str] | None:
+def value_types(source: ValueSource, sources: ValueSources) -> frozenset[str] | None:
     """The types that a value may have besides null, where the schema says so directly; None if not known."""
     schema: JSON = sources.tool.input_schema
     for name in source.path:
@@ -747,7 +767,7 @@ def types_of(source: Source, sources: Sources) -> frozenset[str] | None:
 T = TypeVar("T")
 
 
-def steps_of(
+def merge_steps(
     steps: Iterable[tuple[T, ...] | Callable[[Arguments, list[T]], None]],
 ) -> tuple[tuple[T, ...] | Callable[[Arguments, list[T]], None], ...]:
     """The same steps, with fixed ones next to each other made one."""
@@ -761,13 +781,13 @@ def steps_of(
     return tuple(merged)
 
 
-def filled(
+def fill_steps(
     steps: tuple[tuple[T, ...] | Callable[[Arguments, list[T]], None], ...], arguments: Arguments
 ) -> list[T]:
     """What the steps add in one call.
 
     Raises:
-        Misfit: A value can't be written.
+        UnusableArguments: A value can't be written.
     """
     out: list[T] = []
     for step in steps:
@@ -778,7 +798,7 @@ def filled(
     return out
 
 
-class Left(NamedTuple):
+class RemainingArguments(NamedTuple):
     """The arguments that are used nowhere else: what `from: args` sends.
 
     Attributes:
@@ -789,7 +809,7 @@ class Left(NamedTuple):
     """
 
     at: str
-    sources: Sources
+    sources: ValueSources
     taken: frozenset[str] = frozenset()
     named: bool = False
 
@@ -814,7 +834,7 @@ class Left(NamedTuple):
                 )
                 hint = f'use it: `{name}: "{{{{ args.{name} }}}}"`, or give one of them another name'
                 self.sources.tell("duplicate_parameter", message, self.at, hint)
-            elif types_of(self.source(name), self.sources) == _OBJECT:
+            elif value_types(self.source(name), self.sources) == _OBJECT:
                 message = f"the argument `{name}` is an object, and has no form here unless a style is chosen"
                 hint = f'write `{name}: {{value: "{{{{ args.{name} }}}}", style: deepObject}}`'
                 self.sources.tell("wrong_style", message, self.at, hint)
@@ -832,16 +852,18 @@ class Left(NamedTuple):
 
         return write
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> ValueSource:
         """The source of one of them."""
-        return Source(self.at, lambda arguments: arguments.get(name, ABSENT), reads=(name,), path=(name,))
+        return ValueSource(
+            self.at, lambda arguments: arguments.get(name, ABSENT), reads=(name,), path=(name,)
+        )
 
 
-def write_one(name: str, value: JSON, source: Source, out: list[str]) -> None:
+def write_one(name: str, value: JSON, source: ValueSource, out: list[str]) -> None:
     """Write a parameter whose name comes with the arguments; null leaves it out.
 
     Raises:
-        Misfit: It has no form, or its name holds a lone surrogate.
+        UnusableArguments: It has no form, or its name holds a lone surrogate.
     """
     if value is not None:
-        write_value(f"{quoted(name, source)}=", value, source, Style(), out)
+        write_value(f"{quote_value(name, source)}=", value, source, ParameterStyle(), out)

@@ -66,20 +66,20 @@ def files_of_arena(
         scenarios: Its scenarios, as they were read.
         servers: MCP servers that a project names beside it.
     """
-    press = _FileSet()
+    writer = _FileSet()
     for tool in tools:
-        press.add_tool(tool)
+        writer.add_tool(tool)
     for scenario in scenarios:
-        press.add_scenario(scenario)
-    if not press.files:
-        return ArenaFiles((), press.refused)
+        writer.add_scenario(scenario)
+    if not writer.files:
+        return ArenaFiles((), writer.refused)
     called = _FOREIGN.sub("-", name).strip("-") or "imported"
-    own = list(press.files.values())
+    own = list(writer.files.values())
     own.insert(0, _file("pack", PACK, PACK, _pack(called, name)))
     if servers:
         project: dict[str, JSON] = {"project": called, "sources": ["."], "servers": dict(servers)}
         own.insert(1, _file("project", PROJECT, PROJECT, project))
-    return ArenaFiles(tuple(own), press.refused)
+    return ArenaFiles(tuple(own), writer.refused)
 
 
 def _pack(called: str, name: str) -> dict[str, JSON]:

@@ -386,8 +386,8 @@ _NAMES: Final = {
 
 def put_parts(form: DescriptorBuilder, parts: list[JSON], place: str) -> None:
     """The parts of an answer; where one gives a size, which ours do not have, all are kept in the metadata as well."""
-    turned: list[JSON] = [_part(form, part, f"{place}/{index}") for index, part in enumerate(parts)]
-    form.put(("mock", "content"), turned, place)
+    content: list[JSON] = [_part(form, part, f"{place}/{index}") for index, part in enumerate(parts)]
+    form.put(("mock", "content"), content, place)
     if any(_has_size(part) for part in parts):
         form.put(("metadata", "mock_parts"), parts, place)
 
@@ -403,12 +403,12 @@ def _part(form: DescriptorBuilder, part: Any, place: str) -> dict[str, Any]:
         media = {}
     form.check_rest(media, _MEDIA_KEYS, f"{place}/media")
     kind = part.get("type")
-    turned: dict[str, Any] = {"type": "resource" if kind in _RESOURCES else kind}
-    turned |= {"text": as_written(part["text"])} if "text" in part else {}
-    turned |= {new: as_written(media[old]) for old, new in _NAMES.items() if old in media}
-    if turned["type"] == "resource":
-        turned.setdefault("uri", f"file:{media.get('file_path', 'data')}")
-    return turned
+    content: dict[str, Any] = {"type": "resource" if kind in _RESOURCES else kind}
+    content |= {"text": as_written(part["text"])} if "text" in part else {}
+    content |= {new: as_written(media[old]) for old, new in _NAMES.items() if old in media}
+    if content["type"] == "resource":
+        content.setdefault("uri", f"file:{media.get('file_path', 'data')}")
+    return content
 
 
 def _has_size(part: JSON) -> bool:

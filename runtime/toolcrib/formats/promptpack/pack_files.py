@@ -60,7 +60,7 @@ def files_of_promptpack(loaded: LoadedDocuments, pack: Pack, kinds: Kinds) -> Pa
         kinds: What the installed modes say of their blocks.
     """
     tools = [tool for tool in loaded.tools if tool.origin.pack == pack.name]
-    return _FileSet(pack, tools, kinds).pressed()
+    return _FileSet(pack, tools, kinds).files()
 
 
 class _FileSet:
@@ -71,7 +71,7 @@ class _FileSet:
         self._refused: dict[str, str] = {}
         self._files: dict[str, str] = {}
 
-    def pressed(self) -> PackFiles:
+    def files(self) -> PackFiles:
         """All files."""
         as_json: set[str] = set()
         for _attempt in ("as YAML", "with JSON where YAML is read as anything else"):

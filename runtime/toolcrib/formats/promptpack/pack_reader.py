@@ -110,24 +110,24 @@ _OF_SCHEMAS: Final = frozenset(
 """Keywords of JSON Schema under which an object may stand."""
 
 
-def contracts_of(document: Document, turning: PackTranslation) -> Iterator[ForeignTool]:
-    """The contracts of a PromptPack, each with its problems; anything else is reported to `turning`."""
+def contracts_of(document: Document, translation: PackTranslation) -> Iterator[ForeignTool]:
+    """The contracts of a PromptPack, each with its problems; anything else is reported to `translation`."""
     value = document.value
-    tools = turning.take(value, "tools", dict, "") if isinstance(value, dict) else None
+    tools = translation.take(value, "tools", dict, "") if isinstance(value, dict) else None
     for key, said in (tools or {}).items():
         pointer = f"/tools/{pointer_step(key)}"
         if isinstance(said, dict):
             yield _contract(document, key, said, pointer)
         else:
-            turning.tell("wrong_type", f"the tool `{clipped(key)}` is an object", pointer)
+            translation.tell("wrong_type", f"the tool `{clipped(key)}` is an object", pointer)
 
 
 def _contract(document: Document, key: str, said: dict[str, Any], pointer: str) -> ForeignTool:
-    turning = PackTranslation(document)
-    turning.want(said, ("name", "description"), pointer, "a tool of a PromptPack")
+    translation = PackTranslation(document)
+    translation.want(said, ("name", "description"), pointer, "a tool of a PromptPack")
     if said.get("name", key) != key:
         message = f"the tool stands under `{clipped(key)}` and calls itself `{clipped(str(said['name']))}`; the first one counts"
-        turning.tell("name_differs", message, f"{pointer}/name", severity="notice")
+        translation.tell("name_differs", message, f"{pointer}/name", severity="notice")
     own: dict[str, JSON] = {"name": key}
     moves = {"": pointer, "/name": pointer}
     if "description" in said:
@@ -143,15 +143,15 @@ def _contract(document: Document, key: str, said: dict[str, Any], pointer: str) 
             "`parameters` is a JSON Schema, and here it maps names to schemas; it is read as its `properties`"
         )
         hint = 'write `{"type": "object", "properties": {...}, "required": [...]}`'
-        turning.tell("wrong_form", message, f"{pointer}/parameters", hint=hint, severity="warning")
+        translation.tell("wrong_form", message, f"{pointer}/parameters", hint=hint, severity="warning")
     rest = {each: item for each, item in said.items() if each not in _KEYS}
     for each in rest:
-        _tell_unknown(turning, each, pointer)
+        _tell_unknown(translation, each, pointer)
     if rest:
         own["metadata"] = kept_apart(rest)
         moves["/metadata"] = pointer
     contract = replace(document.moved(own, moves), line=document.position(pointer, key=True)[0])
-    return ForeignTool(contract, tuple(turning.placed()))
+    return ForeignTool(contract, tuple(translation.placed()))
 
 
 def _is_shorthand(parameters: Mapping[str, JSON]) -> bool:
@@ -172,13 +172,13 @@ def _schema_of(parameters: Mapping[str, Any]) -> dict[str, JSON]:
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
-def _tell_unknown(turning: PackTranslation, key: str, pointer: str) -> None:
+def _tell_unknown(translation: PackTranslation, key: str, pointer: str) -> None:
     if key not in envelope("descriptor")["properties"] and key not in KNOWN_MODES:
-        turning.unknown(key, _KEYS, pointer)
+        translation.unknown(key, _KEYS, pointer)
         return
     message = f"`{key}` is no key of a contract; it is kept under `metadata` and has no effect"
     hint = "what binds a tool stands beside the PromptPack, in a `bindings.yaml`"
-    turning.tell("unknown_key", message, f"{pointer}/{pointer_step(key)}", hint=hint, severity="warning")
+    translation.tell("unknown_key", message, f"{pointer}/{pointer_step(key)}", hint=hint, severity="warning")
 
 
 _TYPES: Final[Mapping[str, str]] = {
@@ -236,21 +236,21 @@ _ORDER: Final = (
 class PromptTranslation:
     """Turns one prompt."""
 
-    def __init__(self, turning: PackTranslation, templates: Templates, pointer: str, key: str) -> None:
-        self._turning = turning
+    def __init__(self, translation: PackTranslation, templates: Templates, pointer: str, key: str) -> None:
+        self._translation = translation
         self._templates = templates
         self._at = pointer
         self._key = key
         self._own: dict[str, JSON] = {}
         self._kept: dict[str, JSON] = {}
 
-    def turned(self, said: Any) -> dict[str, JSON] | None:
+    def document(self, said: Any) -> dict[str, JSON] | None:
         """The prompt in our form; None where there is none, which is reported."""
-        tell = self._turning.tell
+        tell = self._translation.tell
         if not isinstance(said, dict):
             tell("wrong_type", f"the prompt `{clipped(self._key)}` is an object", self._at)
             return None
-        self._turning.want(said, ("id", "name", "version"), self._at, "a prompt of a PromptPack")
+        self._translation.want(said, ("id", "name", "version"), self._at, "a prompt of a PromptPack")
         if "system_template" not in said:
             tell(
                 "missing_key",
@@ -258,7 +258,7 @@ class PromptTranslation:
                 f"{self._at}/system_template",
             )
             return None
-        text = self._turning.take(said, "system_template", str, self._at)
+        text = self._translation.take(said, "system_template", str, self._at)
         self._check_version(said)
         self._put("title", "name", said)
         for key in _PLAIN:
@@ -272,14 +272,14 @@ class PromptTranslation:
             self._own["variables"] = variables
         if self._kept:
             self._own["metadata"] = kept_apart(self._kept)
-            self._turning.moves[f"{self._at}/metadata"] = self._at
+            self._translation.moves[f"{self._at}/metadata"] = self._at
         return {key: self._own[key] for key in _ORDER if key in self._own}
 
     def _check_version(self, said: Mapping[str, Any]) -> None:
         version = said.get("version")
         if isinstance(version, str) and version and not _VERSION.fullmatch(version):
             message = f"the version of a prompt is three numbers: `1.0.0`; got `{clipped(version)}`"
-            self._turning.tell("wrong_form", message, f"{self._at}/version", severity="warning")
+            self._translation.tell("wrong_form", message, f"{self._at}/version", severity="warning")
 
     def _put(self, own: str, key: str, said: Mapping[str, Any]) -> None:
         if key in said:
@@ -288,14 +288,14 @@ class PromptTranslation:
 
     def _note(self, own: str, place: str) -> None:
         """Note where a part came from; both are pointers below the prompt, without their first slash."""
-        self._turning.moves[f"{self._at}/{own}"] = f"{self._at}/{place}"
+        self._translation.moves[f"{self._at}/{own}"] = f"{self._at}/{place}"
 
     def _turn(self, key: str, item: Any, said: Mapping[str, Any]) -> None:
         """One key of the prompt that is neither plain, nor its text or its variables."""
         turn = _TURNS.get(key)
         if turn is not None:
             kind, take = turn
-            value = self._turning.take(said, key, kind, self._at)
+            value = self._translation.take(said, key, kind, self._at)
             if value is not None:
                 take(self, value)
         elif key == "id":
@@ -303,27 +303,29 @@ class PromptTranslation:
                 self._kept[key] = item
         elif key in _MEANS:
             self._kept[key] = item
-            self._turning.kept(key, self._at, _MEANS[key])
+            self._translation.kept(key, self._at, _MEANS[key])
         elif key not in _READ:
             self._kept[key] = item
-            self._turning.unknown(key, [*_READ, *_MEANS], self._at)
+            self._translation.unknown(key, [*_READ, *_MEANS], self._at)
 
     # The text.
 
     def _system(self, text: str, variables: dict[str, JSON]) -> bool:
         """Put the text, and the variables that it reads without a declaration. False where it is refused."""
         place = f"{self._at}/system_template"
-        turned = self._templates.turned(text, variables)
-        if turned.fault is not None:
-            self._turning.tell(turned.fault.code, turned.fault.message, place, hint=turned.fault.hint)
+        converted = self._templates.convert(text, variables)
+        if converted.fault is not None:
+            self._translation.tell(
+                converted.fault.code, converted.fault.message, place, hint=converted.fault.hint
+            )
             return False
-        for name in turned.names:
+        for name in converted.names:
             if name not in variables:
                 message = f"the text reads `{name}`, which `variables` does not declare; it is a text that must be given"
-                self._turning.tell("undeclared_variable", message, place, severity="notice")
+                self._translation.tell("undeclared_variable", message, place, severity="notice")
                 variables[name] = {"required": True}
                 self._note(f"variables/{pointer_step(name)}", "system_template")
-        self._own["system"] = turned.text
+        self._own["system"] = converted.text
         self._note("system", "system_template")
         return True
 
@@ -332,13 +334,13 @@ class PromptTranslation:
     def _variables(self, said: Mapping[str, Any]) -> dict[str, JSON]:
         found: dict[str, JSON] = {}
         rest: dict[str, JSON] = {}
-        for index, entry in enumerate(self._turning.take(said, "variables", list, self._at) or ()):
+        for index, entry in enumerate(self._translation.take(said, "variables", list, self._at) or ()):
             place = f"{self._at}/variables/{index}"
             name = entry.get("name") if isinstance(entry, dict) else None
             if not isinstance(name, str):
-                self._turning.tell("wrong_type", "a variable is an object with a `name`", place)
+                self._translation.tell("wrong_type", "a variable is an object with a `name`", place)
             elif name in found:
-                self._turning.tell(
+                self._translation.tell(
                     "duplicate_name", f"the variable `{clipped(name)}` is declared twice", place
                 )
             else:
@@ -362,12 +364,12 @@ class PromptTranslation:
             rest["type"] = kind
             if not isinstance(kind, str) or kind not in _TYPES:
                 message = f"`{clipped(str(kind))}` is no type of JSON; `string` is read"
-                self._turning.tell("wrong_value", message, f"{place}/type", severity="warning")
+                self._translation.tell("wrong_value", message, f"{place}/type", severity="warning")
         for key, item in said.items():
             if key == "default" and own["required"] is True:
                 rest[key] = item
                 message = "a variable that must be given needs no `default`, and this one is not used"
-                self._turning.tell("contradiction", message, f"{place}/default", severity="warning")
+                self._translation.tell("contradiction", message, f"{place}/default", severity="warning")
             elif key in {"default", "description"}:
                 own[key] = item
             elif key == "validation" and isinstance(item, dict):
@@ -385,9 +387,9 @@ class PromptTranslation:
 
     def _of_variable(self, key: str, place: str) -> None:
         if key == "binding":
-            self._turning.kept(key, place, "a value is given by whoever asks for the prompt")
+            self._translation.kept(key, place, "a value is given by whoever asks for the prompt")
         elif key != "example":
-            self._turning.unknown(
+            self._translation.unknown(
                 key, ("name", "type", "required", "default", "description", "validation"), place
             )
 
@@ -396,7 +398,7 @@ class PromptTranslation:
         left = {key: item for key, item in said.items() if key != "enum"}
         if left:
             rest["validation"] = left
-            self._turning.kept("validation", place, f"of {', '.join(left)} nothing is checked")
+            self._translation.kept("validation", place, f"of {', '.join(left)} nothing is checked")
 
     # What else has a counterpart.
 
@@ -412,7 +414,7 @@ class PromptTranslation:
                 self._note(f"policy/{_POLICY[key]}", f"tool_policy/{pointer_step(key)}")
             else:
                 rest[key] = item
-                self._turning.unknown(key, _POLICY, f"{self._at}/tool_policy")
+                self._translation.unknown(key, _POLICY, f"{self._at}/tool_policy")
         self._check_choice(own.get("tool_choice"))
         self._own["policy"] = own
         self._note("policy", "tool_policy")
@@ -420,11 +422,11 @@ class PromptTranslation:
             self._kept["tool_policy"] = rest
 
     def _check_choice(self, choice: JSON) -> None:
-        if not isinstance(choice, str) or choice in _CHOICES or choice in self._turning.tools:
+        if not isinstance(choice, str) or choice in _CHOICES or choice in self._translation.tools:
             return
         message = f"`tool_choice` is {', '.join(f'`{each}`' for each in _CHOICES)} or the name of a tool, and not `{clipped(choice)}`"
-        near = did_you_mean(choice, [*_CHOICES, *self._turning.tools])
-        self._turning.tell(
+        near = did_you_mean(choice, [*_CHOICES, *self._translation.tools])
+        self._translation.tell(
             "wrong_value", message, f"{self._at}/tool_policy/tool_choice", hint=near, severity="warning"
         )
 
@@ -436,7 +438,7 @@ class PromptTranslation:
             )
             place = f"{self._at}/parameters/{pointer_step(key)}"
             near = did_you_mean(key, _PARAMETERS)
-            self._turning.tell("unknown_key", message, place, hint=near, severity="warning")
+            self._translation.tell("unknown_key", message, place, hint=near, severity="warning")
         self._own["settings"] = {key: item for key, item in said.items() if item is not None}
         self._note("settings", "parameters")
 
@@ -456,7 +458,7 @@ class PromptTranslation:
         if lost:
             listed = ", ".join(f"`{key}`" for key in sorted(lost))
             message = f"{listed} of validators has no counterpart here: one that is enabled is told where it is broken"
-            self._turning.tell(NO_COUNTERPART, message, f"{self._at}/validators", severity="notice")
+            self._translation.tell(NO_COUNTERPART, message, f"{self._at}/validators", severity="notice")
 
     def _guardrail(self, said: JSON, place: str) -> dict[str, JSON]:
         """A validator as a guardrail; one without a counterpart is reported, and never checked."""
@@ -469,7 +471,7 @@ class PromptTranslation:
         if not problems:
             return own
         message = f"this validator is never judged, and is kept under `metadata`: {problems[0].message}"
-        self._turning.tell(NO_COUNTERPART, message, place, hint=problems[0].hint, severity="warning")
+        self._translation.tell(NO_COUNTERPART, message, place, hint=problems[0].hint, severity="warning")
         kind = own.get("type")
         named = kind if isinstance(kind, str) and kind else "validator"
         return {"type": named, "unsupported": problems[0].message}
@@ -509,31 +511,31 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _LONGEST_NAME: Final = 64
 
 
-def pack_of(turning: PackTranslation) -> Document:
-    """The document that is to a PromptPack what `pack.yaml` is to a pack; problems are reported to `turning`."""
-    document = turning.document
+def pack_of(translation: PackTranslation) -> Document:
+    """The document that is to a PromptPack what `pack.yaml` is to a pack; problems are reported to `translation`."""
+    document = translation.document
     said: dict[str, Any] = document.value if isinstance(document.value, dict) else {}
-    turning.want(said, _REQUIRED, "", "a PromptPack")
-    turning.moves |= {"": "", "/name": "/id", "/metadata": ""}
-    own: dict[str, JSON] = {"name": _name(said, turning), "version": _version(said, turning)}
+    translation.want(said, _REQUIRED, "", "a PromptPack")
+    translation.moves |= {"": "", "/name": "/id", "/metadata": ""}
+    own: dict[str, JSON] = {"name": _name(said, translation), "version": _version(said, translation)}
     if "description" in said:
         own["description"] = said["description"]
-    own["prompts"] = _prompts(said, turning)
+    own["prompts"] = _prompts(said, translation)
     kept = {key: item for key, item in said.items() if key not in _PACK_READ}
     for key in kept:
         if key in _PACK_MEANS:
-            turning.kept(key, "", _PACK_MEANS[key])
+            translation.kept(key, "", _PACK_MEANS[key])
         elif key not in _TOLD:
-            turning.unknown(key, [*_PACK_READ, *_PACK_MEANS, *_TOLD], "")
+            translation.unknown(key, [*_PACK_READ, *_PACK_MEANS, *_TOLD], "")
     own["metadata"] = kept_apart(kept | _engine(said))
-    return document.moved(own, turning.moves)
+    return document.moved(own, translation.moves)
 
 
-def _name(said: Mapping[str, Any], turning: PackTranslation) -> str:
+def _name(said: Mapping[str, Any], translation: PackTranslation) -> str:
     name = said.get("id")
     if isinstance(name, str) and _NAME.fullmatch(name):
         return name
-    stem = re.split(r"[/\\]", turning.document.source)[-1].partition(".")[0]
+    stem = re.split(r"[/\\]", translation.document.source)[-1].partition(".")[0]
     left = re.sub(r"[^a-z0-9]+", "-", (name if isinstance(name, str) else stem).casefold())
     own = left.lstrip("-0123456789")[:_LONGEST_NAME].rstrip("-") or "promptpack"
     if name is None:
@@ -541,51 +543,53 @@ def _name(said: Mapping[str, Any], turning: PackTranslation) -> str:
     else:
         message, code = f"`{clipped(str(name))}` is no id", "wrong_form"
     hint = f"an id begins with a lower case letter and goes on with these, digits and `-`, at most {_LONGEST_NAME} in all"
-    turning.tell(code, f"{message}; the pack is called `{own}` here", "/id", hint=hint, severity="warning")
+    translation.tell(
+        code, f"{message}; the pack is called `{own}` here", "/id", hint=hint, severity="warning"
+    )
     return own
 
 
-def _version(said: Mapping[str, Any], turning: PackTranslation) -> JSON:
+def _version(said: Mapping[str, Any], translation: PackTranslation) -> JSON:
     """The version without a leading `v`."""
     version = said.get("version")
     if version is None:
-        turning.tell(
+        translation.tell(
             "missing_key", "a PromptPack has a `version`", "/version", hint='write `"version": "1.0.0"`'
         )
         return "0.0.0"
     return version.removeprefix("v") if isinstance(version, str) else version
 
 
-def _prompts(said: Mapping[str, Any], turning: PackTranslation) -> dict[str, JSON]:
-    texts = turning.take(said, "fragments", dict, "") or {}
+def _prompts(said: Mapping[str, Any], translation: PackTranslation) -> dict[str, JSON]:
+    texts = translation.take(said, "fragments", dict, "") or {}
     for name, text in texts.items():
         if not isinstance(text, str):
-            turning.tell(
+            translation.tell(
                 "wrong_type", f"the fragment `{clipped(name)}` is a text", f"/fragments/{pointer_step(name)}"
             )
     fragments = {name: text for name, text in texts.items() if isinstance(text, str)}
-    templates = Templates(_places(said, turning), fragments)
+    templates = Templates(_places(said, translation), fragments)
     prompts: dict[str, JSON] = {}
-    for key, entry in (turning.take(said, "prompts", dict, "") or {}).items():
+    for key, entry in (translation.take(said, "prompts", dict, "") or {}).items():
         pointer = f"/prompts/{pointer_step(key)}"
-        turned = PromptTranslation(turning, templates, pointer, key).turned(entry)
-        if turned is not None:
-            prompts[key] = turned
+        prompt = PromptTranslation(translation, templates, pointer, key).document(entry)
+        if prompt is not None:
+            prompts[key] = prompt
     for name in fragments:
         if name not in templates.used:
             message = f"no prompt uses the fragment `{clipped(name)}`, which is left out"
-            turning.tell("unused_name", message, f"/fragments/{pointer_step(name)}", severity="notice")
+            translation.tell("unused_name", message, f"/fragments/{pointer_step(name)}", severity="notice")
     return prompts
 
 
-def _places(said: Mapping[str, Any], turning: PackTranslation) -> re.Pattern[str]:
-    engine = turning.take(said, "template_engine", dict, "") or {}
-    syntax = turning.take(engine, "syntax", str, "/template_engine")
+def _places(said: Mapping[str, Any], translation: PackTranslation) -> re.Pattern[str]:
+    engine = translation.take(said, "template_engine", dict, "") or {}
+    syntax = translation.take(engine, "syntax", str, "/template_engine")
     place = None if syntax is None else place_of(syntax)
     if syntax is not None and place is None:
         message = f"`{clipped(syntax)}` does not say how a variable is written; `{SYNTAX}` is read"
         hint = "write it with the word `variable`"
-        turning.tell("wrong_form", message, "/template_engine/syntax", hint=hint, severity="warning")
+        translation.tell("wrong_form", message, "/template_engine/syntax", hint=hint, severity="warning")
     default = place_of(SYNTAX)
     assert default is not None  # noqa: S101 -- it has the word
     return place or default
@@ -631,17 +635,17 @@ def read_bindings(document: Document, tools: Collection[str], files: Files | Non
         problems.append(documents[1].place(Problem(code="several_documents", message=message)))
     if not documents:
         return OverrideFile(source, problems=tuple(problems))
-    turning = PackTranslation(documents[0])
-    own = [*_bound(documents[0], turning)]
+    translation = PackTranslation(documents[0])
+    own = [*_bound(documents[0], translation)]
     known = [each for each in own if _tool_of(each) in tools]
     strays = {_tool_of(each): _stray(each, tools) for each in own if _tool_of(each) not in tools}
-    return OverrideFile(source, tuple(known), (*problems, *turning.placed()), strays)
+    return OverrideFile(source, tuple(known), (*problems, *translation.placed()), strays)
 
 
-def _bound(document: Document, turning: PackTranslation) -> Iterator[Document]:
+def _bound(document: Document, translation: PackTranslation) -> Iterator[Document]:
     value = document.value
     if not isinstance(value, dict):
-        turning.tell("wrong_type", "bindings are an object: tool -> how it is called", "")
+        translation.tell("wrong_type", "bindings are an object: tool -> how it is called", "")
         return
     for tool, entry in value.items():
         pointer = f"/{pointer_step(tool)}"
@@ -649,12 +653,12 @@ def _bound(document: Document, turning: PackTranslation) -> Iterator[Document]:
             continue
         if not isinstance(entry, dict):
             hint = "such as `{mock: {result: done}}`"
-            turning.tell("wrong_type", f"what binds `{clipped(tool)}` is an object", pointer, hint=hint)
+            translation.tell("wrong_type", f"what binds `{clipped(tool)}` is an object", pointer, hint=hint)
             continue
         for key in _OF_CONTRACT:
             if key in entry:
                 message = f"`{key}` is said by the PromptPack, and no binding changes it"
-                turning.tell("not_allowed", message, f"{pointer}/{key}", hint="leave it out here")
+                translation.tell("not_allowed", message, f"{pointer}/{key}", hint="leave it out here")
         own: dict[str, JSON] = {key: item for key, item in entry.items() if key not in _OF_CONTRACT}
         bound = document.moved({**own, "name": tool, "override": True}, {"": pointer, "/name": pointer})
         yield replace(bound, line=document.position(pointer, key=True)[0])
@@ -713,15 +717,15 @@ def convert_promptpack(document: Document, files: Files | None) -> Conversion:
         document: As it was read; `is_promptpack` holds of it.
         files: Those beside it, among which its bindings are looked for.
     """
-    turning = PackTranslation(document)
-    pack = pack_of(turning)
-    tools = [*contracts_of(document, turning)]
+    translation = PackTranslation(document)
+    pack = pack_of(translation)
+    tools = [*contracts_of(document, translation)]
     bindings = read_bindings(document, [_tool_of(tool.document) for tool in tools], files)
     of_tools = [problem for tool in tools for problem in tool.problems]
     return Conversion(
         tools=tools,
         pack=pack,
-        pack_problems=[*turning.placed()],
+        pack_problems=[*translation.placed()],
         overrides=bindings,
         problems=[*of_tools, *bindings.problems],
     )

@@ -81,7 +81,7 @@ class Templates:
         self._fragments = fragments
         self.used: set[str] = set()
 
-    def turned(self, text: str, declared: Collection[str]) -> TemplateText:
+    def convert(self, text: str, declared: Collection[str]) -> TemplateText:
         """A text in our form.
 
         Args:

@@ -39,7 +39,7 @@ class PromptExport:
     """Writes one prompt.
 
     Attributes:
-        losses: What could not be written, one line each; complete after `written`.
+        losses: What could not be written, one line each; complete after `document`.
     """
 
     def __init__(self, prompt: Prompt, names: Mapping[str, str]) -> None:
@@ -55,7 +55,7 @@ class PromptExport:
         kept = prompt.metadata.get("promptpack")
         self._kept: dict[str, Any] = dict(kept) if isinstance(kept, dict) else {}
 
-    def written(self, *, id_: str, version: str) -> dict[str, JSON]:
+    def document(self, *, id_: str, version: str) -> dict[str, JSON]:
         """The prompt, its keys in the order of the specification."""
         prompt = self._prompt
         own: dict[str, JSON] = {
@@ -332,9 +332,9 @@ class _Export:
                 f"prompt `{key}`: the version `{prompt.version}` is no semantic version (2.0.0)"
             )
         export = PromptExport(prompt, names)
-        written = export.written(id_=_slug(key, "_") or "prompt", version=own)
+        document = export.document(id_=_slug(key, "_") or "prompt", version=own)
         self._losses += [f"prompt `{key}`: {loss}" for loss in export.losses]
-        return written
+        return document
 
     def _tell_packs(self, left: Iterable[str]) -> None:
         for pack in self._packs:

@@ -14,11 +14,11 @@ keywords that begin with `x-`. `default` and `examples` of a place that is marke
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from toolcrib.core.model import JSON, Schema
-from toolcrib.core.pointers import pointer_step
-from toolcrib.core.subschemas import MANY, NAMED, ONE, REFERENCES, SchemaIndex, is_schema, refers
+from toolcrib.core.pointers import pointer_to
+from toolcrib.core.subschemas import REFERENCES, Path, SchemaIndex, refers, with_members
 from toolcrib.core.text import compact
 from toolcrib.formats.providers.declarations import Loss
 from toolcrib.schema.dereference import inline
@@ -40,9 +40,6 @@ _IDENTIFIERS: Final = frozenset(
 )
 _OTHERS: Final = frozenset(("additionalProperties", "unevaluatedItems", "unevaluatedProperties"))
 """Keywords of whatever is not named, at which a boolean says more plainly what is meant than a schema does."""
-
-Change: TypeAlias = Callable[[dict[str, JSON], str], dict[str, JSON]]
-"""A subschema and the pointer to it -> what stands in its place."""
 
 
 class Current(NamedTuple):
@@ -88,34 +85,21 @@ def unmarked(schema: dict[str, JSON]) -> dict[str, JSON]:
 
 def rebuilt(schema: dict[str, JSON], change: Callable[[dict[str, JSON]], dict[str, JSON]]) -> dict[str, JSON]:
     """The schema with each of its direct subschemas changed; booleans stay."""
-    return {
-        keyword: _inner(keyword, value, lambda inner, _pointer: change(inner), "")
-        for keyword, value in schema.items()
-    }
+
+    def changed(inner: Schema, _path: Path) -> JSON:
+        return change(inner) if isinstance(inner, dict) else inner
+
+    return {keyword: with_members(keyword, value, changed) for keyword, value in schema.items()}
 
 
 def _marked(schema: dict[str, JSON], pointer: str) -> dict[str, JSON]:
     """The schema, each of whose subschemas says where it stands."""
-    told = {keyword: _inner(keyword, value, _marked, pointer) for keyword, value in schema.items()}
+
+    def marked(inner: Schema, path: Path) -> JSON:
+        return _marked(inner, pointer + pointer_to(path)) if isinstance(inner, dict) else inner
+
+    told = {keyword: with_members(keyword, value, marked) for keyword, value in schema.items()}
     return {**told, PLACE: pointer}
-
-
-def _inner(keyword: str, value: JSON, change: Change, pointer: str) -> JSON:
-    """The value of a keyword with the subschemas in it changed; booleans stay."""
-    here = f"{pointer}/{pointer_step(keyword)}"
-    if keyword in ONE and isinstance(value, dict):
-        return change(value, here)
-    if keyword in MANY and isinstance(value, list):
-        return [
-            change(inner, f"{here}/{index}") if isinstance(inner, dict) else inner
-            for index, inner in enumerate(value)
-        ]
-    if keyword in NAMED and isinstance(value, dict):
-        return {
-            name: change(inner, f"{here}/{pointer_step(name)}") if isinstance(inner, dict) else inner
-            for name, inner in value.items()
-        }
-    return value
 
 
 def _may_stay(schema: dict[str, JSON]) -> bool:
@@ -174,13 +158,7 @@ class _Reader:
         """The value of a keyword, its subschemas in the form that compilers read."""
         if isinstance(value, bool) and (keyword in _OTHERS or (keyword == "items" and not value)):
             return value
-        if keyword in ONE and is_schema(value):
-            return self._subschema(value, place)
-        if keyword in MANY and isinstance(value, list):
-            return [self._subschema(inner, place) for inner in value if is_schema(inner)]
-        if keyword in NAMED and isinstance(value, dict):
-            return {name: self._subschema(inner, place) for name, inner in value.items() if is_schema(inner)}
-        return value
+        return with_members(keyword, value, lambda inner, _path: self._subschema(inner, place))
 
     def _lose(self, place: str, keyword: str, message: str) -> None:
         self._losses[Loss(place, keyword, message)] = None

@@ -1,8 +1,8 @@
-"""Schemas that must all hold, as one; and what branches of `anyOf` and `oneOf` say beside each other."""
+"""Schemas that must all hold as one (see `schema.all_of`), and how the branches of `anyOf` and `oneOf` relate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ from toolcrib.core.model import JSON
 from toolcrib.core.text import canonical
 from toolcrib.formats.providers.normalized_schema import PLACE, place_of, unmarked
 from toolcrib.formats.providers.value_types import declared, values_of
+from toolcrib.schema.all_of import APART, TIGHTER, Join, MergeRules, first, merge
 
 ANNOTATIONS: Final = ("title", "description", "default", "examples", "deprecated")
 """Keywords for readers. Of two, the one nearer to the place counts."""
@@ -43,17 +44,11 @@ def both_of(own: dict[str, JSON], other: dict[str, JSON]) -> dict[str, JSON] | N
     """A schema that takes what both take; None where none can be written without `allOf`."""
     if not _can_join_names(own, other) or "unevaluatedProperties" in other or "unevaluatedItems" in other:
         return None
-    told: dict[str, Any] = {**other, **own}
-    for keyword in own.keys() & other.keys() - {PLACE, *ANNOTATIONS}:
-        joined = _joined(keyword, own, other)
-        if joined is None:
-            return None
-        told[keyword] = joined
-    if "const" in told and "enum" in told:
+    told: dict[str, Any] | None = merge(own, other, _rules_at(place_of(own)))
+    if told is not None and "const" in told and "enum" in told:
         values = [told.pop("const")]
         told["enum"] = [value for value in told["enum"] if value in values]
-    # In the order of the keywords, whatever the order of a set is.
-    return {key: told[key] for key in (*own, *other) if key in told}
+    return told
 
 
 def _can_join_names(own: dict[str, JSON], other: dict[str, JSON]) -> bool:
@@ -71,51 +66,50 @@ def _names(schema: dict[str, JSON]) -> Mapping[str, JSON]:
     return said if isinstance(said, dict) else {}
 
 
-def _joined(keyword: str, own: dict[str, JSON], other: dict[str, JSON]) -> Any:
-    """What both say at a keyword; None where that can't be said with it."""
-    mine: Any = own[keyword]
-    theirs: Any = other[keyword]
-    if keyword == "type":
-        return _common_types(own, other)
-    if keyword == "enum":
-        texts = {canonical(value) for value in theirs}
-        return [value for value in mine if canonical(value) in texts] or None
-    if keyword == "required":
-        return [*mine, *(name for name in theirs if name not in mine)]
-    if keyword in _TIGHTER:
-        return _TIGHTER[keyword](mine, theirs)
-    if keyword == "properties":
-        return {name: _together(name, mine, theirs, own) for name in {**mine, **theirs}}
-    if keyword in {"items", "propertyNames"} and isinstance(mine, dict) and isinstance(theirs, dict):
-        return {PLACE: place_of(mine), "allOf": [mine, theirs]}
-    same = canonical(unmarked({keyword: mine})) == canonical(unmarked({keyword: theirs}))
-    return mine if same else None
+def _rules_at(place: str) -> MergeRules:
+    """The tighter of two values at each keyword; `place` is where the first schema was written."""
+
+    def properties(_keyword: str, mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+        return {name: _together(name, mine, theirs, place) for name in {**mine, **theirs}}
+
+    return MergeRules({**_TIGHTEST, "properties": properties}, _same)
 
 
-_TIGHTER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    **dict.fromkeys(
-        (
-            "minimum",
-            "exclusiveMinimum",
-            "minLength",
-            "minItems",
-            "minProperties",
-            "minContains",
-            "uniqueItems",
-        ),
-        max,
-    ),
-    **dict.fromkeys(
-        ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"), min
-    ),
-}
-"""Keyword -> which of two values says more."""
-
-
-def _together(name: str, mine: dict[str, Any], theirs: dict[str, Any], own: dict[str, JSON]) -> Any:
+def _together(name: str, mine: dict[str, Any], theirs: dict[str, Any], place: str) -> Any:
     if name not in mine or name not in theirs:
         return mine.get(name, theirs.get(name))
-    return {PLACE: place_of(mine[name]) or place_of(own), "allOf": [mine[name], theirs[name]]}
+    return {PLACE: place_of(mine[name]) or place, "allOf": [mine[name], theirs[name]]}
+
+
+def _same(keyword: str, mine: Any, theirs: Any) -> Any:
+    """The value that both have, wherever its subschemas were written."""
+    return mine if canonical(unmarked({keyword: mine})) == canonical(unmarked({keyword: theirs})) else APART
+
+
+def _subschemas(keyword: str, mine: Any, theirs: Any) -> Any:
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        return {PLACE: place_of(mine), "allOf": [mine, theirs]}
+    return _same(keyword, mine, theirs)
+
+
+def _values(_keyword: str, mine: list[JSON], theirs: list[JSON]) -> Any:
+    texts = {canonical(value) for value in theirs}
+    return [value for value in mine if canonical(value) in texts] or APART
+
+
+def _types(_keyword: str, mine: JSON, theirs: JSON) -> Any:
+    common = _common_types({"type": mine}, {"type": theirs})
+    return APART if common is None else common
+
+
+_TIGHTEST: Final[Mapping[str, Join]] = {
+    **TIGHTER,
+    **dict.fromkeys((PLACE, *ANNOTATIONS), first),
+    "type": _types,
+    "enum": _values,
+    "items": _subschemas,
+    "propertyNames": _subschemas,
+}
 
 
 def _common_types(own: dict[str, JSON], other: dict[str, JSON]) -> JSON:

@@ -6,27 +6,26 @@ import json
 from functools import cache
 from typing import Any
 
-from toolcrib.http.auth.compiler import compile_auth
+from toolcrib.http.auth.compiler import AuthContext, RequestAuth, compile_auth, compile_server_auth
 from toolcrib.http.auth.oauth import TokenCache
-from toolcrib.http.auth.schemes import Auth, AuthFailed, Fetch, HookRequest
-from toolcrib.http.auth.server_auth import AuthContext, RequestAuth, server_auth
+from toolcrib.http.auth.schemes import Auth, AuthFailure, Fetch, HookRequest
 
 __all__ = [
     "Auth",
     "AuthContext",
-    "AuthFailed",
+    "AuthFailure",
     "Fetch",
     "HookRequest",
     "RequestAuth",
     "TokenCache",
+    "auth_schema",
     "compile_auth",
-    "schema",
-    "server_auth",
+    "compile_server_auth",
 ]
 
 
 @cache
-def schema() -> dict[str, Any]:
+def auth_schema() -> dict[str, Any]:
     """JSON Schema of what an `auth` may be, with its `$defs`; their names begin with `auth_`. Not to be changed."""
     from importlib.resources import files  # noqa: PLC0415 -- slow to import; no call needs the schema
 

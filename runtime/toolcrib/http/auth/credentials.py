@@ -18,7 +18,7 @@ from toolcrib.security.secrets import (
     plain,
 )
 
-Place: TypeAlias = Literal["header", "query", "cookie", "basic", "form", "address"]
+CredentialPlace: TypeAlias = Literal["header", "query", "cookie", "basic", "form", "address"]
 """Where a text is sent; it decides which characters can't be in it."""
 
 STAND_IN: Final = "x"
@@ -62,7 +62,7 @@ class AuthFields:
             Problem(code=code, message=message, pointer=place, hint=hint, severity=severity)
         )
 
-    def secret(self, key: str, place: Place, *, blank: bool = False) -> str:
+    def secret(self, key: str, place: CredentialPlace, *, blank: bool = False) -> str:
         """A text that is secret even where it is written in the document; registered, unless it is a default.
 
         Raises:
@@ -86,7 +86,7 @@ class AuthFields:
             self.vault.register(text)
         return text
 
-    def text(self, key: str, place: Place) -> str:
+    def text(self, key: str, place: CredentialPlace) -> str:
         """A text that is only secret as far as it is looked up; an address only behind its host.
 
         Raises:
@@ -108,11 +108,11 @@ class AuthFields:
             return [_UNREAD]
         return pieces
 
-    def _filled(self, key: str, place: Place, pieces: list[str | SecretVariable]) -> str:
+    def _filled(self, key: str, place: CredentialPlace, pieces: list[str | SecretVariable]) -> str:
         if self.vault is None:
             known = [piece.default if isinstance(piece, SecretVariable) else plain(piece) for piece in pieces]
             text = STAND_IN if None in known else "".join(map(str, known))
-            fault = fault_of(text, place)
+            fault = credential_fault(text, place)
             if fault:
                 self.tell("unusable_credential", f"`{key}` {fault}", key, hint="mend it, or leave it out")
             return text or STAND_IN
@@ -129,7 +129,7 @@ class AuthFields:
                 text += value
         except MissingSecret as error:
             raise error.at(at) from None
-        fault = fault_of(text, place)
+        fault = credential_fault(text, place)
         if fault:
             name = next(
                 (f", which is `{piece.text}`," for piece in pieces if isinstance(piece, SecretVariable)), ""
@@ -156,7 +156,7 @@ def _written(pieces: list[str | SecretVariable]) -> str | None:
     return None if None in texts or _first(pieces) is None else "".join(map(str, texts))
 
 
-def fault_of(text: str, place: Place) -> str:
+def credential_fault(text: str, place: CredentialPlace) -> str:
     """Why a text can't be sent at a place, as the rest of a sentence that holds nothing of it; empty if it can."""
     control = _CONTROL.search(text)
     if control is not None:

@@ -19,7 +19,7 @@ from toolcrib.core.protocols import Clock
 from toolcrib.core.text import DuplicateKey, decode_json
 from toolcrib.http import HTTPError, HTTPFailure, HTTPRequest, HTTPResponse
 from toolcrib.http.auth.credentials import STAND_IN, AuthFields
-from toolcrib.http.auth.schemes import AuthFailed, Fetch, Spot, basic_header, set_header
+from toolcrib.http.auth.schemes import AuthFailure, Fetch, Spot, basic_header, set_header
 from toolcrib.http.headers import seconds_to_wait
 from toolcrib.http.messages import DEFAULT_PORTS, RequestDraft
 from toolcrib.security.egress import is_loopback
@@ -102,7 +102,7 @@ class _Flight:
         return not self.task.done() and self.task.get_loop() is asyncio.get_running_loop()
 
 
-class Account:
+class TokenAccount:
     """One identity at one token server, and the token it has now."""
 
     def __init__(self, refresh_token: str) -> None:
@@ -171,11 +171,11 @@ class TokenCache:
     """The accounts of an executor: tools with the same credentials share their tokens."""
 
     def __init__(self) -> None:
-        self._accounts: dict[tuple[object, ...], Account] = {}
+        self._accounts: dict[tuple[object, ...], TokenAccount] = {}
 
-    def account(self, identity: tuple[object, ...], refresh_token: str = "") -> Account:
+    def account(self, identity: tuple[object, ...], refresh_token: str = "") -> TokenAccount:
         """The account of an identity: token address, client, scopes and everything else that tells it from others."""
-        return self._accounts.setdefault((*identity, refresh_token), Account(refresh_token))
+        return self._accounts.setdefault((*identity, refresh_token), TokenAccount(refresh_token))
 
 
 _HINTS: Final = {
@@ -233,7 +233,7 @@ class Grant:
         try:
             response = await fetch(request)
         except HTTPError as error:
-            raise AuthFailed(
+            raise AuthFailure(
                 f"no token could be had from {address.shown}: {error.message}",
                 retryable=error.fault in _PASSING,
                 details={"token_url": address.shown, "fault": error.fault.value},
@@ -265,14 +265,14 @@ class Grant:
             value, _seconds(told.get("expires_in")), refresh_token if isinstance(refresh_token, str) else ""
         )
 
-    def _unusable(self, message: str) -> AuthFailed:
-        return AuthFailed(
+    def _unusable(self, message: str) -> AuthFailure:
+        return AuthFailure(
             f"{message}; check `token_url`", details={"token_url": self.address.shown, "status": 200}
         )
 
     def _refused(
         self, response: HTTPResponse, told: dict[str, JSON], clock: Clock, vault: SecretResolver
-    ) -> AuthFailed:
+    ) -> AuthFailure:
         """What an answer says that gives no token (RFC 6749 section 5.2)."""
         status = response.status
         details: dict[str, JSON] = {"token_url": self.address.shown, "status": status}
@@ -290,7 +290,7 @@ class Grant:
         wait = seconds_to_wait(dict(response.headers), clock.now())
         if wait is not None:
             details["retry_after"] = wait
-        return AuthFailed(message, retryable=status >= 500 or status in {408, 429}, details=details)
+        return AuthFailure(message, retryable=status >= 500 or status in {408, 429}, details=details)
 
 
 class OAuth:
@@ -303,7 +303,7 @@ class OAuth:
 
     spot: Spot = ("header", "authorization")
 
-    def __init__(self, grant: Grant, account: Account, vault: SecretResolver) -> None:
+    def __init__(self, grant: Grant, account: TokenAccount, vault: SecretResolver) -> None:
         self.hosts: tuple[str, ...] = (grant.address.host,)
         self._grant = grant
         self._account = account
@@ -339,7 +339,7 @@ class OAuth:
         return token
 
 
-def oauth2(fields: AuthFields, tokens: TokenCache) -> OAuth | None:
+def compile_oauth2(fields: AuthFields, tokens: TokenCache) -> OAuth | None:
     """`{type: oauth2, flow: client_credentials|refresh_token, token_url, ...}`; None while it is only checked.
 
     Raises:

@@ -12,7 +12,7 @@ from toolcrib.core.hooks import load_hook
 from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.protocols import Clock
 from toolcrib.http import HTTPRequest, HTTPResponse
-from toolcrib.http.auth.credentials import AuthFields, fault_of
+from toolcrib.http.auth.credentials import AuthFields, credential_fault
 from toolcrib.http.headers import fault_of_name
 from toolcrib.http.messages import RequestDraft
 from toolcrib.security.redaction import HIDDEN
@@ -22,7 +22,7 @@ Fetch: TypeAlias = Callable[[HTTPRequest], Awaitable[HTTPResponse]]
 """An exchange through the egress guard. Raises HTTPError and EgressRefused."""
 
 
-class AuthFailed(Exception):
+class AuthFailure(Exception):
     """No credential could be had for a call, so the call was not made. Nothing in it is secret.
 
     Attributes:
@@ -136,7 +136,7 @@ def set_header(draft: RequestDraft, name: str, value: str) -> None:
     draft.headers.append((name, value))
 
 
-def api_key(fields: AuthFields) -> StaticAuth:
+def compile_api_key(fields: AuthFields) -> StaticAuth:
     """`{type: apiKey, in: header|query|cookie, name, value}`: the value as it is.
 
     Raises:
@@ -147,7 +147,7 @@ def api_key(fields: AuthFields) -> StaticAuth:
     return StaticAuth(where, fields.choice("name"), value)
 
 
-def bearer(fields: AuthFields) -> StaticAuth:
+def compile_bearer(fields: AuthFields) -> StaticAuth:
     """`{type: http, scheme: bearer, token}` (RFC 6750 section 2.1).
 
     Raises:
@@ -158,7 +158,7 @@ def bearer(fields: AuthFields) -> StaticAuth:
     )
 
 
-def basic(fields: AuthFields) -> StaticAuth:
+def compile_basic(fields: AuthFields) -> StaticAuth:
     """`{type: http, scheme: basic, username, password}` (RFC 7617), as UTF-8. The password may be empty.
 
     Raises:
@@ -265,23 +265,25 @@ class HookAuth:
             if not isinstance(name, str) or not isinstance(value, str):
                 raise self._wrong(f"returned `{key}` that are no mapping of texts")
             self._vault.register(value, passing=True)
-            fault = fault_of(value, "header" if key == "headers" else "query") or fault_of(name, "query")
+            fault = credential_fault(value, "header" if key == "headers" else "query") or credential_fault(
+                name, "query"
+            )
             if fault:
                 raise self._wrong(f"returned `{key}` with a text that {fault}")
         return list(part.items())
 
-    def _wrong(self, what: str) -> AuthFailed:
-        return AuthFailed(f"the hook `{self._path}` {what}", details={"hook": self._path})
+    def _wrong(self, what: str) -> AuthFailure:
+        return AuthFailure(f"the hook `{self._path}` {what}", details={"hook": self._path})
 
-    def _broken(self, error: Exception) -> AuthFailed:
+    def _broken(self, error: Exception) -> AuthFailure:
         frames = traceback.extract_tb(error.__traceback__)
         kind = type(error).__name__
         place = f"{frames[-1].filename}:{frames[-1].lineno}"
         details: dict[str, JSON] = {"hook": self._path, "exception": kind, "at": place}
-        return AuthFailed(f"the hook `{self._path}` failed at {place}: {kind}", details=details)
+        return AuthFailure(f"the hook `{self._path}` failed at {place}: {kind}", details=details)
 
 
-def python(fields: AuthFields, place: Callable[[str], str], folder: str = "") -> HookAuth | None:
+def compile_hook(fields: AuthFields, place: Callable[[str], str], folder: str = "") -> HookAuth | None:
     """`{type: python, call: "package.module:function"}`; nothing is imported while it is only checked.
 
     Args:

@@ -1,7 +1,8 @@
 """One turn, from round to round: what was said, what was asked for, what came of it. Nothing here waits.
 
-A round, in the order of the methods of `ConversationTurn`: `request`, `hearing` and `take`, `judge`, `tell`, `close`;
-then `over`. `StreamDecoder` makes events of an answer while it comes, in the order in which its parts began.
+A round, in the order of the methods of `ConversationTurn`: `request`, `decoder` and `accept`, `judge`, `record`,
+`end_round`; then `stop_reason`. `StreamDecoder` makes events of an answer while it comes, in the order in which its
+parts began.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, NOTHING, Content, Outcome, Result
 from toolcrib.core.text import part_text, truncate
@@ -41,7 +42,7 @@ from toolcrib.provider.models.protocol import (
     Tokens,
 )
 from toolcrib.provider.models.scripted import as_decided
-from toolcrib.provider.redaction import Discretion, unhidden
+from toolcrib.security.redaction import CallRedactor, restore_hidden
 
 
 class TurnSettings(NamedTuple):
@@ -68,14 +69,14 @@ class ConversationTurn:
     """A turn under way.
 
     Args:
-        terms: What it is held under.
+        settings: What it is held under.
         gate: Says what may be called.
         conversation: Where it begins, or goes on.
     """
 
-    def __init__(self, terms: TurnSettings, gate: ApprovalGate, conversation: Conversation) -> None:
+    def __init__(self, settings: TurnSettings, gate: ApprovalGate, conversation: Conversation) -> None:
         self.spilled = dict(conversation.spilled)
-        self._terms = terms
+        self._settings = settings
         self._gate = gate
         self._before = conversation
         self._messages = list(conversation.messages)
@@ -85,28 +86,28 @@ class ConversationTurn:
         self._tokens, self._cost, self._unpriced = conversation.tokens, conversation.cost, False
         self._rounds, self._model = conversation.rounds, conversation.model
         self._timeline = Timeline(conversation.place)
-        self._news: list[Event] = []
+        self._events: list[Event] = []
         known = {call.id for message in self._messages for call in message.calls}
         self._ids = CallIds(known | conversation.place.calls.keys())
         self._turn = conversation.turns
         self._round = _rounds_of_turn(self._messages)
-        self._ledger = Ledger(terms.rulebook, conversation.calls, self._turn)
+        self._ledger = Ledger(settings.rulebook, conversation.calls, self._turn)
         self._calls: tuple[ToolCall, ...] = ()
-        self._asked: dict[str, ToolCall] = {}
+        self._requested: dict[str, ToolCall] = {}
         self._open: dict[str, ToolCall] = {}
-        self._told: dict[str, Message] = {}
-        self._begun: dict[str, CallStart] = {}
+        self._results: dict[str, Message] = {}
+        self._starts: dict[str, CallStart] = {}
         self._finish: Finish | None = None
-        self._hearing: StreamDecoder | None = None
+        self._decoder: StreamDecoder | None = None
         self._spoke = False
-        self._wanted = ""
+        self._required = ""
         self._failed: tuple[Stop, str] | None = None
         self._failure: Mapping[str, JSON] = NOTHING
 
     @cached_property
-    def _discretion(self) -> Discretion:
+    def _redactor(self) -> CallRedactor:
         """What people see of the calls; it knows the secrets of those before."""
-        return Discretion(self._gate.tool, self._before.calls)
+        return CallRedactor(self._gate.tool, self._before.calls)
 
     # What was said.
 
@@ -114,17 +115,17 @@ class ConversationTurn:
         """The user has spoken."""
         for message in self._new:
             if message.role == "user" and (text := message.text or _described(message)):
-                self._hear(self._timeline.user(text))
+                self._emit(self._timeline.user(text))
 
     def request(self, offering: ToolOffer, *, streaming: bool) -> Request:
         """What the model is asked next."""
-        policy = self._terms.rulebook.policy
+        policy = self._settings.rulebook.policy
         first = self._round == 0 and offering.can_choose(policy.tool_choice)
         choice = policy.tool_choice if first else "auto"
         declared = () if choice == "none" else offering.declared(reading=bool(self.spilled))
         self._gate.enter(offering, choice)
         self._calls, self._finish = (), None
-        self._wanted = "" if choice in {"auto", "none"} else choice
+        self._required = "" if choice in {"auto", "none"} else choice
         self._round += 1
         self._rounds += 1
         return Request(
@@ -133,37 +134,37 @@ class ConversationTurn:
             tool_choice=offering.choice(choice) if declared or choice == "none" else "auto",
             parallel=policy.max_parallel > 1,
             streaming=streaming,
-            settings=self._terms.settings,
+            settings=self._settings.settings,
             aware=any(message.calls for message in self._messages),
         )
 
-    def hearing(self) -> StreamDecoder:
-        """Who hears the answer."""
-        self._hearing = StreamDecoder(self._timeline, self._ids, self._gate.offering.tool_of)
-        return self._hearing
+    def decoder(self) -> StreamDecoder:
+        """The decoder of the answer."""
+        self._decoder = StreamDecoder(self._timeline, self._ids, self._gate.offering.tool_of)
+        return self._decoder
 
-    def take(self, hearing: StreamDecoder) -> None:
+    def accept(self, decoder: StreamDecoder) -> None:
         """The answer is whole: what it says and what it costs are part of the conversation."""
-        self._hearing = None
-        parts, finish, events = hearing.end()
+        self._decoder = None
+        parts, finish, events = decoder.end()
         self._finish = finish
-        self._hear(events)
+        self._emit(events)
         self._spend(finish.tokens)
         self._model = finish.model or self._model
         while parts and isinstance(parts[-1], Reasoning) and not finish.is_complete:
             parts.pop()  # services refuse a conversation in which nothing follows a thought
         message = Message("assistant", tuple(map(self._named, parts)))
         self._calls = message.calls
-        self._asked = {call.id: call for call in self._calls}
-        self._open = self._asked.copy()
+        self._requested = {call.id: call for call in self._calls}
+        self._open = self._requested.copy()
         for call in self._calls:
             self._note(call)
-            shown = self._discretion.arguments(call.name, call.arguments)
-            self._hear(self._timeline.call(call.id, call.name, shown))
-        self._hear(self._timeline.message_ended())
+            shown = self._redactor.arguments(call.name, call.arguments)
+            self._emit(self._timeline.call(call.id, call.name, shown))
+        self._emit(self._timeline.message_ended())
         self._spoke = bool(parts)
         if parts:  # no provider takes a message of nothing
-            self._say(message)
+            self._append(message)
 
     def fail(self, error: ProviderError) -> None:
         """There is no answer; what was said of it stays."""
@@ -173,7 +174,7 @@ class ConversationTurn:
         self._failed = Stop.PROVIDER_FAILED, f"{error.message} ({error.code}){cut_off}{hint}"
         self._failure = error.as_json()
 
-    def give_up(self) -> None:
+    def cancel_request(self) -> None:
         """The provider has cancelled itself."""
         self._failed = Stop.CANCELLED, "the request to the model was cancelled from within"
         self._cut()
@@ -184,16 +185,16 @@ class ConversationTurn:
         Returns:
             Id -> tool of the calls that were begun.
         """
-        if self._hearing is None:
+        if self._decoder is None:
             return {}
-        texts, calls, events = self._hearing.cut()
-        self._hearing = None
+        texts, calls, events = self._decoder.cut()
+        self._decoder = None
         for id_ in calls:
             why = "not called: the answer that asks for it broke off"
             events += self._timeline.call_updated(id_, "failed", outcome=Outcome.CANCELLED.value, text=why)
-        self._hear([*events, *self._timeline.message_ended()])
+        self._emit([*events, *self._timeline.message_ended()])
         if texts:
-            self._say(Message("assistant", texts))
+            self._append(Message("assistant", texts))
         return calls
 
     def _named(self, part: AnswerPart) -> AnswerPart:
@@ -207,10 +208,10 @@ class ConversationTurn:
 
     def _spend(self, tokens: Tokens) -> None:
         self._tokens = self._tokens.plus(tokens)
-        bound = self._terms.rulebook.policy.max_cost is not None
-        self._unpriced = bound and self._terms.costly and not any(tokens)
-        if self._terms.prices is not None:
-            self._cost += self._terms.prices.cost(tokens)
+        bound = self._settings.rulebook.policy.max_cost is not None
+        self._unpriced = bound and self._settings.costly and not any(tokens)
+        if self._settings.prices is not None:
+            self._cost += self._settings.prices.cost(tokens)
 
     # What was asked for.
 
@@ -235,7 +236,7 @@ class ConversationTurn:
         self._gate.enter(offering, "auto")
         last = next(message for message in reversed(self._messages) if message.calls)
         self._calls = last.calls
-        self._asked = {call.id: call for call in self._calls}
+        self._requested = {call.id: call for call in self._calls}
         self._open = {call.id: call for call in self._calls if call.id in self._pending}
         plans = []
         for call in self._open.copy().values():
@@ -257,16 +258,16 @@ class ConversationTurn:
 
     # What came of it.
 
-    def tell(self, news: CallEvent) -> None:
+    def record(self, event: CallEvent) -> None:
         """A call has begun, tells of itself, or has ended."""
-        if isinstance(news, CallStart):
-            self._begun[news.id] = news
-            self._hear(self._timeline.call_updated(news.id, "running"))
+        if isinstance(event, CallStart):
+            self._starts[event.id] = event
+            self._emit(self._timeline.call_updated(event.id, "running"))
             return
-        if not isinstance(news, CallEnd):
-            self._hear(self._timeline.call_updated(news.id, text=str(self._discretion.value(news.text))))
+        if not isinstance(event, CallEnd):
+            self._emit(self._timeline.call_updated(event.id, text=str(self._redactor.value(event.text))))
             return
-        call, result = self._open[news.id], news.result
+        call, result = self._open[event.id], event.result
         if result.outcome is not Outcome.NEEDS_APPROVAL:
             self._settle(call, result)
             return
@@ -275,48 +276,50 @@ class ConversationTurn:
         self._wait(Pending(call.id, call.name, call.arguments or {}, code, result.message, details))
 
     def _wait(self, pending: Pending) -> None:
-        pending = self._pending[pending.id] = self._discretion.pending(pending)
+        pending = self._pending[pending.id] = _without_secrets(pending, self._redactor)
         record = self._records[pending.id]
         self._records[pending.id] = record._replace(
             code=pending.code, message=pending.message, at=self._begun_at(record)
         )
-        self._hear(self._timeline.call_updated(pending.id, "waiting", text=pending.message))
+        self._emit(self._timeline.call_updated(pending.id, "waiting", text=pending.message))
 
     def _settle(self, call: ToolCall, result: Result) -> None:
         """A call has its result."""
-        fitting = limit_content(result, self._terms.content_limit)
-        text, handle, whole = render_result(fitting, self._terms.limit, self.spilled, self.reader.tool.name)
+        fitting = limit_content(result, self._settings.content_limit)
+        text, handle, whole = render_result(
+            fitting, self._settings.limit, self.spilled, self.reader.tool.name
+        )
         shown = self._shown(call, fitting, text)
         if handle:
             self.spilled[handle] = whole
         if self._is_edited(call):
-            text = as_decided(self._discretion.arguments(call.name, call.arguments)) + text
+            text = as_decided(self._redactor.arguments(call.name, call.arguments)) + text
         code = "" if result.error is None else result.error.code
         parts = (ToolResult(call.id, call.name, result.outcome, text, media_parts(fitting), code),)
-        self._told[call.id] = Message("tool", parts)
+        self._results[call.id] = Message("tool", parts)
         del self._open[call.id]
         self._records[call.id] = self._recorded(call, result, code)
         status = "completed" if result.outcome is Outcome.OK else "failed"
-        self._hear(self._timeline.call_updated(call.id, status, outcome=result.outcome.value, text=shown))
+        self._emit(self._timeline.call_updated(call.id, status, outcome=result.outcome.value, text=shown))
 
     def _shown(self, call: ToolCall, result: Result, text: str) -> str:
         """What people see of a result, of which the model reads `text`."""
         decided = ""
         if self._is_edited(call):  # those arguments may have secrets of their own
-            decided = as_decided(self._discretion.arguments(call.name, call.arguments))
-        seen = self._discretion.result(call.name, result)
+            decided = as_decided(self._redactor.arguments(call.name, call.arguments))
+        seen = self._redactor.result(call.name, result)
         if seen != result:
             text, _handle, _whole = render_result(
-                seen, self._terms.limit, self.spilled, self.reader.tool.name
+                seen, self._settings.limit, self.spilled, self.reader.tool.name
             )
         return decided + text
 
     def _is_edited(self, call: ToolCall) -> bool:
         """Whether somebody else has decided on the arguments."""
-        return self._asked[call.id].arguments != call.arguments
+        return self._requested[call.id].arguments != call.arguments
 
     def _recorded(self, call: ToolCall, result: Result, code: str) -> CallRecord:
-        begun = self._begun.get(call.id)
+        begun = self._starts.get(call.id)
         record = self._records[call.id]
         return record._replace(
             arguments=call.arguments,
@@ -333,24 +336,24 @@ class ConversationTurn:
         )
 
     def _begun_at(self, record: CallRecord) -> float:
-        begun = self._begun.get(record.id)
+        begun = self._starts.get(record.id)
         return record.at if begun is None else begun.at
 
-    def close(self) -> None:
+    def end_round(self) -> None:
         """The round is over: its results are part of the conversation, in the order of the calls."""
-        self._ledger.settle(self._records[call.id] for call in self._calls if call.id in self._told)
-        if not self._told:
+        self._ledger.settle(self._records[call.id] for call in self._calls if call.id in self._results)
+        if not self._results:
             return
         place = len(self._messages)
         while not self._messages[place - 1].calls:
             place -= 1
         behind = self._messages[place:]
-        results = {part.id: message for message in behind for part in message.results} | self._told
+        results = {part.id: message for message in behind for part in message.results} | self._results
         others = [message for message in behind if not message.results]
         self._messages[place:] = [*(results[call.id] for call in self._calls if call.id in results), *others]
         new = len(self._new) - len(others)  # what the user says to calls that wait comes behind their results
-        self._new[new:new] = [self._told[call.id] for call in self._calls if call.id in self._told]
-        self._told = {}
+        self._new[new:new] = [self._results[call.id] for call in self._calls if call.id in self._results]
+        self._results = {}
         if others:
             self._calls = ()
 
@@ -362,14 +365,14 @@ class ConversationTurn:
         for call in [*self._open.values()]:
             self._pending.pop(call.id, None)
             why = f"the call of `{call.name}` was cancelled"
-            if call.id in self._begun:
+            if call.id in self._starts:
                 why += "; it had begun, and may have acted"
             self._settle(call, Result.failed(Outcome.CANCELLED, why))
-        self.close()
+        self.end_round()
 
     # Whether it goes on.
 
-    def over(self) -> tuple[Stop, str] | None:
+    def stop_reason(self) -> tuple[Stop, str] | None:
         """Why the turn is over, and the same for a person; None while it goes on."""
         if self._pending:
             waiting = ", ".join(f"`{each.tool}` ({each.id}: {each.code})" for each in self._pending.values())
@@ -379,7 +382,7 @@ class ConversationTurn:
         if self._unpriced:
             return Stop.MAX_COST, self._unaffordable()
         if self._finish is not None and not self._calls:
-            return why_answered(self._finish.reason, self._wanted, spoke=self._spoke)
+            return why_answered(self._finish.reason, self._required, spoke=self._spoke)
         if self._finish is not None and not self._finish.is_complete:
             return why_cut_off(self._finish, {call.id: call.name for call in self._calls})
         records = [self._records[call.id] for call in self._calls]
@@ -387,13 +390,13 @@ class ConversationTurn:
 
     def _stopped(self, records: Iterable[CallRecord]) -> tuple[Stop, str] | None:
         for record in records:
-            if record.outcome is Outcome.OK and self._terms.rulebook.of(record.tool).stops:
+            if record.outcome is Outcome.OK and self._settings.rulebook.of(record.tool).stops:
                 return Stop.STOP_ON_TOOL, f"`{record.tool}` was called"
         return None
 
     def _no_more(self) -> tuple[Stop, str] | None:
         """Why the model may not be asked once more."""
-        policy = self._terms.rulebook.policy
+        policy = self._settings.rulebook.policy
         if self._round >= policy.max_rounds:
             return Stop.MAX_ROUNDS, f"one turn may have no more than {policy.max_rounds} requests"
         if policy.max_cost is not None and self._cost >= policy.max_cost:
@@ -404,20 +407,20 @@ class ConversationTurn:
         return None
 
     def _unaffordable(self) -> str:
-        most = self._terms.rulebook.policy.max_cost
+        most = self._settings.rulebook.policy.max_cost
         if most is None:
             return ""
-        if self._unpriced or (self._terms.prices is None and any(self._tokens)):
+        if self._unpriced or (self._settings.prices is None and any(self._tokens)):
             why = "the provider says nothing of tokens" if self._unpriced else "there are no prices"
             return f"what the conversation costs is not known, since {why}; it may cost no more than {most:.6g} dollars"
         return f"the conversation may cost no more than {most:.6g} dollars" if self._cost > most else ""
 
     # What others see of it.
 
-    def news(self) -> list[Event]:
-        """What has happened since this was asked last."""
-        news, self._news = self._news, []
-        return news
+    def take_events(self) -> list[Event]:
+        """The events since the last time this was called."""
+        events, self._events = self._events, []
+        return events
 
     def unwritten(self) -> Sequence[Message]:
         """The messages that the sink has not been given yet; it is given them now."""
@@ -431,9 +434,9 @@ class ConversationTurn:
 
     def end(self) -> Conversation:
         """The conversation, as far as it came."""
-        stop, detail = self.over() or (None, "")
+        stop, detail = self.stop_reason() or (None, "")
         if stop is not None:
-            self._hear(self._timeline.turn_ended(stop.value))
+            self._emit(self._timeline.turn_ended(stop.value))
         return Conversation(
             messages=tuple(self._messages),
             stop=stop,
@@ -451,19 +454,19 @@ class ConversationTurn:
             id=self._before.id,
         )
 
-    def _say(self, message: Message) -> None:
+    def _append(self, message: Message) -> None:
         self._messages.append(message)
         self._new.append(message)
 
-    def _hear(self, events: Iterable[Event]) -> None:
-        self._news += events
+    def _emit(self, events: Iterable[Event]) -> None:
+        self._events += events
 
 
 def _decided(call: ToolCall, answer: Answer, shown: Pending) -> ToolCall:
     """The call as somebody wants it who saw what was shown of it."""
     if answer.arguments is None:
         return call
-    return call._replace(arguments=unhidden(answer.arguments, shown.arguments, call.arguments or {}))
+    return call._replace(arguments=restore_hidden(answer.arguments, shown.arguments, call.arguments or {}))
 
 
 def _described(message: Message) -> str:
@@ -567,7 +570,7 @@ class CallIds:
 
 
 class StreamDecoder:
-    """Hears one answer.
+    """Makes events of one answer.
 
     A call is told once its id is known; what is said behind it waits until then, so that the order is true.
     """
@@ -581,14 +584,14 @@ class StreamDecoder:
         self._tools: dict[int, str] = {}
         self._held: deque[_Held] = deque()
 
-    def hear(self, delta: Delta) -> Iterator[Event]:
+    def decode(self, delta: Delta) -> Iterator[Event]:
         """Take a piece, and tell what is new."""
         for piece in self._answer.add(delta):
             if isinstance(piece, CallDelta):
                 yield from self._call(piece)
             elif isinstance(piece, TextDelta | ReasoningDelta):
                 self._held.append(piece)
-                yield from self._let_go()
+                yield from self._release()
 
     def end(self) -> tuple[list[AnswerPart], Finish, list[Event]]:
         """The parts of the answer, its calls with their ids; its end; and what has not been told yet."""
@@ -606,7 +609,7 @@ class StreamDecoder:
         unsaid = Finish(
             "length" if number else "stop"
         )  # without an end, nobody says that the calls are whole
-        return parts, self._answer.finish or unsaid, list(self._let_go())
+        return parts, self._answer.finish or unsaid, list(self._release())
 
     def cut(self) -> tuple[tuple[Text, ...], dict[str, str], list[Event]]:
         """The texts of an answer that breaks off, the calls that were told (id -> tool), and what was not told yet.
@@ -614,7 +617,7 @@ class StreamDecoder:
         What the model thought is nothing to go on with when it is cut off, and neither are its calls.
         """
         self._held = deque(held for held in self._held if not isinstance(held, int) or held in self._ids)
-        events = [*self.hear(Finish()), *self._let_go()]
+        events = [*self.decode(Finish()), *self._release()]
         calls = {id_: self._tools[number] for number, id_ in self._ids.items()}
         return tuple(part for part in self._answer.parts() if isinstance(part, Text)), calls, events
 
@@ -628,9 +631,9 @@ class StreamDecoder:
         if piece.name:
             self._tools[number] = self._tool_of(piece.name)
         if piece.id or piece.name:
-            yield from self._let_go()
+            yield from self._release()
 
-    def _let_go(self) -> Iterator[Event]:
+    def _release(self) -> Iterator[Event]:
         """Tell what is known, up to the first call whose id is not."""
         while self._held:
             first = self._held[0]
@@ -642,3 +645,13 @@ class StreamDecoder:
             elif first.text:
                 say = self._timeline.text if isinstance(first, TextDelta) else self._timeline.reasoning
                 yield from say(first.text)
+
+
+def _without_secrets(pending: Pending, redactor: CallRedactor) -> Pending:
+    """A call that waits, without secrets."""
+    details: Any = redactor.value(dict(pending.details))
+    return pending._replace(
+        arguments=redactor.arguments(pending.tool, pending.arguments) or {},
+        message=redactor.text(pending.message),
+        details=details,
+    )

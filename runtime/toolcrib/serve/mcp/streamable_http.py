@@ -20,9 +20,16 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from toolcrib.core.errors import near_misses
 from toolcrib.core.model import JSON
-from toolcrib.serve.mcp.guard import GuardAnswer, Headers, RequestGuard, refusal
+from toolcrib.serve.mcp.http_server import (
+    GuardAnswer,
+    Headers,
+    HttpServer,
+    RequestGuard,
+    bind_listeners,
+    limits_within_descriptors,
+    refusal,
+)
 from toolcrib.serve.mcp.lifecycle import Shutdown, opening_line
-from toolcrib.serve.mcp.listener import HttpServer, bind_listeners, limits_within_descriptors
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
 from toolcrib.serve.mcp.options import (
     MOST_BODY,

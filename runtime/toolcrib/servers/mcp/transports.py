@@ -137,7 +137,7 @@ def open_link(server: Server, world: NetworkEnvironment, tokens: TokenCache | No
         MissingSecret: Something that `${...}` names is not there; `pointer` tells where, e.g. `/env/TOKEN`.
         MissingHook: A hook of `auth` is not there.
         DocumentError: There is an error in `auth`, which was told when it was read.
-        StartFailed: What is looked up makes no address, or can't be sent.
+        StartFailure: What is looked up makes no address, or can't be sent.
     """
     world.trust.check_server(server)
     link: Link = _link(server, world, tokens)
@@ -151,11 +151,13 @@ def _link(server: Server, world: NetworkEnvironment, tokens: TokenCache | None) 
         from toolcrib.servers.mcp.stdio import StdioLink  # noqa: PLC0415 -- needs the extra
 
         return StdioLink(server, world)
-    from toolcrib.servers.mcp.http_endpoint import EndpointClient  # noqa: PLC0415 -- no process needs it
+    from toolcrib.servers.mcp.http_transports import (  # noqa: PLC0415 -- no process needs it
+        EndpointClient,
+        SseLink,
+        StreamableHttpLink,
+    )
 
     client = EndpointClient(server, world, tokens)
-    from toolcrib.servers.mcp.http_transports import SseLink, StreamableHttpLink  # noqa: PLC0415 -- needs the extra
-
     return SseLink(server, client) if server.transport == "sse" else StreamableHttpLink(client)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from live_paging import collect, draft_of
 from toolcrib import Outcome
-from toolcrib.executors.live.pagination import LinkRefused, followed, next_link
+from toolcrib.executors.live.pagination import LinkError, follow_link, next_link
 from toolcrib.http import HTTPResponse
 from toolcrib.http.messages import RequestDraft
 
@@ -81,7 +81,7 @@ DRAFT = RequestDraft(
     ],
 )
 def test_links_to_the_same_origin_are_followed_with_everything(target, sent):
-    following = followed(DRAFT, target, foreign=False)
+    following = follow_link(DRAFT, target, foreign=False)
     assert (following.origin, following.finished().target) == ("https://api.test", sent)
     assert (following.headers, following.cookies) == (DRAFT.headers, DRAFT.cookies)
     assert DRAFT.query == ["q=a"]
@@ -92,8 +92,8 @@ def test_links_to_the_same_origin_are_followed_with_everything(target, sent):
     ["https://evil.test/", "//evil.test/", "http://api.test/", "https://api.test:8443/", "https://api.test.evil.test/", "https://127.0.0.1/", "https://[::1]/"],
 )  # fmt: skip
 def test_other_origins_are_refused_unless_hosts_are_named(target):
-    with pytest.raises(LinkRefused, match="leads to another origin"):
-        followed(DRAFT, target, foreign=False)
+    with pytest.raises(LinkError, match="leads to another origin"):
+        follow_link(DRAFT, target, foreign=False)
 
 
 @pytest.mark.parametrize(
@@ -102,24 +102,24 @@ def test_other_origins_are_refused_unless_hosts_are_named(target):
 )  # fmt: skip
 def test_what_is_no_address_is_refused_everywhere(target):
     for foreign in (False, True):
-        with pytest.raises(LinkRefused) as caught:
-            followed(DRAFT, target, foreign=foreign)
+        with pytest.raises(LinkError) as caught:
+            follow_link(DRAFT, target, foreign=foreign)
         assert "passwd" not in str(caught.value)
         assert "u:p" not in str(caught.value)
 
 
 def test_credentials_do_not_cross_to_another_origin():
-    following = followed(DRAFT, "https://cdn.test/x?page=2", foreign=True)
+    following = follow_link(DRAFT, "https://cdn.test/x?page=2", foreign=True)
     assert (following.origin, following.finished().target) == ("https://cdn.test", "/x?page=2")
     assert following.headers == [("Accept", "a")]
     assert following.cookies == []
-    back = followed(following, "https://api.test/secrets", foreign=True)
+    back = follow_link(following, "https://api.test/secrets", foreign=True)
     assert (back.headers, back.cookies) == ([("Accept", "a")], [])
 
 
 def test_nothing_leads_from_https_to_http():
-    with pytest.raises(LinkRefused, match=r"leads from https to http://cdn\.test"):
-        followed(DRAFT, "http://cdn.test/", foreign=True)
+    with pytest.raises(LinkError, match=r"leads from https to http://cdn\.test"):
+        follow_link(DRAFT, "http://cdn.test/", foreign=True)
 
 
 def linked(links, header=True):

@@ -8,7 +8,7 @@ import pytest
 
 from live_answers import answer
 from toolcrib import Content, Outcome, Result
-from toolcrib.executors.live.bound_tool import may_tell
+from toolcrib.executors.live.bound_tool import may_hold_secret
 from toolcrib.security.redaction import redact_result
 from toolcrib.security.secrets import SecretResolver
 
@@ -55,10 +55,10 @@ def test_bytes_that_hold_a_secret_are_withheld(vault):
     ],
 )
 def test_the_quick_look_knows_charsets_and_escapes(vault, raw, kind):
-    assert may_tell(vault, answer(raw, kind))
-    assert not may_tell(vault, answer(b'{"a": "50% \\n"}', "application/json; charset=utf-8"))
+    assert may_hold_secret(vault, answer(raw, kind))
+    assert not may_hold_secret(vault, answer(b'{"a": "50% \\n"}', "application/json; charset=utf-8"))
 
 
 def test_the_quick_look_sees_headers(vault):
-    assert may_tell(vault, answer(b"{}", headers=(("x-seen", "a hunter2-p\xe4ssw\xf6rd"),)))
-    assert not may_tell(vault, answer(b"{}", headers=(("x-seen", "a"), ("x-more", "b"))))
+    assert may_hold_secret(vault, answer(b"{}", headers=(("x-seen", "a hunter2-p\xe4ssw\xf6rd"),)))
+    assert not may_hold_secret(vault, answer(b"{}", headers=(("x-seen", "a"), ("x-more", "b"))))

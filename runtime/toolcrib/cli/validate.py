@@ -18,8 +18,8 @@ from toolcrib.cli.trust import trust_hint
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
-from toolcrib.engine.profiles import check_offer
 from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.startup import check_offer
 from toolcrib.security.trust import TrustRequest, Untrusted, sentence
 
 

@@ -231,11 +231,11 @@ class StoreView:
 
         Where the rows of one can't be had, who looks for them is told, with an ExpressionError.
         """
-        from toolcrib.executors.mock.unit_of_work import Work  # noqa: PLC0415 -- most scenarios read no rows
+        from toolcrib.executors.mock.unit_of_work import UnitOfWork  # noqa: PLC0415 -- most scenarios read no rows
 
         there = self.fixture.collections
         chosen = there if names is None else {name: there[name] for name in names if name in there}
-        return Work(self._session.store, Fixture(chosen)).store()
+        return UnitOfWork(self._session.store, Fixture(chosen)).store()
 
     def states(self) -> dict[str, JSON]:
         """Machine -> its state now."""

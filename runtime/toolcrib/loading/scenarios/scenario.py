@@ -226,7 +226,7 @@ def parse_scenario(
         The scenario, and all problems, placed in the file. Where one of them is an error the scenario is
         refused: what is there of it is only good for being checked further. None where that is nothing.
     """
-    value, problems = shape.judged(document)
+    value, problems = shape.check(document)
     if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in problems):
         return None, [document.place(problem) for problem in problems]
     kept = valid_parts(value, problems, shape)

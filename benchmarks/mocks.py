@@ -24,8 +24,7 @@ from calls import ARGUMENTS, a_round, runtime_of, weather
 from rounds import Round, Row, interleaved, line
 
 from toolcrib import Executors, Runtime, run_scenario
-from toolcrib.executors.mock.rule_index import Choice, choice_of
-from toolcrib.executors.mock.rules import choose, compile_rules
+from toolcrib.executors.mock.rules import RuleIndex, choose, compile_rules, index_rules
 from toolcrib.executors.mock.variables import MockState
 from toolcrib.loading.sources import parse
 
@@ -264,7 +263,7 @@ def choosing(rounds: int = 40) -> Iterator[Row]:
     """
     tools = runtime_of(ruled(RULES))
     rules = compile_rules(tools.registry[f"of_{RULES}"], [])
-    choice = choice_of(rules)
+    choice = index_rules(rules)
     assert choice is not None
     state = MockState()
     table = {
@@ -289,7 +288,7 @@ def choosing(rounds: int = 40) -> Iterator[Row]:
         )
 
 
-def _chosen(choice: Choice, scopes: list[dict[str, Any]], state: MockState) -> list[Any]:
+def _chosen(choice: RuleIndex, scopes: list[dict[str, Any]], state: MockState) -> list[Any]:
     return [choose(choice.left_for(scope["args"]), scope, 1, state) for scope in scopes]
 
 

@@ -16,7 +16,7 @@ from toolcrib.executors import Executors
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.scenarios.model import Scenario
-from toolcrib.loading.scenarios.scenario import examples_of
+from toolcrib.loading.scenarios.scenario import example_scenario
 from toolcrib.loading.sources import load, parse
 from toolcrib.scenarios import run_scenario, runs_of
 
@@ -53,7 +53,7 @@ def test_there_is_enough_to_learn_from(runtime):
 
 
 def played() -> list[Scenario]:
-    examples = (examples_of(tool) for tool in LOADED.tools)
+    examples = (example_scenario(tool) for tool in LOADED.tools)
     there = [*LOADED.scenarios, *(scenario for scenario in examples if scenario is not None)]
     return [run for scenario in there for run in runs_of(scenario)]
 

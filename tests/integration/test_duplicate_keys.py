@@ -34,7 +34,7 @@ from toolcrib.core.server_config import Server
 from toolcrib.executors.live.dry_run import request_lines
 from toolcrib.http import HTTPRequest
 from toolcrib.provider import ProviderError
-from toolcrib.provider.redaction import Discretion
+from toolcrib.security.redaction import CallRedactor
 from toolcrib.security.secrets import SecretResolver
 
 TWICE = "the key `city` is there twice in one object"
@@ -213,7 +213,7 @@ async def test_an_event_of_a_model_is_no_answer(name, told):
 
 
 def test_people_see_the_secret_of_neither_member():
-    seen = Discretion(lambda _name: None)
+    seen = CallRedactor(lambda _name: None)
     text = '{"user": {"password": "hunter2"}, "user": "ann"}'
     shown = seen.result("any", Result.ok(text, content=(Content("text", text=text),)))
     assert "hunter2" not in f"{shown}"

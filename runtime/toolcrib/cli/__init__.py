@@ -1,6 +1,6 @@
 """The command line: one module per verb, which only translates between a terminal and the runtime.
 
-It may import every other room.
+It imports any other room; no room imports it.
 """
 
 from toolcrib.cli.entry import main

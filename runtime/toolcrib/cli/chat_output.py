@@ -18,8 +18,8 @@ from toolcrib.core.text import DuplicateKey, compact, decode_json, escape_termin
 from toolcrib.engine.runtime import Runtime
 from toolcrib.executors.client.client_call import DEFERRED, ClientCall
 from toolcrib.provider import Answer, Conversation, Event, Pending, Stop, ToolPolicy
-from toolcrib.provider.redaction import Discretion
 from toolcrib.registry.registry import Registry
+from toolcrib.security.redaction import CallRedactor
 from toolcrib.security.tool_policy import NO_POLICY
 
 _SHORT = 200
@@ -96,7 +96,7 @@ class JsonLines:
 
     def ended(self, conversation: Conversation) -> None:
         """The whole conversation, as another process can go on with it, without the secrets of its calls."""
-        whole = Discretion(self._registry.get, conversation.calls).value(conversation.as_json())
+        whole = CallRedactor(self._registry.get, conversation.calls).value(conversation.as_json())
         self._line({"type": "conversation", **whole} if isinstance(whole, dict) else {})
 
     def _line(self, value: Mapping[str, JSON]) -> None:

@@ -28,8 +28,8 @@ from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.user_folders import CACHE_VARIABLE, STATE_VARIABLE, working_folder
 from toolcrib.engine.middleware import GROUP as LAYERS
 from toolcrib.engine.open_project import read_stock
-from toolcrib.engine.profiles import in_force
 from toolcrib.engine.runtime import Engine, Runtime, runtime_on
+from toolcrib.engine.startup import apply_profile
 from toolcrib.engine.workspaces import contents_of
 from toolcrib.executors import GROUP as MODES
 from toolcrib.executors import Executors
@@ -211,7 +211,7 @@ class Checkup:
 
     def _in_force(self) -> Registry:
         """The tools as the settings want them."""
-        registry = in_force(self.stock, self.settings, {}, self.executors)
+        registry = apply_profile(self.stock, self.settings, {}, self.executors)
         if registry.why_closed:
             self.findings.error(registry.why_closed)
         return registry

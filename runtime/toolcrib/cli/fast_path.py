@@ -62,13 +62,13 @@ def call(words: Sequence[str]) -> int | None:
     from toolcrib.cli.arguments import plain_arguments  # noqa: PLC0415 -- `toolcrib list` needs none of these
     from toolcrib.core.errors import ToolcribError  # noqa: PLC0415
     from toolcrib.engine.runtime import read_runtime  # noqa: PLC0415
-    from toolcrib.engine.startup import Asked  # noqa: PLC0415
+    from toolcrib.engine.startup import OpenRequest  # noqa: PLC0415
     from toolcrib.security.trust import TrustPolicy  # noqa: PLC0415
 
     arguments = plain_arguments(rest)
     if arguments is None:
         return None
-    asked = Asked(
+    asked = OpenRequest(
         also=tuple(options.get("--pack", ())),
         profile=_only(options, "--profile"),
         modes={} if mode is None else {name: mode},

@@ -23,7 +23,7 @@ from toolcrib.registry.catalog import ANNOTATIONS, Card
 if TYPE_CHECKING:
     from toolcrib.cli.trust import Consents
     from toolcrib.engine.runtime import Runtime
-    from toolcrib.engine.startup import Asked
+    from toolcrib.engine.startup import OpenRequest
     from toolcrib.loading.projects import Profile
     from toolcrib.registry.catalog import Filters
     from toolcrib.registry.registry import Registry
@@ -298,11 +298,11 @@ def open_runtime(
     )
 
 
-def _asked_for(reading: ReadOptions, paths: Iterable[str]) -> Asked:
+def _asked_for(reading: ReadOptions, paths: Iterable[str]) -> OpenRequest:
     from toolcrib.cli.trust import trust_policy  # noqa: PLC0415 -- as above
-    from toolcrib.engine.startup import Asked  # noqa: PLC0415 -- as above
+    from toolcrib.engine.startup import OpenRequest  # noqa: PLC0415 -- as above
 
-    return Asked(
+    return OpenRequest(
         paths=(*paths, *reading.servers),
         also=tuple(reading.packs),
         profile=reading.profile,

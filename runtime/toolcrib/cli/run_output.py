@@ -21,7 +21,7 @@ from toolcrib.core.model import JSON, Result
 from toolcrib.core.text import compact, truncate
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.documents.document import BYTES
-from toolcrib.loading.scenarios.expectations import golden_text, place_of
+from toolcrib.loading.scenarios.expectations import golden_path, golden_text
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.scenarios import NotRun, ScenarioFailure, ScenarioReport
 from toolcrib.scenarios.reports import BRIEF, GoldenChange, common_warnings
@@ -436,7 +436,7 @@ def update_goldens(reports: Sequence[ScenarioReport]) -> list[GoldenUpdate]:
     told = []
     for wish in _wishes(reports):
         try:
-            path = place_of(wish.report.scenario.origin.files, wish.change.name)
+            path = golden_path(wish.report.scenario.origin.files, wish.change.name)
         except OSError as error:
             told.append(GoldenUpdate(wish.place, str(error), failed=True))
         else:

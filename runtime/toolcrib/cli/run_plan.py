@@ -22,7 +22,7 @@ from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.fingerprints import FileFingerprints
 from toolcrib.loading.reload import changes
 from toolcrib.loading.scenarios.model import Scenario
-from toolcrib.loading.scenarios.scenario import examples_of
+from toolcrib.loading.scenarios.scenario import example_scenario
 from toolcrib.loading.scenarios.scenario_links import tools_of
 from toolcrib.scenarios import NotRun, ScenarioReport, run_scenario, runs_of, select
 from toolcrib.scenarios.run_setup import trust_subjects
@@ -113,7 +113,7 @@ class RunPlan(NamedTuple):
         examples = [
             scenario
             for tool in runtime.registry.values()
-            if (scenario := examples_of(tool)) is not None
+            if (scenario := example_scenario(tool)) is not None
             and not (runtime.engine.unavailable(tool) or runtime.engine.reaches_out(tool))
         ]
         there = sorted([*runtime.scenarios, *examples], key=_place)
@@ -152,7 +152,7 @@ class RunPlan(NamedTuple):
     def _unplayed(self, runtime: Runtime) -> Iterator[NotRun]:
         """Examples of tools that can't run here, or that are left out."""
         for tool in runtime.registry.values():
-            examples = examples_of(tool)
+            examples = example_scenario(tool)
             if examples is None or not self._chosen([examples]):
                 continue
             source, line = tool.origin.source, tool.origin.line

@@ -18,8 +18,8 @@ from toolcrib.cli.trust import trust_hint
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
-from toolcrib.engine.profiles import check_offer
 from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.startup import check_offer
 from toolcrib.security.trust import TrustRequest, Untrusted, sentence
 
 
@@ -98,10 +98,10 @@ def _untrusted(told: Sequence[Problem], refused: Sequence[TrustRequest]) -> Iter
 
 
 async def _proved(runtime: Runtime) -> Sequence[Problem]:
-    from toolcrib.scenarios.self_check import prove  # noqa: PLC0415 -- `--shallow` does without jsonschema
+    from toolcrib.scenarios.self_check import run_self_check  # noqa: PLC0415 -- `--shallow` does without jsonschema
 
     async with runtime:
-        return await prove(runtime)
+        return await run_self_check(runtime)
 
 
 def _as_text(problems: Sequence[Problem], runtime: Runtime) -> Iterator[str]:

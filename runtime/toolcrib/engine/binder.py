@@ -104,9 +104,9 @@ class Binder:
 
 
 def _faulted(tool: Descriptor, bound: BoundTool) -> BoundTool:
-    from toolcrib.engine.middleware.faults import faulted  # noqa: PLC0415 -- few tools are made to fail
+    from toolcrib.engine.middleware.faults import with_faults  # noqa: PLC0415 -- few tools are made to fail
 
-    return faulted(tool, bound)
+    return with_faults(tool, bound)
 
 
 def _not_bound(tool: Descriptor, why: str) -> Unavailable:

@@ -13,8 +13,8 @@ from toolcrib.core.model import NO_FIXTURE, NOTHING, Origin, Toolset
 from toolcrib.core.pointers import file_and_line, pointer_step
 from toolcrib.core.protocols import Kinds
 from toolcrib.core.server_config import LOCK_FILE, Catalogue, Server
-from toolcrib.engine.profiles import known_modes
-from toolcrib.engine.server_tools import Brought, is_of_unlisted, server_of, with_servers
+from toolcrib.engine.discovery import ImportedTools, is_of_unlisted, server_of, with_servers
+from toolcrib.engine.startup import known_modes
 from toolcrib.engine.workspaces import models_of
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import read_documents
@@ -114,10 +114,10 @@ def read_stock(
 
 def _with_servers(
     loaded: LoadedDocuments, chosen: _Chosen, offered: Mapping[str, Catalogue], *, remembers: bool
-) -> Brought:
+) -> ImportedTools:
     """What was read, with what the servers offer as far as that is known: from them, or from what is locked."""
     if not chosen.servers:
-        return Brought(loaded)
+        return ImportedTools(loaded)
     from toolcrib.servers.lock import read_lock  # noqa: PLC0415 -- as above
 
     chosen.trail.file(chosen.lock_file)
@@ -135,7 +135,7 @@ def _with_servers(
     return brought._replace(locked=locked, remembered=when)
 
 
-def _keeping(brought: Brought, chosen: _Chosen) -> Brought:
+def _keeping(brought: ImportedTools, chosen: _Chosen) -> ImportedTools:
     """Imported tools keep what the tools of the project outside packs keep."""
     project = chosen.project
     if project is None or project.fixture is NO_FIXTURE:

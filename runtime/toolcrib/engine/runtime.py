@@ -25,9 +25,16 @@ from toolcrib.core.server_config import MODE, Catalogue, Server
 from toolcrib.engine.binder import Binder
 from toolcrib.engine.middleware import middleware_named
 from toolcrib.engine.middleware.events import Observer
-from toolcrib.engine.profiles import idle_modes, in_force
 from toolcrib.engine.session import BoundChain, Session, ToolTable, Unavailable
-from toolcrib.engine.startup import Asked, Started, start, start_again, start_over
+from toolcrib.engine.startup import (
+    OpenRequest,
+    StartupState,
+    apply_profile,
+    idle_modes,
+    start,
+    start_again,
+    start_over,
+)
 from toolcrib.executors import Executors
 from toolcrib.loading.settings import NO_SETTINGS
 from toolcrib.loading.snapshot import LoadedProject, log_problems
@@ -189,7 +196,7 @@ class Runtime:
                 f"`mode` asks for `{mode}` and the glob `*` of `modes` for `{other}`, both of every tool",
                 hint="leave one of them out",
             )
-        asked = Asked(
+        asked = OpenRequest(
             paths=tuple(str(path) for path in paths),
             profile=profile,
             modes=modes if mode is None else {**modes, "*": mode},
@@ -416,7 +423,7 @@ def runtime_on(engine: Engine) -> Runtime:
 
 
 def read_runtime(
-    asked: Asked,
+    asked: OpenRequest,
     *,
     executors: Executors | None = None,
     ask: Callable[[TrustRequest], Consent] | None = None,
@@ -456,7 +463,7 @@ def loaded_runtime(
 
     executors = executors or Executors.installed()
     stock = link_all(loaded, executors)
-    registry = in_force(stock, NO_SETTINGS, modes, executors)
+    registry = apply_profile(stock, NO_SETTINGS, modes, executors)
     return runtime_on(Engine(registry, executors=executors, stock=stock, **options))
 
 
@@ -504,7 +511,7 @@ class Engine:
         if servers:
             registry, stock = start_over(self._given, servers, self.executors)
         self._stock = LoadedProject(registry) if stock is None else stock
-        self._asked: Asked | None = None
+        self._asked: OpenRequest | None = None
         layers = tuple(middleware_named(item) if isinstance(item, str) else item for item in middleware)
         self.trust = Trust() if trust is None else trust
         self._binder = Binder(self.executors, layers, observer, self._equip, self._check_trust)
@@ -521,7 +528,7 @@ class Engine:
         self._followers: list[Callable[[], None]] = []
         self._main = self.session(id="main", clock=clock, seed=seed)
 
-    def read_from(self, asked: Asked, settings: Settings | None) -> None:
+    def read_from(self, asked: OpenRequest, settings: Settings | None) -> None:
         """Remember what was read from disk, so that a reload can read it again."""
         self._asked, self.settings = asked, settings
 
@@ -800,11 +807,11 @@ class Engine:
         self._tell(events)
         return events
 
-    def _started_again(self) -> Started:
+    def _started_again(self) -> StartupState:
         offered = self._discovery.offered if self.servers else NOTHING
         if self._asked is None:
             started = start_over(self._given, self.servers, self.executors, offered)
-            return Started(self.executors, started[1], started[0], NO_SETTINGS)
+            return StartupState(self.executors, started[1], started[0], NO_SETTINGS)
         return start_again(self._asked, self.executors, self._stock, offered, self.trust)
 
     async def discover(self, *names: str) -> tuple[Problem, ...]:

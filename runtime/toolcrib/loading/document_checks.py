@@ -23,7 +23,7 @@ MAX_PROBLEMS = 100
 """Problems of the shape of one document that are reported."""
 
 _TEXT = "a string"
-"""What a fault says is expected where only a text will do."""
+"""The expectation that a fault names where only a text fits."""
 
 TOO_MANY = "too_many_problems"
 """Code of the problem that says that there may be more."""
@@ -68,8 +68,8 @@ class DocumentChecker:
     def _index(self) -> SchemaIndex:
         return SchemaIndex(self._schema)
 
-    def judged(self, document: Document, keys: Collection[str] = ()) -> tuple[JSON, list[Problem]]:
-        """What a document says, and all that is wrong with its shape.
+    def check(self, document: Document, keys: Collection[str] = ()) -> tuple[JSON, list[Problem]]:
+        """The value of a document, and the problems of its shape.
 
         A number without quotes in YAML is the text that was written (`1.10`) at the top-level `keys`, and
         wherever the schema takes nothing but a text.
@@ -245,7 +245,7 @@ def valid_parts(value: dict[str, Any], problems: Sequence[Problem], shape: Docum
 
 
 _MISSED_BY_NOBODY: Final = frozenset({"/agent/turns"})
-"""What is checked no further once it is gone; what stands beside it still is."""
+"""Parts that are left out alone: what is beside them is still checked."""
 
 
 _NAMED: Final = frozenset({"prompts", "state", "store"})

@@ -17,7 +17,14 @@ from toolcrib.expressions.expression import RESERVED
 from toolcrib.expressions.jmespath_queries import functions as functions_of_jmespath
 from toolcrib.expressions.loops import FORM
 from toolcrib.http.headers import FORBIDDEN
-from toolcrib.loading.scenarios.assertions import ALIASES, GUARDING, SPELLINGS, KindAlias, is_list, kinds
+from toolcrib.loading.scenarios.assertions import (
+    ALIASES,
+    GUARDING,
+    SPELLINGS,
+    KindAlias,
+    kinds,
+    takes_text_list,
+)
 from toolcrib.loading.scenarios.model import WRAPPER
 from toolcrib.loading.stores import READERS
 
@@ -419,7 +426,7 @@ def _params(alias: KindAlias) -> dict[str, Any]:
     """What an assertion takes, under all names; of a list of texts also a text alone."""
     schema = kinds()[alias.kind]
     own = {
-        key: {"anyOf": [{"type": "string"}, entry]} if is_list(schema, key) else entry
+        key: {"anyOf": [{"type": "string"}, entry]} if takes_text_list(schema, key) else entry
         for key, entry in renamed(schema["properties"], f"{_FORM}.{_PARAMS}").items()
     }
     others = {written: key for written, key in SPELLINGS.get(alias.kind, {}).items() if written not in own}

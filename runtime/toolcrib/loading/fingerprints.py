@@ -66,7 +66,7 @@ _KIND, _LINK, _FILE = 0o170000, 0o120000, 0o100000
 
 
 class FileFingerprints:
-    """What was looked at, as plain data: `tuple(seen)` is all of it, and `FileFingerprints(*data)` is the way back.
+    """Fingerprints of files and folders as plain data: `FileFingerprints(*fingerprints)` is equal to `fingerprints`.
 
     No named tuple, for these are slow to import.
 
@@ -305,7 +305,7 @@ def _names_that_matter(entries: Iterator[os.DirEntry[str]]) -> Iterator[str]:
 
 
 def _folder_now(path: str, known: tuple[State, Names], moment: int) -> tuple[State, Names] | None:
-    """What is noted of a folder, brought up to date; None where other names are in it."""
+    """The fingerprint of a folder, brought up to date; None where other names are in it."""
     state, names = known
     found = state_of(path)
     if state and found == state:
@@ -334,7 +334,7 @@ Entry: TypeAlias = tuple[State, Distributions]
 
 
 class EnvironmentFingerprint:
-    """What decides what documents mean, besides the documents.
+    """The environment that decides, with the documents, what they mean.
 
     Attributes:
         version: That of toolcrib.
@@ -427,7 +427,7 @@ def _entry(folder: str, trail: FileTracker) -> Entry:
 
 
 def _entry_now(folder: str, known: Entry, moment: int) -> Entry | None:
-    """What is noted of a folder, brought up to date; None where something else is installed there."""
+    """The fingerprint of a folder, brought up to date; None where something else is installed there."""
     state, distributions = known
     found = state_of(folder)
     if state and found == state:

@@ -140,7 +140,7 @@ class ServerFile(NamedTuple):
 
 
 class ServerFiles(Protocol):
-    """What reads the files in which other programs name MCP servers."""
+    """Reads the files in which other programs name MCP servers."""
 
     def looks_like_servers_file(self, value: JSON, /) -> bool:
         """Whether a document names MCP servers."""

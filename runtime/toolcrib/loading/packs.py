@@ -53,7 +53,7 @@ _BARE = re.compile(r"\s*[\^~vV=]?\s*v?(\d+)((?:\.\d+)*)[\w.+-]*\s*")
 
 
 def check_range(text: str, pointer: str = "") -> list[Problem]:
-    """What is wrong with a range of versions.
+    """Problems of a range of versions.
 
     Args:
         text: Conditions with commas between them, all of which hold: `>=1.2,<2`, `==1.4.*`, `!=1.3.0`, `~=1.2`.
@@ -119,7 +119,7 @@ def _instead(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pack:
-    """What `pack.yaml` says.
+    """The content of `pack.yaml`.
 
     Attributes:
         name: Name of the pack.
@@ -236,13 +236,13 @@ def one_pack(
 def readable_part(
     source: str, documents: Sequence[Document], shape: DocumentChecker, files: Files | None = None
 ) -> Pack:
-    """What can be told of a pack that is refused: its name, namespace, globs, defaults and store, if they are readable.
+    """The readable part of a refused pack: its name, namespace, globs, defaults and store.
 
     Its files are checked by it, so that they show no problems that they would not have in the mended pack.
     """
     said: dict[str, Any] = {"name": "", "version": ""}
     if documents:
-        value, faults = shape.judged(documents[0])
+        value, faults = shape.check(documents[0])
         if isinstance(value, dict):
             whole = valid_parts(value, faults, shape)
             said |= {key: whole[key] for key in ("name", "version", "namespace", "defaults") if key in whole}
@@ -257,8 +257,8 @@ def readable_part(
 
 
 def valid_pack_part(document: Document, shape: DocumentChecker) -> Pack:
-    """What is right of a pack that has a name, whatever is wrong with other parts of it."""
-    value, faults = shape.judged(document)
+    """The valid parts of a pack that has a name."""
+    value, faults = shape.check(document)
     whole: dict[str, Any] = (
         {"version": "0.0.0", **valid_parts(value, faults, shape)} if isinstance(value, dict) else {}
     )
@@ -274,7 +274,7 @@ def parse_pack(
     document: Document, shape: DocumentChecker, files: Files | None = None
 ) -> tuple[Pack | None, list[Problem]]:
     """Read `pack.yaml`. Returns the pack, or None where it is refused, and all problems, placed."""
-    value, faults = shape.judged(document)
+    value, faults = shape.check(document)
     if isinstance(value, dict):
         faults = [
             *map(_of_later, faults),
@@ -308,7 +308,7 @@ _READ_APART = frozenset({"$schema", "state", "store"})
 
 
 def _check_pack(said: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with the parts of a pack whose shape is right."""
+    """Problems of the parts of a pack whose shape is right."""
     yield from check_names(said, ("toolsets",))
     yield from check_toolsets(said.get("toolsets", {}))
     yield from check_prompts(said.get("prompts", {}))
@@ -486,7 +486,7 @@ def _check_version(pack: InstalledPack, path: Path, versions: str) -> Iterator[P
 
 
 def _said(path: Path, key: str) -> object:
-    """What the pack file says; None where that can't be read, which reading the pack tells in full."""
+    """The value of a key of the pack file; None where the file can't be read, which reading the pack reports in full."""
     file = pack_file(path)
     documents = read_documents(file, str(file))[0] if file is not None else []
     value = documents[0].value if documents else None
@@ -503,7 +503,7 @@ def check_requirements(
     *,
     version: str = __version__,
 ) -> list[Problem]:
-    """What the packs need and do not find among each other, each problem at the place of the need.
+    """Problems of requirements that no other pack fulfils, each at the requirement.
 
     The tools of a pack that misses something load all the same: what they lack shows where it is used.
 

@@ -68,7 +68,7 @@ __all__ = [
 
 
 def check_reach(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
-    """What is wrong with `egress` and `origins` of a project or profile that stands at `pointer`."""
+    """Problems of `egress` and `origins` of the project or profile at `pointer`."""
     allowed, origins = said.get("egress", {}).get("allow", ()), said.get("origins", {})
     if allowed:
         from toolcrib.security.egress import read_allowed  # noqa: PLC0415 -- most projects allow nothing
@@ -262,12 +262,12 @@ DEFAULT_SOURCES: tuple[SourceEntry, ...] = (
     SourceEntry(path="descriptors", optional=True),
     SourceEntry(path="packs", optional=True),
 )
-"""What a project reads that names no sources."""
+"""The sources of a project that names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What is in force where the profile is chosen; what the profile says itself.
+    """The settings of a profile itself.
 
     Attributes:
         name: Names it.
@@ -300,7 +300,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """What `toolcrib.yaml` says.
+    """The content of `toolcrib.yaml`.
 
     Attributes:
         name: Name of the project.
@@ -427,7 +427,7 @@ def parse_project(
         What of it is sound, and all problems, placed. None where it is no mapping at all. Where a problem is
         an error, the project says less than was written: enough to report on, too little to call tools by.
     """
-    value, problems = shape.judged(document, ("project", "profile"))
+    value, problems = shape.check(document, ("project", "profile"))
     if not isinstance(value, dict):
         return None, [document.place(problem) for problem in problems]
     kept = valid_parts(value, problems, shape)
@@ -525,7 +525,7 @@ def _defaults(said: Mapping[str, Any]) -> Mapping[str, JSON]:
 
 
 def settings_of(project: Project | None, profile: str | None = None, chosen_by: str = "") -> Settings:
-    """What is in force in a project.
+    """The settings in force in a project.
 
     Args:
         project: The project; None outside projects.

@@ -150,7 +150,7 @@ class Guardrail(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What instructs a model.
+    """Instructions for a model.
 
     Attributes:
         name: Its name in the pack.
@@ -208,7 +208,7 @@ class Prompt:
         return text if isinstance(text, str) else compact(text)
 
     def _faults(self, values: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
-        """What is wrong with values, each with its hint."""
+        """Problems of values, each with its hint."""
         missing = [name for name, each in self.variables.items() if each.required and name not in values]
         if missing:
             listed = ", ".join(f"`{name}`" for name in missing)
@@ -388,7 +388,7 @@ _WORDS = frozenset(
 
 
 def check_prompts(prompts: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with the prompts of a pack beyond their shape."""
+    """Problems of the prompts of a pack beyond their shape."""
     for name, entry in prompts.items():
         pointer = f"/prompts/{pointer_step(name)}"
         if not _PROMPT_NAME.fullmatch(name):

@@ -17,22 +17,24 @@ from typing import Any, Final
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fixture
 from toolcrib.core.protocols import Files, Kinds
-from toolcrib.loading.descriptors import DescriptorSource, is_descriptor, parse_descriptors
+from toolcrib.loading.descriptors import (
+    DescriptorSource,
+    each_changed_once,
+    files_of,
+    is_descriptor,
+    is_override,
+    kept_files,
+    lay_over,
+    nothing_below,
+    overrides_of,
+    parse_descriptors,
+)
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents import json_text, yaml_text
 from toolcrib.loading.documents.document import Document, first_bytes
 from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, CachedFiles
 from toolcrib.loading.documents.positions import TextPosition, root_positions
 from toolcrib.loading.formats import Format, Formats, NamedFile, OverrideFile, Rewording, formats_of
-from toolcrib.loading.overrides import (
-    each_changed_once,
-    files_of,
-    is_override,
-    kept_files,
-    lay_over,
-    nothing_below,
-    overrides_of,
-)
 from toolcrib.loading.packs import (
     Pack,
     duplicate_pack,
@@ -71,7 +73,7 @@ class DocumentContext:
 
     @property
     def fixture(self) -> Fixture:
-        """What the store of the tools begins with."""
+        """The initial contents of the tools' store."""
         return self.outside if self.pack is None else self.pack.fixture
 
 
@@ -107,14 +109,14 @@ class DescriptorDraft:
 
 def parse_drafts(drafts: Sequence[DescriptorDraft], kinds: Kinds, shape: DocumentChecker) -> None:
     """Give every draft its tool and its problems."""
-    started = [_Started(draft) for draft in drafts]
+    started = [_PreparedDraft(draft) for draft in drafts]
     parsed = parse_descriptors([each.given for each in started], kinds, shape)
     for each, (tool, problems) in zip(started, parsed, strict=True):
         each.draft.problems = problems
         each.draft.tool = None if tool is None else each.finished(tool)
 
 
-class _Started:
+class _PreparedDraft:
     """A draft with what its home gives it; `given` is what is parsed."""
 
     def __init__(self, draft: DescriptorDraft) -> None:
@@ -143,7 +145,7 @@ class _Started:
 
 
 def _defaults_for(document: Document, pack: Pack | None) -> Mapping[str, JSON]:
-    """What a pack says for a tool that does not say it itself."""
+    """The defaults of a pack for a tool that leaves these keys out."""
     if pack is None or not pack.defaults or not isinstance(document.value, dict):
         return NOTHING
     said = document.value
@@ -178,7 +180,7 @@ _IN_YAML: Final = re.compile(r"""^["']?(?:name|scenario|function)["']?\s*:|^kind
 _IN_JSON: Final = re.compile(r'"(?:name|scenario|function)"\s*:|"kind"\s*:\s*"Tool"')
 
 _ALWAYS_ERRORS: Final = frozenset({"too_large", "file_unreadable", "file_vanished"})
-"""What says nothing of the content."""
+"""Problems that are independent of the content."""
 
 
 def unrelated_file(
@@ -203,7 +205,7 @@ def unrelated_file(
 def lone_file(
     path: Path, source: str, documents: Sequence[Document], problems: Sequence[Problem], formats: Formats
 ) -> Problem | None:
-    """What is reported of a file that was given by itself and means nothing by itself; None for another file.
+    """The problem of a file that was given alone and means nothing alone; None for another file.
 
     Args:
         path: The file.
@@ -219,7 +221,7 @@ def lone_file(
 
 
 def lacking(value: JSON) -> str:
-    """What a document that is none of ours lacks to be a PromptPack, as the end of a message; empty for others."""
+    """The key that an unknown document lacks to be a PromptPack, as the end of a message; empty for others."""
     if not isinstance(value, dict) or not isinstance(value.get("prompts"), dict):
         return ""
     return "; a PromptPack has `template_engine` beside its `prompts`"
@@ -297,7 +299,7 @@ REFUSED_PACK = "refused_pack"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedDocuments:
-    """What was read: everything that is good, and all problems.
+    """Everything that was read: the valid parts, and all problems.
 
     Attributes:
         tools: In order of reading; two tools may still have one name.
@@ -325,7 +327,7 @@ class LoadedDocuments:
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _ToolDocument:
     """A document that describes a tool, and where it lies."""
 
     document: Document
@@ -333,7 +335,7 @@ class _Written:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _PendingFile:
     """A file whose documents wait to be looked at; `told` is what is wrong with it so far."""
 
     key: str
@@ -344,8 +346,8 @@ class _File:
 
 
 @dataclass(frozen=True, slots=True)
-class _Find:
-    """What a document turned out to be: known or a stranger, how many good things already, and tools to parse."""
+class _Classification:
+    """The kind of a document: known or unrelated, the number of its valid parts so far, and tools to parse."""
 
     document: Document
     known: bool = True
@@ -374,8 +376,8 @@ class DocumentReader:
         self.formats = formats_of(kinds)
         self.fixture = fixture
         self._tools: list[Descriptor] = []
-        self._written: dict[str, _Written] = {}
-        self._overrides: list[tuple[str, _Written]] = []
+        self._written: dict[str, _ToolDocument] = {}
+        self._overrides: list[tuple[str, _ToolDocument]] = []
         self._packs: list[Pack] = []
         self._strays: dict[str, dict[str, Problem]] = {}
         self._scenarios: list[Scenario] = []
@@ -385,7 +387,7 @@ class DocumentReader:
         self._refused_packs: dict[str, tuple[str, Problem]] = {}
         self._unread: dict[str, str] = {}
         self._problems: dict[str, list[Problem]] = {}
-        self._waiting: list[_File] = []
+        self._waiting: list[_PendingFile] = []
         self._named: list[NamedFile] = []
         self._fruitless: set[str] = set()
         self._globs: dict[str, set[str]] = {}
@@ -458,7 +460,7 @@ class DocumentReader:
         *,
         files: Files | None = None,
     ) -> Pack:
-        """What a `pack.yaml` says, under the namespace that its source has, if any.
+        """The content of a `pack.yaml`, under the namespace of its source, if any.
 
         Of one that has errors, and of the second one of a name, that is only what its files are checked by: nobody
         knows which of them it would hold and under which names, so nothing of them is taken.
@@ -528,7 +530,7 @@ class DocumentReader:
         error = next((problem for problem in problems if problem.severity == "error"), None)
         if not documents and error is not None and where.tools:
             self._unread[key] = f"{error.source}:{error.line}"
-        self._waiting.append(_File(key, source, documents, told, where))
+        self._waiting.append(_PendingFile(key, source, documents, told, where))
         if sum(len(file.documents) for file in self._waiting) >= _TOGETHER:
             self._settle()
 
@@ -544,7 +546,7 @@ class DocumentReader:
             if not fruits and not file.source.endswith(TOOL_SUFFIXES):
                 self._fruitless.add(file.key)
 
-    def _take(self, find: _Find, file: _File) -> int:
+    def _take(self, find: _Classification, file: _PendingFile) -> int:
         """Add what was found, and tell what is wrong with it. Returns how much of it is good."""
         if not find.known:
             message = f"this is no descriptor, scenario or pack{lacking(find.document.value)}"
@@ -556,30 +558,30 @@ class DocumentReader:
             file.told.extend(draft.problems)
         return fruits
 
-    def _found(self, document: Document, file: _File) -> _Find:
-        """What a document describes; its tools are still to be parsed."""
+    def _found(self, document: Document, file: _PendingFile) -> _Classification:
+        """The kind of a document; its tools are still to be parsed."""
         where = file.where
         if is_override(document.value):
             counts = where.tools and self._refusal(where.pack) is None
             if counts:
-                self._overrides.append((file.key, _Written(document, where)))
-            return _Find(document, fruits=int(counts))
+                self._overrides.append((file.key, _ToolDocument(document, where)))
+            return _Classification(document, fruits=int(counts))
         foreign = self.formats.of(document.value)
         if foreign is not None:
             return self._converted(document, file, foreign)
         if is_scenario(document.value):
             before = len(self._scenarios)
             told = self._add_scenario(document, where)
-            return _Find(document, told=told, fruits=len(self._scenarios) - before)
+            return _Classification(document, told=told, fruits=len(self._scenarios) - before)
         if not is_descriptor(document.value, self._kinds.modes):
-            return _Find(document, known=False)
-        return _Find(document, drafts=[DescriptorDraft(document, where)] if where.tools else [])
+            return _Classification(document, known=False)
+        return _Classification(document, drafts=[DescriptorDraft(document, where)] if where.tools else [])
 
-    def _converted(self, document: Document, file: _File, foreign: Format) -> _Find:
-        """What a document of another system describes, in our own form."""
+    def _converted(self, document: Document, file: _PendingFile, foreign: Format) -> _Classification:
+        """The content of a document of another system, in our own form."""
         where = file.where
         if foreign.is_pack and (not where.tools or self._refusal(where.pack) is not None):
-            return _Find(document)
+            return _Classification(document)
         read = foreign.convert(document, where)
         told, fruits = [*read.problems], 0
         if read.pack is not None:
@@ -590,7 +592,7 @@ class DocumentReader:
             if first is None:
                 self._packs.append(pack)
                 bound = read.overrides.documents
-                self._overrides += [(file.key, _Written(each, where)) for each in bound]
+                self._overrides += [(file.key, _ToolDocument(each, where)) for each in bound]
             else:
                 told.append(duplicate_pack(first, pack)._replace(pointer="/id"))
                 self._refused_packs[pack.origin.source] = pack.name, told[-1]
@@ -608,7 +610,7 @@ class DocumentReader:
             for tool in read.tools
             if where.tools
         ]
-        return _Find(document, told=told, fruits=fruits, drafts=drafts)
+        return _Classification(document, told=told, fruits=fruits, drafts=drafts)
 
     def _foreign_pack(self, document: Document, where: DocumentContext) -> tuple[Pack, list[Problem]]:
         """The pack that a foreign document is, as far as it is sound, and everything that is wrong with it."""
@@ -662,7 +664,7 @@ class DocumentReader:
         error = error or self._refusal(draft.where.pack)
         if draft.tool is not None and error is None:
             self._tools.append(draft.tool)
-            self._written.setdefault(draft.tool.name, _Written(draft.document, draft.where))
+            self._written.setdefault(draft.tool.name, _ToolDocument(draft.document, draft.where))
             return True
         if error is not None:
             self._note_refusal(draft.document, draft.where, error)
@@ -704,7 +706,7 @@ class DocumentReader:
         return each_changed_once(self._tools, changed)
 
     def _laid_over(
-        self, upper: _Written, lower: _Written, name: str
+        self, upper: _ToolDocument, lower: _ToolDocument, name: str
     ) -> tuple[Descriptor | None, list[Problem]]:
         """The tool with one more document laid over it; where that is refused the tool stays as it was."""
         document = lay_over(upper.document, lower.document)
@@ -717,7 +719,7 @@ class DocumentReader:
         if tool is None or any(problem.severity == "error" for problem in problems):
             return None, problems
         below = self._written[name].document
-        self._written[name] = _Written(document, where)
+        self._written[name] = _ToolDocument(document, where)
         places = (f"{below.source}:{below.line}",)
         left = {key: place for key, place in document.below().items() if key in tool.origin.written}
         origin = tool.origin._replace(

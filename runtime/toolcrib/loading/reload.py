@@ -52,7 +52,7 @@ ToolEvent = ToolAppeared | ToolChanged | ToolGone
 
 
 class ReloadReport(NamedTuple):
-    """What a reload changed.
+    """The changes of a reload.
 
     Attributes:
         revision: Number of the registry that is in force now.
@@ -99,7 +99,7 @@ def _meaning(tool: Descriptor) -> tuple[object, ...]:
 
 
 class PreviousLoad(NamedTuple):
-    """What was in force until now, as far as a reload may keep it."""
+    """The version before, as far as a reload may keep it."""
 
     tools: Registry
     scenarios: Sequence[Scenario]
@@ -107,7 +107,7 @@ class PreviousLoad(NamedTuple):
 
 
 def keep_last_good(loaded: LoadedDocuments, before: PreviousLoad) -> LoadedDocuments:
-    """What was read, with the last good version of what is broken now; all problems stay told.
+    """The documents that were read, with the last good version of those that are broken now; all problems stay.
 
     Of a broken file those tools and scenarios are kept that it does not define any more, and what it changed of
     others; of a folder that can't be read, and of a pack whose `pack.yaml` or archive is broken, everything is, as
@@ -117,7 +117,7 @@ def keep_last_good(loaded: LoadedDocuments, before: PreviousLoad) -> LoadedDocum
     read = {pack.origin.source for pack in loaded.packs}
     # A pack file holds no tools, so those of its pack are there; a PromptPack holds all of them.
     told = [each for each in loaded.problems if each.source not in read or not _is_pack_file(each.source)]
-    broken = _Broken(told, before.packs)
+    broken = _BrokenFiles(told, before.packs)
     if not broken:
         return loaded
     tools = {tool.name: tool for tool in reversed(loaded.tools)}
@@ -161,15 +161,15 @@ def _with_last_rows(tool: Descriptor, before: Registry) -> Descriptor:
 
 
 _ALSO_BROKEN = frozenset({"unrecognised_file", "file_vanished"})
-"""What is no error where it is read the first time: an empty file, one that moved since its folder was listed."""
+"""Codes that are no errors at the first read: an empty file, one that moved since its folder was listed."""
 
 
 _OF_OTHERS = frozenset({"path_not_found", "nothing_to_override"})
-"""What is no fault of the file that it is told of, but means that something is gone."""
+"""Codes that do not blame the file that they name, but mean that something is gone."""
 
 
-class _Broken:
-    """What can't be read now or describes nothing any more: files, folders, and the packs that they take down."""
+class _BrokenFiles:
+    """Files and folders that can't be read now or describe nothing any more, and the packs that need them."""
 
     def __init__(self, problems: Iterable[Problem], packs: Sequence[Pack]) -> None:
         self._problems: dict[str, Problem] = {}
@@ -254,7 +254,7 @@ def _stale(tool: Descriptor, why: str) -> Descriptor:
 
 
 def compare(before: Registry, after: Registry) -> tuple[ToolEvent, ...]:
-    """What changed of the tools that are offered, from one registry to the next, in the order of names."""
+    """The differences of the offered tools between two registries, in the order of names."""
     events: list[ToolEvent] = []
     for name in sorted({*before, *after}):
         old, new = _offered(before, name), _offered(after, name)
@@ -356,7 +356,7 @@ async def changes(
 
 
 def _awatch(*, insists: bool) -> Awatch | None:
-    """What tells of file events; None where it is not installed."""
+    """The source of file events; None where it is not installed."""
     try:
         from watchfiles import awatch  # noqa: PLC0415 -- an extra
     except ImportError as error:
@@ -383,7 +383,7 @@ class _Watcher:
         self._cost = 0.0
 
     def seen(self) -> FileFingerprints:
-        """What counts as unchanged now."""
+        """The fingerprints that count as unchanged now."""
         given = self._given()
         if given is not self._before:
             self._before = self._fresh = given
@@ -399,7 +399,7 @@ class _Watcher:
         await self._clock.sleep(self._ended + least - self._clock.monotonic())
 
     async def quieted(self, quiet: float) -> list[str]:
-        """What changed, once it stays as it is; nothing where nothing did, or where it was told already."""
+        """The changed paths, once they rest; empty where nothing changed, or where it was reported already."""
         paths = await self._look()
         for _ in range(PATIENCE):
             noted = await asyncio.to_thread(_noted, paths)
@@ -424,7 +424,7 @@ class _Watcher:
 
 
 def _compared(seen: FileFingerprints) -> tuple[FileFingerprints, list[str]]:
-    """What is to be compared next time, and what is different now."""
+    """The fingerprints for the next comparison, and the paths that differ now."""
     fresh = seen.refreshed()
     return (seen, seen.changed()) if fresh is None else (fresh, [])
 

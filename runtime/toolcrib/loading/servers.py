@@ -50,7 +50,7 @@ _COOKIES: Final = "write `auth: {type: apiKey, in: cookie, name: ..., value: ...
 
 
 def check_texts(said: Mapping[str, Any], where: _Where) -> Iterator[Problem]:
-    """What is wrong with the texts that go to a process."""
+    """Problems of the texts that go to a process."""
     for key in ("command", "cwd"):
         if key in said:
             yield from _check_text(said[key], where(key))
@@ -87,7 +87,7 @@ def _check_program(command: str, spot: _Spot) -> Iterator[Problem]:
 
 
 def check_headers(headers: Mapping[str, str], where: _Where) -> Iterator[Problem]:
-    """What is wrong with the headers of a server."""
+    """Problems of the headers of a server."""
     known: dict[str, str] = {}
     for name, text in headers.items():
         spot = where("headers", name)
@@ -125,7 +125,7 @@ def _check_literal(name: str, text: str, spot: _Spot) -> Iterator[Problem]:
 
 
 def check_url(url: str, spot: _Spot) -> Iterator[Problem]:
-    """What is wrong with the address of a server; what is looked up is not known yet."""
+    """Problems of the address of a server; variables in it are not known yet."""
     faults = check_variables(url, "")
     for problem in faults:
         yield spot.problem(problem.code, problem.message, problem.hint)
@@ -221,7 +221,7 @@ class ConfigPosition(NamedTuple):
 
 
 class ServerBlock(NamedTuple):
-    """What is written of a server.
+    """The configuration of a server, as it is written.
 
     Attributes:
         name: Names it.
@@ -322,13 +322,13 @@ def check_name(spot: ConfigPosition, name: str) -> Iterator[Problem]:
 
 
 def prefix_of(name: str) -> str:
-    """What the names of a server's tools begin with."""
+    """The prefix of the names of a server's tools."""
     fit = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
     return fit if fit[:1].isalpha() or fit.startswith("_") else f"_{fit}"
 
 
 def check_prefixes(written: Mapping[str, ServerBlock]) -> Iterator[Problem]:
-    """What is to be told of names of servers that clients take, and that names of tools can't have."""
+    """Problems of server names that clients accept and that names of tools can't contain."""
     first: dict[str, str] = {}
     for name, each in written.items():
         prefix = prefix_of(name)
@@ -365,7 +365,7 @@ _LONGEST_START: Final = 600.0
 
 
 def _check_auth(written: ServerBlock) -> Iterator[Problem]:
-    """What is wrong with `auth` beyond its shape; secrets are looked up when the server is connected."""
+    """Problems of `auth` beyond its shape; secrets are looked up when the server is connected."""
     if "auth" not in written.said:
         return
     from toolcrib.http.auth import compile_auth  # noqa: PLC0415 -- few servers have it

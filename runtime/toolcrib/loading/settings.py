@@ -24,7 +24,7 @@ PROFILE_VARIABLE = "TOOLCRIB_PROFILE"
 
 
 class Settings(NamedTuple):
-    """What is in force. `Settings(*tuple(settings))` is the same again: all in it is plain data.
+    """Settings in force. `Settings(*tuple(settings))` is equal to `settings`: everything in it is plain data.
 
     Attributes:
         profile: Name of the profile; empty for none.
@@ -60,7 +60,7 @@ class Settings(NamedTuple):
 
 
 NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {}, {}, "")
-"""What is in force outside projects."""
+"""The settings outside projects."""
 
 
 def chosen_profile(asked: str | None, environment: Mapping[str, str] = os.environ) -> tuple[str | None, str]:
@@ -135,7 +135,7 @@ _SIZES = frozenset({"input_size", "output_size"})
 
 
 def flatten_limits(said: Mapping[str, Any]) -> dict[str, JSON]:
-    """What stands under `limits` by names with dots: `{"breaker": {"failures": 3}}` is `{"breaker.failures": 3}`."""
+    """The keys under `limits` by names with dots: `{"breaker": {"failures": 3}}` is `{"breaker.failures": 3}`."""
     flat: dict[str, JSON] = {}
     for key, value in said.items():
         if isinstance(value, dict):
@@ -228,7 +228,7 @@ def tool_limits(tool: Descriptor) -> dict[str, JSON]:
 
 
 def check_limits(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
-    """What is wrong with `limits` beyond their shape; `pointer` leads to what holds them."""
+    """Problems of `limits` beyond their shape; `pointer` leads to the object that holds them."""
     if "limits" not in said:
         return
     limits = parse_limits(said["limits"])

@@ -1,4 +1,4 @@
-"""What was read and put together: what a runtime is made from, and what an index keeps."""
+"""The loaded project: the content of files, linked and checked. A runtime is made from it, and the index keeps it."""
 
 from __future__ import annotations
 

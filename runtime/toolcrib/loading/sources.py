@@ -25,7 +25,7 @@ from toolcrib.loading.documents.document import (
 from toolcrib.loading.documents.files import (
     ARCHIVE,
     PACK_FILES,
-    UNNOTED,
+    PLAIN_ENVIRONMENT,
     DiskFiles,
     ExternalAccess,
     MemoryFiles,
@@ -79,7 +79,7 @@ class SourcePath:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _WalkPosition:
     """Where a walk has come to.
 
     Attributes:
@@ -102,13 +102,13 @@ class _Place:
         """The same with links resolved, if it is none itself."""
         return os.path.join(self.real, name)
 
-    def below(self, name: str) -> _Place:
+    def below(self, name: str) -> _WalkPosition:
         """A folder in the folder."""
-        return _Place(self.named(name), self.key(name), self.pack, self.pack_path)
+        return _WalkPosition(self.named(name), self.key(name), self.pack, self.pack_path)
 
 
 @dataclass(frozen=True, slots=True)
-class _Touched:
+class _DataFileRecorder:
     """Is told of the files that documents name, before they are read."""
 
     reader: DocumentReader
@@ -120,7 +120,7 @@ class _Touched:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _RowFileRecorder:
     """Is told of the files that hold rows, before they are read."""
 
     stored: set[str]
@@ -140,7 +140,7 @@ def files_beside(file: str, stored: set[str], trail: FileTracker) -> DiskFiles:
         trail: Receives everything that is looked at.
     """
     folder = Path(file).parent
-    return DiskFiles(folder, folder, _Stored(stored, trail), trail)
+    return DiskFiles(folder, folder, _RowFileRecorder(stored, trail), trail)
 
 
 class Folders:
@@ -149,7 +149,7 @@ class Folders:
     def __init__(self, reader: DocumentReader, trail: FileTracker) -> None:
         self._reader = reader
         self._trail = trail
-        self._touched = _Touched(reader, trail)
+        self._touched = _DataFileRecorder(reader, trail)
         self._formats = reader.formats
         self._parents: dict[Path, list[Path]] = {}
         self._walked: set[str] = set()
@@ -173,13 +173,13 @@ class Folders:
         else:
             self._trail.file(str(path))
             root = self._enclosing_pack(path.parent)
-            here = _Place(str(path.parent), str(real_path(path.parent)))
+            here = _WalkPosition(str(path.parent), str(real_path(path.parent)))
             self._add_file(str(path), str(real_path(path)), here, root, source.namespace)
 
     def _add_folder(self, top: Path, source: SourcePath) -> None:
         """Files of a folder before those of the folders in it, each in the order of names."""
         root, real = self._enclosing_pack(top), real_path(top)
-        left = [_Place(str(top), str(real))]
+        left = [_WalkPosition(str(top), str(real))]
         while left:
             here = left.pop()
             names = self._trail.folder(here.path)
@@ -204,7 +204,7 @@ class Folders:
             if os.path.realpath(path) not in self._walked:
                 self._reader.add_problem(path, _not_followed(path))
 
-    def _entered(self, here: _Place, files: Sequence[str], source: SourcePath) -> _Place:
+    def _entered(self, here: _WalkPosition, files: Sequence[str], source: SourcePath) -> _WalkPosition:
         """The same place, in the pack that the folder is if it is one."""
         name = next((name for name in PACK_FILES if name in files), None)
         path = here.named(name) if name is not None else ""
@@ -216,14 +216,14 @@ class Folders:
         linked = os.path.islink(path)
         if linked and leads_outside(Path(path), Path(here.path)):
             pack = self._reader.refuse_pack(path, path, _outside(path, here.path))
-            return _Place(here.path, here.real, pack, here.path)
+            return _WalkPosition(here.path, here.real, pack, here.path)
         key = os.path.realpath(path) if linked else here.key(name)
         documents, problems = read_documents(Path(path), path)
         data = files_beside(path, self._reader.stored, self._trail)
         pack = self._reader.add_pack(key, path, documents, problems, source.namespace, files=data)
-        return _Place(here.path, here.real, pack, here.path)
+        return _WalkPosition(here.path, here.real, pack, here.path)
 
-    def _add_entry(self, name: str, here: _Place, root: Path, source: SourcePath) -> None:
+    def _add_entry(self, name: str, here: _WalkPosition, root: Path, source: SourcePath) -> None:
         """A file that was found in a folder; it may be somebody else's."""
         path, reader = here.named(name), self._reader
         if self._is_ignored(path, source):
@@ -254,7 +254,7 @@ class Folders:
         self,
         path: str,
         key: str,
-        here: _Place,
+        here: _WalkPosition,
         root: Path,
         namespace: str,
         *,
@@ -283,7 +283,7 @@ class Folders:
         self._reader.add_documents(key, path, documents, problems, replace(where, only=only))
         if not scanned and self._has(documents, lambda parents, value: parents.is_part(value)):
             for parent in self._parents_above(folder):
-                within = _Place(str(parent.parent), str(real_path(parent.parent)))
+                within = _WalkPosition(str(parent.parent), str(real_path(parent.parent)))
                 self._add_file(
                     str(parent), str(real_path(parent)), within, parent.parent, namespace, only=path
                 )
@@ -350,7 +350,7 @@ def add_contents(
     *,
     source: str = "",
     key: str = "",
-    outside: ExternalAccess = UNNOTED,
+    outside: ExternalAccess = PLAIN_ENVIRONMENT,
 ) -> None:
     """Give the files of a pack in memory to a reader.
 
@@ -382,7 +382,7 @@ def add_contents(
             reader.add_documents(key + path, source + path, documents, problems, where)
 
 
-def _within(path: str, here: _Place) -> str:
+def _within(path: str, here: _WalkPosition) -> str:
     """A path relative to its pack, with `/`; empty outside packs."""
     if here.pack is None:
         return ""

@@ -60,7 +60,7 @@ def rows_by_key(
         message = f"rows are a list, or an object of rows by their keys, not {_kind(written.value)}"
         problems.append(written.place(Problem(code="rows_not_listed", message=message)))
         return None
-    told = _Told(written)
+    told = _RowProblems(written)
     judge = None if schema is None else Validator(schema)
     rows: dict[str, JSON] = {}
     for pointer, name, row in _entries(written.value, key, told):
@@ -74,7 +74,7 @@ def rows_by_key(
     return None if told.any else rows
 
 
-class _Told:
+class _RowProblems:
     """The first faults of some rows, and how many more there are."""
 
     def __init__(self, written: RawRows) -> None:
@@ -114,7 +114,7 @@ _Entry: TypeAlias = tuple[str, str, dict[str, JSON]]
 """Pointer to a row, its key, the row."""
 
 
-def _entries(value: dict[str, JSON] | list[JSON], key: str, told: _Told) -> Iterator[_Entry]:
+def _entries(value: dict[str, JSON] | list[JSON], key: str, told: _RowProblems) -> Iterator[_Entry]:
     """The rows that are objects and have a key; the others are told."""
     if isinstance(value, dict):
         yield from _under_keys(value, key, told)
@@ -129,7 +129,7 @@ def _entries(value: dict[str, JSON] | list[JSON], key: str, told: _Told) -> Iter
             yield pointer, name, row
 
 
-def _under_keys(value: dict[str, JSON], key: str, told: _Told) -> Iterator[_Entry]:
+def _under_keys(value: dict[str, JSON], key: str, told: _RowProblems) -> Iterator[_Entry]:
     for name, row in value.items():
         pointer = f"/{pointer_step(name)}"
         if not isinstance(row, dict):
@@ -142,7 +142,7 @@ def _under_keys(value: dict[str, JSON], key: str, told: _Told) -> Iterator[_Entr
         yield pointer, name, row
 
 
-def _key_of(row: dict[str, JSON], key: str, pointer: str, told: _Told) -> str | None:
+def _key_of(row: dict[str, JSON], key: str, pointer: str, told: _RowProblems) -> str | None:
     """The key of a row as text; None, told, where it has none."""
     value = row.get(key)
     if isinstance(value, str):
@@ -190,7 +190,7 @@ def parse_row_file(
 
 
 def file_ending(name: str) -> str:
-    """What the name of a file ends with, in lower case: `.json`."""
+    """The extension of a file name in lower case: `.json`."""
     return splitext(name)[1].lower()
 
 
@@ -331,7 +331,7 @@ def _row_of(names: Sequence[str], read: Sequence[Callable[[str], Any]], cells: S
 
 
 def _type_of(name: str, schema: Schema | None) -> str:
-    """What a row's schema says that a field is, where no text will do: `integer`, `number`, `boolean`; else empty."""
+    """The type of a field in the schema of a row, where a text does not fit: `integer`, `number`, `boolean`; else empty."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     field = properties.get(name) if isinstance(properties, dict) else None
     said = field.get("type") if isinstance(field, dict) else None
@@ -371,7 +371,7 @@ READERS: Final[Mapping[str, Callable[[str, bytes, Schema | None, list[Problem]],
     ".yml": _from_yaml,
     ".csv": _from_csv,
 }
-"""What a file of rows ends with -> what reads it."""
+"""Extension of a file of rows -> its reader."""
 
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
@@ -385,7 +385,7 @@ RESERVED: Final = frozenset(
 def parse_fixture(
     said: Mapping[str, Any], origin: Origin, scope_name: str, problems: list[Problem]
 ) -> Fixture:
-    """What a document declares under `store` and `state`.
+    """The declarations of a document under `store` and `state`.
 
     Args:
         said: The document; its shape is right.
@@ -399,7 +399,7 @@ def parse_fixture(
 
 
 def fixture_with(fixture: Fixture, store: Mapping[str, Collection], states: Mapping[str, Machine]) -> Fixture:
-    """What a tool's store begins with in a scenario that declares a store of its own.
+    """The initial contents of a tool's store in a scenario that declares a store of its own.
 
     Args:
         fixture: That of the tool's pack or project.
@@ -439,7 +439,7 @@ def parse_store(
         if (fault := _fault_of_name(name, "a collection", at)) is not None:
             problems.append(fault)
             continue
-        said = _Said(name, entry, at, origin, f"{scope_name}/{name}", below=below.get(name))
+        said = _CollectionBlock(name, entry, at, origin, f"{scope_name}/{name}", below=below.get(name))
         found[name] = said.collection(problems)
     return MappingProxyType(found)
 
@@ -493,8 +493,8 @@ class _Path(NamedTuple):
     anywhere: bool
 
 
-class _Said:
-    """What a document says of one collection."""
+class _CollectionBlock:
+    """One collection of a document."""
 
     def __init__(
         self,
@@ -641,7 +641,7 @@ def _unreadable(error: OSError, collection: Collection, pointer: str) -> Problem
 
 
 def _content(collection: Collection) -> bytes:
-    """What the file of a collection holds.
+    """The content of the file of a collection.
 
     Raises:
         OSError: It can't be read.
@@ -706,7 +706,7 @@ _AGAIN = "read the documents again"
 def parse_document_fixture(
     said: Mapping[str, Any], origin: Origin, scope_name: str, document: Document
 ) -> tuple[Fixture, tuple[Problem, ...]]:
-    """What a document declares under `store` and `state`, and all that is wrong with it, placed."""
+    """The declarations of a document under `store` and `state`, and their problems, placed."""
     if "store" not in said and "state" not in said:
         return NO_FIXTURE, ()
     faults: list[Problem] = []

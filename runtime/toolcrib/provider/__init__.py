@@ -1,6 +1,6 @@
 """A model's tool loop over a runtime: the calls that a model asks for run like all others, under one policy.
 
-It may import `engine` and the rooms below it.
+It imports `engine` and the rooms below it; `scenarios`, `serve` and `cli` may import it.
 """
 
 from toolcrib.provider.config import Config

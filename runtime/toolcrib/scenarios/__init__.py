@@ -1,6 +1,6 @@
 """Scripted tests and agents: runs scenarios on virtual time, checks what happened, and reports it.
 
-It may import provider, engine and the rooms below them.
+It imports provider, engine, and the rooms below them.
 """
 
 from toolcrib.scenarios.reports import NotRun, ScenarioFailure, ScenarioReport, StepReport

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.errors import ConfigurationError, ExpressionError, ToolcribError
-from toolcrib.core.model import JSON, Content
+from toolcrib.core.model import JSON, Content, Outcome, Result
+from toolcrib.core.text import compact
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.executors.client.client_call import DEFERRED
-from toolcrib.provider import Conversation, ProviderError, Stop
+from toolcrib.provider import (
+    CallRecord,
+    Conversation,
+    Message,
+    ProviderError,
+    Reasoning,
+    Stop,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from toolcrib.provider.loop.approvals import REFUSED_ANSWER
 from toolcrib.provider.models.scripted import ModelView
 from toolcrib.registry.names import short_name
-from toolcrib.scenarios.agent_report import (
+from toolcrib.scenarios.assertions import Trajectory, judge
+from toolcrib.scenarios.reports import (
+    AgentCall,
     AgentReport,
     AssertionReport,
+    ScenarioFailure,
+    TranscriptEntry,
     TurnReport,
-    agent_call,
-    entries_of,
-    result_of,
+    constant,
 )
-from toolcrib.scenarios.assertions import Trajectory, judge
-from toolcrib.scenarios.reports import ScenarioFailure
 from toolcrib.scenarios.run_log import RunLog, StepEvent
 from toolcrib.scenarios.user_simulator import DIRECT, SCRIPTED, ConversationSetup, open_conversation
 from toolcrib.scenarios.verification import FinalReply
@@ -54,7 +65,7 @@ class PendingCalls:
             for each in conversation.pending
         }
 
-    def left(self) -> tuple[str, ...]:
+    def unanswered_lines(self) -> tuple[str, ...]:
         """The lines that tell of the last turn that it waits."""
         return (
             f"the last turn waits for {self._tools()}",
@@ -62,7 +73,7 @@ class PendingCalls:
             *self._fulfilling(),
         )
 
-    def unheard(self) -> tuple[str, ...]:
+    def blocked_user_lines(self) -> tuple[str, ...]:
         """The lines that tell of a turn that the user can't speak in it."""
         return (
             f"{self._tools()} waits for an answer, so the user can't speak yet",
@@ -70,7 +81,7 @@ class PendingCalls:
             *self._fulfilling(),
         )
 
-    def misheard(self, error: ConfigurationError, written: Iterable[str]) -> tuple[str, ...]:
+    def wrong_answer_lines(self, error: ConfigurationError, written: Iterable[str]) -> tuple[str, ...]:
         """The lines that tell of a turn that it answers what does not wait, or not all that does.
 
         Args:
@@ -134,12 +145,12 @@ class AgentRunner:
         broken: Whether it could not go on to its end as it is written.
     """
 
-    def __init__(self, talk: AgentRun) -> None:
+    def __init__(self, run: AgentRun) -> None:
         self.conversation = Conversation()
         self.failures: list[ScenarioFailure] = []
         self.warnings: list[ScenarioFailure] = []
         self.broken = False
-        self._talk = talk
+        self._run = run
         self._read = self.conversation
         self._turns: list[TurnReport] = []
         self._judged: tuple[AssertionReport, ...] = ()
@@ -160,8 +171,8 @@ class AgentRunner:
         """How it ended."""
         conversation = self.conversation
         return FinalReply(
-            text=conversation.text if self._talk.agent.provider != DIRECT else None,
-            shown=self._talk.log.hidden_text(conversation.text),
+            text=conversation.text if self._run.agent.provider != DIRECT else None,
+            shown=self._run.log.mask_text(conversation.text),
             stop="" if conversation.stop is None else conversation.stop.value,
         )
 
@@ -169,7 +180,7 @@ class AgentRunner:
         """What came of it, so far."""
         conversation = self.conversation
         return AgentReport(
-            provider=self._talk.agent.provider,
+            provider=self._run.agent.provider,
             model=conversation.model,
             turns=tuple(self._turns),
             judged=self._judged,
@@ -179,22 +190,22 @@ class AgentRunner:
             cost=conversation.cost,
         )
 
-    async def to_the_end(self) -> None:
+    async def hold(self) -> None:
         """Hold the conversation, up to the first turn that can't be held as it is written; judge it."""
-        talk = self._talk
+        run = self._run
         try:
-            speaking = open_conversation(talk.runtime, talk.session, talk.scenario, talk.setup, self._seen)
+            setup = open_conversation(run.runtime, run.session, run.scenario, run.setup, self._names)
         except (ConfigurationError, ExpressionError, Untrusted) as error:
-            pointer = f"{talk.agent.pointer}{_PLACES.get(error.code, '')}"
+            pointer = f"{run.agent.pointer}{_PLACES.get(error.code, '')}"
             self.failures.append(
-                ScenarioFailure("agent", tuple(_told(error)), getattr(error, "pointer", "") or pointer)
+                ScenarioFailure("agent", tuple(_lines_of(error)), getattr(error, "pointer", "") or pointer)
             )
             self.broken = True
             return
         self._guardrails = tuple(
             AssertionReport(
                 type=each.type,
-                pointer=f"{talk.agent.pointer}/guardrails",
+                pointer=f"{run.agent.pointer}/guardrails",
                 message=each.message,
                 threshold=0.0,
                 applies=False,
@@ -202,73 +213,73 @@ class AgentRunner:
                 score=0.0,
                 found=each.unsupported,
             )
-            for each in speaking.guardrails
+            for each in setup.guardrails
             if each.unsupported
         )
         try:
-            for number, turn in enumerate(talk.agent.turns, start=1):
-                await self._hold(number, turn, speaking)
+            for number, turn in enumerate(run.agent.turns, start=1):
+                await self._run_turn(number, turn, setup)
                 if self.broken:
                     return
-            self._judged = await self._judge(talk.agent.assertions, speaking, None)
+            self._judged = await self._judge(run.agent.assertions, setup, None)
         finally:
-            await speaking.aclose()
-        self._look_back(speaking)
+            await setup.aclose()
+        self._report_unused(setup)
 
-    async def _hold(self, number: int, turn: AgentTurn, speaking: ConversationSetup) -> None:
+    async def _run_turn(self, number: int, turn: AgentTurn, setup: ConversationSetup) -> None:
         """Hold a turn, tell the log of its calls, and judge it."""
         before = len(self.conversation.messages)
-        speaking.fulfilling.turn = turn
-        failures = [*await self._said(turn, speaking)]
-        self._tell_log(number, turn)
-        failures += self._ended(number, turn, speaking) if not failures else []
+        setup.client.turn = turn
+        failures = [*await self._send(turn, setup)]
+        self._log_calls(number, turn)
+        failures += self._check_stop(number, turn, setup) if not failures else []
         self.broken = bool(failures)
         judged: tuple[AssertionReport, ...] = ()
         if not self.broken:
-            judged = await self._judge(turn.assertions, speaking, self.conversation.turns)
-        hide = self._talk.log.hidden_text
+            judged = await self._judge(turn.assertions, setup, self.conversation.turns)
+        hide = self._run.log.mask_text
         conversation = self.conversation
         began = len(conversation.messages) > before
         self._turns.append(
             TurnReport(
                 number=number,
                 pointer=turn.pointer,
-                entries=tuple(entries_of(conversation.messages[before:], self._args, hide)),
+                entries=tuple(_transcript(conversation.messages[before:], self._args, hide)),
                 stop=conversation.stop.value if conversation.stop is not None and began else "",
                 detail=hide(conversation.detail) if began else "",
-                failures=self._talk.log.safe(failures),
+                failures=self._run.log.mask_failures(failures),
                 judged=judged,
             )
         )
 
-    async def _said(self, turn: AgentTurn, speaking: ConversationSetup) -> list[ScenarioFailure]:
+    async def _send(self, turn: AgentTurn, setup: ConversationSetup) -> list[ScenarioFailure]:
         """Say what the user says, or what is said of the calls that wait, and let the agent answer."""
-        waiting = self._waiting()
+        waiting = self._pending()
         if turn.user is not None and waiting.calls:
-            return [ScenarioFailure("answers", waiting.unheard(), turn.pointer)]
+            return [ScenarioFailure("answers", waiting.blocked_user_lines(), turn.pointer)]
         try:
-            self._read, answers = self._begun(turn)
-            self.conversation = await speaking.middleware.run(self._read, answers)
+            self._read, answers = self._next_conversation(turn)
+            self.conversation = await setup.middleware.run(self._read, answers)
         except ExpressionError as error:
             pointer = error.pointer or turn.pointer
-            return [ScenarioFailure("user", tuple(_told(error)), pointer)]
+            return [ScenarioFailure("user", tuple(_lines_of(error)), pointer)]
         except ConfigurationError as error:
             wrong = error.code == "invalid_answers"
-            lines = waiting.misheard(error, turn.answers) if wrong else tuple(_told(error))
+            lines = waiting.wrong_answer_lines(error, turn.answers) if wrong else tuple(_lines_of(error))
             return [ScenarioFailure("answers", lines, turn.pointer)]
         self._read = self.conversation
         return []
 
-    def _waiting(self) -> PendingCalls:
+    def _pending(self) -> PendingCalls:
         """The calls that wait now, as the document calls them."""
         return PendingCalls(self.conversation, self._short)
 
     def _short(self, tool: str) -> str:
-        return short_name(self._talk.scenario.origin.namespace, tool)
+        return short_name(self._run.scenario.origin.namespace, tool)
 
-    def _begun(self, turn: AgentTurn) -> tuple[Conversation, dict[str, Any]]:
+    def _next_conversation(self, turn: AgentTurn) -> tuple[Conversation, dict[str, Any]]:
         """The conversation, ready to go on, and the answers to the calls that wait in it."""
-        conversation, names = self.conversation, self._seen()
+        conversation, names = self.conversation, self._names()
         if turn.user is not None:
             said: Any = turn.user.render(names)
             parts = said if isinstance(said, list) else [said]
@@ -279,36 +290,36 @@ class AgentRunner:
             answers |= dict.fromkeys(fitting or [named], answer.render(names))
         return conversation, answers
 
-    def _seen(self) -> dict[str, JSON]:
+    def _names(self) -> dict[str, JSON]:
         """What expressions read at this point of the conversation."""
         sight = ModelView.of(self._read.messages, self._short)
-        return sight.put_into(self._talk.names())
+        return sight.put_into(self._run.names())
 
-    def _tell_log(self, number: int, turn: AgentTurn) -> None:
+    def _log_calls(self, number: int, turn: AgentTurn) -> None:
         """Have the log know of the calls that ended in this turn."""
         ended = [each for each in self.conversation.calls if each.outcome is not None]
         new = [record for record in ended if record.id not in self._args]
-        log = self._talk.log
+        log = self._run.log
         for place, record in enumerate(new, start=1):
-            step = agent_call(record, number, place, turn.pointer)
-            log.add((StepEvent(step, record.arguments, result_of(record)),))
+            step = _agent_call(record, number, place, turn.pointer)
+            log.add((StepEvent(step, record.arguments, _result_of(record)),))
         reports = log.reports()[-len(new) :] if new else ()
         self._args |= {record.id: report.args for record, report in zip(new, reports, strict=True)}
 
-    def _ended(self, number: int, turn: AgentTurn, speaking: ConversationSetup) -> list[ScenarioFailure]:
+    def _check_stop(self, number: int, turn: AgentTurn, setup: ConversationSetup) -> list[ScenarioFailure]:
         """What is wrong with how a turn ended, and with what the script was told."""
-        wrong = self._misled(turn, speaking)
+        wrong = self._check_script(turn, setup)
         if wrong:
             return wrong
         stop, detail = self.conversation.stop, self.conversation.detail
-        last = number == len(self._talk.agent.turns)
-        expected = self._talk.scenario.verify.stops if last else ()
+        last = number == len(self._run.agent.turns)
+        expected = self._run.scenario.verify.stops if last else ()
         if stop is Stop.PROVIDER_FAILED and stop not in expected:
             return [ScenarioFailure("provider", tuple((detail or stop.value).splitlines()), turn.pointer)]
         line = f"turn {number} was ended by `{stop}`" + (f": {detail}" if detail else "")
         if self._is_cut_off() and stop not in expected:
             return [ScenarioFailure("stop", (line,), turn.pointer)]
-        if stop is Stop.ANSWERED and detail and speaking.has_text:
+        if stop is Stop.ANSWERED and detail and setup.has_text:
             self.warnings.append(ScenarioFailure("stop", (f"turn {number}: {detail}",), turn.pointer))
         elif stop not in _ENDED_WELL and stop not in expected:
             self.warnings.append(ScenarioFailure("stop", (line,), turn.pointer))
@@ -316,8 +327,12 @@ class AgentRunner:
             return []
         waiting = stop is Stop.PENDING and stop not in expected
         return [
-            *([ScenarioFailure("pending", self._waiting().left(), turn.pointer)] if waiting else ()),
-            *_unjudged(speaking),
+            *(
+                [ScenarioFailure("pending", self._pending().unanswered_lines(), turn.pointer)]
+                if waiting
+                else ()
+            ),
+            *_unjudged_calls(setup),
         ]
 
     def _is_cut_off(self) -> bool:
@@ -327,9 +342,9 @@ class AgentRunner:
         refused = any(record.code == REFUSED_ANSWER for record in of_turn)
         return conversation.stop is Stop.LENGTH or refused
 
-    def _misled(self, turn: AgentTurn, speaking: ConversationSetup) -> list[ScenarioFailure]:
+    def _check_script(self, turn: AgentTurn, setup: ConversationSetup) -> list[ScenarioFailure]:
         """What the script was told otherwise than it expects, and why it had no answer."""
-        script = speaking.script
+        script = setup.script
         if script is None:
             return []
         script.settle(self.conversation.messages)
@@ -341,34 +356,34 @@ class AgentRunner:
         ]
 
     async def _judge(
-        self, assertions: Sequence[Assertion], speaking: ConversationSetup, turn: int | None
+        self, assertions: Sequence[Assertion], setup: ConversationSetup, turn: int | None
     ) -> tuple[AssertionReport, ...]:
         """Judge some assertions, of a turn or of all of it."""
         if not assertions:
             return ()
-        talk = self._talk
+        run = self._run
         calls = tuple(each._replace(tool=self._short(each.tool)) for each in self.conversation.calls)
-        states: Any = talk.names()["state"]
+        states: Any = run.names()["state"]
         trajectory = Trajectory.of(
             self.conversation._replace(calls=calls),
             turn,
-            speaking.guardrails,
-            has_text=speaking.has_text,
+            setup.guardrails,
+            has_text=setup.has_text,
             states=states,
-            hide=talk.log.hidden_text,
+            hide=run.log.mask_text,
         )
-        return tuple([await self._one(each, trajectory, speaking) for each in assertions])
+        return tuple([await self._judge_one(each, trajectory, setup) for each in assertions])
 
-    async def _one(
-        self, assertion: Assertion, trajectory: Trajectory, speaking: ConversationSetup
+    async def _judge_one(
+        self, assertion: Assertion, trajectory: Trajectory, setup: ConversationSetup
     ) -> AssertionReport:
-        verdict = await judge(assertion, trajectory, speaking.surroundings)
+        verdict = await judge(assertion, trajectory, setup.context)
         threshold = assertion.pass_threshold
         return AssertionReport(
             type=assertion.type,
             pointer=assertion.pointer,
             message=assertion.message,
-            threshold=self._talk.scenario.pass_threshold if threshold is None else threshold,
+            threshold=self._run.scenario.pass_threshold if threshold is None else threshold,
             applies=verdict.applies,
             passed=verdict.passed,
             score=verdict.score,
@@ -376,13 +391,13 @@ class AgentRunner:
             unmet=verdict.unmet,
         )
 
-    def _look_back(self, speaking: ConversationSetup) -> None:
+    def _report_unused(self, setup: ConversationSetup) -> None:
         """Tell the replies that nobody used."""
-        agent = self._talk.agent
-        if speaking.script is None or agent.unused_turns == "ignore":
+        agent = self._run.agent
+        if setup.script is None or agent.unused_turns == "ignore":
             return
         told = self.failures if agent.unused_turns == "error" else self.warnings
-        for reply in speaking.script.unused():
+        for reply in setup.script.unused():
             if agent.provider == SCRIPTED or reply.calls:
                 told.append(
                     ScenarioFailure(
@@ -402,9 +417,9 @@ _PLACES = {
 """Code of an error -> what of the agent it is about."""
 
 
-def _unjudged(speaking: ConversationSetup) -> list[ScenarioFailure]:
+def _unjudged_calls(setup: ConversationSetup) -> list[ScenarioFailure]:
     """What a script expects of calls of which nothing was ever told."""
-    left = () if speaking.script is None else speaking.script.unjudged()
+    left = () if setup.script is None else setup.script.unjudged()
     return [
         ScenarioFailure(
             "expect_result",
@@ -419,7 +434,7 @@ def _part(said: Any) -> str | Content:
     return said if isinstance(said, str) else Content(**said)
 
 
-def _told(error: ToolcribError) -> Iterator[str]:
+def _lines_of(error: ToolcribError) -> Iterator[str]:
     yield from error.message.splitlines()
     if error.hint:
         yield from error.hint.splitlines()
@@ -429,3 +444,55 @@ def _failed(error: ProviderError, turn: AgentTurn) -> ScenarioFailure:
     """What a script could not answer."""
     lines = [error.message, *error.details.get("lines", ()), *error.hint.splitlines()]
     return ScenarioFailure(error.code, tuple(lines), error.details.get("pointer") or turn.pointer)
+
+
+def _agent_call(record: CallRecord, turn: int, place: int, pointer: str) -> AgentCall:
+    """The call of a record as a step."""
+    arguments: JSON = record.arguments
+    return AgentCall(
+        call=record.tool,
+        args=constant(arguments),
+        turn=turn,
+        place=place,
+        id=record.id,
+        reached=record.reached,
+        pointer=pointer,
+        written=arguments,
+    )
+
+
+def _result_of(record: CallRecord) -> Result:
+    """The result that a record tells of."""
+    outcome = record.outcome or Outcome.INTERNAL
+    if outcome is Outcome.OK:
+        result = Result.ok(record.value, content=record.content)
+    else:
+        result = Result.failed(outcome, record.message, code=record.code or None, content=record.content)
+    return result.with_usage(record.attempts, record.duration)
+
+
+def _transcript(
+    messages: Sequence[Message], args: Mapping[str, JSON], hide: Callable[[str], str]
+) -> Iterator[TranscriptEntry]:
+    """What happened in some messages.
+
+    Args:
+        messages: Of one turn; what instructs the model is left out.
+        args: Id of a call -> its arguments with secrets masked.
+        hide: Masks secrets in a text.
+    """
+    for message in messages:
+        for part in message.parts if message.role != "system" else ():
+            match part:
+                case Text(text):
+                    yield TranscriptEntry("user" if message.role == "user" else "says", hide(text))
+                case Reasoning(text) if text:
+                    yield TranscriptEntry("thinks", hide(text))
+                case ToolCall():
+                    known = part.id in args and part.arguments is not None
+                    shown = args[part.id] if known else hide(part.written or compact(part.arguments))
+                    yield TranscriptEntry("call", tool=part.name, args=shown)
+                case ToolResult():
+                    yield TranscriptEntry(
+                        "told", hide(part.text), part.name, None, part.outcome.value, part.code
+                    )

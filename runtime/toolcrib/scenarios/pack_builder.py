@@ -25,7 +25,7 @@ from toolcrib.loading.fingerprints import FileTracker
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import DocumentReader, LoadedDocuments
 from toolcrib.loading.sources import Folders, SourcePath, add_contents
-from toolcrib.scenarios.self_check import prove
+from toolcrib.scenarios.self_check import run_self_check
 from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy
 
 _BESIDE = re.compile(r"(?i)(licen[cs]e|copying|notice|readme|changelog|authors)([.-].*)?")
@@ -118,7 +118,7 @@ async def _from_folder(folder: Path, also: Sequence[str], executors: Executors) 
     parcel = replace(parcel, contents=contents, problems=(*parcel.problems, *problems))
     if parcel.refused:
         return parcel
-    data = zipped(contents)
+    data = zip_bytes(contents)
     archive, problems = parse_archive(parcel.file_name, data)
     if archive is not None:
         again = _own(_loaded(archive, also, executors).problems, f"{archive.source}/")
@@ -148,7 +148,7 @@ async def _judged(source: str, below: str, loaded: LoadedDocuments, executors: E
     """The pack below a path, with its own problems; what was read besides only helps it."""
     # What is proved of a pack is what it mocks.
     async with loaded_runtime(loaded, executors=executors, trust=Trust(UNTRUSTED)) as runtime:
-        problems = [*runtime.problems, *await prove(runtime)]
+        problems = [*runtime.problems, *await run_self_check(runtime)]
         scenarios = [entry.name for entry in runtime.scenarios if _is_below(entry.origin.source, below)]
     return PackArchive(
         source=source,
@@ -225,7 +225,7 @@ def _names(folder: Path) -> Iterator[str]:
                 yield path.relative_to(folder).as_posix()
 
 
-def zipped(contents: Mapping[str, bytes]) -> bytes:
+def zip_bytes(contents: Mapping[str, bytes]) -> bytes:
     """An archive with these files: the same bytes for the same contents, wherever and whenever it is made."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

@@ -1,4 +1,4 @@
-"""What happened in a run: its calls, and what its mocks keep. Reports without secrets are made only on demand."""
+"""What event in a run: its calls, and what its mocks keep. Reports without secrets are made only on demand."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ Judge: TypeAlias = Callable[[StepEvent, Result], tuple[Sequence[ScenarioFailure]
 """What is wrong with an answer, and what a golden file should hold; it gets what may be shown of the answer, too."""
 
 
-def _good(_happened: StepEvent, _masked: Result) -> tuple[Sequence[ScenarioFailure], GoldenChange | None]:
+def _good(_event: StepEvent, _masked: Result) -> tuple[Sequence[ScenarioFailure], GoldenChange | None]:
     return (), None
 
 
@@ -79,45 +79,45 @@ class RunLog:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._groups: list[Sequence[StepEvent]] = []
-        self._untold = 0
-        self._told: list[StepReport] = []
+        self._reported = 0
+        self._step_reports: list[StepReport] = []
         self._seen = Redactor()
         # For a run whose steps are all good, which most are, this is all that is ever done.
         self.add: Callable[[Sequence[StepEvent]], object] = self._groups.append
 
-    def before(self, step: CallStep, args: JSON) -> None:
-        """Somebody else's code is about to run: it may change what it is given, and what it was given before."""
+    def note_call(self, step: CallStep, args: JSON) -> None:
+        """Report what is known before a call that runs foreign code, which may change what it is given or was given."""
         self._catch_up()
         self._seen.add(args, self._schema(step, "input_schema"))
 
-    def keep_up(self) -> None:
-        """From now on tell each group as it is added: whoever answers may keep what they answered, and change it."""
-        self.add = self._tell_now
+    def report_at_once(self) -> None:
+        """From now on report each group as it is added: who answers may keep their answer, and change it."""
+        self.add = self._report_now
 
-    def _tell_now(self, group: Sequence[StepEvent]) -> None:
+    def _report_now(self, group: Sequence[StepEvent]) -> None:
         self._groups.append(group)
         self._catch_up()
 
-    def tell(self, group: Sequence[StepEvent], judge: Judge) -> list[StepReport]:
-        """Add a group of which not all is known to be good, and tell it at once."""
+    def report(self, group: Sequence[StepEvent], judge: Judge) -> list[StepReport]:
+        """Add a group of which not all is known to be good, and report it at once."""
         self._catch_up()
         self._groups.append(group)
-        self._untold += 1
+        self._reported += 1
         reports = [*self._reports(group, judge)]
-        self._told += reports
+        self._step_reports += reports
         return reports
 
     def reports(self) -> tuple[StepReport, ...]:
         """What came of all steps, secrets masked: each as far as they were known when it had ended."""
         self._catch_up()
-        return tuple(self._told)
+        return tuple(self._step_reports)
 
-    def recorded(self) -> list[LoggedCall]:
+    def calls(self) -> list[LoggedCall]:
         """The calls that reached a tool."""
-        happened = (happened for group in self._groups for happened in group)
+        events = (event for group in self._groups for event in group)
         return [
             tuple.__new__(LoggedCall, (place, step, args, result.outcome))
-            for place, (step, args, result, _wrong) in enumerate(happened)
+            for place, (step, args, result, _wrong) in enumerate(events)
             if result is not None
             and _reached(result.outcome)
             and isinstance(args, dict)
@@ -129,60 +129,60 @@ class RunLog:
         results = (result for group in self._groups for _step, _args, result, _wrong in group)
         return sum(result.usage.attempts for result in results if result is not None)
 
-    def hidden(self, value: JSON) -> JSON:
+    def mask(self, value: JSON) -> JSON:
         """A value without the secrets that the steps so far brought."""
         self._catch_up()
         return self._seen.hide_in(value)
 
-    def hidden_text(self, text: str) -> str:
+    def mask_text(self, text: str) -> str:
         """A text without the secrets that the steps so far brought."""
         self._catch_up()
         return self._seen.hide_in_text(text)
 
-    def show(self, call: LoggedCall) -> JSON:
+    def masked_args(self, call: LoggedCall) -> JSON:
         """The arguments of a call with secrets masked."""
         return self.reports()[call.place].args
 
-    def safe(self, failures: Iterable[ScenarioFailure]) -> tuple[ScenarioFailure, ...]:
+    def mask_failures(self, failures: Iterable[ScenarioFailure]) -> tuple[ScenarioFailure, ...]:
         """The failures without the secrets that the steps so far brought."""
         found = tuple(failures)
         if not found:
             return ()
         self._catch_up()
-        return self._hidden(found)
+        return self._masked_failures(found)
 
-    def _hidden(self, failures: Iterable[ScenarioFailure]) -> tuple[ScenarioFailure, ...]:
+    def _masked_failures(self, failures: Iterable[ScenarioFailure]) -> tuple[ScenarioFailure, ...]:
         return tuple(
             failure._replace(lines=tuple(self._seen.hide_in_text(line) for line in failure.lines))
             for failure in failures
         )
 
     def _catch_up(self) -> None:
-        while self._untold < len(self._groups):
-            group = self._groups[self._untold]
-            self._untold += 1
-            self._told += self._reports(group, _good)
+        while self._reported < len(self._groups):
+            group = self._groups[self._reported]
+            self._reported += 1
+            self._step_reports += self._reports(group, _good)
 
     def _reports(self, group: Sequence[StepEvent], judge: Judge) -> Iterator[StepReport]:
         """The reports of a group; the secrets of all its arguments are known before any of its answers is told."""
-        begun = [self._begun(happened) for happened in group]
-        for happened, args in zip(group, begun, strict=True):
-            step, _args, result, wrong = happened
+        arguments = [self._note_args(event) for event in group]
+        for event, args in zip(group, arguments, strict=True):
+            step, _args, result, wrong = event
             if result is None:
-                failures = () if wrong is None else self._hidden([wrong])
+                failures = () if wrong is None else self._masked_failures([wrong])
                 yield StepReport(step, args, None, failures)
             else:
                 shown = self._seen.hide_in(args)
                 masked = self._masked(result, self._schema(step, "output_schema"))
-                found, golden = judge(happened, masked)
-                yield StepReport(step, shown, masked, self._hidden(found) if found else (), golden)
+                found, golden = judge(event, masked)
+                yield StepReport(step, shown, masked, self._masked_failures(found) if found else (), golden)
 
-    def _begun(self, happened: StepEvent) -> JSON:
+    def _note_args(self, event: StepEvent) -> JSON:
         """Remember the secrets of arguments; gives what may be shown of them, or of what is written for them."""
-        schema = self._schema(happened.step, "input_schema")
-        if happened.wrong is None:
-            return self._seen.add(happened.args, schema)
-        return self._seen.hide_in(redact(happened.step.written, schema))
+        schema = self._schema(event.step, "input_schema")
+        if event.wrong is None:
+            return self._seen.add(event.args, schema)
+        return self._seen.hide_in(redact(event.step.written, schema))
 
     def _schema(self, step: CallStep, which: str) -> Schema | None:
         tool = self._registry.get(step.call)
@@ -231,11 +231,11 @@ class StoreView:
 
         Where the rows of one can't be had, who looks for them is told, with an ExpressionError.
         """
-        from toolcrib.executors.mock.unit_of_work import Work  # noqa: PLC0415 -- most scenarios read no rows
+        from toolcrib.executors.mock.unit_of_work import UnitOfWork  # noqa: PLC0415 -- most scenarios read no rows
 
         there = self.fixture.collections
         chosen = there if names is None else {name: there[name] for name in names if name in there}
-        return Work(self._session.store, Fixture(chosen)).store()
+        return UnitOfWork(self._session.store, Fixture(chosen)).store()
 
     def states(self) -> dict[str, JSON]:
         """Machine -> its state now."""

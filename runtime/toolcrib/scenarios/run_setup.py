@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import NO_FIXTURE, Descriptor
-from toolcrib.engine.profiles import with_modes
+from toolcrib.engine.startup import with_modes
 from toolcrib.engine.workspaces import subject_of_tool, subjects_of_scenario
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import with_mock, with_scenario_state

@@ -20,6 +20,7 @@ from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.loading.scenarios.model import NO_RULES, AdvanceStep, CallStep, ParallelStep, Scenario
 from toolcrib.scenarios.reports import (
+    AssertionReport,
     GoldenChange,
     ScenarioFailure,
     ScenarioReport,
@@ -31,19 +32,18 @@ from toolcrib.scenarios.run_log import RunLog, RunScope, StepEvent, StoreView, c
 from toolcrib.scenarios.run_setup import RunSetup, set_up_run
 from toolcrib.scenarios.verification import (
     RunEvidence,
-    compare,
     compare_golden,
+    compare_step,
     fault_notes,
-    is_good,
+    is_expected,
     step_value,
     unfired_faults,
     unused_rules,
+    verify,
 )
-from toolcrib.scenarios.verification import verify as verified
 
 if TYPE_CHECKING:
     from toolcrib.loading.scenarios.expectations import Golden
-    from toolcrib.scenarios.agent_report import AssertionReport
     from toolcrib.scenarios.agent_runner import AgentRunner
     from toolcrib.scenarios.run_setup import AgentSetup
 
@@ -80,12 +80,12 @@ async def _run(runtime: Runtime, scenario: Scenario, seed: int, *, update: bool)
     session = _session(runtime, setup, seed)
     run = _Run(session, scenario, update=update)
     try:
-        passed = await run.to_the_end()
+        passed = await run.run_steps()
         if passed and setup.agent is not None:
-            passed = await run.converse(runtime, setup.agent)
+            passed = await run.run_agent(runtime, setup.agent)
     finally:
         await session.aclose()
-    return _reported(run, session, scenario, passed=passed, started=started)
+    return _report_of(run, session, scenario, passed=passed, started=started)
 
 
 def _session(runtime: Runtime, setup: RunSetup, seed: int) -> Session:
@@ -98,18 +98,18 @@ def _session(runtime: Runtime, setup: RunSetup, seed: int) -> Session:
     )
 
 
-def _reported(
+def _report_of(
     run: _Run, session: Session, scenario: Scenario, *, passed: bool, started: float
 ) -> ScenarioReport:
-    """What came of a run; only one whose steps passed is verified, since the rest of them is missing else."""
-    failures = run.verified() if passed else ()
+    """The report of a run. `verify` applies only if all steps passed, since later ones are missing otherwise."""
+    failures = run.check_end() if passed else ()
     virtual = None if scenario.real else session.clock.monotonic()
     log = run.log
     agent = None
-    if run.talk is not None:
-        failures = (*log.safe(run.talk.all_failures), *failures)
-        passed = passed and not run.talk.failed
-        agent = run.talk.report()
+    if run.agent is not None:
+        failures = (*log.mask_failures(run.agent.all_failures), *failures)
+        passed = passed and not run.agent.failed
+        agent = run.agent.report()
     return ScenarioReport(
         scenario=scenario,
         seed=session.seed,
@@ -120,7 +120,7 @@ def _reported(
         agent=agent,
         duration=RealClock.monotonic() - started,
         virtual=virtual or 0.0,
-        digest=lambda: digest_of(log.reports(), log.hidden(changes_of(session.store)), virtual, agent),
+        digest=lambda: digest_of(log.reports(), log.mask(changes_of(session.store)), virtual, agent),
     )
 
 
@@ -129,8 +129,8 @@ class _Run:
 
     Attributes:
         log: What happened.
-        kept: What the mocks keep.
-        talk: The conversation of its agent; None before it, and where there is none.
+        store: What the mocks keep.
+        agent: The conversation of its agent; None before it, and where there is none.
         advanced: Seconds by which steps moved time on.
         warnings: What is odd about the run and fails it not.
     """
@@ -139,41 +139,41 @@ class _Run:
         self._session = session
         self._scenario = scenario
         self._update = update
-        self.kept = StoreView(session, scenario)
-        self._scope = RunScope(self.kept, {"seed": session.seed, "run": scenario.run})
+        self.store = StoreView(session, scenario)
+        self._scope = RunScope(self.store, {"seed": session.seed, "run": scenario.run})
         if scenario.values:
             self._scope["matrix"] = dict(scenario.values)
         self.log = RunLog(session.registry)
-        self.talk: AgentRunner | None = None
+        self.agent: AgentRunner | None = None
         self.advanced = 0.0
         self.warnings: tuple[ScenarioFailure, ...] = ()
         self._began = session.clock.monotonic()
 
-    async def to_the_end(self) -> bool:
-        """Run the steps, up to the first that is not as it says; whether there is none."""
+    async def run_steps(self) -> bool:
+        """Run the steps up to the first that fails. Returns whether all passed."""
         for step in self._scenario.steps:
             if isinstance(step, CallStep):
-                good = await self.step(step)
+                good = await self.run_step(step)
             elif isinstance(step, ParallelStep):
-                good = await self.together(step)
+                good = await self.run_parallel(step)
             else:
-                good = await self.pass_time(step)
+                good = await self.advance(step)
             if not good:
                 return False
         return True
 
-    async def converse(self, runtime: Runtime, setup: AgentSetup) -> bool:
-        """Let the agent go on; whether it came to its end as it is written."""
+    async def run_agent(self, runtime: Runtime, setup: AgentSetup) -> bool:
+        """Hold the conversation of the agent. Returns whether it reached its end as written."""
         from toolcrib.scenarios.agent_runner import AgentRun, AgentRunner  # noqa: PLC0415 -- most scenarios have no agent
 
         def names() -> RunScope:
             return self.scope().copy()
 
-        self.talk = AgentRunner(AgentRun(runtime, self._session, self._scenario, setup, self.log, names))
-        await self.talk.to_the_end()
-        return not self.talk.broken
+        self.agent = AgentRunner(AgentRun(runtime, self._session, self._scenario, setup, self.log, names))
+        await self.agent.hold()
+        return not self.agent.broken
 
-    async def pass_time(self, step: AdvanceStep) -> bool:
+    async def advance(self, step: AdvanceStep) -> bool:
         """Move time on.
 
         Raises:
@@ -186,44 +186,44 @@ class _Run:
         self.advanced += step.seconds
         return True
 
-    async def step(self, step: CallStep) -> bool:
-        """Call, keep what came of it, compare; whether all was as the step says."""
+    async def run_step(self, step: CallStep) -> bool:
+        """Make the call of a step, save its result and compare it. Returns whether it passed."""
         expect = step.expect
         # The commonest step reads nothing and expects only that its call ends well.
         scope = self._scope_of(step) if expect.parts or step.args.names else self._scope
         try:
             args: Any = step.args.run(scope)
         except ExpressionError as error:
-            return self._told((_not_begun(step, error),), scope)
+            return self._report((_not_called(step, error),), scope)
         session = self._session
         if session.answers_at_once(step.call):
             result = await session.call(step.call, args)
         else:
-            args = self._handed_out(step, args)
+            args = self._copied(step, args)
             result = await session.call(step.call, args)
-            self._keep_up_with(step)
+            self._report_early(step)
         group = (tuple.__new__(StepEvent, (step, args, result, None)),)
         if step.save_as:
             self._save(step, result)
-        if is_good(expect, result, scope):
+        if is_expected(expect, result, scope):
             self.log.add(group)
             return True
-        return self._told(group, scope)
+        return self._report(group, scope)
 
-    async def together(self, parallel: ParallelStep) -> bool:
-        """Begin all calls at one moment; when all have ended, settle them in the order of their beginning."""
+    async def run_parallel(self, parallel: ParallelStep) -> bool:
+        """Begin all calls at one moment; when all have ended, compare them in the order of their beginning."""
         scope = self.scope().copy()
-        made = [self._begun(step, scope) for step in parallel.calls]
+        made = [self._prepare(step, scope) for step in parallel.calls]
         calls = [each for each in made if each.wrong is None]
         if all(self._session.answers_at_once(each.step.call) for each in calls):
             results = await self._one_by_one(calls)
         else:
             results = await self._at_once(calls)
             for each in calls:
-                self._keep_up_with(each.step)
+                self._report_early(each.step)
         answers = iter(results)
         ended = [each if each.wrong is not None else each._replace(result=next(answers)) for each in made]
-        return self._settled(ended, scope)
+        return self._finish(ended, scope)
 
     async def _one_by_one(self, begun: Iterable[StepEvent]) -> list[Result]:
         """The answers of calls that do not wait: each ends before the next one could begin anyway."""
@@ -236,54 +236,54 @@ class _Run:
         with self._session.clock.working():
             return await asyncio.gather(*(call(each.step.call, each.args) for each in begun))
 
-    def _begun(self, step: CallStep, scope: Mapping[str, JSON]) -> StepEvent:
+    def _prepare(self, step: CallStep, scope: Mapping[str, JSON]) -> StepEvent:
         """A step with the arguments of its call, or with why they can't be worked out."""
         try:
             args = step.args.render(scope)
         except ExpressionError as error:
-            return _not_begun(step, error)
+            return _not_called(step, error)
         known = self._session.answers_at_once(step.call)
-        return StepEvent(step, args if known else self._handed_out(step, args), None)
+        return StepEvent(step, args if known else self._copied(step, args), None)
 
-    def _handed_out(self, step: CallStep, args: JSON) -> JSON:
-        """The arguments for somebody else's code: a copy, since the document and earlier answers may be in them."""
-        self.log.before(step, args)
+    def _copied(self, step: CallStep, args: JSON) -> JSON:
+        """A copy of the arguments for foreign code, since they may hold parts of the document and of earlier answers."""
+        self.log.note_call(step, args)
         return deepcopy(args)
 
-    def _keep_up_with(self, step: CallStep) -> None:
+    def _report_early(self, step: CallStep) -> None:
         if not self._session.answers_at_once(step.call):
-            self.log.keep_up()
+            self.log.report_at_once()
 
     def _save(self, step: CallStep, result: Result) -> None:
         """Let later steps see what came of a step: as it is now, even if whoever answered changes it."""
         kept = step_value(result)
         self._scope[step.save_as] = kept if self._session.answers_at_once(step.call) else deepcopy(kept)
 
-    def _settled(self, group: Sequence[StepEvent], scope: Mapping[str, JSON]) -> bool:
-        """Save and compare what came of steps; whether all was as they say."""
+    def _finish(self, group: Sequence[StepEvent], scope: Mapping[str, JSON]) -> bool:
+        """Save and compare the results of steps. Returns whether all passed."""
         good = True
         for step, _args, result, _wrong in group:
             if step.save_as and result is not None:
                 self._save(step, result)
-            good = good and result is not None and is_good(step.expect, result, scope)
+            good = good and result is not None and is_expected(step.expect, result, scope)
         if good:
             self.log.add(group)
             return True
-        return self._told(group, scope)
+        return self._report(group, scope)
 
-    def _told(self, group: Sequence[StepEvent], scope: Mapping[str, JSON]) -> bool:
-        """Tell steps of which not all is known to be good; whether all is."""
+    def _report(self, group: Sequence[StepEvent], scope: Mapping[str, JSON]) -> bool:
+        """Report steps that may have failed. Returns whether all passed."""
 
-        def judge(happened: StepEvent, masked: Result) -> tuple[list[ScenarioFailure], GoldenChange | None]:
-            return self._judged(happened, masked, scope)
+        def judge(event: StepEvent, masked: Result) -> tuple[list[ScenarioFailure], GoldenChange | None]:
+            return self._check(event, masked, scope)
 
-        return not any(report.failures for report in self.log.tell(group, judge))
+        return not any(report.failures for report in self.log.report(group, judge))
 
-    def _judged(
-        self, happened: StepEvent, masked: Result, scope: Mapping[str, JSON]
+    def _check(
+        self, event: StepEvent, masked: Result, scope: Mapping[str, JSON]
     ) -> tuple[list[ScenarioFailure], GoldenChange | None]:
-        step, _args, result, _wrong = happened
-        failures = [] if result is None else [*compare(step, result, masked, scope)]
+        step, _args, result, _wrong = event
+        failures = [] if result is None else [*compare_step(step, result, masked, scope)]
         if failures and self._scenario.faults:
             failures += fault_notes(self._session, self._scenario, step.call)
         if step.expect.golden is None or masked.outcome is not Outcome.OK:
@@ -293,18 +293,18 @@ class _Run:
     def _golden(
         self, step: CallStep, golden: Golden, masked: Result, failures: list[ScenarioFailure]
     ) -> GoldenChange | None:
-        """Compare with the golden file. What to write is told only of a step that is right otherwise."""
+        """Compare with the golden file. A change is reported only for a step that passes otherwise."""
         scope: dict[str, JSON] = {"matrix": dict(self._scenario.values), "run": self._scenario.run}
-        judged = compare_golden(golden, masked.value, self._scenario.origin.files, scope)
-        if self._update and judged.change is not None and not failures:
-            return judged.change
-        if judged.lines:
+        compared = compare_golden(golden, masked.value, self._scenario.origin.files, scope)
+        if self._update and compared.change is not None and not failures:
+            return compared.change
+        if compared.lines:
             pointer = f"{step.pointer}/expect/golden"
-            failures.append(ScenarioFailure(what="golden", lines=judged.lines, pointer=pointer))
+            failures.append(ScenarioFailure(what="golden", lines=compared.lines, pointer=pointer))
         return None
 
-    def verified(self) -> tuple[ScenarioFailure, ...]:
-        """What is not as it must be at the end: what `verify` says, and faults that did not happen."""
+    def check_end(self) -> tuple[ScenarioFailure, ...]:
+        """Failures at the end of the run: of `verify`, and of faults that must happen and did not."""
         scenario = self._scenario
         found = unfired_faults(self._session, scenario) if scenario.faults else []
         if scenario.mocks and scenario.verify.unused_rules != "ignore":
@@ -313,16 +313,16 @@ class _Run:
                 found += left
             else:
                 self.warnings = tuple(left)
-        if self.talk is not None:
-            self.warnings = (*self.warnings, *self.log.safe(self.talk.warnings))
+        if self.agent is not None:
+            self.warnings = (*self.warnings, *self.log.mask_failures(self.agent.warnings))
         if scenario.verify is NO_RULES and not found:
             return ()
         log = self.log
-        recorded = log.recorded()
+        recorded = log.calls()
         spent = {"calls": len(recorded), "attempts": log.attempts(), "elapsed": self._elapsed()}
-        last = None if self.talk is None else self.talk.last()
-        ending = RunEvidence(recorded, self.scope(), log.show, self.kept, spent, last)
-        return log.safe([*verified(scenario.verify, ending), *found])
+        last = None if self.agent is None else self.agent.last()
+        evidence = RunEvidence(recorded, self.scope(), log.masked_args, self.store, spent, last)
+        return log.mask_failures([*verify(scenario.verify, evidence), *found])
 
     def _elapsed(self) -> float:
         """Seconds since the first step began, without those that steps have moved time on by."""
@@ -343,7 +343,7 @@ class _Run:
         return self._scope
 
 
-def _not_begun(step: CallStep, error: ExpressionError) -> StepEvent:
+def _not_called(step: CallStep, error: ExpressionError) -> StepEvent:
     failure = ScenarioFailure(what="args", lines=(error.message,), pointer=step.pointer + "/args")
     return StepEvent(step, None, None, failure)
 
@@ -351,11 +351,11 @@ def _not_begun(step: CallStep, error: ExpressionError) -> StepEvent:
 _ROUNDING = 1e-9
 """A third of three trials is one, whatever a third is in binary."""
 
-Running: TypeAlias = Callable[[Scenario, int], Awaitable[ScenarioReport]]
+RunTrial: TypeAlias = Callable[[Scenario, int], Awaitable[ScenarioReport]]
 """Runs a scenario once, with a seed."""
 
 
-async def run_trials(scenario: Scenario, first: int, run: Running) -> ScenarioReport:
+async def run_trials(scenario: Scenario, first: int, run: RunTrial) -> ScenarioReport:
     """Run a scenario as often as it is tried, with the seeds `first`, `first + 1` and so on.
 
     It passes where the share of trials in which each assertion holds, and the share of those in which all else is

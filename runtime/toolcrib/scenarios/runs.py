@@ -13,7 +13,7 @@ from math import factorial, prod
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.loading.scenarios.model import AnyStep, CallStep, ParallelStep, Scenario
-from toolcrib.loading.scenarios.scenario import combinations, too_many
+from toolcrib.loading.scenarios.scenario import combinations, describe_excess_runs
 
 
 def in_call_orders(scenario: Scenario, further: int) -> Iterator[Scenario]:
@@ -96,7 +96,7 @@ def runs_of(
         ConfigurationError: There would be more than 1,000 runs.
     """
     times = scenario.repeat if repeat is None else repeat
-    message = too_many(scenario.matrix, times * number_of_orders(scenario, interleave))
+    message = describe_excess_runs(scenario.matrix, times * number_of_orders(scenario, interleave))
     if message:
         raise ConfigurationError(f"scenario `{scenario.name}` ({scenario.origin.place()}): {message}")
     first = scenario.seed if seed is None else seed

@@ -27,7 +27,7 @@ from toolcrib.loading.scenarios.scenario import with_mock
 from toolcrib.loading.scenarios.scenario_links import place_problem
 from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state
 from toolcrib.registry.registry import Registry
-from toolcrib.scenarios.store_analysis import RowSchemas, Samples, find_arguments, forms_of
+from toolcrib.scenarios.store_analysis import RowSchemas, StoreSamples, find_arguments, row_shapes
 from toolcrib.schema.generation import Draw, arguments_for, generate, overlay
 from toolcrib.security.redaction import redact
 from toolcrib.simulation.store import FRESH, Version, store_of
@@ -116,7 +116,7 @@ class _Mock:
         )
 
 
-async def prove(runtime: Runtime) -> list[Problem]:
+async def run_self_check(runtime: Runtime) -> list[Problem]:
     """What is wrong with what was loaded, as far as only calls or another judge can tell.
 
     Returns:
@@ -160,7 +160,7 @@ class _Proof:
         self._schemas = RowSchemas(
             [mock.tool for mock in self._mocks], [each.fixture for each in runtime.scenarios]
         )
-        self._samples = Samples()
+        self._samples = StoreSamples()
         self._acts: list[_Act] = []
         self._forms: set[Hashable] = set()
         self._collections: set[str] = set()
@@ -277,9 +277,9 @@ class _Proof:
         collections = act.tool.fixture.collections.values()
         for collection in (each for each in collections if each.id not in self._collections):
             self._collections.add(collection.id)
-            self._forms |= forms_of(collection)
+            self._forms |= row_shapes(collection)
         after: set[Hashable] = {*act.version.states.items()}
-        after = after.union(*(forms_of(collection, act.version) for collection in collections))
+        after = after.union(*(row_shapes(collection, act.version) for collection in collections))
         if not after <= self._forms:
             self._forms |= after
             self._acts.append(act)

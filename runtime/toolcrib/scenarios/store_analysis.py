@@ -251,25 +251,25 @@ _PARTS: Final = 500
 _FEW: Final = 6
 """A field with at most so many different texts is one whose text tells rows apart, such as a status."""
 
-Call = Callable[[dict[str, Any]], Awaitable[Result]]
+WatchedCall = Callable[[dict[str, Any]], Awaitable[Result]]
 """Calls a watched tool in a fresh session."""
 
 _Path: TypeAlias = "tuple[str | None, ...]"
 """The keys that lead to a value in a row; None for any element of a list."""
 
-Met: TypeAlias = "dict[str, dict[str, None]]"
+Lookups: TypeAlias = "dict[str, dict[str, None]]"
 """A text -> the texts among which it was looked up, or with which it was compared."""
 
 
 async def find_arguments(
-    tool: Descriptor, tried: Sequence[dict[str, Any]], met: Met, call: Call, most: int
+    tool: Descriptor, tried: Sequence[dict[str, Any]], met: Lookups, call: WatchedCall, most: int
 ) -> list[dict[str, Any]]:
     """Valid arguments of a mock that hit rows of its store: a few for each way in which its calls end.
 
     Args:
         tool: The tool.
         tried: Arguments to begin with.
-        met: What the store of the tool notes (`Samples`).
+        met: What the store of the tool notes (`StoreSamples`).
         call: Calls the tool.
         most: How many calls are watched.
     """
@@ -344,22 +344,22 @@ def _replaced(value: Any, met: Mapping[str, Mapping[str, None]], constants: Iter
 # The part of a store that is watched.
 
 
-class Samples:
+class StoreSamples:
     """Small parts of stores that note what they meet, made once for each fixture and version."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[int, int], tuple[Fixture, Version, Fixture, Met]] = {}
+        self._made: dict[tuple[int, int], tuple[Fixture, Version, Fixture, Lookups]] = {}
 
-    def of(self, fixture: Fixture, version: Version) -> tuple[Fixture, Met]:
+    def of(self, fixture: Fixture, version: Version) -> tuple[Fixture, Lookups]:
         """A fixture that begins with few rows of a version of the store, and what they note."""
         key = (id(fixture), id(version))
         if key not in self._made:
-            met: Met = {}
+            met: Lookups = {}
             self._made[key] = (fixture, version, _watched(fixture, version, met), met)
         return self._made[key][2:]
 
 
-def _watched(fixture: Fixture, version: Version, met: Met) -> Fixture:
+def _watched(fixture: Fixture, version: Version, met: Lookups) -> Fixture:
     """A fixture with few rows, which note what they meet; a collection whose rows can't be had stays as it is."""
     rows = {
         name: there
@@ -383,7 +383,7 @@ def _watched(fixture: Fixture, version: Version, met: Met) -> Fixture:
     return Fixture(MappingProxyType(collections), MappingProxyType(machines))
 
 
-def forms_of(collection: Collection, version: Version = FRESH) -> set[Hashable]:
+def row_shapes(collection: Collection, version: Version = FRESH) -> set[Hashable]:
     """The forms of the rows of a collection: which keys they have, and of which types their values are.
 
     Those of a version are of the rows that are not as they were.
@@ -459,7 +459,7 @@ def _texts(value: JSON) -> Iterator[str]:
     return (part for _path, part in islice(_parts(value, ()), _PARTS) if isinstance(part, str))
 
 
-def _noting(value: JSON, met: Met) -> Any:
+def _noting(value: JSON, met: Lookups) -> Any:
     if isinstance(value, dict):
         return _Object({key: _noting(item, met) for key, item in value.items()}, met)
     if isinstance(value, list):
@@ -470,7 +470,7 @@ def _noting(value: JSON, met: Met) -> Any:
 class _Object(dict[str, Any]):
     """An object that notes which keys are looked up in it."""
 
-    def __init__(self, members: Mapping[str, Any], met: Met) -> None:
+    def __init__(self, members: Mapping[str, Any], met: Lookups) -> None:
         super().__init__(members)
         self._met = met
 
@@ -498,10 +498,10 @@ class _Text(str):
 
     __slots__ = ("_met",)
     __hash__ = str.__hash__
-    _met: Met
+    _met: Lookups
 
     @classmethod
-    def noting(cls, text: str, met: Met) -> _Text:
+    def noting(cls, text: str, met: Lookups) -> _Text:
         """A text that notes."""
         made = cls(text)
         made._met = met

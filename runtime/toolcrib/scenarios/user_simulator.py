@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.scenarios.model import Agent, AgentTurn, GuardrailCheck, Scenario
     from toolcrib.scenarios.run_setup import AgentSetup
 
-Way: TypeAlias = Callable[["ClientStub", ClientCall], Awaitable[Result]]
+FulfillCall: TypeAlias = Callable[["ClientStub", ClientCall], Awaitable[Result]]
 """How the caller fulfils a call."""
 
 
@@ -88,7 +88,7 @@ async def _deferred(_who: ClientStub, call: ClientCall) -> Result:
     return call.defer()
 
 
-_WAYS: Mapping[str, Way] = {
+_WAYS: Mapping[str, FulfillCall] = {
     "grant": ClientStub.granted,
     "deny": _denied,
     "timeout": _late,
@@ -96,7 +96,7 @@ _WAYS: Mapping[str, Way] = {
 }
 
 
-Names: TypeAlias = Callable[[], dict[str, JSON]]
+ReadNames: TypeAlias = Callable[[], dict[str, JSON]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +107,8 @@ class ConversationSetup:
         middleware: The loop.
         script: The model, where it is scripted.
         has_text: Whether there is a model that can say something.
-        fulfilling: The caller's part.
-        surroundings: Whom assertions ask.
+        client: The caller's part.
+        context: Whom assertions ask.
         guardrails: Those of the agent, then those of its prompt.
         providers: What is to be closed.
     """
@@ -116,8 +116,8 @@ class ConversationSetup:
     middleware: ProviderMiddleware
     script: Scripted | None
     has_text: bool
-    fulfilling: ClientStub
-    surroundings: AssertionContext
+    client: ClientStub
+    context: AssertionContext
     guardrails: tuple[GuardrailCheck, ...] = ()
     providers: tuple[Provider, ...] = field(default=())
 
@@ -130,7 +130,7 @@ class ConversationSetup:
 
 
 def open_conversation(
-    runtime: Runtime, session: Session, scenario: Scenario, setup: AgentSetup, names: Names
+    runtime: Runtime, session: Session, scenario: Scenario, setup: AgentSetup, names: ReadNames
 ) -> ConversationSetup:
     """What holds the conversation of a run.
 
@@ -151,7 +151,7 @@ def open_conversation(
     if setup.error is not None:
         raise setup.error
     agent, prompt = setup.agent, setup.prompt
-    fulfilling = ClientStub(runtime, agent, names)
+    client = ClientStub(runtime, agent, names)
     make = _OWN.get(agent.provider, _opened)
     provider = make(runtime, session, scenario, agent, names)
     judge = _judge(runtime, session, agent)
@@ -159,14 +159,14 @@ def open_conversation(
         system=_system(agent, prompt, names),
         settings={**(prompt.settings if prompt else {}), **agent.settings},
         prices=Prices(**agent.prices) if agent.prices else None,
-        client=fulfilling,
+        client=client,
     )
     return ConversationSetup(
         middleware=ProviderMiddleware(provider, session, _policy(agent, prompt, session.registry), config),
         script=provider if isinstance(provider, Scripted) else None,
         has_text=agent.provider != DIRECT,
-        fulfilling=fulfilling,
-        surroundings=AssertionContext(call_tool=session.call, judge=judge),
+        client=client,
+        context=AssertionContext(call_tool=session.call, judge=judge),
         guardrails=setup.guardrails,
         providers=(provider, judge) if judge is not None else (provider,),
     )
@@ -177,16 +177,18 @@ SCRIPTED, DIRECT = "scripted", "direct"
 
 
 def _scripted(
-    _runtime: Runtime, _session: Session, scenario: Scenario, agent: Agent, names: Names
+    _runtime: Runtime, _session: Session, scenario: Scenario, agent: Agent, names: ReadNames
 ) -> Provider:
     return _playing(scenario, agent, names, speaks=True)
 
 
-def _direct(_runtime: Runtime, _session: Session, scenario: Scenario, agent: Agent, names: Names) -> Provider:
+def _direct(
+    _runtime: Runtime, _session: Session, scenario: Scenario, agent: Agent, names: ReadNames
+) -> Provider:
     return _playing(scenario, agent, names, speaks=False)
 
 
-def _playing(scenario: Scenario, agent: Agent, names: Names, *, speaks: bool) -> Scripted:
+def _playing(scenario: Scenario, agent: Agent, names: ReadNames, *, speaks: bool) -> Scripted:
     namespace = scenario.origin.namespace
     return Scripted(
         scripted_replies(agent.turns, agent.script),
@@ -197,7 +199,9 @@ def _playing(scenario: Scenario, agent: Agent, names: Names, *, speaks: bool) ->
     )
 
 
-def _opened(runtime: Runtime, session: Session, _scenario: Scenario, agent: Agent, _names: Names) -> Provider:
+def _opened(
+    runtime: Runtime, session: Session, _scenario: Scenario, agent: Agent, _names: ReadNames
+) -> Provider:
     told = {"name": agent.provider, "model": agent.model, "base_url": agent.base_url}
     return _open(runtime, session, {**told, "api_key": agent.api_key}, permitted=agent.permitted)
 
@@ -215,7 +219,7 @@ def _open(
     return open_provider(**told, world=world, clock=session.clock, trusted=permitted)
 
 
-_OWN: Mapping[str, Callable[[Runtime, Session, Scenario, Agent, Names], Provider]] = {
+_OWN: Mapping[str, Callable[[Runtime, Session, Scenario, Agent, ReadNames], Provider]] = {
     SCRIPTED: _scripted,
     DIRECT: _direct,
 }
@@ -247,7 +251,7 @@ async def _nothing() -> None:
     """There is nothing to close."""
 
 
-def _system(agent: Agent, prompt: Prompt | None, names: Names) -> str:
+def _system(agent: Agent, prompt: Prompt | None, names: ReadNames) -> str:
     """What instructs the model."""
     if agent.system is not None:
         text = agent.system.render(names())

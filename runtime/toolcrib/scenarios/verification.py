@@ -20,7 +20,14 @@ from toolcrib.core.text import compact
 from toolcrib.engine.session import Session
 from toolcrib.executors.mock.variables import MockState, slot_of
 from toolcrib.expressions.matchers import Matcher, compile_matcher
-from toolcrib.loading.scenarios.model import CallRule, CallStep, Expectation, Scenario, Verification, any_of
+from toolcrib.loading.scenarios.model import (
+    CallRule,
+    CallStep,
+    Expectation,
+    Scenario,
+    Verification,
+    join_outcomes,
+)
 from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure
 from toolcrib.scenarios.run_log import LoggedCall, StoreView
 
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.scenarios.expectations import Golden, GoldenFile
     from toolcrib.simulation.fault_history import FaultRecord
 
-Show: TypeAlias = Callable[[LoggedCall], JSON]
+MaskArgs: TypeAlias = Callable[[LoggedCall], JSON]
 """The arguments of a call with secrets masked."""
 
 
@@ -81,7 +88,7 @@ class RunEvidence(NamedTuple):
 
     recorded: Sequence[LoggedCall]
     scope: Mapping[str, JSON]
-    show: Show
+    show: MaskArgs
     kept: StoreView
     spent: Mapping[str, float]
     last: FinalReply | None = None
@@ -174,7 +181,7 @@ def _within(pointer: str, error: ExpressionError) -> str:
 
 
 def _count(
-    made: CallRule, recorded: Sequence[LoggedCall], scope: Mapping[str, JSON], show: Show
+    made: CallRule, recorded: Sequence[LoggedCall], scope: Mapping[str, JSON], show: MaskArgs
 ) -> Iterator[ScenarioFailure]:
     names = {name for name in {call[1].call for call in recorded} if fnmatchcase(name, made.tool)}
     named = [call for call in recorded if call[1].call in names]
@@ -184,7 +191,7 @@ def _count(
         return
     differences = made.times.differences(len(fitting), scope)
     with_args = "" if made.args is None else f" with {compact(made.args.expected())}"
-    so = f" that ended {any_of(made.outcomes, '`{}`')}" if made.outcomes else ""
+    so = f" that ended {join_outcomes(made.outcomes, '`{}`')}" if made.outcomes else ""
     lines = [f"calls of `{made.tool}`{with_args}{so}: {differences[0]}"]
     lines += [f"  {call.label}: {call.tool} {compact(show(call))}" for call in fitting]
     fit = {call.place for call in fitting}
@@ -193,7 +200,7 @@ def _count(
     yield ScenarioFailure(what="calls", lines=tuple(lines), pointer=made.pointer)
 
 
-def _other(made: CallRule, call: LoggedCall, show: Show, scope: Mapping[str, JSON]) -> str:
+def _other(made: CallRule, call: LoggedCall, show: MaskArgs, scope: Mapping[str, JSON]) -> str:
     """Why a call of the tool is none of those that are counted."""
     if made.outcomes and call.outcome not in made.outcomes:
         return f"it ended `{call.outcome}`"
@@ -258,7 +265,7 @@ _PARTS: dict[str, Callable[[Result], JSON]] = {
 }
 
 
-def is_good(expect: Expectation, result: Result, scope: Mapping[str, JSON]) -> bool:
+def is_expected(expect: Expectation, result: Result, scope: Mapping[str, JSON]) -> bool:
     """Whether an answer is as expected. What is not, or may not be, is for `compare` to tell."""
     wanted, ended = expect.outcomes, result.outcome
     if expect.golden is not None or (ended not in wanted and (wanted or ended is _OK)):
@@ -280,14 +287,14 @@ def _passed_over(ended: Outcome) -> str:
     return "error" if ended is _OK else "result"
 
 
-def compare(
+def compare_step(
     step: CallStep, result: Result, masked: Result, scope: Mapping[str, JSON]
 ) -> Iterable[ScenarioFailure]:
     """What a call answered otherwise than its step expects; `masked` is what may be shown of it."""
     wanted, ended = step.expect.outcomes, result.outcome
     pointer = f"{step.pointer}/expect"
     if ended not in wanted and (wanted or ended is _OK):
-        line = f"expected {any_of(wanted) or 'an error'}, got {ended}"
+        line = f"expected {join_outcomes(wanted) or 'an error'}, got {ended}"
         yield ScenarioFailure(what="outcome", lines=(line,), pointer=pointer)
         return
     passed_over = _passed_over(ended)

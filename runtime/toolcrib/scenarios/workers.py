@@ -16,17 +16,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, Result
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.scenarios.model import CallStep, Scenario
-from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure, ScenarioReport, StepReport
+from toolcrib.scenarios.reports import (
+    AgentCall,
+    AgentReport,
+    GoldenChange,
+    ScenarioFailure,
+    ScenarioReport,
+    StepReport,
+    constant,
+)
 from toolcrib.scenarios.runner import run_scenario
-
-if TYPE_CHECKING:
-    from toolcrib.scenarios.agent_report import AgentReport
 
 
 class PackedStep(NamedTuple):
@@ -121,8 +126,6 @@ def _unpacked_steps(packed_steps: Sequence[PackedStep], scenario: Scenario) -> t
     asked = [each for each in packed_steps if each.asked is not None]
     if not asked:
         return tuple(own)
-    from toolcrib.scenarios.agent_report import AgentCall, constant  # noqa: PLC0415 -- most scenarios have no agent
-
     for each in asked:
         call, turn, place, name, reached, pointer = each.asked or ("", 0, 0, "", True, "")
         step = AgentCall(
@@ -138,7 +141,7 @@ def _unpacked_steps(packed_steps: Sequence[PackedStep], scenario: Scenario) -> t
     return tuple(own)
 
 
-Opening: TypeAlias = Callable[[], tuple[Runtime, Sequence[Scenario]]]
+OpenRuntime: TypeAlias = Callable[[], tuple[Runtime, Sequence[Scenario]]]
 """Opens the runtime and says what to run: the same in every process. It must be picklable."""
 
 BATCH = 0.2
@@ -153,12 +156,12 @@ MOST_DEATHS = 5
 _GRACE = 2.0
 """Seconds in which a worker that is told to end may do so."""
 
-Told: TypeAlias = tuple[int, PackedReport]
+IndexedReport: TypeAlias = tuple[int, PackedReport]
 """Number of a scenario, and its report."""
 
 
 def run_in_processes(
-    opening: Opening, scenarios: Sequence[Scenario], *, jobs: int, update: bool = False
+    opening: OpenRuntime, scenarios: Sequence[Scenario], *, jobs: int, update: bool = False
 ) -> Generator[ScenarioReport, None, None]:
     """Run scenarios in several processes; the reports come in the order of the scenarios.
 
@@ -173,15 +176,15 @@ def run_in_processes(
     Raises:
         ConfigurationError: The documents were changed before a worker had read them.
     """
-    crew = _Crew(opening, scenarios, update=update)
+    pool = _WorkerPool(opening, scenarios, update=update)
     try:
-        crew.hire(min(jobs, len(scenarios)))
+        pool.start(min(jobs, len(scenarios)))
         for index in range(len(scenarios)):
-            while index not in crew.reports:
-                crew.attend()
-            yield crew.reports.pop(index)
+            while index not in pool.reports:
+                pool.receive()
+            yield pool.reports.pop(index)
     finally:
-        crew.dismiss()
+        pool.stop()
 
 
 @dataclass(slots=True, eq=False)
@@ -194,10 +197,10 @@ class _Worker:
     given: deque[int] = field(default_factory=deque)
 
 
-class _Crew:
+class _WorkerPool:
     """The workers, what is left for them, and the reports that came."""
 
-    def __init__(self, opening: Opening, scenarios: Sequence[Scenario], *, update: bool) -> None:
+    def __init__(self, opening: OpenRuntime, scenarios: Sequence[Scenario], *, update: bool) -> None:
         self.reports: dict[int, ScenarioReport] = {}
         self._opening = opening
         self._scenarios = scenarios
@@ -212,49 +215,49 @@ class _Crew:
         # Spawned, not forked: a fork of a process with threads or open connections may hang.
         self._context = multiprocessing.get_context("spawn")
 
-    def hire(self, count: int) -> None:
+    def start(self, count: int) -> None:
         """Start so many workers."""
         for _ in range(count):
             ours, theirs = self._context.Pipe()
             process = self._context.Process(
-                target=_work, args=(theirs, self._opening, self._update), daemon=True
+                target=_run_worker, args=(theirs, self._opening, self._update), daemon=True
             )
             process.start()
             theirs.close()
             self._workers.append(_Worker(process, ours))
 
-    def attend(self) -> None:
+    def receive(self) -> None:
         """Wait until a worker says something, and answer it."""
         if not self._workers:
             self._give_up()
             return
-        heard = wait([worker.connection for worker in self._workers])
-        for worker in [worker for worker in self._workers if worker.connection in heard]:
+        readable = wait([worker.connection for worker in self._workers])
+        for worker in [worker for worker in self._workers if worker.connection in readable]:
             try:
-                self._hear(worker, worker.connection.recv())
+                self._handle(worker, worker.connection.recv())
             except (EOFError, OSError):
-                self._bury(worker)
+                self._remove(worker)
 
-    def _hear(self, worker: _Worker, said: Told | list[str]) -> None:
-        if isinstance(said, list):
-            self._check(said)
+    def _handle(self, worker: _Worker, message: IndexedReport | list[str]) -> None:
+        if isinstance(message, list):
+            self._check(message)
             worker.ready = True
         else:
-            index, report = said
+            index, report = message
             worker.given.remove(index)
             self.reports[index] = unpack_report(report, self._scenarios[index])
             self._ran += 1
             self._spent += report.duration
-        self._feed(worker)
+        self._send_batch(worker)
 
-    def _feed(self, worker: _Worker) -> None:
+    def _send_batch(self, worker: _Worker) -> None:
         """Give a worker that waits what is to be done next."""
         if worker.ready and not worker.given and self._left:
             batch = self._batch()
             try:
                 worker.connection.send(batch)
             except OSError:
-                # It died while it waited, which is heard next.
+                # It died while it waited, which is readable next.
                 self._left.extendleft(reversed(batch))
             else:
                 worker.given.extend(batch)
@@ -271,7 +274,7 @@ class _Crew:
         fair = max(1, len(self._left) // (2 * len(self._workers)))
         return [self._left.popleft() for _ in range(min(size, fair, len(self._left)))]
 
-    def _bury(self, worker: _Worker) -> None:
+    def _remove(self, worker: _Worker) -> None:
         """A worker died: say so of the scenario that it was running, and let others do the rest."""
         worker.process.join()
         self._last_end = _ending(worker.process.exitcode)
@@ -280,28 +283,28 @@ class _Crew:
         worker.process.close()
         self._deaths += 1
         if worker.given:
-            self._lose(worker.given.popleft(), f"the worker process that ran it {self._last_end}")
+            self._report_lost(worker.given.popleft(), f"the worker process that ran it {self._last_end}")
         self._left.extendleft(reversed(worker.given))
         # Where one could not even begin, the next would end like it.
         if worker.ready and self._left and self._deaths < MOST_DEATHS:
-            self.hire(1)
+            self.start(1)
         for other in self._workers:
-            self._feed(other)
+            self._send_batch(other)
 
     def _give_up(self) -> None:
         """There is nobody left to do the rest."""
         for index in self._left:
-            self._lose(index, f"it did not run: the last worker process {self._last_end}")
+            self._report_lost(index, f"it did not run: the last worker process {self._last_end}")
         self._left.clear()
 
-    def _lose(self, index: int, line: str) -> None:
+    def _report_lost(self, index: int, line: str) -> None:
         scenario = self._scenarios[index]
         failure = ScenarioFailure(what="worker", lines=(line,), pointer="")
         self.reports[index] = ScenarioReport(
             scenario=scenario, seed=scenario.seed, steps=tuple, passed=False, failures=(failure,)
         )
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         """End all workers: those that wait end when their line is closed, the others are told to."""
         for worker in self._workers:
             if worker.given or not worker.ready:
@@ -331,7 +334,7 @@ def _ending(code: int | None) -> str:
     return f"ended with exit code {code}"
 
 
-def _work(connection: Connection, opening: Opening, update: bool) -> None:
+def _run_worker(connection: Connection, opening: OpenRuntime, update: bool) -> None:
     """What a worker process does until its line is closed."""
     # Ctrl-C reaches every process of a terminal; the one that has the workers ends them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -345,13 +348,13 @@ async def _serve(
     connection: Connection, runtime: Runtime, scenarios: Sequence[Scenario], *, update: bool
 ) -> None:
     async with runtime:
-        while batch := await asyncio.to_thread(_heard, connection):
+        while batch := await asyncio.to_thread(_next_batch, connection):
             for index in batch:
                 report = await run_scenario(runtime, scenarios[index], update=update)
                 connection.send((index, pack_report(report)))
 
 
-def _heard(connection: Connection) -> list[int]:
+def _next_batch(connection: Connection) -> list[int]:
     """The numbers of the next scenarios; none when the line is closed."""
     try:
         batch: list[int] = connection.recv()

@@ -1,4 +1,4 @@
-"""Redaction: which places of a value are secret, and values, results and log records without secrets.
+"""Redaction: which places of a value are secret, and values, calls, results and log records without secrets.
 
 A place is secret where its schema says so (`writeOnly: true`, `format: password`,
 `x-secret: true`) or where its name does (`password`, `api_key`, `Authorization` ...). By name
@@ -13,11 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import ref
 
-from toolcrib.core.model import JSON, Content, Result, Schema
+from toolcrib.core.model import JSON, Content, Descriptor, Result, Schema
 from toolcrib.core.subschemas import Path, SchemaIndex, Site, once_for_each
+from toolcrib.core.text import DuplicateKey, compact, unique_members
 
 if TYPE_CHECKING:
     import logging
@@ -440,7 +441,7 @@ def _hidden_scalars(value: JSON, masked: JSON) -> Iterator[str]:
         yield str(value)
 
 
-# Results and log records.
+# Results, calls and log records.
 
 
 def redact_result(result: Result, redactor: Redactor) -> Result:
@@ -496,6 +497,133 @@ def _part(part: Content, redactor: Redactor) -> Content:
 
 def _without_secrets(text: str | None, redactor: Redactor) -> str | None:
     return None if text is None else redactor.hide_in_text(text)
+
+
+class RecordedCall(Protocol):
+    """A call of before, with what it was given and what it answered."""
+
+    @property
+    def tool(self) -> str:
+        """Name of the tool."""
+        ...
+
+    @property
+    def arguments(self) -> dict[str, JSON] | None:
+        """Its arguments."""
+        ...
+
+    @property
+    def value(self) -> JSON:
+        """What it answered."""
+        ...
+
+
+class CallRedactor:
+    """Hides the secrets of calls from people: what stands at secret places by the schemas of the tools, and by names.
+
+    What was hidden once is hidden wherever it turns up again, also within texts where it has 4 characters or more.
+
+    Args:
+        tool_of: Name of a tool -> the tool; None for one that is not there.
+        before: Calls whose secrets are known already.
+    """
+
+    def __init__(
+        self, tool_of: Callable[[str], Descriptor | None], before: Iterable[RecordedCall] = ()
+    ) -> None:
+        self._tool_of = tool_of
+        self._redactor = Redactor()
+        for record in before:
+            self.arguments(record.tool, record.arguments)
+            self._output(self._tool_of(record.tool), record.value)
+
+    def arguments(self, tool: str, arguments: dict[str, JSON] | None) -> dict[str, JSON] | None:
+        """The arguments of a call, without secrets."""
+        known = self._tool_of(tool)
+        masked = self._redactor.add(arguments, None if known is None else known.input_schema)
+        shown = self._redactor.hide_in(masked)
+        return shown if isinstance(shown, dict) else None
+
+    def result(self, tool: str, result: Result) -> Result:
+        """The result of a call, without secrets."""
+        known = self._tool_of(tool)
+        shown = result._replace(value=self._output(known, result.value))
+        parts = tuple(
+            self._content(known, part) for part in result.content
+        )  # before the rest: they may tell secrets
+        message = self._redactor.hide_in_text(result.message)
+        return shown._replace(value=self._redactor.hide_in(shown.value), content=parts, message=message)
+
+    def text(self, text: str) -> str:
+        """A text without secrets that were seen."""
+        return self._redactor.hide_in_text(text)
+
+    def value(self, value: JSON) -> JSON:
+        """A value without secrets that were seen."""
+        return self._redactor.hide_in(value)
+
+    def _content(self, tool: Descriptor | None, part: Content) -> Content:
+        text = part.text
+        if text is not None and _is_json_text(text):
+            text = str(self._output(tool, text))
+        hide = self._redactor.hide_in_text
+        return part._replace(
+            text=None if text is None else hide(text),
+            uri=None if part.uri is None else hide(part.uri),
+            title=None if part.title is None else hide(part.title),
+        )
+
+    def _output(self, tool: Descriptor | None, value: JSON) -> JSON:
+        """An answer without what stands at its secret places; one that is the text of such an answer as well."""
+        schema = None if tool is None else tool.output_schema
+        try:
+            written = _json_in(value) if isinstance(value, str) else None
+        except DuplicateKey:  # a secret may stand in the member that a reader leaves out
+            return HIDDEN
+        if written is None:
+            return self._redactor.add(value, schema)
+        masked = self._redactor.add(written, schema)
+        return value if masked == written else compact(masked)
+
+
+def _is_json_text(text: str) -> bool:
+    try:
+        return _json_in(text) is not None
+    except DuplicateKey:
+        return True
+
+
+def _json_in(text: str) -> JSON:
+    """The object or list that a text is JSON of; None where it is none. DuplicateKey where a key is there twice."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        value: JSON = json.loads(text, object_pairs_hook=unique_members)  # `NaN` hides no secret
+    except DuplicateKey:
+        raise
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def restore_hidden(edited: Any, shown: Any, whole: Any) -> Any:
+    """Edited arguments of somebody who saw no secrets: `***` that was left in its place becomes the secret again.
+
+    Args:
+        edited: What came back.
+        shown: What the person saw.
+        whole: The same with its secrets.
+    """
+    if edited == HIDDEN == shown:
+        return whole
+    if isinstance(edited, dict) and isinstance(shown, dict) and isinstance(whole, dict):
+        return {
+            key: restore_hidden(item, shown.get(key), whole.get(key, item)) for key, item in edited.items()
+        }
+    if isinstance(edited, list) and isinstance(shown, list) and isinstance(whole, list):
+        same = len(edited) == len(shown) == len(whole)  # else nobody knows which place is which
+        return [restore_hidden(*each) for each in zip(edited, shown, whole, strict=True)] if same else edited
+    return edited
 
 
 _LOGGERS: Final = ("toolcrib", "toolcrib.http", "httpcore.http11")

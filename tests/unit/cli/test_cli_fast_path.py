@@ -17,7 +17,7 @@ import pytest
 from toolcrib.cli import entry, fast_path
 from toolcrib.cli.group import cli
 from toolcrib.engine.open_project import read_stock
-from toolcrib.engine.profiles import listings_of
+from toolcrib.engine.startup import listings_of
 from toolcrib.executors import Executors
 from toolcrib.loading.cache.header import IndexHeader, index_folder, index_key, parse_header
 from toolcrib.loading.cache.index import Index, project_profiles

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.cli import exit_codes
-from toolcrib.scenarios.pack_builder import zipped
+from toolcrib.scenarios.pack_builder import zip_bytes
 
 PACK = """
 name: shop
@@ -197,6 +197,6 @@ def test_a_pack_in_one_folder_of_an_archive_is_placed_there(write, toolcrib):
     folder = write({})
     files = {f"shop-main/{name.removeprefix('shop/')}": text.encode() for name, text in FILES.items()}
     files["shop-main/tools/bad.tool.yaml"] = b"name: bad\nmock: {resul: 1}\n"
-    (folder / "shop.zip").write_bytes(zipped(files))
+    (folder / "shop.zip").write_bytes(zip_bytes(files))
     assert "shop.zip/shop-main/tools/bad.tool.yaml:2" in toolcrib("validate", "shop.zip").stdout
     assert "shop.zip/shop-main/tools/bad.tool.yaml:2" in toolcrib("pack", "inspect", "shop.zip").stderr

@@ -224,8 +224,8 @@ def test_what_was_used_longest_ago_goes_first():
 
 def test_large_answers_drive_out_others_and_very_large_ones_are_not_kept():
     part = cache.MOST_BYTES // 9
-    answers = cache.Answers()
-    packed = cache.Answer(b"x" * part, 1.0, 0.0, 0.0, {})
+    answers = cache.AnswerCache()
+    packed = cache.CachedAnswer(b"x" * part, 1.0, 0.0, 0.0, {})
     for number in range(10):
         answers.put(("", str(number)), packed, 1000)
     kept = [number for number in range(10) if answers.find(("", str(number)))]

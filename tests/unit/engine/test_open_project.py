@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib import ConfigurationError, Outcome
-from toolcrib.engine.runtime import Asked, Runtime, read_runtime
+from toolcrib.engine.runtime import OpenRequest, Runtime, read_runtime
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def write(tmp_path, monkeypatch):
 
 
 def chosen_paths(paths=(), packs=()):
-    return read_runtime(Asked(paths=tuple(paths), also=tuple(packs))).engine.stock.sources
+    return read_runtime(OpenRequest(paths=tuple(paths), also=tuple(packs))).engine.stock.sources
 
 
 class TestChosenPaths:
@@ -70,7 +70,7 @@ def tool(name: str, rest: str = "") -> str:
 
 def read(*paths: str, **asked) -> Runtime:
     """A runtime over documents without a problem."""
-    runtime = read_runtime(Asked(paths=paths, indexed=False, **asked))
+    runtime = read_runtime(OpenRequest(paths=paths, indexed=False, **asked))
     assert [str(problem) for problem in runtime.problems] == []
     return runtime
 
@@ -120,7 +120,7 @@ class TestProjects:
 
     def test_a_source_that_is_missing_is_told_where_it_is_written(self, write):
         write({"toolcrib.yaml": "project: p\nsources:\n  - mine\n  - missing\n", "mine/a.yaml": tool("a")})
-        runtime = read_runtime(Asked())
+        runtime = read_runtime(OpenRequest())
         (problem,) = runtime.problems
         assert (problem.code, problem.source, problem.line) == ("path_not_found", "toolcrib.yaml", 4)
         assert list(runtime.registry) == ["a"]
@@ -134,7 +134,7 @@ class TestProjects:
 
     def test_a_broken_project_offers_no_tool_and_says_why(self, write):
         write({"toolcrib.yaml": "project: p\nprofils: {}\n", "descriptors/a.yaml": tool("a")})
-        runtime = read_runtime(Asked())
+        runtime = read_runtime(OpenRequest())
         assert [problem.code for problem in runtime.problems] == ["unknown_key"]
         result = runtime.call_sync("a")
         assert result.outcome is Outcome.UNAVAILABLE
@@ -177,7 +177,7 @@ class TestProfiles:
         )
 
     def opened(self, profile=None, **asked) -> Runtime:
-        return read_runtime(Asked(profile=profile, indexed=False, **asked))
+        return read_runtime(OpenRequest(profile=profile, indexed=False, **asked))
 
     def test_the_project_chooses_one_itself(self, project):
         tools = self.opened().registry
@@ -254,7 +254,7 @@ class TestProfiles:
     def test_a_reload_to_an_unknown_mode_leaves_everything_as_it_was(self, write):
         text = "project: p\nsources: [tools]\nprofile: x\nprofiles: {x: {modes: {'*': mock}, toolset: t}}\ntoolsets: {t: ['*']}\n"
         write({"toolcrib.yaml": text, "tools/a.yaml": tool("a")})
-        runtime = read_runtime(Asked(indexed=False))
+        runtime = read_runtime(OpenRequest(indexed=False))
         for wrong in (text.replace("mock", "mok"), text.replace("toolset: t", "toolset: tt")):
             write({"toolcrib.yaml": wrong})
             with pytest.raises(ConfigurationError, match=r"toolcrib.yaml:4 \(profile x\) asks for"):
@@ -278,7 +278,7 @@ class TestEveryProfile:
 
     def problems(self, write, text: str, **more: str):
         write({"toolcrib.yaml": text, "tools/a.yaml": tool("a"), **more})
-        runtime = read_runtime(Asked(indexed=False))
+        runtime = read_runtime(OpenRequest(indexed=False))
         return runtime, [(found.code, found.severity, found.pointer) for found in runtime.problems]
 
     @pytest.mark.parametrize("glob", ["a", "*"])
@@ -324,7 +324,7 @@ class TestPacks:
                 "p/b.yaml": tool("b", "timeout: 1s\n"),
             }
         )
-        runtime = read_runtime(Asked(paths=("p",), indexed=False))
+        runtime = read_runtime(OpenRequest(paths=("p",), indexed=False))
         assert [problem.severity for problem in runtime.problems] == ["warning"]
         tools = runtime.registry
         assert (tools["a"].timeout, tools["b"].timeout) == (9.0, 1.0)
@@ -344,7 +344,7 @@ class TestPacks:
 
     def test_a_need_that_is_not_met_is_an_error_at_its_place(self, write):
         write({"p/pack.yaml": self.PACK + "requires: {packs: {q: '>=2'}}\n", "p/a.yaml": tool("a")})
-        runtime = read_runtime(Asked(paths=("p",), indexed=False))
+        runtime = read_runtime(OpenRequest(paths=("p",), indexed=False))
         (problem,) = runtime.problems
         assert (problem.severity, problem.source, problem.line) == ("error", "p/pack.yaml", 3)
         assert list(runtime.registry) == ["a"]
@@ -368,5 +368,5 @@ class TestPacks:
         with zipfile.ZipFile(folder / "tools" / "photos.zip", "w") as archive:
             archive.writestr("a.jpg", "x")
         for path, severity in (("tools", "notice"), ("tools/photos.zip", "error")):
-            (problem,) = read_runtime(Asked(paths=(path,), indexed=False)).problems
+            (problem,) = read_runtime(OpenRequest(paths=(path,), indexed=False)).problems
             assert (problem.code, problem.severity) == ("unrecognised_file", severity)

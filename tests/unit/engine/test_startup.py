@@ -12,7 +12,7 @@ import pytest
 
 from kept import assert_same, write_project
 from toolcrib import ConfigurationError, Executors, Runtime
-from toolcrib.engine.startup import Asked, start
+from toolcrib.engine.startup import OpenRequest, start
 from toolcrib.loading.fingerprints import EnvironmentFingerprint, fingerprint_environment
 
 
@@ -89,7 +89,7 @@ def test_a_working_directory_that_is_gone_can_be_read_from_all_the_same(cache, t
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    started = start(Asked(paths=(str(tmp_path / "project" / "team"),)))
+    started = start(OpenRequest(paths=(str(tmp_path / "project" / "team"),)))
     assert list(started.registry) == ["ask"]
     assert not cache.exists()
 
@@ -102,7 +102,7 @@ def test_a_mode_that_can_not_be_imported_leaves_no_index(cache, tmp_path, monkey
     points = "[toolcrib.executors]\nacme = no_such_module_of_acme:Acme\n"
     (site / "acme-1.0.dist-info" / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(site)
-    started = start(Asked())
+    started = start(OpenRequest())
     assert "acme" in started.executors.broken
     assert not cache.exists()
 

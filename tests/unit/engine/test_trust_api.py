@@ -14,7 +14,7 @@ from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import Outcome, Result
 from toolcrib.core.protocols import Remote
 from toolcrib.engine.runtime import loaded_runtime, read_runtime
-from toolcrib.engine.startup import Asked
+from toolcrib.engine.startup import OpenRequest
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import parse
 from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy, hashes_in
@@ -227,7 +227,9 @@ def test_a_folder_that_is_the_same_under_another_path_is_the_same_only_with_the_
 def test_a_part_of_a_trusted_project_is_trusted_with_it(project):
     agree(toolcrib.Runtime.open())
     policy = TrustPolicy()
-    runtime = read_runtime(toolcrib.engine.startup.Asked(paths=("descriptors/t.tool.yaml",), trust=policy))
+    runtime = read_runtime(
+        toolcrib.engine.startup.OpenRequest(paths=("descriptors/t.tool.yaml",), trust=policy)
+    )
     assert sent(runtime) == BOUND
 
 
@@ -301,10 +303,10 @@ def test_a_decision_on_a_folder_above_trusts_no_pack_below(project, tmp_path, mo
         file.writestr("descriptors/t.tool.yaml", TOOLS.replace(', headers: {X: "${MISSING_KEY}"}', ""))
     monkeypatch.chdir(tmp_path)
     agree(toolcrib.Runtime.open("project", trust=False))
-    runtime = read_runtime(Asked(paths=(str(archive),), trust=TrustPolicy()))
+    runtime = read_runtime(OpenRequest(paths=(str(archive),), trust=TrustPolicy()))
     (request,) = runtime.engine.trust.requests()
     assert (request.workspace.kind, request.workspace.root) == ("pack", str(archive.resolve()))
     assert sent(runtime) == DENIED
     monkeypatch.chdir(tmp_path / "state" if (tmp_path / "state").is_dir() else tmp_path)
-    beside = read_runtime(Asked(also=(str(archive),), trust=TrustPolicy()))
+    beside = read_runtime(OpenRequest(also=(str(archive),), trust=TrustPolicy()))
     assert "pack" in {each.workspace.kind for each in beside.engine.trust.requests()}

@@ -14,8 +14,8 @@ from library import tool
 from toolcrib import Outcome, Runtime
 from toolcrib.core.model import Collection, Fixture
 from toolcrib.engine.runtime import loaded_runtime
-from toolcrib.executors.mock.store_paths import write
-from toolcrib.executors.mock.unit_of_work import Work
+from toolcrib.executors.mock.store_rows import write
+from toolcrib.executors.mock.unit_of_work import UnitOfWork
 from toolcrib.expressions.budget import MOST_STEPS, CountedScope, StepBudget
 from toolcrib.expressions.expression import compile_expression
 from toolcrib.simulation.store import Store
@@ -65,7 +65,7 @@ def test_what_becomes_text_is_counted_at_every_level():
 
 
 def test_rows_that_are_copied_count_an_eighth():
-    work = Work(Store(), BIG)
+    work = UnitOfWork(Store(), BIG)
     work.rows("big")
     work.put("big", "k1", {}, "/e")
     work.row("big", "k1")
@@ -76,13 +76,15 @@ def test_rows_that_are_copied_count_an_eighth():
 
 
 def test_what_is_copied_to_write_a_place_counts_an_eighth():
-    work = Work(Store(), Fixture({"one": Collection("one", "/one", rows={"a": {"list": list(range(MANY))}})}))
+    work = UnitOfWork(
+        Store(), Fixture({"one": Collection("one", "/one", rows={"a": {"list": list(range(MANY))}})})
+    )
     write(work, ("one", "a", "list", 3), 9, "/e")
     assert work.budget.steps == MOST_STEPS - MANY // 8
 
 
 def test_many_rows_are_taken_out_for_one_copy():
-    work = Work(Store(), BIG)
+    work = UnitOfWork(Store(), BIG)
     seen = work.rows("big")
     for key in list(ROWS)[1:5000]:
         work.remove("big", key)

@@ -6,7 +6,7 @@ import pytest
 
 from library import failed, played, refused
 from toolcrib.core.model import Descriptor
-from toolcrib.executors.mock.crud import expanded
+from toolcrib.executors.mock.crud import expand_crud
 
 
 def told(ended):
@@ -15,7 +15,7 @@ def told(ended):
 
 def whole(reply):
     """The reply that one with `crud` stands for."""
-    return expanded(reply, "/mock", Descriptor("tool"))[0]
+    return expand_crud(reply, "/mock", Descriptor("tool"))[0]
 
 
 def test_get_answers_a_row_or_its_error():

@@ -11,7 +11,7 @@ from keeping import calls, changed, keeping, session_of
 from toolcrib import Call, Outcome, VirtualClock
 from toolcrib.core.model import CallContext
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.executors.mock.explanation import MOST_SKIPPED
+from toolcrib.executors.mock.no_match_report import MOST_SKIPPED
 
 CITIES = [f"{letter}{number}" for letter in ("Oslo", "Rome", "Bergen", "Paris") for number in range(300)]
 

@@ -6,7 +6,7 @@ import pytest
 
 from library import LIBRARY, failed, played, refused
 from toolcrib.core.errors import ExpressionError
-from toolcrib.executors.mock.store_paths import compile_place, key_text
+from toolcrib.executors.mock.store_rows import compile_path, key_text
 
 ROWS = ("ann", "books")
 COLLECTIONS = ("books", "readers")
@@ -14,7 +14,7 @@ COLLECTIONS = ("books", "readers")
 
 def steps(text):
     """The root of a place, and its steps with what is in brackets worked out."""
-    place = compile_place(text, {"args": None, "i": None}, ROWS, COLLECTIONS, "/at")
+    place = compile_path(text, {"args": None, "i": None}, ROWS, COLLECTIONS, "/at")
     scope = {"args": {"k": "key", "o": {"a": ["x"]}}, "i": 2}
     return [place.root, *(step.name or step.run(scope) for step in place.steps)]
 
@@ -39,8 +39,8 @@ def test_a_place_is_a_name_and_steps(text, expected):
 
 
 def test_a_row_comes_before_a_collection_of_the_same_name():
-    assert not compile_place("books", {}, ROWS, COLLECTIONS, "").in_store
-    assert compile_place("readers", {}, ROWS, COLLECTIONS, "").in_store
+    assert not compile_path("books", {}, ROWS, COLLECTIONS, "").in_store
+    assert compile_path("readers", {}, ROWS, COLLECTIONS, "").in_store
 
 
 @pytest.mark.parametrize(

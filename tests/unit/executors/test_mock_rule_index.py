@@ -10,8 +10,7 @@ from keeping import calls, keeping
 from sampling import examples
 from toolcrib import Descriptor
 from toolcrib.core.errors import ExpressionError
-from toolcrib.executors.mock.rule_index import FEWEST, choice_of
-from toolcrib.executors.mock.rules import choose, compile_rules
+from toolcrib.executors.mock.rules import FEWEST, choose, compile_rules, index_rules
 from toolcrib.executors.mock.variables import MockState
 
 PLAIN = st.sampled_from(
@@ -62,7 +61,7 @@ def chosen(rules, arguments, state):
 @given(RULES, st.lists(GIVEN, min_size=1, max_size=8))
 def test_the_choice_is_that_of_trying_every_rule(written, given_arguments):
     rules = compiled(written)
-    choice = choice_of(rules)
+    choice = index_rules(rules)
     state = MockState()
     for arguments in given_arguments:
         left = rules if choice is None else choice.left_for(arguments)
@@ -81,7 +80,7 @@ def test_few_rules_are_left_of_many_that_ask_for_one_value_each():
             ({}, "repeat"),
         ]
     )
-    choice = choice_of(rules)
+    choice = index_rules(rules)
     assert [rule.label for rule in choice.left_for({"unit": "c", "city": "c7"})] == [
         "rule 8",
         "rule 1001",
@@ -96,13 +95,13 @@ def test_few_rules_are_left_of_many_that_ask_for_one_value_each():
 
 def test_lists_are_merged_when_asked_for_where_laying_them_out_would_take_much_room():
     rules = compiled([({"x": n} if n % 2 else {"y": {"$gt": n}}, "repeat") for n in range(800)])
-    choice = choice_of(rules)
+    choice = index_rules(rules)
     assert [rule.label for rule in choice.left_for({"x": 3})][:4] == ["rule 1", "rule 3", "rule 4", "rule 5"]
 
 
 def test_few_rules_or_rules_that_nothing_plain_tells_apart_have_no_short_way():
-    assert choice_of(compiled([({"x": n}, "repeat") for n in range(FEWEST - 1)])) is None
-    assert choice_of(compiled([({"x": {"$gt": n}}, "repeat") for n in range(FEWEST)])) is None
+    assert index_rules(compiled([({"x": n}, "repeat") for n in range(FEWEST - 1)])) is None
+    assert index_rules(compiled([({"x": {"$gt": n}}, "repeat") for n in range(FEWEST)])) is None
 
 
 def test_a_mock_of_many_rules_answers_as_one_of_few():

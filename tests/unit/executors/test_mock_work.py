@@ -11,7 +11,7 @@ from library import LIBRARY, failed, played, tool
 from sampling import examples
 from toolcrib import Runtime
 from toolcrib.core.errors import ExpressionError
-from toolcrib.executors.mock.unit_of_work import MOST_ROWS, Work
+from toolcrib.executors.mock.unit_of_work import MOST_ROWS, UnitOfWork
 from toolcrib.simulation.store import Store
 
 FIXTURE = loaded_with(tool("result: 1"), LIBRARY).tools[0].fixture
@@ -19,7 +19,7 @@ FIXTURE = loaded_with(tool("result: 1"), LIBRARY).tools[0].fixture
 
 def begun():
     store = Store()
-    return store, Work(store, FIXTURE)
+    return store, UnitOfWork(store, FIXTURE)
 
 
 def test_nothing_is_seen_before_it_is_committed():
@@ -27,14 +27,18 @@ def test_nothing_is_seen_before_it_is_committed():
     work.put("log", "1", {"n": 1}, "/e")
     work.go("door", "open")
     assert (work.count("x", 5), work.changed) == (5, True)
-    assert (store.changed(), Work(store, FIXTURE).states()["door"], Work(store, FIXTURE).count("x", 5)) == (
+    assert (
+        store.changed(),
+        UnitOfWork(store, FIXTURE).states()["door"],
+        UnitOfWork(store, FIXTURE).count("x", 5),
+    ) == (
         {},
         "closed",
         5,
     )
     work.commit()
     assert store.changed() == {"log": {"1": {"n": 1}}}
-    after = Work(store, FIXTURE)
+    after = UnitOfWork(store, FIXTURE)
     assert (after.rows("log"), after.states()["door"], after.count("x", 5)) == ({"1": {"n": 1}}, "open", 6)
 
 
@@ -68,7 +72,7 @@ def test_an_earlier_version_can_be_looked_at():
     store, work = begun()
     work.put("log", "1", {}, "/e")
     work.commit()
-    assert Work(store, FIXTURE, store.before(FIXTURE)).rows("log") == {}
+    assert UnitOfWork(store, FIXTURE, store.before(FIXTURE)).rows("log") == {}
 
 
 def test_a_sequence_of_the_name_of_a_collection_belongs_to_it():
@@ -76,7 +80,7 @@ def test_a_sequence_of_the_name_of_a_collection_belongs_to_it():
     other = FIXTURE._replace(collections={"books": FIXTURE.collections["books"]._replace(id="other/books")})
     assert (work.count("books", 1), work.count("books", 1), work.count("free", 1)) == (1, 2, 1)
     work.commit()
-    elsewhere = Work(store, other)
+    elsewhere = UnitOfWork(store, other)
     assert (elsewhere.count("books", 1), elsewhere.count("free", 1)) == (1, 2)
 
 
@@ -84,7 +88,7 @@ def test_a_sequence_of_another_name_belongs_to_the_pack():
     store, work = begun()
     work.count("free", 1)
     work.commit()
-    numbers = [Work(store, FIXTURE, pack=pack).count("free", 5) for pack in ("", "shop", "bank")]
+    numbers = [UnitOfWork(store, FIXTURE, pack=pack).count("free", 5) for pack in ("", "shop", "bank")]
     assert numbers == [2, 5, 5]
 
 
@@ -118,7 +122,7 @@ def test_rows_are_judged_as_they_are_in_the_end():
 
 def test_a_collection_has_so_many_rows():
     full = FIXTURE.collections["log"]._replace(rows={str(number): {} for number in range(MOST_ROWS)})
-    work = Work(Store(), FIXTURE._replace(collections={"log": full}))
+    work = UnitOfWork(Store(), FIXTURE._replace(collections={"log": full}))
     work.put("log", "5", {"new": 1}, "/e")
     with pytest.raises(ExpressionError, match="more than 100,000 rows"):
         work.put("log", "new", {}, "/e")
@@ -133,7 +137,7 @@ def test_one_call_makes_so_many_changes():
 
 def test_rows_that_can_not_be_had_are_a_bug_only_of_those_who_want_them():
     lost = FIXTURE.collections["log"]._replace(rows=None, fault="log.json:3: invalid_json: no")
-    work = Work(Store(), FIXTURE._replace(collections={**FIXTURE.collections, "log": lost}))
+    work = UnitOfWork(Store(), FIXTURE._replace(collections={**FIXTURE.collections, "log": lost}))
     store = work.store()
     assert store["books"]["b1"]["title"] == "Emma"
     assert (store.get("readers") is store["readers"], store.get("nothing", 1)) == (True, 1)
@@ -163,7 +167,7 @@ def test_rows_are_those_of_a_plain_mapping_in_its_order_and_nothing_seen_moves(c
             seen.append((work.store()["log"], dict(plain)))
         elif do == "s":
             work.commit()
-            work = Work(store, FIXTURE)
+            work = UnitOfWork(store, FIXTURE)
     assert list(work.rows("log").items()) == list(plain.items())
     assert all(list(rows.items()) == list(was.items()) for rows, was in seen)
     assert FIXTURE.collections["log"].rows == {}

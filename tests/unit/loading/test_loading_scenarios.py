@@ -12,7 +12,7 @@ from toolcrib.core.schemas import LATER_KEYS
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.scenarios.model import Scenario
-from toolcrib.loading.scenarios.scenario import YEARS, examples_of, with_mock
+from toolcrib.loading.scenarios.scenario import YEARS, example_scenario, with_mock
 from toolcrib.loading.sources import parse
 
 KINDS = Executors({"mock": MockExecutor})
@@ -259,7 +259,7 @@ def descriptor(**changes):
 
 def test_examples_are_played_as_a_scenario():
     examples = (Example(args={"x": "{{ 1 }}"}, result={"$eq": "{{ 2 }}"}, has_result=True), Example(args={}))
-    scenario = examples_of(descriptor(examples=examples))
+    scenario = example_scenario(descriptor(examples=examples))
     assert (scenario.name, scenario.tags) == ("tool examples", ("examples",))
     first, second = scenario.steps
     assert (first.call, first.name, first.pointer) == ("tool", "example 1", "/examples/0")
@@ -270,7 +270,7 @@ def test_examples_are_played_as_a_scenario():
 @pytest.mark.parametrize("result", [None, 0, {}, {"$eq": 3}, {"$ref": "#"}, {"a": {"$any": []}}, ["{{ x }}"]])
 def test_the_result_of_an_example_is_data_and_exact(result):
     matcher = (
-        examples_of(descriptor(examples=(Example(args={}, result=result, has_result=True),)))
+        example_scenario(descriptor(examples=(Example(args={}, result=result, has_result=True),)))
         .steps[0]
         .expect.parts["result"]
     )
@@ -279,7 +279,7 @@ def test_the_result_of_an_example_is_data_and_exact(result):
 
 
 def test_a_tool_without_examples_plays_nothing():
-    assert examples_of(descriptor()) is None
+    assert example_scenario(descriptor()) is None
 
 
 def test_the_mock_of_a_scenario_stands_in_for_the_tools_own():

@@ -18,7 +18,7 @@ from toolcrib.loading.scenarios.model import SPEAKING, WRAPPER
 from toolcrib.provider.conversations import CallRecord, Conversation
 from toolcrib.provider.messages import Message, Text, ToolCall, system, user
 from toolcrib.provider.models.protocol import Finish, ProviderError, ReasoningDelta, TextDelta, Tokens
-from toolcrib.scenarios.assertions import ASKING, JUDGING, AssertionContext, Trajectory, judge
+from toolcrib.scenarios.assertions import CHECKS, JUDGE_CHECKS, AssertionContext, Trajectory, judge
 from trajectories import called, conversation, judged, settled, stopped, way
 
 TALK = conversation(
@@ -31,8 +31,8 @@ TALK = conversation(
 
 
 def test_every_kind_is_judged():
-    assert {*JUDGING, *ASKING, WRAPPER} == {*kinds()}
-    assert not JUDGING.keys() & ASKING.keys()
+    assert {*CHECKS, *JUDGE_CHECKS, WRAPPER} == {*kinds()}
+    assert not CHECKS.keys() & JUDGE_CHECKS.keys()
     assert {*SPEAKING} <= {*kinds()}
 
 

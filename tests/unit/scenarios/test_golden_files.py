@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from in_memory import MOCKS, loaded, problems_of
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.loading.documents.files import DiskFiles, MemoryFiles
-from toolcrib.loading.scenarios.expectations import golden_text, place_of
+from toolcrib.loading.scenarios.expectations import golden_path, golden_text
 from toolcrib.scenarios import run_scenario, runs_of
 from toolcrib.scenarios.reports import GoldenChange
 
@@ -210,14 +210,14 @@ def test_only_files_in_the_folder_of_a_scenario_are_written(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "pack" / "linked").symlink_to(tmp_path / "elsewhere")
     files = DiskFiles(tmp_path / "pack" / "scenarios", tmp_path / "pack")
-    assert place_of(files, "new/a.json") == tmp_path / "pack" / "scenarios" / "new" / "a.json"
-    assert place_of(files, "../a.json") == tmp_path / "pack" / "a.json"
+    assert golden_path(files, "new/a.json") == tmp_path / "pack" / "scenarios" / "new" / "a.json"
+    assert golden_path(files, "../a.json") == tmp_path / "pack" / "a.json"
     for name in ("../../a.json", str(tmp_path / "a.json"), "../linked/a.json"):
         with pytest.raises(PermissionError, match="lies outside"):
-            place_of(files, name)
+            golden_path(files, name)
     for elsewhere in (None, MemoryFiles({})):
         with pytest.raises(PermissionError, match="does not lie in a folder"):
-            place_of(elsewhere, "a.json")
+            golden_path(elsewhere, "a.json")
 
 
 JSONS = st.recursive(

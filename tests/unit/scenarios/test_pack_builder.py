@@ -20,7 +20,7 @@ from toolcrib.cli.output import write_file
 from toolcrib.executors import Executors
 from toolcrib.loading.documents.archives import parse_archive
 from toolcrib.loading.sources import load
-from toolcrib.scenarios.pack_builder import build_pack, zipped
+from toolcrib.scenarios.pack_builder import build_pack, zip_bytes
 
 PACKS = Path(__file__).parents[3] / "packs"
 
@@ -87,7 +87,7 @@ def test_licence_and_readme_travel_and_nothing_else_does(laid_out):
         "pictures.zip",
     ]
     more = {f"shop/{name}": "{}" for name in (*beside, *stay)}
-    more["shop/pictures.zip"] = zipped({"a.png": b""})
+    more["shop/pictures.zip"] = zip_bytes({"a.png": b""})
     parcel = read(laid_out({**FILES, **more}))
     assert codes(parcel) == []
     assert set(parcel.contents) == {name.removeprefix("shop/") for name in FILES} | set(beside)
@@ -160,14 +160,14 @@ NAMES = st.lists(st.from_regex(r"[a-z0-9_-]{1,5}", fullmatch=True), min_size=1, 
     )
 )
 def test_what_is_zipped_reads_back_equal(files):
-    archive, problems = parse_archive("x.zip", zipped(files))
+    archive, problems = parse_archive("x.zip", zip_bytes(files))
     assert problems == []
     assert {archive.top + name: data for name, data in archive.contents.items()} == files
 
 
 def test_a_file_that_shrinks_like_a_bomb_is_stored():
     files = {"a": b" " * 500_000, "b": random.Random(1).randbytes(500_000), "c": b"x" * 1000}
-    archive, problems = parse_archive("x.zip", zipped(files))
+    archive, problems = parse_archive("x.zip", zip_bytes(files))
     assert problems == []
     assert dict(archive.contents) == files
 
@@ -213,7 +213,7 @@ REFUSED = [
         "result_breaks_schema",
     ),
     ({"shop/sub/pack.yaml": "name: sub\nversion: 1.0.0\n"}, "pack_in_pack"),
-    ({"shop/inner.zip": zipped({"pack.yaml": b"name: inner\nversion: 1.0.0\n"})}, "pack_in_pack"),
+    ({"shop/inner.zip": zip_bytes({"pack.yaml": b"name: inner\nversion: 1.0.0\n"})}, "pack_in_pack"),
     ({"shop/tools/my tool.yaml": "name: mine\nmock: {result: 1}\n"}, "archive_unsafe_name"),
     ({"shop/tools/a/b/c/d/e/f/g/h.yaml": "name: deep\nmock: {result: 1}\n"}, "archive_unsafe_name"),
     ({"shop/README": bytes(1 << 20) + b"x"}, "archive_too_large"),
@@ -257,7 +257,7 @@ def test_a_folder_without_a_pack_file_is_no_pack(laid_out, files):
 
 
 def test_archives_that_are_no_packs(tmp_path):
-    write_file(zipped({"a.txt": b"x"}), tmp_path / "a.zip")
+    write_file(zip_bytes({"a.txt": b"x"}), tmp_path / "a.zip")
     write_file(b"PK nonsense", tmp_path / "b.zip")
     assert codes(read(tmp_path / "a.zip")) == ["unrecognised_file"]
     assert codes(read(tmp_path / "b.zip")) == ["archive_damaged"]

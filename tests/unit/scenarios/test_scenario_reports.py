@@ -8,7 +8,7 @@ from textwrap import dedent
 
 from in_memory import MOCKS, loaded
 from toolcrib.engine.runtime import loaded_runtime
-from toolcrib.loading.scenarios.scenario import examples_of
+from toolcrib.loading.scenarios.scenario import example_scenario
 from toolcrib.scenarios import run_scenario
 
 SHOP = """
@@ -214,7 +214,7 @@ def test_the_json_of_a_call_that_could_not_be_made_has_no_result():
 
 def test_the_examples_of_a_tool_are_played_and_their_failures_point_into_the_descriptor():
     runtime = loaded_runtime(loaded(SHOP), executors=MOCKS)
-    report = asyncio.run(run_scenario(runtime, examples_of(runtime.registry["get_order"])))
+    report = asyncio.run(run_scenario(runtime, example_scenario(runtime.registry["get_order"])))
     assert [bool(step.failures) for step in report.steps] == [False, True]
     assert str(report).startswith("FAILED get_order examples › step 2 “example 2” (tools.yaml:8)\n")
 
@@ -222,7 +222,7 @@ def test_the_examples_of_a_tool_are_played_and_their_failures_point_into_the_des
 def test_the_result_of_an_example_is_exact():
     tool = "name: t\nmock: {result: {a: 1, b: 2}}\nexamples: [{args: {}, result: {a: 1}}]\ninput_schema: {}\n"
     runtime = loaded_runtime(loaded(tool), executors=MOCKS)
-    assert not asyncio.run(run_scenario(runtime, examples_of(runtime.registry["t"]))).passed
+    assert not asyncio.run(run_scenario(runtime, example_scenario(runtime.registry["t"]))).passed
 
 
 def test_arguments_that_could_not_be_worked_out_are_shown_as_written():

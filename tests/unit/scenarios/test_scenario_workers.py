@@ -15,7 +15,7 @@ import pytest
 from openings import Documents
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.scenarios import run_scenario
-from toolcrib.scenarios.workers import _Crew, _work, pack_report, run_in_processes, unpack_report
+from toolcrib.scenarios.workers import _run_worker, _WorkerPool, pack_report, run_in_processes, unpack_report
 
 MANY = """
 scenario: many
@@ -91,18 +91,18 @@ def test_a_worker_that_dies_takes_its_scenario_with_it_and_no_other():
 
 def test_a_worker_that_dies_while_it_waits_takes_nothing_with_it():
     made, scenarios = documents(GOOD)
-    crew = _Crew(made.open, scenarios, update=False)
-    crew.hire(1)
-    (worker,) = crew._workers
+    pool = _WorkerPool(made.open, scenarios, update=False)
+    pool.start(1)
+    (worker,) = pool._workers
     assert worker.connection.poll(60)
     worker.process.kill()
     worker.process.join()
     try:
-        while 0 not in crew.reports:
-            crew.attend()
+        while 0 not in pool.reports:
+            pool.receive()
     finally:
-        crew.dismiss()
-    assert crew.reports[0].passed
+        pool.stop()
+    assert pool.reports[0].passed
 
 
 def test_after_too_many_deaths_the_rest_does_not_run():
@@ -155,7 +155,7 @@ def test_a_worker_ignores_ctrl_c_and_ends_when_its_line_is_closed(interrupts):
 
     listener = threading.Thread(target=listen)
     listener.start()
-    _work(theirs, made.open, False)
+    _run_worker(theirs, made.open, False)
     listener.join()
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     assert said[0] == ["tools.yaml:11 good_NUMBER 0"]
@@ -167,7 +167,7 @@ def test_a_worker_whose_listener_is_gone_ends_without_a_word(interrupts):
     made, _scenarios = documents(GOOD)
     ours, theirs = multiprocessing.Pipe()
     ours.close()
-    _work(theirs, made.open, False)
+    _run_worker(theirs, made.open, False)
     theirs.close()
 
 

@@ -10,7 +10,7 @@ from toolcrib.core.model import Descriptor
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import parse, parse_files
-from toolcrib.scenarios.self_check import fitting, prove, second_opinion
+from toolcrib.scenarios.self_check import fitting, run_self_check, second_opinion
 
 HEAD = """
 name: tool
@@ -28,7 +28,7 @@ def problems_of(text):
     executors = Executors.installed()
     runtime = loaded_runtime(parse("tool.yaml", text, executors), executors=executors)
     assert [problem for problem in runtime.problems if problem.severity == "error"] == []
-    return asyncio.run(prove(runtime))
+    return asyncio.run(run_self_check(runtime))
 
 
 def codes_of(text):
@@ -67,7 +67,7 @@ def test_rows_with_a_fault_are_told_where_they_stand_and_not_again_for_each_tool
     executors = Executors.installed()
     runtime = loaded_runtime(parse_files(files, executors), executors=executors)
     assert [(problem.code, problem.source) for problem in runtime.problems] == [("invalid_json", "a.json")]
-    told = asyncio.run(prove(runtime))
+    told = asyncio.run(run_self_check(runtime))
     assert [(problem.code, problem.source) for problem in told] == [("reply_fails", "bad.tool.yaml")]
 
 

@@ -10,8 +10,8 @@ from keeping import loaded_with
 from toolcrib import Result
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
-from toolcrib.scenarios.self_check import MOST_WATCHED, prove
-from toolcrib.scenarios.store_analysis import Samples, find_arguments
+from toolcrib.scenarios.self_check import MOST_WATCHED, run_self_check
+from toolcrib.scenarios.store_analysis import StoreSamples, find_arguments
 from toolcrib.simulation.store import FRESH
 
 STORE = """
@@ -46,7 +46,7 @@ def problems_of(text, store=STORE, files=None):
     executors = Executors.installed()
     runtime = loaded_runtime(loaded_with(text, store, executors, files), executors=executors)
     assert [str(problem) for problem in runtime.problems] == []
-    return asyncio.run(prove(runtime))
+    return asyncio.run(run_self_check(runtime))
 
 
 def codes_of(text, store=STORE, files=None):
@@ -288,7 +288,7 @@ def found_by(text, tried, call=None, most=MOST_WATCHED):
     """The arguments that are found for a tool, and how often it was called."""
     executors = Executors.installed()
     (tool,) = loaded_with(text, STORE, executors).tools
-    fixture, met = Samples().of(tool.fixture, FRESH)
+    fixture, met = StoreSamples().of(tool.fixture, FRESH)
     calls = []
 
     async def watched(arguments):

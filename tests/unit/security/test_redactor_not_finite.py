@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from toolcrib.engine.middleware.fault_redaction import without
+from toolcrib.engine.middleware.call_failures import without
 from toolcrib.schema.validation import json_fault
 from toolcrib.security.redaction import Redactor
 

@@ -12,7 +12,15 @@ from typing import Final, NamedTuple
 from toolcrib.core.errors import ConfigurationError, did_you_mean
 from toolcrib.core.model import Call, Result, as_result
 from toolcrib.core.protocols import CallNext, Middleware
-from toolcrib.engine.middleware.layer import Answer, BuildLayer, LayerContext, Link, may_wait, reaches_out
+from toolcrib.engine.middleware.layer import (
+    Answer,
+    BuildLayer,
+    LayerContext,
+    Link,
+    may_wait,
+    reaches_out,
+    user_layer,
+)
 
 GROUP = "toolcrib.middleware"
 
@@ -132,9 +140,7 @@ def _built_by(entry: LayerEntry, context: LayerContext) -> Iterable[BuildLayer]:
     """What builds a layer; for the layers of the user one each, innermost first."""
     if entry.name != USER:
         return (import_module(f"{__name__}.{entry.name}").layer,)
-    from toolcrib.engine.middleware.user_middleware import layer_of  # noqa: PLC0415 -- most runtimes have none
-
-    return [layer_of(middleware) for middleware in reversed(context.user)]
+    return [user_layer(middleware) for middleware in reversed(context.user)]
 
 
 def middleware_named(name: str) -> Middleware:

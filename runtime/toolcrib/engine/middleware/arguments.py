@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result, Schema, as_result
 from toolcrib.core.subschemas import once_for_each
 from toolcrib.core.text import format_size
-from toolcrib.engine.middleware.call_failures import untried
-from toolcrib.engine.middleware.fault_redaction import masked
+from toolcrib.engine.middleware.call_failures import masked, untried
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, never_waits, off_loop
 from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, compile_defaults
 from toolcrib.schema.validation.json_values import excess, is_large, room_for, weigh

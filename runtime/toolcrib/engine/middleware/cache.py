@@ -31,7 +31,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
     @never_waits
     async def cache(call: Call) -> Result:
         session = call.context.session
-        answers = session.slot(key, Answers)
+        answers = session.slot(key, AnswerCache)
         answers.belong_to(binding)
         answer = answers.find(_name(call)) if answers else None
         if answer is not None:
@@ -53,7 +53,7 @@ def _name(call: Call) -> tuple[str, str]:
     return call.context.user, canonical(call.arguments)
 
 
-class Answer(NamedTuple):
+class CachedAnswer(NamedTuple):
     """An answer that is kept.
 
     Attributes:
@@ -77,11 +77,11 @@ class Answer(NamedTuple):
         return Result.ok(value, content=parts, meta=meta or NOTHING)._replace(raw_value=raw_value)
 
 
-class Answers:
+class AnswerCache:
     """The answers of one tool that a session keeps; those that were used longest ago go first."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str], Answer] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], CachedAnswer] = OrderedDict()
         self._bytes = 0
         self._binding: object = None
 
@@ -95,14 +95,14 @@ class Answers:
             self._bytes = 0
             self._binding = binding
 
-    def find(self, name: tuple[str, str]) -> Answer | None:
+    def find(self, name: tuple[str, str]) -> CachedAnswer | None:
         """The answer of a name, as used now."""
         answer = self._kept.get(name)
         if answer is not None:
             self._kept.move_to_end(name)
         return answer
 
-    def put(self, name: tuple[str, str], answer: Answer | None, most: int) -> None:
+    def put(self, name: tuple[str, str], answer: CachedAnswer | None, most: int) -> None:
         """Put an answer, or none, in place of what is there; `most` are kept."""
         gone = self._kept.pop(name, None)
         self._bytes -= len(gone.packed) if gone is not None else 0
@@ -124,7 +124,7 @@ def _taken_out(result: Result) -> tuple[Result, Any]:
     return result._replace(meta=meta or NOTHING), freshness
 
 
-def _answer(result: Result, freshness: Any, before: Answer | None, now: float) -> Answer | None:
+def _answer(result: Result, freshness: Any, before: CachedAnswer | None, now: float) -> CachedAnswer | None:
     """What is kept of a result; None for nothing."""
     if freshness is None:
         return None
@@ -134,7 +134,7 @@ def _answer(result: Result, freshness: Any, before: Answer | None, now: float) -
     if not validators and lifetime <= freshness["age"]:
         return None
     packed = _packed(result)
-    return None if packed is None else Answer(packed, lifetime, freshness["age"], now, validators)
+    return None if packed is None else CachedAnswer(packed, lifetime, freshness["age"], now, validators)
 
 
 def _packed(result: Result) -> bytes | None:

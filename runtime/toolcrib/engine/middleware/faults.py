@@ -26,10 +26,10 @@ from toolcrib.simulation.fault_triggers import Condition, Trigger, compile_trigg
 from toolcrib.simulation.faults import Attempt, Injection, compile_injection
 from toolcrib.simulation.store import call_counter_of, states, store_of, view
 
-__all__ = ["Faulted", "faulted", "fired", "layer", "why_not_due"]
+__all__ = ["FailingTool", "fired", "layer", "why_not_due", "with_faults"]
 
 
-class Compiled(NamedTuple):
+class CompiledFault(NamedTuple):
     """A fault, compiled for one tool.
 
     Attributes:
@@ -43,7 +43,7 @@ class Compiled(NamedTuple):
     injection: Injection
 
 
-class Faulted:
+class FailingTool:
     """A bound tool that a scenario lets fail: it reaches out, whatever its mode, and may take any time.
 
     Attributes:
@@ -56,7 +56,7 @@ class Faulted:
 
     waits = True
 
-    def __init__(self, tool: Descriptor, bound: BoundTool, faults: tuple[Compiled, ...]) -> None:
+    def __init__(self, tool: Descriptor, bound: BoundTool, faults: tuple[CompiledFault, ...]) -> None:
         said = tool.annotations.idempotent or tool.annotations.read_only
         self.origin: str = getattr(bound, "origin", f"{tool.mode}:{tool.name}")
         self.repeatable: bool = getattr(bound, "repeatable", said)
@@ -81,7 +81,7 @@ class Faulted:
         told: list[JSON] = [self._explained(entry, call, number) for entry in self.faults]
         return {**plan, "faults": told}
 
-    def _explained(self, entry: Compiled, call: Call, number: int) -> JSON:
+    def _explained(self, entry: CompiledFault, call: Call, number: int) -> JSON:
         known = records_of(call.context.session).get(entry.fault.name)
         record = FaultRecord(entry.trigger) if known is None else known
         try:
@@ -90,7 +90,7 @@ class Faulted:
             why = [f"it can't be judged: {error.message}"]
         return {"name": entry.fault.name, "kind": entry.injection.kind, "due": not why, "because": why}
 
-    def unmet(self, entry: Compiled, call: Call, number: int) -> list[Condition]:
+    def unmet(self, entry: CompiledFault, call: Call, number: int) -> list[Condition]:
         """The conditions of a fault that do not hold for an attempt.
 
         Raises:
@@ -113,7 +113,7 @@ class Faulted:
         return None if known is None else _copied(known)
 
 
-def faulted(tool: Descriptor, bound: BoundTool) -> Faulted:
+def with_faults(tool: Descriptor, bound: BoundTool) -> FailingTool:
     """The bound tool with the faults of its descriptor compiled.
 
     Raises:
@@ -122,7 +122,7 @@ def faulted(tool: Descriptor, bound: BoundTool) -> Faulted:
     problems: list[Problem] = []
     names = names_for(tool)
     compiled = tuple(
-        Compiled(
+        CompiledFault(
             fault,
             compile_trigger(fault.when, f"{fault.pointer}/when", names, problems, key=fault.name, tool=tool),
             compile_injection(fault.inject, f"{fault.pointer}/inject", tool, names, problems, key=fault.name),
@@ -131,13 +131,13 @@ def faulted(tool: Descriptor, bound: BoundTool) -> Faulted:
     )
     if any(problem.severity == "error" for problem in problems):
         raise DocumentError(problems)
-    return Faulted(tool, bound, compiled)
+    return FailingTool(tool, bound, compiled)
 
 
 def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
     """The layer of a tool; None where nothing is to go wrong with it."""
     bound = context.bound
-    if not isinstance(bound, Faulted) or not bound.faults:
+    if not isinstance(bound, FailingTool) or not bound.faults:
         return None
     around = _Layer(bound)
 
@@ -156,7 +156,7 @@ class _Judged(NamedTuple):
         broken: The first that could not be judged, and why.
     """
 
-    due: list[tuple[Compiled, FaultRecord]]
+    due: list[tuple[CompiledFault, FaultRecord]]
     limits: list[Injection]
     broken: tuple[InjectedFault, ExpressionError] | None = None
 
@@ -164,7 +164,7 @@ class _Judged(NamedTuple):
 class _Layer:
     """The faults of one tool, around it."""
 
-    def __init__(self, bound: Faulted) -> None:
+    def __init__(self, bound: FailingTool) -> None:
         self._bound = bound
         self._faults = bound.faults
         self._remembers = any(entry.injection.kind == "stale" for entry in bound.faults)
@@ -207,7 +207,7 @@ class _Layer:
         return judged
 
     async def _happening(
-        self, call: Call, call_next: CallNext, number: int, due: list[tuple[Compiled, FaultRecord]]
+        self, call: Call, call_next: CallNext, number: int, due: list[tuple[CompiledFault, FaultRecord]]
     ) -> Result:
         (entry, record), *others = due
         fault, injection = entry.fault, entry.injection

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard, TypeVar
 from weakref import WeakKeyDictionary
 
 from toolcrib.core.clock import RealClock, run_in_thread
-from toolcrib.core.model import Call, Descriptor, Result, TrustedAnswer
-from toolcrib.core.protocols import BoundTool, Clock, Middleware, Reaching
+from toolcrib.core.model import Call, Descriptor, Outcome, Result, TrustedAnswer
+from toolcrib.core.protocols import BoundTool, CallNext, Clock, Middleware, Reaching
+from toolcrib.engine.middleware.call_failures import as_reported
+from toolcrib.schema.validation import as_json
+from toolcrib.schema.validation.json_values import DEPTH
 
 if TYPE_CHECKING:
     from toolcrib.engine.middleware.events import Observer
@@ -120,3 +123,44 @@ class SharedState:
         if isinstance(clock, RealClock):  # each session has one of its own, and all tell the same time
             return self._real
         return self._others.setdefault(clock, {})
+
+
+def user_layer(middleware: Middleware) -> BuildLayer:
+    """Builds the layer of a user, with a check of what it returns: anything but a sound Result is `internal`."""
+    from inspect import isawaitable  # noqa: PLC0415 -- most tools have no layers of a user
+
+    def layer(_context: LayerContext, call_next: CallNext) -> CallNext:
+        async def user(call: Call) -> Result:
+            answer: Any = middleware(call, call_next)
+            result = await answer if isawaitable(answer) else answer
+            if result is answer:
+                return _broken(call, middleware, f"is no `async` function: it returned {_kind_of(result)}")
+            if not isinstance(result, Result):
+                forgotten = "; is a `return` missing?" if result is None else ""
+                return _broken(
+                    call, middleware, f"returned {_kind_of(result)} instead of a `Result`{forgotten}"
+                )
+            result, fault = as_reported(result)
+            if fault is None:
+                value, fault = as_json(result.value, depth=DEPTH)
+            if fault is not None:
+                # Only the kind of what is there: this text is read by whoever made the call.
+                return _broken(call, middleware, f"returned what is no JSON: expected {fault.expected}")
+            return result if value is result.value else result._replace(value=value)
+
+        return user if may_wait(middleware) else never_waits(user)
+
+    return layer
+
+
+def _kind_of(value: object) -> str:
+    return "None" if value is None else f"a `{type(value).__name__}`"
+
+
+def _broken(call: Call, middleware: Middleware, fault: str) -> Result:
+    name = getattr(middleware, "__qualname__", type(middleware).__qualname__)
+    message = f"the middleware `{name}` {fault}"
+    import logging  # noqa: PLC0415 -- as above
+
+    logging.getLogger("toolcrib").error("a bug in a call of `%s`: %s", call.tool.name, message)
+    return Result.failed(Outcome.INTERNAL, message, details={"middleware": name})

@@ -18,8 +18,7 @@ from toolcrib.core.model import (
 )
 from toolcrib.core.subschemas import once_for_each
 from toolcrib.core.text import format_size
-from toolcrib.engine.middleware.call_failures import may_have_acted
-from toolcrib.engine.middleware.fault_redaction import as_reported, masked, without
+from toolcrib.engine.middleware.call_failures import as_reported, masked, may_have_acted, without
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, never_waits, off_loop
 from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, json_fault
 from toolcrib.schema.validation.json_values import ALIEN, DEPTH, SMALL, excess, is_large, room_for, weigh

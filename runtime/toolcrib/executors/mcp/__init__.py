@@ -135,7 +135,7 @@ class McpExecutor:
         return [*self._retired, *([] if self._in_use is None else [self._in_use])]
 
     def _connections(self) -> ServerPool:
-        """Those of the World that is in force; the servers of another one end once their calls are over."""
+        """Those of the current network environment; the servers of an earlier one end once their calls are over."""
         world = self.world or _nothing_special()
         current = self._in_use
         if current is not None and current.world is world:
@@ -174,7 +174,7 @@ class McpExecutor:
 
 @cache
 def _nothing_special() -> NetworkEnvironment:
-    """The world of an executor that nobody gave one."""
+    """The environment of an executor that nobody gave one."""
     from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- as above
 
     return NetworkEnvironment.ordinary()

@@ -49,7 +49,7 @@ class ArgumentOverlay(NamedTuple):
         """The arguments of a call as the server gets them. One that is set to an absent argument is left out.
 
         Raises:
-            Misfit: One of them can't be worked out.
+            UnusableArguments: One of them can't be worked out.
         """
         if not self.members:
             return given

@@ -87,7 +87,7 @@ def result_of(
         most: Bytes of an answer, roughly: its texts, and a few for everything else.
 
     Raises:
-        Garbled: It is no answer of the protocol.
+        InvalidAnswer: It is no answer of the protocol.
     """
     if approximate_size(raw, most) > most:
         return _too_large(target, most)
@@ -394,7 +394,7 @@ class BoundMcp:
         """What a connection makes of a call.
 
         Raises:
-            Broken: No answer can come any more.
+            ConnectionLoss: No answer can come any more.
         """
         target = self._target
         await connection.trusted()

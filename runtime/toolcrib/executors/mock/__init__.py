@@ -28,15 +28,14 @@ from toolcrib.core.model import (
 )
 from toolcrib.core.protocols import BoundTool
 from toolcrib.executors.mock.replies import Reply
-from toolcrib.executors.mock.rule_index import choice_of
-from toolcrib.executors.mock.rules import BARE, Rule, choose, compile_rules
+from toolcrib.executors.mock.rules import BARE, MockRule, choose, compile_rules, index_rules
 from toolcrib.executors.mock.transaction import (
-    UNSOUND,
-    Taken,
-    acted,
-    answered,
-    bug,
+    NOT_TRUSTED,
+    ReplyOutcome,
+    answer_reply,
     fits_of,
+    mock_failure,
+    run_transaction,
 )
 from toolcrib.executors.mock.variables import KeepingScope, MockState, Scope, keeps, scope_of, slot_of
 
@@ -99,7 +98,7 @@ class MockExecutor:
         """Nothing to give back."""
 
 
-class Turn(NamedTuple):
+class ReplySelection(NamedTuple):
     """What a call gets.
 
     Attributes:
@@ -110,7 +109,7 @@ class Turn(NamedTuple):
         state: What the session remembers of the tool.
     """
 
-    rule: Rule
+    rule: MockRule
     place: int
     scope: Scope
     number: int
@@ -139,7 +138,7 @@ class BoundMock:
         keeps: Whether it reads or changes what the session keeps.
     """
 
-    def __init__(self, descriptor: Descriptor, rules: tuple[Rule, ...]) -> None:
+    def __init__(self, descriptor: Descriptor, rules: tuple[MockRule, ...]) -> None:
         replies = [reply for rule in rules for reply in rule.replies]
         self.waits = any(reply.waits for reply in replies)
         self._slot = slot_of(descriptor.name)
@@ -156,7 +155,7 @@ class BoundMock:
         endless = rules[0].pointer == BARE and rules[0].after_last == "repeat"
         self._counts = paced or self.keeps or not endless or not replies[0].names <= {"args"}
         self._rules = tuple(rule.made_ready(alone=not self._counts) for rule in rules)
-        self._choice = choice_of(self._rules)
+        self._choice = index_rules(self._rules)
         answer_now = self._answer if self._counts else _answering_alone(self._rules[0].replies[0])
         self.answer_now: Callable[[Call], Result | TrustedAnswer] | None = None if paced else answer_now
 
@@ -173,7 +172,7 @@ class BoundMock:
         await self._pace(call, turn, taken)
         return as_result(taken.answer)
 
-    async def _pace(self, call: Call, turn: Turn, taken: Taken) -> None:
+    async def _pace(self, call: Call, turn: ReplySelection, taken: ReplyOutcome) -> None:
         """Let the time pass that the reply takes, and report its progress."""
         clock, reply = call.context.session.clock, turn.reply
         for after, progress in taken.reports:
@@ -190,7 +189,7 @@ class BoundMock:
         taken = self._taken(call, turn)
         return taken if isinstance(taken, Result) else taken.answer
 
-    def _turn(self, call: Call) -> Turn | Result:
+    def _turn(self, call: Call) -> ReplySelection | Result:
         """Count the call and choose its reply; a Result where there is none."""
         state = call.context.session.slot(self._slot, MockState)
         if self._numbers is not None:
@@ -202,42 +201,44 @@ class BoundMock:
             number = state.calls
         return self._chosen(call, number, state, self._scope(call, number))
 
-    def _chosen(self, call: Call, number: int, state: MockState, scope: Scope) -> Turn | Result:
+    def _chosen(self, call: Call, number: int, state: MockState, scope: Scope) -> ReplySelection | Result:
         """The turn of a call; a Result where there is no reply for it. Changes nothing."""
         chosen = self._choose(call, number, state, scope)
-        return chosen if isinstance(chosen, Result) else Turn(*chosen, scope, number, state)
+        return chosen if isinstance(chosen, Result) else ReplySelection(*chosen, scope, number, state)
 
-    def _choose(self, call: Call, number: int, state: MockState, scope: Scope) -> tuple[Rule, int] | Result:
+    def _choose(
+        self, call: Call, number: int, state: MockState, scope: Scope
+    ) -> tuple[MockRule, int] | Result:
         """The rule that answers and the index of its reply; a Result where there is none. Changes nothing."""
         try:
             rules = self._rules if self._choice is None else self._choice.left_for(call.arguments)
             chosen = choose(rules, scope, number, state)
         except ExpressionError as error:
-            return bug(call, error, error.pointer or self._rules[0].pointer)
+            return mock_failure(call, error, error.pointer or self._rules[0].pointer)
         if chosen is not None:
             return chosen
-        from toolcrib.executors.mock.no_match_report import unmatched  # noqa: PLC0415 -- slow, and rarely needed
+        from toolcrib.executors.mock.no_match_report import report_no_match  # noqa: PLC0415 -- slow, and rarely needed
 
-        return unmatched(self._rules, call, scope, number, state)
+        return report_no_match(self._rules, call, scope, number, state)
 
-    def _taken(self, call: Call, turn: Turn) -> Taken | Result:
+    def _taken(self, call: Call, turn: ReplySelection) -> ReplyOutcome | Result:
         """What the reply comes to, and the count of its calls; a Result where the mock is wrong."""
         taken = self._worked_out(call, turn)
-        if isinstance(taken, Taken) and taken.used:
+        if isinstance(taken, ReplyOutcome) and taken.used:
             turn.takes()
         return taken
 
-    def _worked_out(self, call: Call, turn: Turn, *, tried: bool = False) -> Taken | Result:
+    def _worked_out(self, call: Call, turn: ReplySelection, *, tried: bool = False) -> ReplyOutcome | Result:
         """What the reply comes to; a Result where the mock is wrong. Nothing is kept of what is only `tried`."""
         reply, scope, acts = turn.reply, turn.scope, turn.state.acts
         try:
             if isinstance(scope, KeepingScope):
                 fits = None if tried else self._fits
-                taken = acted(reply, scope, turn.state, turn.meta, fits)
+                taken = run_transaction(reply, scope, turn.state, turn.meta, fits)
             else:
-                taken = answered(reply, scope, turn.meta)
+                taken = answer_reply(reply, scope, turn.meta)
         except ExpressionError as error:
-            return bug(call, error, reply.place_of(error))
+            return mock_failure(call, error, reply.place_of(error))
         if turn.number in acts and not tried:
             acts[turn.number] += 1
         return taken
@@ -257,31 +258,31 @@ class BoundMock:
 
     def explain(self, call: Call) -> JSON:
         """Which rule would answer, and why the rules before it would not. Changes nothing."""
-        from toolcrib.executors.mock.explanation import explained  # noqa: PLC0415 -- as above
+        from toolcrib.executors.mock.no_match_report import explain_call  # noqa: PLC0415 -- as above
 
         state = call.context.session.slot(self._slot, MockState)
         number = self._next_number(call, state)
         plan: dict[str, JSON] = {"mode": "mock", **({"call": number} if self._counts else {})}
-        return {**plan, **explained(self._rules, call, self._scope(call, number), number, state)}
+        return {**plan, **explain_call(self._rules, call, self._scope(call, number), number, state)}
 
 
 def _answering_alone(reply: Reply) -> Callable[[Call], Result | TrustedAnswer]:
     """What a reply answers that is the only one and reads the arguments at most: nothing is chosen or remembered."""
     new: Any = tuple.__new__  # most mocked calls end here, and calling the class takes longer
-    sound = reply.sound
+    trusted_value = reply.trusted_value
 
     def answer(call: Call) -> Result | TrustedAnswer:
-        if sound is not None:
+        if trusted_value is not None:
             try:
-                trusted: TrustedAnswer = new(TrustedAnswer, (sound(call.arguments), NOTHING))
-            except UNSOUND:
+                trusted: TrustedAnswer = new(TrustedAnswer, (trusted_value(call.arguments), NOTHING))
+            except NOT_TRUSTED:
                 pass  # the ordinary answer says what is wrong
             else:
                 return trusted
         try:
             return reply.answer({"args": call.arguments})
         except ExpressionError as error:
-            return bug(call, error, reply.place_of(error))
+            return mock_failure(call, error, reply.place_of(error))
 
     return answer
 
@@ -302,12 +303,12 @@ def _numbers_of(call: Call) -> CallCounter:
 
 
 def _keeping(fixture: Fixture, pack: str) -> _Scoping:
-    from toolcrib.executors.mock.unit_of_work import Work  # noqa: PLC0415 -- most mocks keep nothing
+    from toolcrib.executors.mock.unit_of_work import UnitOfWork  # noqa: PLC0415 -- most mocks keep nothing
     from toolcrib.simulation.store import store_of  # noqa: PLC0415 -- as above
 
     def scope(call: Call, number: int, *, before: bool = False) -> Scope:
         store = store_of(call.context.session)
         version = store.before(fixture) if before else None
-        return KeepingScope(call, number, Work(store, fixture, version, pack))
+        return KeepingScope(call, number, UnitOfWork(store, fixture, version, pack))
 
     return scope

@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import Descriptor
 from toolcrib.core.text import canonical
-from toolcrib.executors.mock.rules import Rule, compile_rules
+from toolcrib.executors.mock.rules import MockRule, compile_rules
 from toolcrib.schema.validation import Validator
 
 
@@ -21,10 +21,10 @@ def problems_of(descriptor: Descriptor) -> list[Problem]:
     return problems
 
 
-def _unreachable(rules: tuple[Rule, ...]) -> list[Problem]:
+def _unreachable(rules: tuple[MockRule, ...]) -> list[Problem]:
     """Rules that no call reaches: they stand below one that takes every call, or all of theirs."""
     problems = []
-    taken: dict[str, Rule] = {}
+    taken: dict[str, MockRule] = {}
     for index, rule in enumerate(rules):
         when = canonical(dict(rule.when))
         if rule.when and when in taken:
@@ -46,9 +46,9 @@ def _unreachable(rules: tuple[Rule, ...]) -> list[Problem]:
     return problems
 
 
-def _same_names(rules: tuple[Rule, ...]) -> list[Problem]:
+def _same_names(rules: tuple[MockRule, ...]) -> list[Problem]:
     """Rules that reports could not tell apart."""
-    first: dict[str, Rule] = {}
+    first: dict[str, MockRule] = {}
     problems = []
     for rule in rules:
         if rule is not first.setdefault(rule.label, rule):
@@ -60,7 +60,7 @@ def _same_names(rules: tuple[Rule, ...]) -> list[Problem]:
     return problems
 
 
-def _wrong_answers(rules: tuple[Rule, ...], tool: Descriptor) -> list[Problem]:
+def _wrong_answers(rules: tuple[MockRule, ...], tool: Descriptor) -> list[Problem]:
     """Answers that are the same for every call and that the output schema refuses."""
     replies = [reply for rule in rules for reply in rule.replies]
     fixed = [(reply, reply.constant.value) for reply in replies if reply.constant is not None]

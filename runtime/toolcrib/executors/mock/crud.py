@@ -30,7 +30,7 @@ class _Whole(NamedTuple):
     places: Mapping[str, str] = {}
 
 
-def expanded(block: Block, pointer: str, tool: Descriptor) -> tuple[Block, Callable[[str], str]]:  # noqa: ARG001 -- all of it is in the block
+def expand_crud(block: Block, pointer: str, tool: Descriptor) -> tuple[Block, Callable[[str], str]]:  # noqa: ARG001 -- all of it is in the block
     """A reply with `crud` as the reply with `rows`, `let`, `guard`, `effects` and `result` that it stands for.
 
     The row is called `row`. What the reply says beside `crud` comes behind what `crud` stands for.

@@ -1,4 +1,4 @@
-"""What a call gets that no rule answers: the nearest rules, why each did not match, a rule to paste."""
+"""Which rule answers a call and why the others do not: for `explain`, and for a call that no rule matches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.core.pointers import keys_of
 from toolcrib.core.subschemas import SchemaIndex
 from toolcrib.core.text import compact
-from toolcrib.executors.mock.rules import BARE, SEQUENCE, Rule, choose, stopping
+from toolcrib.executors.mock.replies import Reply
+from toolcrib.executors.mock.rules import BARE, SEQUENCE, MockRule, choose, stopping
 from toolcrib.executors.mock.variables import MockState, Scope, with_arguments
 from toolcrib.expressions import as_written
 from toolcrib.expressions.matchers import MatchDifference, Matcher
@@ -35,10 +36,12 @@ _MORE: dict[str, str] = {
 """The way out where there are no rules, so that one more can't be pasted."""
 
 
-def unmatched(rules: tuple[Rule, ...], call: Call, scope: Scope, number: int, state: MockState) -> Result:
+def report_no_match(
+    rules: tuple[MockRule, ...], call: Call, scope: Scope, number: int, state: MockState
+) -> Result:
     """The result `unmatched_mock` of a call."""
     tool = call.tool
-    near = Miss(tool, scope, number, state).nearest(rules)
+    near = RuleMiss(tool, scope, number, state).nearest(rules)
     shown = compact(redact(call.arguments, tool.input_schema))
     lines = [f"no mock rule of `{tool.name}` answers call {number} with {shown}"]
     lines += [f"  {entry['rule']} ({entry['at']}): {entry['differences'][0]}" for entry in near]
@@ -52,7 +55,7 @@ def unmatched(rules: tuple[Rule, ...], call: Call, scope: Scope, number: int, st
 
 
 def _way_out(
-    rules: tuple[Rule, ...], call: Call, scope: Scope, number: int, state: MockState
+    rules: tuple[MockRule, ...], call: Call, scope: Scope, number: int, state: MockState
 ) -> tuple[str, dict[str, JSON]]:
     """What to write so that the call is answered, in words, and the same for programs."""
     paste = rule_to_paste(call, {rule.label for rule in rules}, len(rules) + 1)
@@ -78,7 +81,7 @@ def _way_out(
     return f"{words},\n{passing} and this rule {below}", {**facts, "after_last": "next_rule", "paste": paste}
 
 
-class Miss:
+class RuleMiss:
     """Why rules do not answer a call. What is secret of the call, or of a rule, is not told.
 
     Args:
@@ -94,7 +97,7 @@ class Miss:
         self._number = number
         self._state = state
 
-    def nearest(self, rules: Sequence[Rule]) -> list[Any]:
+    def nearest(self, rules: Sequence[MockRule]) -> list[Any]:
         """The rules that came nearest, fewest differences first: `{rule, at, pointer, differences}`."""
         counted = [(self._distance(rule), rule) for rule in rules]
         missed = sorted([pair for pair in counted if pair[0]], key=lambda pair: pair[0])
@@ -113,7 +116,7 @@ class Miss:
             for _distance, rule in missed[:NEAREST]
         ]
 
-    def why_not(self, rule: Rule) -> list[str]:
+    def why_not(self, rule: MockRule) -> list[str]:
         """Why a rule does not answer the call, in words; empty if it does."""
         scope, number = self._scope, self._number
         try:
@@ -132,7 +135,7 @@ class Miss:
             reasons.append(_exhausted(rule))
         return reasons
 
-    def _distance(self, rule: Rule) -> int:
+    def _distance(self, rule: MockRule) -> int:
         """How many reasons there are; none for a rule that answers."""
         scope, number = self._scope, self._number
         try:
@@ -144,7 +147,7 @@ class Miss:
             return 1
         return 0 if answers else max(found, 1)
 
-    def _strangeness(self, rule: Rule) -> float:
+    def _strangeness(self, rule: MockRule) -> float:
         """How unlike what is wanted and what is there are, of rules with equally many differences."""
         try:
             found = [] if rule.args is None else rule.args.differences(self._scope["args"], self._scope)
@@ -186,7 +189,7 @@ def _of_state(difference: MatchDifference) -> str:
     return f"{what} {difference.actual}, the rule wants {difference.expected}"
 
 
-def _exhausted(rule: Rule) -> str:
+def _exhausted(rule: MockRule) -> str:
     many, calls = len(rule.replies), rule.ends[-1]
     used = f"its {many} repl{'y is' if many == 1 else 'ies are'} used up"
     return f"exhausted: {used}" + (f", after {calls} calls" if calls != many else "")
@@ -294,3 +297,44 @@ def _flow(value: JSON) -> str:
     return "".join(
         char if char.isprintable() or ord(char) > 0xFFFF else f"\\u{ord(char):04x}" for char in text
     )
+
+
+MOST_SKIPPED = 20
+"""Rules above the one that answers of which it is told why they don't."""
+
+
+def explain_call(
+    rules: tuple[MockRule, ...], call: Call, scope: Scope, number: int, state: MockState
+) -> dict[str, JSON]:
+    """Which rule would answer, where it stands, and why those above it would not."""
+    try:
+        chosen = choose(rules, scope, number, state)
+    except ExpressionError as error:
+        return {"error": error.message}
+    miss = RuleMiss(call.tool, scope, number, state)
+    passed = rules if chosen is None else rules[: _place_of(chosen[0], rules)]
+    reasons = ((rule, miss.why_not(rule)) for rule in passed[:MOST_SKIPPED])
+    skipped: list[JSON] = [{"rule": rule.label, "because": [*why]} for rule, why in reasons if why]
+    told: dict[str, JSON] = {"skipped": skipped}
+    if len(passed) > MOST_SKIPPED:
+        told["skipped_too"] = len(passed) - MOST_SKIPPED
+    if chosen is None:
+        return {"rule": None, **told, "nearest": miss.nearest(rules)}
+    rule, index = chosen
+    reply = rule.replies[index]
+    place = call.tool.origin.place(reply.pointer)
+    answer: dict[str, JSON] = {"rule": rule.label, "reply": index + 1, "kind": reply.kind, "at": place}
+    return {**answer, **_world_of(reply, call), **told}
+
+
+def _place_of(wanted: MockRule, rules: tuple[MockRule, ...]) -> int:
+    return next(place for place, rule in enumerate(rules) if rule is wanted)
+
+
+def _world_of(reply: Reply, call: Call) -> dict[str, JSON]:
+    """Of a reply that fails or hands calls on: how, or where to."""
+    if reply.injection is not None:
+        return {"fault": reply.injection.kind}
+    if reply.elsewhere:
+        return {"passthrough": reply.elsewhere, "allowed": call.context.passthrough}
+    return {}

@@ -11,10 +11,10 @@ from typing import Any
 from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result, as_result
 from toolcrib.core.protocols import BoundTool
-from toolcrib.executors.mock import BoundMock, Turn
+from toolcrib.executors.mock import BoundMock, ReplySelection
 from toolcrib.executors.mock.replies import STATEFUL, Reply
-from toolcrib.executors.mock.rules import Rule
-from toolcrib.executors.mock.transaction import Taken, bug, reports_of
+from toolcrib.executors.mock.rules import MockRule
+from toolcrib.executors.mock.transaction import ReplyOutcome, mock_failure, reports_of
 
 Elsewhere = Callable[[Descriptor, str], BoundTool]
 """Binds a tool in another of its modes."""
@@ -28,7 +28,9 @@ class ReachingMock(BoundMock):
         repeatable: Whether an attempt that failed may be made again without a second effect.
     """
 
-    def __init__(self, descriptor: Descriptor, rules: tuple[Rule, ...], elsewhere: Elsewhere | None) -> None:
+    def __init__(
+        self, descriptor: Descriptor, rules: tuple[MockRule, ...], elsewhere: Elsewhere | None
+    ) -> None:
         super().__init__(descriptor, rules)
         self._tool = descriptor
         self._elsewhere = elsewhere
@@ -56,7 +58,7 @@ class ReachingMock(BoundMock):
             return await self._handed_on(call, turn)
         return answer
 
-    async def _failing(self, call: Call, turn: Turn) -> Result:
+    async def _failing(self, call: Call, turn: ReplySelection) -> Result:
         """What the fault makes of the call. What the reply does, it does as often as the fault lets the call through."""
         reply, injection = turn.reply, turn.reply.injection
         assert injection is not None  # noqa: S101 -- asked only of a reply that has it
@@ -72,18 +74,18 @@ class ReachingMock(BoundMock):
 
         try:
             if not injection.reaches:
-                await self._pace(call, turn, Taken(Result.ok(), reports_of(reply, turn.scope)))
+                await self._pace(call, turn, ReplyOutcome(Result.ok(), reports_of(reply, turn.scope)))
             result = await injection.inject(
                 call, act, turn.scope, number=turn.number, repeatable=self.repeatable
             )
         except ExpressionError as error:
-            result = bug(call, error, reply.place_of(error))
+            result = mock_failure(call, error, reply.place_of(error))
         if result.outcome is Outcome.INTERNAL:
             turn.takes(-1)  # what is wrong with the mock uses nothing up
             return result
         return result.with_meta(**turn.meta)
 
-    async def _handed_on(self, call: Call, turn: Turn) -> Result:
+    async def _handed_on(self, call: Call, turn: ReplySelection) -> Result:
         mode = turn.reply.elsewhere
         other = self._other(mode)
         if other is None:
@@ -115,7 +117,7 @@ def _denied(call: Call, reply: Reply) -> Result:
     )
 
 
-def needless(block: dict[str, Any], reply: Reply) -> Iterator[Problem]:
+def unused_keys(block: dict[str, Any], reply: Reply) -> Iterator[Problem]:
     """What stands beside a fault or a passthrough and would have no effect."""
     keys: tuple[str, ...] = ("content", "idempotent_by")
     why = f"`{reply.elsewhere}:` answers, and its answer is not the mock's"

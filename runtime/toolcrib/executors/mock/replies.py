@@ -7,18 +7,19 @@ A reply is exactly one of `result`, `result_file`, `error`, `generate`, `templat
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
+from toolcrib.core.clock import parse_duration
 from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
-from toolcrib.core.model import JSON, Content, Descriptor, Result
+from toolcrib.core.model import JSON, Content, Descriptor, Progress, Result
 from toolcrib.core.pointers import keys_of
 from toolcrib.core.text import canonical
-from toolcrib.executors.mock.content import compile_content
-from toolcrib.executors.mock.progress import Report, compile_progress
-from toolcrib.executors.mock.variables import Scope, keeps, names_for
+from toolcrib.executors.mock.variables import Scope, as_text, keeps, names_for
 from toolcrib.expressions import (
     Expression,
+    Rendering,
     TextTemplate,
     compile_condition,
     compile_text,
@@ -32,8 +33,111 @@ from toolcrib.simulation.error_reply import compile_error
 from toolcrib.simulation.latency import Latency, compile_latency
 
 if TYPE_CHECKING:
-    from toolcrib.executors.mock.body import Body
+    from toolcrib.executors.mock.effects import ReplyBody
     from toolcrib.simulation.faults import Injection
+
+Parts = Callable[[Scope], tuple[Content, ...]]
+
+
+def compile_content(
+    block: list[dict[str, Any]],
+    pointer: str,
+    tool: Descriptor,
+    names: Collection[str],
+    problems: list[Problem],
+) -> tuple[frozenset[str], Parts, bool]:
+    """Compile a `content` list.
+
+    Returns:
+        The names that the parts read of the scope, what makes the parts of one call, and whether
+        they are the same for every call.
+    """
+    parts = [_part(entry, f"{pointer}/{index}", tool, names, problems) for index, entry in enumerate(block)]
+    read = frozenset[str]().union(*(part.names for part, _make in parts))
+    fixed = all(part.constant for part, _make in parts)
+    return read, lambda scope: tuple(make(scope) for _part, make in parts), fixed
+
+
+def _part(
+    entry: dict[str, Any], pointer: str, tool: Descriptor, names: Collection[str], problems: list[Problem]
+) -> tuple[Rendering, Callable[[Scope], Content]]:
+    written = {key: entry.get(key) for key in ("text", "uri", "title")}
+    texts = compile_value(written, names, problems, pointer)
+    data = _data(entry, pointer, tool, problems)
+    kind, mime_type = entry["type"], entry.get("mime_type")
+
+    def make(scope: Scope) -> Content:
+        shown: Any = texts.render(scope)
+        text, uri, title = (
+            None if shown[key] is None else as_text(shown[key]) for key in ("text", "uri", "title")
+        )
+        return Content(kind, text, data, mime_type, uri, title)
+
+    return texts, make
+
+
+def _data(entry: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> str | None:
+    if "file" in entry:
+        from toolcrib.loading.documents.files import read_bytes  # noqa: PLC0415 -- most mocks read no file
+
+        return base64.b64encode(read_bytes(tool.origin, entry["file"], f"{pointer}/file", problems)).decode(
+            "ascii"
+        )
+    data: str | None = entry.get("data")
+    if data is not None:
+        try:
+            base64.b64decode(data, validate=True)
+        except ValueError as error:
+            problems.append(
+                Problem(
+                    code="invalid_base64",
+                    message=f"`data` is not base64: {error}",
+                    pointer=f"{pointer}/data",
+                    hint="encode the bytes in base64, or name a `file`",
+                )
+            )
+    return data
+
+
+class ProgressReport(NamedTuple):
+    """One progress report that a mock gives before it answers.
+
+    Attributes:
+        progress: How far the call is.
+        total: How far it goes.
+        message: A text for people.
+        after: Seconds to wait before the report.
+    """
+
+    progress: float
+    total: float | None
+    message: Rendering
+    after: float
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What the message reads of the scope."""
+        return self.message.names
+
+    def at(self, scope: Scope) -> Progress:
+        """The report of one call."""
+        return Progress(self.progress, self.total, as_text(self.message.render(scope)))
+
+
+def compile_progress(
+    block: list[dict[str, Any]], pointer: str, names: Collection[str], problems: list[Problem]
+) -> tuple[ProgressReport, ...]:
+    """The progress reports of a reply, in order."""
+    return tuple(
+        ProgressReport(
+            progress=entry["progress"],
+            total=entry.get("total"),
+            message=compile_value(entry.get("message", ""), names, problems, f"{pointer}/{index}/message"),
+            after=parse_duration(entry.get("after", "0s")),
+        )
+        for index, entry in enumerate(block)
+    )
+
 
 RESULT_DEPTH = 100
 """How deep an answer may be nested for the mock to vouch for it; the layers have the last word."""
@@ -46,14 +150,14 @@ Answer = Callable[[Scope], Result]
 Names = Mapping[str, Collection[str] | None]
 """The names that expressions may read, with their keys where these are known."""
 
-Working = Callable[[Any], JSON]
+ValueFunction = Callable[[Any], JSON]
 """Works out a value of a scope or of the arguments alone."""
 
 
-class Preparing(Protocol):
+class ValueCompiler(Protocol):
     """Compiles what works out a value."""
 
-    def __call__(self, *, alone: bool) -> Working:
+    def __call__(self, *, alone: bool) -> ValueFunction:
         """Of the arguments alone, or of a scope."""
         ...
 
@@ -69,8 +173,8 @@ class Reply(NamedTuple):
         latency: How long the answer takes.
         progress: What is reported before it.
         constant: The answer, where its value is the same for every call; parts beside it are left out.
-        prepare: Compiles `sound`, for a reply that can have it; raises NotJSONError where an answer can't be sound.
-        sound: Works out the value of a good answer that is JSON and nobody else's, of the scope or of the arguments
+        prepare: Compiles `trusted_value`, for a reply that can have it; raises NotJSONError where an answer can't be trusted.
+        trusted_value: Works out the value of a good answer that is JSON and nobody else's, of the scope or of the arguments
             alone; raises where it fails.
         times: How many calls, each attempt counted, it answers before the next reply of its list.
         body: What it does with the store; None where it does nothing.
@@ -86,23 +190,23 @@ class Reply(NamedTuple):
     answer: Answer
     names: frozenset[str] = frozenset()
     latency: Latency | None = None
-    progress: tuple[Report, ...] = ()
+    progress: tuple[ProgressReport, ...] = ()
     constant: Result | None = None
-    prepare: Preparing | None = None
-    sound: Working | None = None
+    prepare: ValueCompiler | None = None
+    trusted_value: ValueFunction | None = None
     times: int = 1
-    body: Body | None = None
+    body: ReplyBody | None = None
     same: Expression | None = None
     injection: Injection | None = None
     elsewhere: str = ""
     locate: Callable[[str], str] | None = None
 
     def made_ready(self, *, alone: bool) -> Reply:
-        """The same reply, ready to be called; `alone` if `sound` is to get the arguments and no scope."""
+        """The same reply, ready to be called; `alone` if `trusted_value` is to get the arguments and no scope."""
         if self.prepare is None:
             return self
         try:
-            return self._replace(sound=self.prepare(alone=alone))
+            return self._replace(trusted_value=self.prepare(alone=alone))
         except NotJSONError:
             return self  # each call says what is wrong with it
 
@@ -131,9 +235,9 @@ def compile_reply(block: dict[str, Any], pointer: str, tool: Descriptor, problem
     """Compile a reply whose shape the block's schema has accepted; faults are added to `problems`."""
     if "crud" not in block:
         return _compiled(block, pointer, tool, problems)
-    from toolcrib.executors.mock.crud import expanded  # noqa: PLC0415 -- most mocks keep nothing
+    from toolcrib.executors.mock.crud import expand_crud  # noqa: PLC0415 -- most mocks keep nothing
 
-    written, locate = expanded(block, pointer, tool)
+    written, locate = expand_crud(block, pointer, tool)
     found: list[Problem] = []
     reply = _compiled(written, pointer, tool, found)
     problems += [problem._replace(pointer=locate(problem.pointer)) for problem in found]
@@ -172,21 +276,21 @@ def _compiled(block: dict[str, Any], pointer: str, tool: Descriptor, problems: l
         elsewhere=made.elsewhere,
     )
     if reply.reaches:
-        from toolcrib.executors.mock.passthrough import needless  # noqa: PLC0415 -- few mocks reach out
+        from toolcrib.executors.mock.passthrough import unused_keys  # noqa: PLC0415 -- few mocks reach out
 
-        problems += needless(block, reply)
+        problems += unused_keys(block, reply)
     return reply
 
 
-def _body(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Body | None:
+def _body(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> ReplyBody | None:
     if not any(key in block for key in STATEFUL):
         return None
-    from toolcrib.executors.mock.body import compile_body  # noqa: PLC0415 -- most mocks keep nothing
+    from toolcrib.executors.mock.effects import compile_body  # noqa: PLC0415 -- most mocks keep nothing
 
     return compile_body(block, pointer, tool, problems)
 
 
-def _outer(names: frozenset[str], body: Body | None) -> frozenset[str]:
+def _outer(names: frozenset[str], body: ReplyBody | None) -> frozenset[str]:
     """What is read of the scope of a call, when the names that the reply makes itself are left out."""
     return names if body is None else (names - body.own.keys()) | body.names
 
@@ -208,7 +312,7 @@ class _Compiled(NamedTuple):
     names: frozenset[str]
     answer: Answer
     constant: Result | None = None
-    prepare: Preparing | None = None
+    prepare: ValueCompiler | None = None
     injection: Injection | None = None
     elsewhere: str = ""
 
@@ -220,7 +324,7 @@ def _with_content(answer: Answer, parts: Callable[[Scope], tuple[Content, ...]])
 def _result(value: JSON, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]) -> _Compiled:
     rendering = compile_value(value, names, problems, pointer, forms=True)
 
-    def prepare(*, alone: bool) -> Working:
+    def prepare(*, alone: bool) -> ValueFunction:
         _check_size(value, tool.limits.output_size)
         return rendering.fresh("args", _small, RESULT_DEPTH, alone=alone)
 
@@ -258,7 +362,7 @@ def _fixed(value: JSON, tool: Descriptor) -> _Compiled:
     """An answer that is the same for every call."""
     fresh = copier(value)
 
-    def prepare(*, alone: bool) -> Working:  # noqa: ARG001 -- it reads neither
+    def prepare(*, alone: bool) -> ValueFunction:  # noqa: ARG001 -- it reads neither
         if excess(value, RESULT_DEPTH, tool.limits.output_size):
             raise NotJSONError
         make = copier(unshared(value, RESULT_DEPTH))

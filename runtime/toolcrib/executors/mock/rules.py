@@ -1,11 +1,16 @@
-"""Which reply answers a call. Every mock is a list of rules: a bare reply and a sequence are one rule each."""
+"""Which reply answers a call. Every mock is a list of rules: a bare reply and a sequence are one rule each.
+
+A mock with many rules has a `RuleIndex`: it leaves out the rules that want another value of one argument. Those that are
+left are tried in their order, so the choice is that of trying all of them.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Descriptor, Machine
@@ -14,6 +19,7 @@ from toolcrib.core.text import compact
 from toolcrib.executors.mock.replies import Reply, compile_reply
 from toolcrib.executors.mock.variables import MockState, Scope, names_for
 from toolcrib.expressions import Expression, compile_condition
+from toolcrib.expressions.values import frozen
 
 if TYPE_CHECKING:
     from toolcrib.expressions.matchers import Matcher
@@ -27,7 +33,7 @@ SEQUENCE = "/mock/sequence"
 """The pointer of the rule that a sequence is."""
 
 
-class Rule(NamedTuple):
+class MockRule(NamedTuple):
     """When it matches, its replies answer, one a call; each attempt of a call that is tried again takes one.
 
     Attributes:
@@ -54,7 +60,7 @@ class Rule(NamedTuple):
     condition: Expression | None = None
     after_last: AfterLast = "error"
 
-    def made_ready(self, *, alone: bool) -> Rule:
+    def made_ready(self, *, alone: bool) -> MockRule:
         """The same rule, its replies ready to be called; see `Reply.made_ready`."""
         return self._replace(replies=tuple(reply.made_ready(alone=alone) for reply in self.replies))
 
@@ -99,7 +105,9 @@ class Rule(NamedTuple):
         return used if calls == len(self.replies) else bisect_right(self.ends, used)
 
 
-def choose(rules: Iterable[Rule], scope: Scope, number: int, state: MockState) -> tuple[Rule, int] | None:
+def choose(
+    rules: Iterable[MockRule], scope: Scope, number: int, state: MockState
+) -> tuple[MockRule, int] | None:
     """The first rule that answers and the index of its reply; None when there is none. Changes nothing."""
     for rule in rules:
         if rule.matches(scope, number):
@@ -111,7 +119,7 @@ def choose(rules: Iterable[Rule], scope: Scope, number: int, state: MockState) -
     return None
 
 
-def stopping(rules: tuple[Rule, ...], scope: Scope, number: int, state: MockState) -> Rule | None:
+def stopping(rules: tuple[MockRule, ...], scope: Scope, number: int, state: MockState) -> MockRule | None:
     """The used-up rule that keeps a call from the rules below it; None where no rule does."""
     for rule in rules:
         if rule.matches(scope, number) and rule.reply_at(state) is None and rule.after_last == "error":
@@ -119,7 +127,7 @@ def stopping(rules: tuple[Rule, ...], scope: Scope, number: int, state: MockStat
     return None
 
 
-def compile_rules(tool: Descriptor, problems: list[Problem]) -> tuple[Rule, ...]:
+def compile_rules(tool: Descriptor, problems: list[Problem]) -> tuple[MockRule, ...]:
     """Compile the mock block of a descriptor whose shape its schema has accepted."""
     block: dict[str, Any] = tool.bindings["mock"]  # type: ignore[assignment]
     if "rules" in block:
@@ -130,11 +138,13 @@ def compile_rules(tool: Descriptor, problems: list[Problem]) -> tuple[Rule, ...]
     if "sequence" in block:
         replies = _replies(block["sequence"], "/mock/sequence", tool, problems)
         return (
-            Rule("sequence", SEQUENCE, replies, _ends(replies), after_last=block.get("after_last", "error")),
+            MockRule(
+                "sequence", SEQUENCE, replies, _ends(replies), after_last=block.get("after_last", "error")
+            ),
         )
     reply = compile_reply(block, "/mock", tool, problems)
     after_last = _after_one(block, block, BARE, "a `sequence`, and this mock", problems)
-    return (Rule("mock", BARE, (reply,), _ends((reply,)), after_last=after_last),)
+    return (MockRule("mock", BARE, (reply,), _ends((reply,)), after_last=after_last),)
 
 
 def _replies(
@@ -164,7 +174,9 @@ def _after_one(
     return "repeat"
 
 
-def _rule(entry: dict[str, Any], index: int, pointer: str, tool: Descriptor, problems: list[Problem]) -> Rule:
+def _rule(
+    entry: dict[str, Any], index: int, pointer: str, tool: Descriptor, problems: list[Problem]
+) -> MockRule:
     when, reply = entry.get("when", {}), entry["reply"]
     if isinstance(reply, list):
         replies = _replies(reply, f"{pointer}/reply", tool, problems)
@@ -172,7 +184,7 @@ def _rule(entry: dict[str, Any], index: int, pointer: str, tool: Descriptor, pro
     else:
         replies = (compile_reply(reply, f"{pointer}/reply", tool, problems),)
         after_last = _after_one(entry, reply, pointer, "a list of replies, and this rule", problems)
-    return Rule(
+    return MockRule(
         label=str(entry.get("name", f"rule {index + 1}")),
         pointer=pointer,
         replies=replies,
@@ -287,3 +299,88 @@ def _condition(
     except ExpressionError as error:
         problems.append(error.problem(place))
         return None
+
+
+FEWEST = 8
+"""Rules below which trying all of them is as quick."""
+
+_MOST_MERGED = 100_000
+"""Places in all short lists together that are laid out beforehand."""
+
+Numbered: TypeAlias = "list[tuple[int, MockRule]]"
+
+
+class RuleIndex:
+    """Which rules of a mock a call's arguments leave.
+
+    Args:
+        rules: In order.
+        key: The argument that tells them apart.
+    """
+
+    def __init__(self, rules: tuple[MockRule, ...], key: str) -> None:
+        self._key = key
+        self._rest: Numbered = []
+        self._listed: dict[Hashable, Numbered] = {}
+        for numbered in enumerate(rules):
+            wanted = dict(_sure(numbered[1]))
+            if key in wanted:
+                self._listed.setdefault(frozen(wanted[key]), []).append(numbered)
+            else:
+                self._rest.append(numbered)
+        self._unlisted = tuple(rule for _number, rule in self._rest)
+        laid_out = len(self._rest) * len(self._listed) <= _MOST_MERGED
+        self._short: dict[Hashable, tuple[MockRule, ...]] | None = (
+            {value: self._merged(value) for value in self._listed} if laid_out else None
+        )
+
+    def left_for(self, arguments: JSON) -> Sequence[MockRule]:
+        """The rules that may match a call with these arguments, in order: all others surely do not."""
+        if not isinstance(arguments, dict) or self._key not in arguments:
+            return self._unlisted
+        value = arguments[self._key]
+        if type(value) is str and self._short is not None:
+            return self._short.get(value, self._unlisted)
+        if isinstance(value, dict | list):
+            return self._unlisted
+        key: Hashable = frozen(value)
+        if self._short is not None:
+            return self._short.get(key, self._unlisted)
+        return self._merged(key)
+
+    def _merged(self, value: Hashable) -> tuple[MockRule, ...]:
+        """The rules that ask for a value and those that ask for none, in order."""
+        listed: Numbered = self._listed.get(value, [])
+        return tuple(rule for _place, rule in merge(listed, self._rest, key=_number))
+
+
+def index_rules(rules: tuple[MockRule, ...]) -> RuleIndex | None:
+    """The short way through the rules of a mock; None where there is none, or none is needed."""
+    key = _telling(rules) if len(rules) >= FEWEST else None
+    return None if key is None else RuleIndex(rules, key)
+
+
+def _number(numbered: tuple[int, MockRule]) -> int:
+    return numbered[0]
+
+
+def _telling(rules: tuple[MockRule, ...]) -> str | None:
+    """The argument of which the rules ask for the most different values."""
+    values: dict[str, set[Hashable]] = {}
+    for rule in rules:
+        for key, value in _sure(rule):
+            values.setdefault(key, set()).add(frozen(value))
+    return max(values, key=lambda key: len(values[key]), default=None)
+
+
+def _sure(rule: MockRule) -> Iterator[tuple[str, JSON]]:
+    """The arguments for which a rule wants one plain value, and by which it is judged before anything can fail.
+
+    A text that may hold an expression, and all behind it, is not among them.
+    """
+    wanted = rule.when.get("args")
+    for key, value in wanted.items() if isinstance(wanted, dict) else ():
+        plain = value is None or isinstance(value, bool | int | float)
+        if key.startswith("$") or not (plain or (isinstance(value, str) and not {"{", "$"} & {*value})):
+            return
+        yield key, value

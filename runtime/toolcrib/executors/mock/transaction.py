@@ -24,8 +24,8 @@ from toolcrib.expressions import copied
 from toolcrib.expressions.values import frozen
 from toolcrib.schema.validation import NotJSONError, Validator, json_fault
 
-UNSOUND = (ExpressionError, NotJSONError, LookupError, TypeError, RecursionError)
-"""What a sound answer that can't be worked out raises; the ordinary one says why."""
+NOT_TRUSTED = (ExpressionError, NotJSONError, LookupError, TypeError, RecursionError)
+"""What a trusted answer that can't be worked out raises; the ordinary one says why."""
 
 Meta = Mapping[str, JSON]
 
@@ -33,7 +33,7 @@ Fits = Callable[[Result | TrustedAnswer], bool]
 """Whether an answer will pass for one of the tool, so that what the call changes may stay."""
 
 
-class Taken(NamedTuple):
+class ReplyOutcome(NamedTuple):
     """What became of a call that a reply has taken.
 
     Attributes:
@@ -53,23 +53,23 @@ def worked_out(reply: Reply, scope: Scope, meta: Meta) -> Result | TrustedAnswer
     Raises:
         ExpressionError: The mock is wrong.
     """
-    if reply.sound is not None:
+    if reply.trusted_value is not None:
         try:
-            return tuple.__new__(TrustedAnswer, (reply.sound(scope), meta))
-        except UNSOUND:
+            return tuple.__new__(TrustedAnswer, (reply.trusted_value(scope), meta))
+        except NOT_TRUSTED:
             pass  # what is wrong is told by the answer or by whoever has it judged
     result = reply.answer(scope)
     return result._replace(meta=meta) if meta else result
 
 
-def answered(reply: Reply, scope: Scope, meta: Meta) -> Taken:
+def answer_reply(reply: Reply, scope: Scope, meta: Meta) -> ReplyOutcome:
     """The answer of a reply, and what it reports on the way.
 
     Raises:
         ExpressionError: The mock is wrong.
     """
     answer = worked_out(reply, scope, meta)
-    return Taken(answer, reports_of(reply, scope)) if reply.progress else Taken(answer)
+    return ReplyOutcome(answer, reports_of(reply, scope)) if reply.progress else ReplyOutcome(answer)
 
 
 def reports_of(reply: Reply, scope: Scope) -> tuple[tuple[float, Progress], ...]:
@@ -81,7 +81,9 @@ def reports_of(reply: Reply, scope: Scope) -> tuple[tuple[float, Progress], ...]
     return tuple((report.after, report.at(scope)) for report in reply.progress)
 
 
-def acted(reply: Reply, scope: KeepingScope, state: MockState, meta: Meta, fits: Fits | None) -> Taken:
+def run_transaction(
+    reply: Reply, scope: KeepingScope, state: MockState, meta: Meta, fits: Fits | None
+) -> ReplyOutcome:
     """One step: what the reply does, and its answer. All of it is kept, or nothing.
 
     A call that means the same as an earlier one is answered what that one was, and does nothing.
@@ -98,14 +100,14 @@ def acted(reply: Reply, scope: KeepingScope, state: MockState, meta: Meta, fits:
     """
     same = None if reply.same is None else _key(reply, scope)
     if same is not None and same in state.answers:
-        return Taken(_again(state.answers[same]), used=False)
+        return ReplyOutcome(_again(state.answers[same]), used=False)
     taken, stands = _step(reply, scope, meta, fits)
     if same is not None and stands:
         state.answers[same] = _kept(taken.answer)
     return taken
 
 
-def _step(reply: Reply, scope: KeepingScope, meta: Meta, fits: Fits | None) -> tuple[Taken, bool]:
+def _step(reply: Reply, scope: KeepingScope, meta: Meta, fits: Fits | None) -> tuple[ReplyOutcome, bool]:
     """What becomes of the call, and whether that stands: what a guard answers does, and what nobody will refuse."""
     work, body = scope.work, reply.body
     inner: Scope = scope
@@ -113,9 +115,9 @@ def _step(reply: Reply, scope: KeepingScope, meta: Meta, fits: Fits | None) -> t
         inner = body.begin(scope, work)
         refusal = body.judge(inner)
         if refusal is not None:
-            return Taken(refusal._replace(meta=meta)), fits is not None
+            return ReplyOutcome(refusal._replace(meta=meta)), fits is not None
         body.act(inner)
-    taken = answered(reply, inner, meta)
+    taken = answer_reply(reply, inner, meta)
     if fits is None:
         return taken, False
     matters = (work.changed or reply.same is not None) and not reply.reaches
@@ -183,7 +185,7 @@ def _validator(schema: Schema | None) -> Validator:
     return Validator(True if schema is None else schema)
 
 
-def bug(call: Call, error: ExpressionError, pointer: str) -> Result:
+def mock_failure(call: Call, error: ExpressionError, pointer: str) -> Result:
     """The mock itself is wrong: never an answer that a model could take for the tool's.
 
     `pointer` is where the error belongs.

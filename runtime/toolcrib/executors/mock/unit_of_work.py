@@ -18,7 +18,7 @@ MOST_ROWS: Final = 100_000
 """Rows of one collection that calls may bring it to."""
 
 
-class Work:
+class UnitOfWork:
     """The store as one call sees and changes it.
 
     Rows are never changed in place: whoever has one keeps it as it was.

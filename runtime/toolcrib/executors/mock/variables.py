@@ -16,7 +16,7 @@ from toolcrib.expressions.compiler import KnownKeys, alone, key_alone
 from toolcrib.expressions.functions import COUNTS, DRAWS, Chance
 
 if TYPE_CHECKING:
-    from toolcrib.executors.mock.unit_of_work import Work
+    from toolcrib.executors.mock.unit_of_work import UnitOfWork
 
 Scope = Mapping[str, JSON]
 
@@ -158,7 +158,7 @@ class KeepingScope(CountedScope):
 
     __slots__ = ("call", "number", "work")
 
-    def __init__(self, call: Call, number: int, work: Work) -> None:
+    def __init__(self, call: Call, number: int, work: UnitOfWork) -> None:
         super().__init__(work.budget)
         self["args"] = call.arguments
         self.call = call

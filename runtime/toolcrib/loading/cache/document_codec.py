@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, Origin
 from toolcrib.core.protocols import Files, Kinds
+from toolcrib.loading.descriptors import OverlaidDocument, OverlaidFiles, lay_over
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.archives import ArchiveFiles, open_archive
 from toolcrib.loading.documents.document import Document, cached_document, first_bytes, parse_documents
 from toolcrib.loading.documents.files import ARCHIVE, CachedFiles, DiskFiles, MemoryFiles
 from toolcrib.loading.formats import Formats
-from toolcrib.loading.overrides import OverlaidDocument, OverlaidFiles, lay_over
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import parse_scenario
 from toolcrib.loading.scenarios.scenario_links import in_namespace
@@ -60,7 +60,7 @@ def encode_document(document: Document, files: Files | None, name: str) -> Plain
 
 
 def _called(document: Document) -> str:
-    """What a document is found again by among those that stand in one of another form; empty if it has no name."""
+    """The name by which a document is found again among the parts of a foreign one; empty if it has no name."""
     value = document.value
     name = value.get("name") if isinstance(value, dict) else None
     if not isinstance(name, str):
@@ -115,7 +115,7 @@ def decode_files(plain: Plain) -> Files | None:
         case (kind, str(folder), str(root)) if kind == DISK:
             return DiskFiles(Path(folder), Path(root))
         case (kind, str(archive), str(folder)) if kind == PACKED:
-            return _Packed(archive, folder)
+            return _ArchivedFiles(archive, folder)
         case (kind, upper, lower, keys) if kind == LAID:
             above, below = decode_files(upper), decode_files(lower)
             if above is None or below is None:
@@ -124,7 +124,7 @@ def decode_files(plain: Plain) -> Files | None:
     return None
 
 
-class _Packed:
+class _ArchivedFiles:
     """The files of a pack in an archive, opened when one of them is read."""
 
     def __init__(self, archive: str, folder: str) -> None:
@@ -179,7 +179,7 @@ def _documents(source: str, files: Files | None) -> Mapping[int, Document]:
 
 
 def _text(source: str, files: Files | None) -> bytes:
-    if not isinstance(files, _Packed):
+    if not isinstance(files, _ArchivedFiles):
         return first_bytes(Path(source))
     opened = _opened(files.archive)
     for _archive, path in _splits(source):

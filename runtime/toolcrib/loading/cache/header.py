@@ -158,13 +158,13 @@ _STATE, _STATES = 6, "6q"
 """So many integers are the state of a file that is no link, and how they are laid out."""
 
 UNREADABLE = (OSError, AttributeError, LookupError, TypeError, ValueError)
-"""What reading an index may raise: of the file system, and for content that is authentic but of another form."""
+"""Errors of reading an index: of the file system, and for content that is authentic but of another form."""
 
 Span: TypeAlias = tuple[int, int]
 """Where a part begins and ends, counted from the end of the head. A tuple when it is written, a list when read."""
 
 ListedTool: TypeAlias = "tuple[str, str | None, bool, str, str]"
-"""What a list shows of a tool: name, mode, whether it has a block for it, flags, the first sentence about it."""
+"""The row of a tool in a list: name, mode, whether it has a block for it, flags, the first sentence about it."""
 
 Listing: TypeAlias = "tuple[Sequence[ListedTool], int]"
 """The tools that are offered, in the order of their names, and how many more there are."""
@@ -186,7 +186,7 @@ def index_folder() -> str | None:
 
 
 def index_key(paths: Sequence[str], also: Sequence[str] = ()) -> bytes | None:
-    """What tells one reading from another; None where the working directory is gone.
+    """The key under which an index is kept; None where the working directory is gone.
 
     Args:
         paths: As they were given; none for what is found from the working directory.
@@ -202,7 +202,7 @@ def index_key(paths: Sequence[str], also: Sequence[str] = ()) -> bytes | None:
 
 
 class IndexHeader:
-    """What is read first of an index.
+    """The header of an index.
 
     Attributes:
         around: What judged the documents.

@@ -228,11 +228,11 @@ def _plain_origin(origin: Origin) -> Any:
 def _origin_from(value: list[Any], kinds: Kinds | None) -> Origin:
     _kind, values, text, files = value
     known = dict(zip(_OF_ORIGIN, map(decode_value, values), strict=True))
-    beside = None if files is None else _Beside(decode_value(files))
-    return Origin(**known, files=beside, locate=_Places(decode_value(text), kinds))
+    beside = None if files is None else _LazyFiles(decode_value(files))
+    return Origin(**known, files=beside, locate=_LazyPositions(decode_value(text), kinds))
 
 
-class _Places:
+class _LazyPositions:
     """From JSON Pointers to lines and columns. The text is read again when somebody asks."""
 
     __slots__ = ("_kinds", "_locate", "_text")
@@ -262,7 +262,7 @@ class _Places:
         return NO_FORMATS if self._kinds is None else formats_of(self._kinds)
 
 
-class _Beside:
+class _LazyFiles:
     """The files that a document names. What reads them is imported when one is read."""
 
     __slots__ = ("_files", "_plain")
@@ -421,9 +421,11 @@ class CachedProject:
         rest = {name: decode_value(value, kinds) for name, value in self._rest.items()}
         return LoadedProject(
             registry=Registry.lazy(_Cards(self._tools, self._part), lambda name: self._tool(name, kinds)),
-            packs=_Later(lambda: [decode_value(pack, kinds) for pack in self._part("packs")]),
-            scenarios=_Later(lambda: self._scenarios(kinds)),
-            projects=_Later(lambda: [decode_value(project, kinds) for project in self._part("projects")]),
+            packs=_LazySequence(lambda: [decode_value(pack, kinds) for pack in self._part("packs")]),
+            scenarios=_LazySequence(lambda: self._scenarios(kinds)),
+            projects=_LazySequence(
+                lambda: [decode_value(project, kinds) for project in self._part("projects")]
+            ),
             seen=self._head.seen,
             **rest,
         )
@@ -486,7 +488,7 @@ def _card_from(values: list[Any]) -> Card:
     return Card._make(values)
 
 
-class _Later(Sequence[T]):
+class _LazySequence(Sequence[T]):
     """Values that are made when somebody looks at them."""
 
     def __init__(self, make: Callable[[], Iterable[T]]) -> None:

@@ -169,7 +169,7 @@ def read_zip(data: bytes, faults: ArchiveFaults) -> dict[str, bytes]:
     return _inflated(data, starts, faults)
 
 
-class _End(NamedTuple):
+class _EndRecord(NamedTuple):
     """Where the directory lies, and how many lines it has."""
 
     entries: int
@@ -177,7 +177,7 @@ class _End(NamedTuple):
     stop: int
 
 
-def _end(data: bytes, faults: ArchiveFaults) -> _End | None:
+def _end(data: bytes, faults: ArchiveFaults) -> _EndRecord | None:
     """What the end record says; None, with a fault, where nothing after it can be trusted."""
     if len(data) > ARCHIVE_BYTES:
         message = f"the archive has more than {ARCHIVE_BYTES >> 20} MiB"
@@ -202,7 +202,7 @@ def _end(data: bytes, faults: ArchiveFaults) -> _End | None:
         message = f"the archive holds {entries:,} files and folders; at most {ENTRIES:,} are read"
         faults.tell("archive_too_large", message, "divide it into several packs")
     else:
-        return _End(entries, offset, at)
+        return _EndRecord(entries, offset, at)
     return None
 
 
@@ -224,7 +224,7 @@ def _without_end(data: bytes, found: int) -> str:
     return "the file is no zip archive" if data else "the file is empty"
 
 
-def _directory(data: bytes, end: _End, faults: ArchiveFaults) -> list[_Entry]:
+def _directory(data: bytes, end: _EndRecord, faults: ArchiveFaults) -> list[_Entry]:
     """The lines of the directory; they fill it to its last byte."""
     entries: list[_Entry] = []
     at = end.offset

@@ -89,7 +89,7 @@ class ExternalAccess(Protocol):
         ...
 
 
-class _Unnoted:
+class _PlainEnvironment:
     """The environment, for a reading that nobody follows."""
 
     def variable(self, name: str, /) -> str | None:
@@ -105,12 +105,12 @@ class _Unnoted:
         pass
 
 
-UNNOTED: ExternalAccess = _Unnoted()
+PLAIN_ENVIRONMENT: ExternalAccess = _PlainEnvironment()
 
 
 def external_access(files: Files | None) -> ExternalAccess:
     """Where a document looks up variables, given the files beside it."""
-    return getattr(files, "outside", UNNOTED)
+    return getattr(files, "outside", PLAIN_ENVIRONMENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class DiskFiles:
     folder: Path
     root: Path
     touched: PathCollector = field(default_factory=set[str])
-    outside: ExternalAccess = UNNOTED
+    outside: ExternalAccess = PLAIN_ENVIRONMENT
 
     def read(self, name: str) -> bytes:
         """The content of a file.
@@ -172,7 +172,7 @@ class MemoryFiles:
     folder: str = ""
     touched: PathCollector = field(default_factory=set[str])
     key: str = ""
-    outside: ExternalAccess = UNNOTED
+    outside: ExternalAccess = PLAIN_ENVIRONMENT
 
     def read(self, name: str) -> bytes:
         """The content of a file.

@@ -76,11 +76,11 @@ _HINTS: Final = {
 }
 
 
-class _Dropped:
+class _RefusedKey:
     """Stands for a key that was refused: the value that follows it is read and left out."""
 
 
-_DROPPED: Final = _Dropped()
+_REFUSED_KEY: Final = _RefusedKey()
 
 
 class _Builder:
@@ -99,8 +99,8 @@ class _Builder:
         self.errors = 0
         self.blank = False
         self.here: Any = []
-        self.key: str | _Dropped | None = None
-        self.stack: list[tuple[Any, str | _Dropped | None, _Dropped | None]] = []
+        self.key: str | _RefusedKey | None = None
+        self.stack: list[tuple[Any, str | _RefusedKey | None, _RefusedKey | None]] = []
 
     def build(self, events: Iterable[Any]) -> None:
         for event in events:
@@ -157,7 +157,7 @@ class _Builder:
             self.key = self.take_key(event, text)
         else:
             value = self.plain(event, text) if event.implicit[0] else text
-            if key is not _DROPPED:
+            if key is not _REFUSED_KEY:
                 here[key] = value
             self.key = None
 
@@ -174,8 +174,8 @@ class _Builder:
             here.append(container)
         elif key is None:
             self.refuse_container_key(event)
-            after = _DROPPED
-        elif key is not _DROPPED:
+            after = _REFUSED_KEY
+        elif key is not _REFUSED_KEY:
             here[key] = container
         self.stack.append((here, key, after))
         self.here, self.key = container, None
@@ -185,7 +185,7 @@ class _Builder:
         if type(self.here) is list:
             self.here.append(None)
         else:
-            self.key = _DROPPED if self.key is None else None
+            self.key = _REFUSED_KEY if self.key is None else None
 
     def check(self, event: Any) -> None:
         """Count a node, and refuse what is written before it: anchor, alias, tag."""
@@ -234,12 +234,12 @@ class _Builder:
         self.report(event, "non_finite_number", message, self.path(), hint=hint)
         return None
 
-    def take_key(self, event: Any, text: str) -> str | _Dropped:
+    def take_key(self, event: Any, text: str) -> str | _RefusedKey:
         if event.implicit[0] and (text in _CONSTANTS or text[0] in _NUMBER_STARTS or text == "<<"):
             return self.check_plain_key(event, text)
         return self.new_key(event, text)
 
-    def new_key(self, event: Any, text: str) -> str | _Dropped:
+    def new_key(self, event: Any, text: str) -> str | _RefusedKey:
         if text not in self.here:
             return text
         pointer = self.path(text)
@@ -247,13 +247,13 @@ class _Builder:
         where = f" on line {first.line} and" if first is not None else ""
         message = f"the key `{clipped(text)}` is written twice:{where} on line {event.start_mark.line + 1}"
         self.report(event, "duplicate_key", message, pointer, hint="keep one of them")
-        return _DROPPED
+        return _REFUSED_KEY
 
-    def check_plain_key(self, event: Any, text: str) -> str | _Dropped:
+    def check_plain_key(self, event: Any, text: str) -> str | _RefusedKey:
         if text == "<<":
             message = "the merge key `<<` is refused"
             self.report(event, "merge_key_refused", message, self.path(text), hint="write the keys out")
-            return _DROPPED
+            return _REFUSED_KEY
         value = self.plain(event, text)
         if isinstance(value, str) or (self.number_keys and type(value) is int):
             return self.new_key(event, text)
@@ -262,7 +262,7 @@ class _Builder:
         self.report(
             event, "non_string_key", message, self.path(text), hint=f'put it in quotes: `"{clipped(text)}":`'
         )
-        return _DROPPED
+        return _REFUSED_KEY
 
     def refuse_container_key(self, event: Any) -> None:
         mark = event.start_mark
@@ -297,7 +297,7 @@ class _Builder:
         """The pointer of the value that is being read; of `key` in the open object where it is given."""
         tokens: list[str | int] = []
         for here, used, _ in self.stack[1:]:
-            if isinstance(used, _Dropped):
+            if isinstance(used, _RefusedKey):
                 return pointer_of(tokens)
             tokens.append(used if used is not None else len(here) - 1)
         own = key if key is not None else self.key

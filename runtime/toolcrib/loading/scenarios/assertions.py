@@ -103,7 +103,7 @@ def kinds() -> Mapping[str, dict[str, Any]]:
     return {name: {**schema, **closed} for name, schema in written["kinds"].items()}
 
 
-def is_list(schema: Mapping[str, Any], key: str) -> bool:
+def takes_text_list(schema: Mapping[str, Any], key: str) -> bool:
     """Whether a parameter of a kind is a list of texts."""
     entry: dict[str, Any] = schema["properties"].get(key, {})
     described: dict[str, Any] = schema["$defs"].get(entry.get("$ref", "").removeprefix("#/$defs/"), entry)
@@ -305,7 +305,7 @@ class AssertionChecker:
                 message = f"`{written}` and `{spelt[key]}` are one"
                 self._add_fault("wrong_combination", message, f"{place}/{written}", "leave one of them out")
                 continue
-            single = isinstance(value, str) and is_list(schema, key)
+            single = isinstance(value, str) and takes_text_list(schema, key)
             settled[key], spelt[key] = ([value] if single else value), written
         return {**alias.params, **settled}, spelt
 

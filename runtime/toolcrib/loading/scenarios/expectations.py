@@ -20,7 +20,7 @@ from toolcrib.expressions import Rendering, compile_value
 from toolcrib.expressions.matchers import Matcher, compile_matcher, impossible
 from toolcrib.loading.documents.document import parse_json
 from toolcrib.loading.documents.files import DiskFiles
-from toolcrib.loading.scenarios.model import NO_RULES, CallRule, Expectation, Verification, any_of
+from toolcrib.loading.scenarios.model import NO_RULES, CallRule, Expectation, Verification, join_outcomes
 
 Names: TypeAlias = Mapping[str, Collection[str] | None]
 """What expressions may read, each with the keys that it may have, or None where they are not known."""
@@ -73,7 +73,7 @@ def _contradictions(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]
         yield Problem(code="contradiction", message=message, pointer=f"{pointer}/error", hint=hint)
     elif outcomes and Outcome.OK not in outcomes:
         for key in answers:
-            message = f"a call that ends {any_of(outcomes, '`{}`')} has no result"
+            message = f"a call that ends {join_outcomes(outcomes, '`{}`')} has no result"
             hint = f"leave out `outcome` or `{key}`"
             yield Problem(code="contradiction", message=message, pointer=f"{pointer}/{key}", hint=hint)
 
@@ -253,7 +253,7 @@ def _read(files: Files | None, name: str) -> GoldenFile:
     return GoldenFile(name=name, value=value)
 
 
-def place_of(files: Files | None, name: str) -> Path:
+def golden_path(files: Files | None, name: str) -> Path:
     """Where a golden file lies on disk, whether it is there or not.
 
     Raises:

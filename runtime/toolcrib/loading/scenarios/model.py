@@ -52,7 +52,7 @@ ANSWERED = Expectation()
 """Outcome `ok`, whatever the answer."""
 
 
-def any_of(outcomes: tuple[Outcome, ...], form: str = "{}") -> str:
+def join_outcomes(outcomes: tuple[Outcome, ...], form: str = "{}") -> str:
     """`ok or tool_error`, each written in a form."""
     return " or ".join(form.format(outcome) for outcome in outcomes)
 

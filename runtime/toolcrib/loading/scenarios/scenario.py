@@ -59,7 +59,7 @@ def parse_matrix(
         )
         for key, values in entry.items()
     }
-    message = too_many(matrix, repeat)
+    message = describe_excess_runs(matrix, repeat)
     if message:
         pointer = "/matrix" if matrix else "/repeat"
         problems.append(Problem(code="too_many_runs", message=message, pointer=pointer, hint=_FEWER))
@@ -69,7 +69,7 @@ def parse_matrix(
 _FEWER = "divide it into several scenarios, or repeat it less often"
 
 
-def too_many(matrix: Mapping[str, Sequence[JSON]], repeat: int) -> str:
+def describe_excess_runs(matrix: Mapping[str, Sequence[JSON]], repeat: int) -> str:
     """What is wrong with a number of runs; empty if they may be so many."""
     runs = prod(len(values) for values in matrix.values()) * repeat
     if runs <= MOST_RUNS:
@@ -226,7 +226,7 @@ def parse_scenario(
         The scenario, and all problems, placed in the file. Where one of them is an error the scenario is
         refused: what is there of it is only good for being checked further. None where that is nothing.
     """
-    value, problems = shape.judged(document)
+    value, problems = shape.check(document)
     if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in problems):
         return None, [document.place(problem) for problem in problems]
     kept = valid_parts(value, problems, shape)
@@ -386,7 +386,7 @@ def _data(value: JSON) -> Rendering:
     return Rendering(constant=True, names=frozenset(), run=lambda _scope: value)
 
 
-def examples_of(tool: Descriptor) -> Scenario | None:
+def example_scenario(tool: Descriptor) -> Scenario | None:
     """The scenario that plays a descriptor's examples; None where it has none."""
     if not tool.examples:
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, NOTHING, Content, Outcome, Result
 from toolcrib.core.text import part_text, truncate
@@ -42,7 +42,7 @@ from toolcrib.provider.models.protocol import (
     Tokens,
 )
 from toolcrib.provider.models.scripted import as_decided
-from toolcrib.provider.redaction import Discretion, unhidden
+from toolcrib.security.redaction import CallRedactor, restore_hidden
 
 
 class TurnSettings(NamedTuple):
@@ -105,9 +105,9 @@ class ConversationTurn:
         self._failure: Mapping[str, JSON] = NOTHING
 
     @cached_property
-    def _discretion(self) -> Discretion:
+    def _redactor(self) -> CallRedactor:
         """What people see of the calls; it knows the secrets of those before."""
-        return Discretion(self._gate.tool, self._before.calls)
+        return CallRedactor(self._gate.tool, self._before.calls)
 
     # What was said.
 
@@ -159,7 +159,7 @@ class ConversationTurn:
         self._open = self._requested.copy()
         for call in self._calls:
             self._note(call)
-            shown = self._discretion.arguments(call.name, call.arguments)
+            shown = self._redactor.arguments(call.name, call.arguments)
             self._emit(self._timeline.call(call.id, call.name, shown))
         self._emit(self._timeline.message_ended())
         self._spoke = bool(parts)
@@ -265,7 +265,7 @@ class ConversationTurn:
             self._emit(self._timeline.call_updated(event.id, "running"))
             return
         if not isinstance(event, CallEnd):
-            self._emit(self._timeline.call_updated(event.id, text=str(self._discretion.value(event.text))))
+            self._emit(self._timeline.call_updated(event.id, text=str(self._redactor.value(event.text))))
             return
         call, result = self._open[event.id], event.result
         if result.outcome is not Outcome.NEEDS_APPROVAL:
@@ -276,7 +276,7 @@ class ConversationTurn:
         self._wait(Pending(call.id, call.name, call.arguments or {}, code, result.message, details))
 
     def _wait(self, pending: Pending) -> None:
-        pending = self._pending[pending.id] = self._discretion.pending(pending)
+        pending = self._pending[pending.id] = _without_secrets(pending, self._redactor)
         record = self._records[pending.id]
         self._records[pending.id] = record._replace(
             code=pending.code, message=pending.message, at=self._begun_at(record)
@@ -293,7 +293,7 @@ class ConversationTurn:
         if handle:
             self.spilled[handle] = whole
         if self._is_edited(call):
-            text = as_decided(self._discretion.arguments(call.name, call.arguments)) + text
+            text = as_decided(self._redactor.arguments(call.name, call.arguments)) + text
         code = "" if result.error is None else result.error.code
         parts = (ToolResult(call.id, call.name, result.outcome, text, media_parts(fitting), code),)
         self._results[call.id] = Message("tool", parts)
@@ -306,8 +306,8 @@ class ConversationTurn:
         """What people see of a result, of which the model reads `text`."""
         decided = ""
         if self._is_edited(call):  # those arguments may have secrets of their own
-            decided = as_decided(self._discretion.arguments(call.name, call.arguments))
-        seen = self._discretion.result(call.name, result)
+            decided = as_decided(self._redactor.arguments(call.name, call.arguments))
+        seen = self._redactor.result(call.name, result)
         if seen != result:
             text, _handle, _whole = render_result(
                 seen, self._settings.limit, self.spilled, self.reader.tool.name
@@ -466,7 +466,7 @@ def _decided(call: ToolCall, answer: Answer, shown: Pending) -> ToolCall:
     """The call as somebody wants it who saw what was shown of it."""
     if answer.arguments is None:
         return call
-    return call._replace(arguments=unhidden(answer.arguments, shown.arguments, call.arguments or {}))
+    return call._replace(arguments=restore_hidden(answer.arguments, shown.arguments, call.arguments or {}))
 
 
 def _described(message: Message) -> str:
@@ -645,3 +645,13 @@ class StreamDecoder:
             elif first.text:
                 say = self._timeline.text if isinstance(first, TextDelta) else self._timeline.reasoning
                 yield from say(first.text)
+
+
+def _without_secrets(pending: Pending, redactor: CallRedactor) -> Pending:
+    """A call that waits, without secrets."""
+    details: Any = redactor.value(dict(pending.details))
+    return pending._replace(
+        arguments=redactor.arguments(pending.tool, pending.arguments) or {},
+        message=redactor.text(pending.message),
+        details=details,
+    )

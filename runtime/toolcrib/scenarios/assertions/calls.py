@@ -13,21 +13,21 @@ from toolcrib.provider.conversations import CallRecord
 from toolcrib.scenarios.assertions.trajectories import (
     AssertionVerdict,
     Trajectory,
-    answered,
     as_text,
+    calls_of_tools,
+    contains_text,
+    describe_call,
+    executed_calls,
     failed,
-    finds,
-    good,
     held,
-    listed,
-    made,
-    near,
-    of_tools,
+    list_calls,
+    name_hint,
+    pattern_test,
+    result_text,
     same,
     skipped,
-    stands_in,
+    successful_calls,
     times,
-    told,
     verdict,
 )
 from toolcrib.schema.validation.violations import count, shorten
@@ -38,7 +38,7 @@ Params = Mapping[str, Any]
 def tools_called(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Each of some tools was called well, not too seldom and not too often."""
     least, most = params.get("min_calls", 1), params.get("max_calls")
-    calls = good(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
+    calls = successful_calls(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
     if params.get("require_args"):
         calls = [call for call in calls if call.arguments]
     numbers = Counter(call.tool for call in calls)
@@ -47,22 +47,22 @@ def tools_called(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     excess = [name for name in names if most is not None and numbers[name] > most]
     good_calls = {name: f"`{name}` has {count(numbers[name], 'good call')}" for name in names}
     faults = [
-        f"{good_calls[name]}, wanted at least {least}{near(name, trajectory.calls, names)}"
+        f"{good_calls[name]}, wanted at least {least}{name_hint(name, trajectory.calls, names)}"
         for name in missing
     ]
     faults += [f"{good_calls[name]}, wanted at most {most}" for name in excess]
     if faults:
         score = 0.0 if excess else 1 - len(missing) / len(names)
-        return failed(f"{'; '.join(faults)}; {listed(trajectory.calls)}", score)
+        return failed(f"{'; '.join(faults)}; {list_calls(trajectory.calls)}", score)
     return held(", ".join(good_calls.values()))
 
 
 def tools_not_called(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """None of some tools was called, nor was it tried."""
-    found = of_tools(trajectory.calls, params["tool_names"])
+    found = calls_of_tools(trajectory.calls, params["tool_names"])
     if found:
         names = ", ".join(f"`{name}`" for name in dict.fromkeys(call.tool for call in found))
-        return failed(f"{names} must not be called; {listed(found)}")
+        return failed(f"{names} must not be called; {list_calls(found)}")
     names = ", ".join(f"`{name}`" for name in params["tool_names"])
     return held(f"none of {names} was called")
 
@@ -70,30 +70,30 @@ def tools_not_called(params: Params, trajectory: Trajectory) -> AssertionVerdict
 def tool_call_count(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """So many calls were made."""
     tool = params.get("tool")
-    calls = made(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
-    number = len(of_tools(calls, tool and [tool]))
+    calls = executed_calls(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
+    number = len(calls_of_tools(calls, tool and [tool]))
     least, most = params.get("min", 0), params.get("max")
     words = f"`{tool}` was called {times(number)}" if tool else f"{count(number, 'call')} made"
     if number < least or (most is not None and number > most):
         wanted = f"at least {least}" if number < least else f"at most {most}"
-        hint = near(tool, trajectory.calls) if tool else ""
-        return failed(f"{words}, wanted {wanted}{hint}; {listed(trajectory.calls)}")
+        hint = name_hint(tool, trajectory.calls) if tool else ""
+        return failed(f"{words}, wanted {wanted}{hint}; {list_calls(trajectory.calls)}")
     return held(words)
 
 
 def tool_call_sequence(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Calls of some tools were made in an order."""
     sequence: Sequence[str] = params["sequence"]
-    calls = made(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
+    calls = executed_calls(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
     found = len(subsequence(sequence, calls))
     words = " > ".join(sequence)
     if found == len(sequence):
         return held(f"{words} was called in this order")
     tool = sequence[found]
     before = f" after {' > '.join(sequence[:found])}" if found else ""
-    hint = near(tool, trajectory.calls, sequence)
+    hint = name_hint(tool, trajectory.calls, sequence)
     return failed(
-        f"wanted {words}, but `{tool}` was not called{before}{hint}; {listed(trajectory.calls)}",
+        f"wanted {words}, but `{tool}` was not called{before}{hint}; {list_calls(trajectory.calls)}",
         found / len(sequence),
     )
 
@@ -114,7 +114,9 @@ def tool_anti_pattern(params: Params, trajectory: Trajectory) -> AssertionVerdic
         found = subsequence(pattern["sequence"], trajectory.calls)
         if len(found) == len(pattern["sequence"]):
             reason = f"{pattern['message']}: " if pattern.get("message") else ""
-            faults.append(f"{reason}{' > '.join(pattern['sequence'])}, as {', '.join(map(told, found))}")
+            faults.append(
+                f"{reason}{' > '.join(pattern['sequence'])}, as {', '.join(map(describe_call, found))}"
+            )
     if faults:
         return failed("; ".join(faults))
     return held(f"none of {count(len(params['patterns']), 'forbidden order')} was found")
@@ -131,7 +133,7 @@ def tool_no_repeat(params: Params, trajectory: Trajectory) -> AssertionVerdict:
         if number > most and (not watched or tool in watched)
     ]
     if faults:
-        return failed(f"{'; '.join(faults)}, wanted at most {most}; {listed(trajectory.calls)}")
+        return failed(f"{'; '.join(faults)}, wanted at most {most}; {list_calls(trajectory.calls)}")
     return held(f"no tool was called more than {times(most)} in a row")
 
 
@@ -149,17 +151,18 @@ def tool_efficiency(params: Params, trajectory: Trajectory) -> AssertionVerdict:
         if key in params and value > params[key]
     ]
     if faults:
-        return failed(f"{'; '.join(faults)}; {listed(trajectory.calls)}")
+        return failed(f"{'; '.join(faults)}; {list_calls(trajectory.calls)}")
     return held(f"{count(number, 'call')}, {errors} of them failed")
 
 
 def no_tool_errors(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Every call ended well."""
-    calls = of_tools(trajectory.calls, params.get("tools"))
+    calls = calls_of_tools(trajectory.calls, params.get("tools"))
     errors = _failed(calls)
     if errors:
         why = "; ".join(
-            f"{told(call)}: {call.message}" if call.message else told(call) for call in errors[:5]
+            f"{describe_call(call)}: {call.message}" if call.message else describe_call(call)
+            for call in errors[:5]
         )
         more = f"; {len(errors) - 5} more" if len(errors) > 5 else ""
         return failed(
@@ -178,7 +181,7 @@ def workflow_tool_access(params: Params, trajectory: Trajectory) -> AssertionVer
     if trajectory.calls and not any(call.states for call in trajectory.calls):
         return skipped("no mock has a named state, so nobody knows in which state the calls were made")
     faults = [
-        f"{told(call)} in the state `{rule['state']}`, where {_names(rule['allowed'])} may be called"
+        f"{describe_call(call)} in the state `{rule['state']}`, where {_names(rule['allowed'])} may be called"
         for call in trajectory.calls
         for rule in params["rules"]
         if rule["state"] in states_in(call.states) and call.tool not in rule["allowed"]
@@ -208,9 +211,9 @@ def tool_args(params: Params, trajectory: Trajectory) -> AssertionVerdict:
         return _not_called(params["tool_name"], trajectory)
     misses = [[*_wrong_values(params["expected_args"], call)] for call in calls]
     if not all(misses):
-        return held(told(calls[misses.index([])]))
+        return held(describe_call(calls[misses.index([])]))
     nearest = min(range(len(calls)), key=lambda index: len(misses[index]))
-    message = f"no call of `{params['tool_name']}` had these arguments; nearest is {told(calls[nearest])}: {'; '.join(misses[nearest])}"
+    message = f"no call of `{params['tool_name']}` had these arguments; nearest is {describe_call(calls[nearest])}: {'; '.join(misses[nearest])}"
     return failed(message)
 
 
@@ -219,9 +222,9 @@ def tool_args_excluded(params: Params, trajectory: Trajectory) -> AssertionVerdi
     forbidden = [(name, [value]) for name, value in params.get("excluded_args", {}).items()]
     for name, values in params.get("forbidden_args", {}).items():
         forbidden.append((name, values if isinstance(values, list) else [values]))
-    calls = of_tools(trajectory.calls, [params["tool_name"]])
+    calls = calls_of_tools(trajectory.calls, [params["tool_name"]])
     faults = [
-        f"{told(call)} has `{name}`: {shorten(as_text(value))}"
+        f"{describe_call(call)} has `{name}`: {shorten(as_text(value))}"
         for call in calls
         for name, values in forbidden
         for value in values
@@ -238,21 +241,23 @@ def tool_calls_with_args(params: Params, trajectory: Trajectory) -> AssertionVer
     if not calls:
         return _not_called(params.get("tool_name"), trajectory)
     misses = [(call, [*misfits(params, call)]) for call in calls]
-    wrong = [f"{told(call)}: {'; '.join(found)}" for call, found in misses if found]
+    wrong = [f"{describe_call(call)}: {'; '.join(found)}" for call, found in misses if found]
     if wrong:
         return failed("; ".join(wrong), 1 - len(wrong) / len(calls))
-    return held(listed(calls))
+    return held(list_calls(calls))
 
 
 def tool_call_chain(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Calls as described were made in an order."""
     steps = params["steps"]
-    calls = made(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
+    calls = executed_calls(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
     found, nearest = 0, ""
     for call in calls:
         if found < len(steps) and call.tool == steps[found]["tool"]:
             wrong = [*misfits(steps[found], call)]
-            found, nearest = (found, f"{told(call)}: {'; '.join(wrong)}") if wrong else (found + 1, "")
+            found, nearest = (
+                (found, f"{describe_call(call)}: {'; '.join(wrong)}") if wrong else (found + 1, "")
+            )
     names = [step["tool"] for step in steps]
     words = " > ".join(names)
     if found == len(steps):
@@ -261,9 +266,9 @@ def tool_call_chain(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     why = (
         f"nearest is {nearest}"
         if nearest
-        else f"`{tool}` was not called{near(tool, trajectory.calls, names)}"
+        else f"`{tool}` was not called{name_hint(tool, trajectory.calls, names)}"
     )
-    message = f"wanted {words}, but step {found + 1} is missing: {why}; {listed(trajectory.calls)}"
+    message = f"wanted {words}, but step {found + 1} is missing: {why}; {list_calls(trajectory.calls)}"
     return failed(message, found / len(steps))
 
 
@@ -273,13 +278,13 @@ def misfits(wanted: Params, call: CallRecord) -> Iterator[str]:
     for name, pattern in wanted.get("args_match", {}).items():
         if name not in (call.arguments or {}):
             yield f"`{name}` is missing"
-        elif not finds(pattern)(as_text((call.arguments or {})[name])):
+        elif not pattern_test(pattern)(as_text((call.arguments or {})[name])):
             yield f"`{name}` does not match {pattern}"
-    text = answered(call)
+    text = result_text(call)
     for part in wanted.get("result_includes", ()):
-        if not stands_in(part, text):
+        if not contains_text(part, text):
             yield f'the result has no "{shorten(part)}"'
-    if "result_matches" in wanted and not finds(wanted["result_matches"])(text):
+    if "result_matches" in wanted and not pattern_test(wanted["result_matches"])(text):
         yield f"the result does not match {wanted['result_matches']}"
     if wanted.get("no_error") and call.outcome is not Outcome.OK:
         yield f"it did not end well: {call.message}" if call.message else "it did not end well"
@@ -300,13 +305,13 @@ def _equal(value: JSON, got: JSON) -> bool:
 
 
 def _made_of(params: Params, trajectory: Trajectory) -> list[CallRecord]:
-    calls = made(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
-    return of_tools(calls, [params["tool_name"]] if "tool_name" in params else None)
+    calls = executed_calls(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
+    return calls_of_tools(calls, [params["tool_name"]] if "tool_name" in params else None)
 
 
 def _not_called(tool: str | None, trajectory: Trajectory) -> AssertionVerdict:
-    words = f"`{tool}` was not called{near(tool, trajectory.calls)}" if tool else "no tool was called"
-    return failed(f"{words}; {listed(trajectory.calls)}")
+    words = f"`{tool}` was not called{name_hint(tool, trajectory.calls)}" if tool else "no tool was called"
+    return failed(f"{words}; {list_calls(trajectory.calls)}")
 
 
 _SHOWN: Final = 200
@@ -317,27 +322,27 @@ def tool_result_includes(params: Params, trajectory: Trajectory) -> AssertionVer
     """Calls answered some texts."""
     parts = params["patterns"]
     words = " and ".join(f'"{shorten(part)}"' for part in parts)
-    return _counted(params, trajectory, lambda text: all(stands_in(part, text) for part in parts), words)
+    return _counted(params, trajectory, lambda text: all(contains_text(part, text) for part in parts), words)
 
 
 def tool_result_matches(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Calls answered something that a regular expression is found in."""
-    return _counted(params, trajectory, finds(params["pattern"]), f"a match of {params['pattern']}")
+    return _counted(params, trajectory, pattern_test(params["pattern"]), f"a match of {params['pattern']}")
 
 
 def _counted(
     params: Params, trajectory: Trajectory, fits: Callable[[str], bool], words: str
 ) -> AssertionVerdict:
     tool, wanted = params.get("tool"), params.get("occurrence", 1)
-    calls = of_tools(made(trajectory.calls), tool and [tool])
-    texts = [answered(call) for call in calls]
+    calls = calls_of_tools(executed_calls(trajectory.calls), tool and [tool])
+    texts = [result_text(call) for call in calls]
     number = sum(map(fits, texts))
     whose = f"of `{tool}` " if tool else ""
     if number >= wanted:
         return held(f"results {whose}had {words} {times(number)}")
     if not calls:
-        hint = near(tool, trajectory.calls) if tool else ""
-        return failed(f"no call {whose}was made, wanted {words}{hint}; {listed(trajectory.calls)}")
+        hint = name_hint(tool, trajectory.calls) if tool else ""
+        return failed(f"no call {whose}was made, wanted {words}{hint}; {list_calls(trajectory.calls)}")
     others = [text for text in texts if not fits(text)]
     shown = f"; another one was {shorten(others[-1], _SHOWN) or 'empty'}" if others else ""
     return failed(f"results {whose}had {words} {times(number)}, wanted {wanted}{shown}")
@@ -359,14 +364,14 @@ def _media(
     params: Params, trajectory: Trajectory, fits: Callable[[Content], bool], wanted: str
 ) -> AssertionVerdict:
     tool = params.get("tool")
-    calls = of_tools(made(trajectory.calls), tool and [tool])
+    calls = calls_of_tools(executed_calls(trajectory.calls), tool and [tool])
     parts = [part for call in calls for part in call.content]
     whose = f"of `{tool}`" if tool else "of any tool"
     if any(map(fits, parts)):
         return held(f"a result {whose} has {wanted}")
-    hint = near(tool, trajectory.calls) if tool and not calls else ""
+    hint = name_hint(tool, trajectory.calls) if tool and not calls else ""
     there = _listed(parts) if parts else "no parts beside the value"
-    return failed(f"no result {whose} has {wanted}{hint}; there were {there}; {listed(calls)}")
+    return failed(f"no result {whose} has {wanted}{hint}; there were {there}; {list_calls(calls)}")
 
 
 def _media_type(part: Content) -> str:

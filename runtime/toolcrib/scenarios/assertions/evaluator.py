@@ -18,15 +18,15 @@ from toolcrib.scenarios.assertions.texts import speaks
 from toolcrib.scenarios.assertions.trajectories import (
     AssertionVerdict,
     Trajectory,
-    answered,
     as_text,
-    ending,
+    calls_of_tools,
+    executed_calls,
     failed,
-    finds,
     held,
-    listed,
-    made,
-    of_tools,
+    list_calls,
+    outcome_text,
+    pattern_test,
+    result_text,
     skipped,
     verdict,
 )
@@ -55,16 +55,14 @@ class AssertionContext(NamedTuple):
 NOBODY: Final = AssertionContext()
 
 
-async def tool_exec(
-    params: Params, _trajectory: Trajectory, surroundings: AssertionContext
-) -> AssertionVerdict:
+async def tool_exec(params: Params, _trajectory: Trajectory, context: AssertionContext) -> AssertionVerdict:
     """A tool is called as a check."""
     tool, patience = params["tool"], params.get("timeout_seconds", _PATIENCE)
-    if surroundings.call_tool is None:
+    if context.call_tool is None:
         return failed(f"`{tool}` can't be called: there is no session")
     try:
         async with asyncio.timeout(patience):
-            result = await surroundings.call_tool(tool, {**params.get("args", {})})
+            result = await context.call_tool(tool, {**params.get("args", {})})
     except TimeoutError:
         return failed(f"`{tool}` took longer than {patience} s")
     text = text_for_model(result, _ENDLESS)
@@ -73,18 +71,18 @@ async def tool_exec(
         return failed(f"`{tool}` ended {result.outcome}: {result.message}")
     if result.usage.duration > patience:
         return failed(f"`{tool}` took {result.usage.duration:g} s, longer than {patience} s")
-    if "failure_pattern" in params and finds(params["failure_pattern"])(text):
+    if "failure_pattern" in params and pattern_test(params["failure_pattern"])(text):
         return failed(f"{words}, which matches the failure {params['failure_pattern']}")
-    if "success_pattern" in params and not finds(params["success_pattern"])(text):
+    if "success_pattern" in params and not pattern_test(params["success_pattern"])(text):
         return failed(f"{words}, which does not match {params['success_pattern']}")
     return held(words)
 
 
 async def llm_judge_tool_calls(
-    params: Params, trajectory: Trajectory, surroundings: AssertionContext
+    params: Params, trajectory: Trajectory, context: AssertionContext
 ) -> AssertionVerdict:
     """A model judges the calls."""
-    calls = of_tools(trajectory.calls, params.get("tools"))
+    calls = calls_of_tools(trajectory.calls, params.get("tools"))
     if not calls:
         whose = ", ".join(f"`{tool}`" for tool in params.get("tools", ()))
         return skipped(f"there is no call{f' of {whose}' if whose else ''} to judge")
@@ -92,27 +90,25 @@ async def llm_judge_tool_calls(
         {
             "tool": call.tool,
             "arguments": redact(call.arguments),
-            "ended": ending(call),
-            "result": answered(call),
+            "ended": outcome_text(call),
+            "result": result_text(call),
         }
         for call in calls
     ]
-    return await _asked(params, {"tool_calls": material}, trajectory, surroundings)
+    return await _asked(params, {"tool_calls": material}, trajectory, context)
 
 
-async def llm_judge(
-    params: Params, trajectory: Trajectory, surroundings: AssertionContext
-) -> AssertionVerdict:
+async def llm_judge(params: Params, trajectory: Trajectory, context: AssertionContext) -> AssertionVerdict:
     """A model judges the reply."""
-    return await _asked(params, {"reply": trajectory.reply}, trajectory, surroundings)
+    return await _asked(params, {"reply": trajectory.reply}, trajectory, context)
 
 
 async def llm_judge_session(
-    params: Params, trajectory: Trajectory, surroundings: AssertionContext
+    params: Params, trajectory: Trajectory, context: AssertionContext
 ) -> AssertionVerdict:
     """A model judges all that was said."""
     told: list[JSON] = [{"role": message.role, "text": _text(message)} for message in trajectory.messages]
-    return await _asked(params, {"conversation": told}, trajectory, surroundings)
+    return await _asked(params, {"conversation": told}, trajectory, context)
 
 
 def _text(message: Message) -> str:
@@ -131,15 +127,15 @@ _INSTRUCTIONS: Final = (
 
 
 async def _asked(
-    params: Params, material: dict[str, JSON], trajectory: Trajectory, surroundings: AssertionContext
+    params: Params, material: dict[str, JSON], trajectory: Trajectory, context: AssertionContext
 ) -> AssertionVerdict:
-    if surroundings.judge is None:
+    if context.judge is None:
         return failed("there is no model to judge; name one under `agent.judge`")
     question: dict[str, JSON] = {key: params[key] for key in ("criteria", "rubric") if key in params}
     text = trajectory.hidden(json.dumps({**question, "material": material}, ensure_ascii=False))
     try:
         answer, finish = await _said_by(
-            surroundings.judge, (system(params.get("system_prompt", _INSTRUCTIONS)), user(text))
+            context.judge, (system(params.get("system_prompt", _INSTRUCTIONS)), user(text))
         )
     except ProviderError as error:
         return failed(f"the judge gave no answer: {error.message}")
@@ -182,13 +178,13 @@ def _understood(answer: str, least: float | None) -> AssertionVerdict:
 
 Params = Mapping[str, Any]
 
-Judging: TypeAlias = Callable[[Params, Trajectory], AssertionVerdict]
+CheckTrajectory: TypeAlias = Callable[[Params, Trajectory], AssertionVerdict]
 
-Asking: TypeAlias = Callable[[Params, Trajectory, AssertionContext], Awaitable[AssertionVerdict]]
+AskJudge: TypeAlias = Callable[[Params, Trajectory, AssertionContext], Awaitable[AssertionVerdict]]
 
 
 async def judge(
-    assertion: Assertion, trajectory: Trajectory, surroundings: AssertionContext = NOBODY
+    assertion: Assertion, trajectory: Trajectory, context: AssertionContext = NOBODY
 ) -> AssertionVerdict:
     """Judge one assertion.
 
@@ -196,7 +192,7 @@ async def judge(
         assertion: As `check_assertions` settled it.
         trajectory: The conversation, or the turn that the assertion belongs to; one with the scope
             `conversation` sees `trajectory.whole`.
-        surroundings: Who runs tools and who judges, for kinds that need it.
+        context: Who runs tools and who judges, for kinds that need it.
     """
     seen = trajectory
     if assertion.scope == "conversation" and trajectory.whole is not None:
@@ -207,45 +203,43 @@ async def judge(
     elif missing:
         found = skipped(missing)._replace(unmet=True)
     else:
-        found = await _judged(assertion.type, assertion.params, seen, surroundings)
+        found = await _judged(assertion.type, assertion.params, seen, context)
     return found._replace(message=(trajectory.whole or trajectory).hidden(found.message))
 
 
 def _missing(when: Params, trajectory: Trajectory) -> str:
     """What of `when` did not happen; empty if all of it did."""
-    counted = made(trajectory.calls)
+    counted = executed_calls(trajectory.calls)
     names = [call.tool for call in counted]
     wanted = when.get("any_tool_called")
     if "tool_called" in when and when["tool_called"] not in names:
-        return f"`{when['tool_called']}` was not called; {listed(counted)}"
-    if "tool_called_pattern" in when and not any(map(finds(when["tool_called_pattern"]), names)):
-        return f"no tool was called whose name matches {when['tool_called_pattern']}; {listed(counted)}"
+        return f"`{when['tool_called']}` was not called; {list_calls(counted)}"
+    if "tool_called_pattern" in when and not any(map(pattern_test(when["tool_called_pattern"]), names)):
+        return f"no tool was called whose name matches {when['tool_called_pattern']}; {list_calls(counted)}"
     if isinstance(wanted, list) and not {*wanted} & {*names}:
-        return f"none of {', '.join(f'`{name}`' for name in wanted)} was called; {listed(counted)}"
+        return f"none of {', '.join(f'`{name}`' for name in wanted)} was called; {list_calls(counted)}"
     if isinstance(wanted, bool) and wanted != bool(names):
-        return listed(counted)
+        return list_calls(counted)
     if len(counted) < when.get("min_tool_calls", 0):
         return f"{count(len(counted), 'call')} made, and it is about {when['min_tool_calls']} or more"
     return ""
 
 
 async def _judged(
-    kind: str, params: Params, trajectory: Trajectory, surroundings: AssertionContext
+    kind: str, params: Params, trajectory: Trajectory, context: AssertionContext
 ) -> AssertionVerdict:
     if not trajectory.has_text and (kind in SPEAKING or speaks(params)):
         return skipped("the calls were made without a model, so nothing was said")
     if kind == WRAPPER:
-        return await _wrapped(params, trajectory, surroundings)
-    if kind in ASKING:
-        return await ASKING[kind](params, trajectory, surroundings)
-    return JUDGING[kind](params, trajectory)
+        return await _wrapped(params, trajectory, context)
+    if kind in JUDGE_CHECKS:
+        return await JUDGE_CHECKS[kind](params, trajectory, context)
+    return CHECKS[kind](params, trajectory)
 
 
-async def _wrapped(
-    params: Params, trajectory: Trajectory, surroundings: AssertionContext
-) -> AssertionVerdict:
+async def _wrapped(params: Params, trajectory: Trajectory, context: AssertionContext) -> AssertionVerdict:
     """The verdict of another assertion, by its score."""
-    found = await _judged(params["eval_type"], params["eval_params"], trajectory, surroundings)
+    found = await _judged(params["eval_type"], params["eval_params"], trajectory, context)
     least, most = params.get("min_score", 0), params.get("max_score", 1)
     if not found.applies:
         return found
@@ -287,13 +281,13 @@ def _finding(guard: Assertion, trajectory: Trajectory) -> str:
 
 def _guarded(kind: str, params: Params, trajectory: Trajectory) -> AssertionVerdict:
     if kind != WRAPPER:
-        return JUDGING[kind](params, trajectory)
+        return CHECKS[kind](params, trajectory)
     found = _guarded(params["eval_type"], params["eval_params"], trajectory)
     least, most = params.get("min_score", 0), params.get("max_score", 1)
     return found._replace(passed=least <= found.score <= most)
 
 
-JUDGING: Final[Mapping[str, Judging]] = {
+CHECKS: Final[Mapping[str, CheckTrajectory]] = {
     "content_excludes": texts.content_excludes,
     "content_includes": texts.content_includes,
     "content_includes_any": texts.content_includes_any,
@@ -330,7 +324,7 @@ JUDGING: Final[Mapping[str, Judging]] = {
 }
 """Kind -> what judges it by looking."""
 
-ASKING: Final[Mapping[str, Asking]] = {
+JUDGE_CHECKS: Final[Mapping[str, AskJudge]] = {
     "llm_judge": llm_judge,
     "llm_judge_session": llm_judge_session,
     "llm_judge_tool_calls": llm_judge_tool_calls,

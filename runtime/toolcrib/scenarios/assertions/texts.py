@@ -15,15 +15,15 @@ from toolcrib.scenarios.assertions.trajectories import (
     AssertionVerdict,
     Trajectory,
     as_text,
+    calls_of_tools,
+    contains_text,
+    contains_words,
+    executed_calls,
     failed,
-    finds,
     held,
-    listed,
-    made,
-    of_tools,
+    list_calls,
+    pattern_test,
     skipped,
-    stands_as_words,
-    stands_in,
     verdict,
 )
 from toolcrib.schema.validation import Validator, report
@@ -38,7 +38,7 @@ _SIGNS: Final = 4
 """Characters that a token is taken for."""
 
 
-def said(text: str) -> str:
+def describe_reply(text: str) -> str:
     """What was said, as the end of a sentence."""
     return f'the reply is "{shorten(text, _SHOWN)}"' if text else "nothing was said"
 
@@ -54,23 +54,25 @@ def field_presence(params: Params, trajectory: Trajectory) -> AssertionVerdict:
 
 
 def _all_in(parts: Sequence[str], reply: str) -> AssertionVerdict:
-    missing = [part for part in parts if not stands_in(part, reply)]
+    missing = [part for part in parts if not contains_text(part, reply)]
     if missing:
-        return failed(f"{_quoted(missing)} missing; {said(reply)}", 1 - len(missing) / len(parts))
+        return failed(f"{_quoted(missing)} missing; {describe_reply(reply)}", 1 - len(missing) / len(parts))
     return held(f"the reply has {_quoted(parts)}")
 
 
 def content_includes_any(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """One of some texts was said."""
-    found = [part for part in params["patterns"] if any(stands_in(part, text) for text in trajectory.texts)]
+    found = [
+        part for part in params["patterns"] if any(contains_text(part, text) for text in trajectory.texts)
+    ]
     if found:
         return held(f"{_quoted(found)} was said")
-    return failed(f"none of {_quoted(params['patterns'])} was said; {said(trajectory.reply)}")
+    return failed(f"none of {_quoted(params['patterns'])} was said; {describe_reply(trajectory.reply)}")
 
 
 def content_excludes(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """None of some texts was said."""
-    within = stands_as_words if params.get("match_mode") == "word_boundary" else stands_in
+    within = contains_words if params.get("match_mode") == "word_boundary" else contains_text
     found = [
         f'"{shorten(part)}" was said: "{shorten(text, _SHOWN)}"'
         for text in trajectory.texts
@@ -82,9 +84,9 @@ def content_excludes(params: Params, trajectory: Trajectory) -> AssertionVerdict
 
 def content_matches(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """A regular expression is found in the reply."""
-    if finds(params["pattern"])(trajectory.reply):
+    if pattern_test(params["pattern"])(trajectory.reply):
         return held(f"the reply matches {params['pattern']}")
-    return failed(f"no match of {params['pattern']}; {said(trajectory.reply)}")
+    return failed(f"no match of {params['pattern']}; {describe_reply(trajectory.reply)}")
 
 
 def min_length(params: Params, trajectory: Trajectory) -> AssertionVerdict:
@@ -112,7 +114,9 @@ def sentence_count(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     least, most = params.get("min", 0), params.get("max")
     if number < least or (most is not None and number > most):
         wanted = f"at least {least}" if number < least else f"at most {most}"
-        return failed(f"the reply has {count(number, 'sentence')}, wanted {wanted}; {said(trajectory.reply)}")
+        return failed(
+            f"the reply has {count(number, 'sentence')}, wanted {wanted}; {describe_reply(trajectory.reply)}"
+        )
     return held(f"the reply has {count(number, 'sentence')}")
 
 
@@ -161,7 +165,7 @@ def json_path(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     except _NoJSON as error:
         return failed(str(error))
     except ValueError as error:
-        return failed(f"{params['expression']}: {error}; {said(trajectory.reply)}")
+        return failed(f"{params['expression']}: {error}; {describe_reply(trajectory.reply)}")
     faults = [*_misfits(params, found)]
     words = f"{params['expression']} is {shorten(as_text(found), _SHOWN)}"
     return verdict(not faults, f"{words}, wanted {' and '.join(faults)}" if faults else words)
@@ -213,7 +217,7 @@ def _value(params: Params, reply: str) -> JSON:
                 continue
             return found
     hint = "" if {"allow_wrapped", "extract_json"} & params.keys() else _hint(reply)
-    raise _NoJSON(f"no JSON; {said(reply)}{hint}")
+    raise _NoJSON(f"no JSON; {describe_reply(reply)}{hint}")
 
 
 def _hint(reply: str) -> str:
@@ -222,7 +226,7 @@ def _hint(reply: str) -> str:
 
 def invariant_fields_preserved(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """No later call of a tool lacks an argument that an earlier one had."""
-    calls = of_tools(made(trajectory.calls), [params["tool"]])
+    calls = calls_of_tools(executed_calls(trajectory.calls), [params["tool"]])
     fields = list(dict.fromkeys(params["fields"]))
     lost = []
     for field in fields:
@@ -230,7 +234,7 @@ def invariant_fields_preserved(params: Params, trajectory: Trajectory) -> Assert
         if True in there and False in there[there.index(True) :]:
             lost.append(f"`{field}` is missing in call {there.index(False, there.index(True)) + 1}")
     if lost:
-        return failed(f"{'; '.join(lost)}; {listed(calls)}", 1 - len(lost) / len(fields))
+        return failed(f"{'; '.join(lost)}; {list_calls(calls)}", 1 - len(lost) / len(fields))
     return held(f"{count(len(calls), 'call')} of `{params['tool']}`, no field was lost")
 
 
@@ -243,7 +247,8 @@ def outcome_equivalent(params: Params, trajectory: Trajectory) -> AssertionVerdi
     same = trajectory.reply == params["expected_content"]
     return verdict(
         same,
-        said(trajectory.reply) + ("" if same else f', wanted "{shorten(params["expected_content"], 200)}"'),
+        describe_reply(trajectory.reply)
+        + ("" if same else f', wanted "{shorten(params["expected_content"], 200)}"'),
     )
 
 
@@ -257,7 +262,7 @@ def directional(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     share = len(ours & theirs) / len(ours | theirs) if ours | theirs else 1.0
     threshold = params.get("threshold", 0.5)
     words = f"{share:.2f} of the words are those of the baseline, wanted {threshold}"
-    return verdict(share >= threshold, f"{words}; {said(trajectory.reply)}", share)
+    return verdict(share >= threshold, f"{words}; {describe_reply(trajectory.reply)}", share)
 
 
 def speaks(params: Params) -> bool:
@@ -266,14 +271,14 @@ def speaks(params: Params) -> bool:
 
 
 def _same_tools(wanted: Sequence[str], trajectory: Trajectory) -> AssertionVerdict:
-    got = {call.tool for call in made(trajectory.calls)}
+    got = {call.tool for call in executed_calls(trajectory.calls)}
     missing, more = sorted({*wanted} - got), sorted(got - {*wanted})
     if not missing and not more:
         return held(f"the tools called are {', '.join(sorted(got)) or 'none'}")
     faults = [f"{', '.join(missing)} not called"] if missing else []
     faults += [f"{', '.join(more)} called as well"] if more else []
     return failed(
-        f"wanted {', '.join(wanted) or 'no tools'}: {'; '.join(faults)}; {listed(trajectory.calls)}"
+        f"wanted {', '.join(wanted) or 'no tools'}: {'; '.join(faults)}; {list_calls(trajectory.calls)}"
     )
 
 

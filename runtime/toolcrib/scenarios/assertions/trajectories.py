@@ -164,7 +164,7 @@ def verdict(passed: bool, message: str, score: float | None = None) -> Assertion
 
 
 @lru_cache(maxsize=256)
-def finds(pattern: str) -> Callable[[str], bool]:
+def pattern_test(pattern: str) -> Callable[[str], bool]:
     """What tells whether a regular expression is found in a text, in linear time.
 
     Raises:
@@ -177,12 +177,12 @@ def finds(pattern: str) -> Callable[[str], bool]:
     return matcher.matches
 
 
-def stands_in(part: str, text: str) -> bool:
+def contains_text(part: str, text: str) -> bool:
     """Whether a text stands in another one, whatever their case."""
     return part.casefold() in text.casefold()
 
 
-def stands_as_words(part: str, text: str) -> bool:
+def contains_words(part: str, text: str) -> bool:
     """Whether a text stands in another one with no letter or digit before or after it, whatever their case."""
     return re.search(rf"(?<!\w){re.escape(part.casefold())}(?!\w)", text.casefold()) is not None
 
@@ -196,7 +196,7 @@ _LONGEST: Final = 120
 _ENDLESS: Final = 1 << 30
 
 
-def made(calls: Iterable[CallRecord], *, ignore_validation: bool = False) -> list[CallRecord]:
+def executed_calls(calls: Iterable[CallRecord], *, ignore_validation: bool = False) -> list[CallRecord]:
     """The calls that reached their tool; with `ignore_validation` also those whose arguments were refused."""
     return [
         call
@@ -207,7 +207,7 @@ def made(calls: Iterable[CallRecord], *, ignore_validation: bool = False) -> lis
     ]
 
 
-def good(calls: Iterable[CallRecord], *, ignore_validation: bool = False) -> list[CallRecord]:
+def successful_calls(calls: Iterable[CallRecord], *, ignore_validation: bool = False) -> list[CallRecord]:
     """The calls that ended `ok`, or that a person declined: the model has done its part.
 
     With `ignore_validation` also those whose arguments were refused.
@@ -221,12 +221,12 @@ def good(calls: Iterable[CallRecord], *, ignore_validation: bool = False) -> lis
     ]
 
 
-def of_tools(calls: Iterable[CallRecord], tools: Collection[str] | None) -> list[CallRecord]:
+def calls_of_tools(calls: Iterable[CallRecord], tools: Collection[str] | None) -> list[CallRecord]:
     """The calls of some tools; all of them where none is named."""
     return [call for call in calls if not tools or call.tool in tools]
 
 
-def answered(call: CallRecord) -> str:
+def result_text(call: CallRecord) -> str:
     """The whole text of what a call answered, or of why it failed; empty while it waits."""
     if call.outcome is None:
         return ""
@@ -236,29 +236,29 @@ def answered(call: CallRecord) -> str:
     return text_for_model(failure, _ENDLESS)
 
 
-def ending(call: CallRecord) -> str:
+def outcome_text(call: CallRecord) -> str:
     """How a call ended, in a word or two."""
     if call.outcome is None:
         return "waiting"
     return f"{call.outcome} ({call.code})" if call.code not in {"", call.outcome} else call.outcome.value
 
 
-def told(call: CallRecord) -> str:
+def describe_call(call: CallRecord) -> str:
     """A call in a few words: `get_order({"id":"ORD-1"}) ok`."""
     arguments = "?" if call.arguments is None else as_text(redact(call.arguments)) if call.arguments else ""
-    return f"{shorten(call.tool)}({shorten(arguments, _LONGEST)}) {ending(call)}"
+    return f"{shorten(call.tool)}({shorten(arguments, _LONGEST)}) {outcome_text(call)}"
 
 
-def listed(calls: Sequence[CallRecord], words: str = "calls") -> str:
+def list_calls(calls: Sequence[CallRecord], words: str = "calls") -> str:
     """All calls in order, as a sentence."""
     if not calls:
         return f"no {words}"
-    lines = [told(call) for call in calls[:_TOLD]]
+    lines = [describe_call(call) for call in calls[:_TOLD]]
     more = [f"{len(calls) - _TOLD} more"] if len(calls) > _TOLD else []
     return f"{words}: " + ", ".join([*lines, *more])
 
 
-def near(tool: str, calls: Iterable[CallRecord], others: Iterable[str] = ()) -> str:
+def name_hint(tool: str, calls: Iterable[CallRecord], others: Iterable[str] = ()) -> str:
     """What was called under a name like this one, as the end of a sentence; empty if nothing was.
 
     Args:

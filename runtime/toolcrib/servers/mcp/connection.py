@@ -175,7 +175,7 @@ class IdleTimer:
         """Wait for an exchange, which is given what to call whenever something is heard.
 
         Raises:
-            Silent: Nothing was heard for too long.
+            IdleTimeout: Nothing was heard for too long.
         """
         if not self._seconds:
             return await exchange(None)
@@ -346,10 +346,10 @@ class ServerConnection:
             trace: Headers of W3C trace context, passed on as `_meta`.
 
         Raises:
-            Refused: The server answered with an error of the protocol.
-            Broken: No answer can come any more.
-            Silent: Nothing was heard for longer than the server may be silent.
-            Garbled: The server asks for more than may be asked.
+            ProtocolError: The server answered with an error of the protocol.
+            ConnectionLoss: No answer can come any more.
+            IdleTimeout: Nothing was heard for longer than the server may be silent.
+            InvalidAnswer: The server asks for more than may be asked.
             asyncio.CancelledError: The call was given up; the server is told.
         """
         if not self.calls:

@@ -157,7 +157,7 @@ def resolve_endpoint(server: Server, world: NetworkEnvironment) -> ServerEndpoin
 
     Raises:
         MissingSecret: Something is not there.
-        StartFailed: What is looked up makes no address, or no header.
+        StartFailure: What is looked up makes no address, or no header.
     """
     texts = ServerTexts(server, world.vault)
     url = texts.address(server.url, "/url")
@@ -197,7 +197,7 @@ class EndpointClient:
 
     Raises:
         MissingSecret: Something that `${...}` names is not there.
-        StartFailed: What is looked up makes no address, or no header.
+        StartFailure: What is looked up makes no address, or no header.
     """
 
     def __init__(self, server: Server, world: NetworkEnvironment, tokens: TokenCache | None) -> None:
@@ -219,7 +219,7 @@ class EndpointClient:
             sending: Called before any of it is sent.
 
         Raises:
-            Failed: It failed.
+            ExchangeFailure: It failed.
         """
         try:
             return await self._sent(request, silence, sending)
@@ -765,7 +765,7 @@ class SseLink:
         """Connect, and learn where messages go.
 
         Raises:
-            StartFailed: There is no stream, or it does not begin as one.
+            StartFailure: There is no stream, or it does not begin as one.
         """
         stack = AsyncExitStack()
         async with stack:

@@ -104,7 +104,7 @@ def find_program(command: ServerCommand) -> str:
     """The program that a command names, as the child would find it.
 
     Raises:
-        StartFailed: There is none, or no such working directory.
+        StartFailure: There is none, or no such working directory.
     """
     name = command.argv[0]
     if not Path(command.cwd).is_dir():
@@ -206,7 +206,7 @@ class LineSplitter:
         """The lines that are whole now.
 
         Raises:
-            TooLong: One has more bytes than it may.
+            LineTooLong: One has more bytes than it may.
         """
         first, *others = data.split(b"\n")
         self._rest += first
@@ -253,7 +253,7 @@ class StdioLink:
         """Start the process.
 
         Raises:
-            StartFailed: It can't be started.
+            StartFailure: It can't be started.
         """
         command = self._command
         program = find_program(command)

@@ -348,7 +348,7 @@ class Supervisor:
         """The connection; started by the first that asks, and awaited by all.
 
         Raises:
-            Down: It can't be started now, or may not be.
+            ServerUnavailable: It can't be started now, or may not be.
         """
         while (starting := self._starting) is None:
             if self.connection is not None and self.connection.alive:
@@ -397,7 +397,7 @@ class Supervisor:
         """Seconds until it may be started again.
 
         Raises:
-            Down: It has died so often that it is left alone.
+            ServerUnavailable: It has died so often that it is left alone.
         """
         starts, now = self._starts.on(clock), clock.monotonic()
         rest = starts.resting(now)
@@ -581,13 +581,13 @@ _ORDER = ("up", "starting", "resting", "down", "idle")
 
 
 class ServerPool:
-    """The servers of one World, as this process uses them.
+    """The servers of one network environment, as this process uses them.
 
     Each runs once for each event loop, and for each session where the server says so.
 
     Args:
         world: What may be reached.
-        tokens: Gives the tokens that servers over HTTP were given; they outlive the World.
+        tokens: Gives the tokens that servers over HTTP were given; they outlive the environment.
         changed: Told what a server lists first, and whenever it lists other tools than before.
     """
 
@@ -603,12 +603,12 @@ class ServerPool:
         """The connection to a server, which is started if need be.
 
         Args:
-            server: Its name; it is one of the World's.
+            server: Its name; it is one of the environment's.
             session_id: Of the session that calls.
             clock: Of the session; what waits between two starts goes by it.
 
         Raises:
-            Down: It can't be started now, or may not be.
+            ServerUnavailable: It can't be started now, or may not be.
         """
         known = self.world.servers[server]
         loop = asyncio.get_running_loop()
@@ -655,7 +655,7 @@ class ServerPool:
         await self._close([key for key in self._supervisors if key[2] and key[2] == session_id])
 
     def retire(self) -> None:
-        """Another World is in force: end each server once its calls are over."""
+        """Another environment is in force: end each server once its calls are over."""
         self._retired = True
         for supervisor in list(self._supervisors.values()):
             if not supervisor.loop.is_closed():

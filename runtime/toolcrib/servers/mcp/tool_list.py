@@ -151,7 +151,7 @@ async def list_tools(
         check: Judges input schemas beyond what is checked here.
 
     Raises:
-        Garbled: A page is no list of tools.
+        InvalidAnswer: A page is no list of tools.
     """
     reader = _Reader(check, vault)
     cursor: str | None = None

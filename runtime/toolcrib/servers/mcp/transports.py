@@ -137,7 +137,7 @@ def open_link(server: Server, world: NetworkEnvironment, tokens: TokenCache | No
         MissingSecret: Something that `${...}` names is not there; `pointer` tells where, e.g. `/env/TOKEN`.
         MissingHook: A hook of `auth` is not there.
         DocumentError: There is an error in `auth`, which was told when it was read.
-        StartFailed: What is looked up makes no address, or can't be sent.
+        StartFailure: What is looked up makes no address, or can't be sent.
     """
     world.trust.check_server(server)
     link: Link = _link(server, world, tokens)

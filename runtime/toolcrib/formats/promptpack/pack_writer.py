@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.expressions import compile_value
-from toolcrib.expressions.delimiters import split
+from toolcrib.expressions.expression import split
 from toolcrib.formats.promptpack.pack_reader import SYNTAX
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.prompts import Prompt, PromptVariable

@@ -4,8 +4,13 @@ Jinja2's syntax, read by Jinja2's parser, checked when a document is loaded, wor
 closures. Data is never read as an expression.
 """
 
-from toolcrib.expressions.delimiters import as_written
-from toolcrib.expressions.expression import Expression, compile_condition, compile_expression, is_expression
+from toolcrib.expressions.expression import (
+    Expression,
+    as_written,
+    compile_condition,
+    compile_expression,
+    is_expression,
+)
 from toolcrib.expressions.structures import Rendering, compile_value, copied, copier
 from toolcrib.expressions.templates import TextTemplate, compile_text
 from toolcrib.expressions.values import Run, Scope

@@ -10,8 +10,7 @@ from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import JSON
 from toolcrib.core.pointers import pointer_step
 from toolcrib.expressions.compiler import ExpressionPart, KnownKeys, joined, literal
-from toolcrib.expressions.delimiters import ExpressionBody, split
-from toolcrib.expressions.expression import compile_node, too_deep
+from toolcrib.expressions.expression import ExpressionBody, compile_node, split, too_deep
 from toolcrib.expressions.values import Run, Scope, shortened
 
 Keep: TypeAlias = Callable[[Any, int], Any]

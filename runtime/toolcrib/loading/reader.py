@@ -17,22 +17,24 @@ from typing import Any, Final
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fixture
 from toolcrib.core.protocols import Files, Kinds
-from toolcrib.loading.descriptors import DescriptorSource, is_descriptor, parse_descriptors
+from toolcrib.loading.descriptors import (
+    DescriptorSource,
+    each_changed_once,
+    files_of,
+    is_descriptor,
+    is_override,
+    kept_files,
+    lay_over,
+    nothing_below,
+    overrides_of,
+    parse_descriptors,
+)
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents import json_text, yaml_text
 from toolcrib.loading.documents.document import Document, first_bytes
 from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, CachedFiles
 from toolcrib.loading.documents.positions import TextPosition, root_positions
 from toolcrib.loading.formats import Format, Formats, NamedFile, OverrideFile, Rewording, formats_of
-from toolcrib.loading.overrides import (
-    each_changed_once,
-    files_of,
-    is_override,
-    kept_files,
-    lay_over,
-    nothing_below,
-    overrides_of,
-)
 from toolcrib.loading.packs import (
     Pack,
     duplicate_pack,

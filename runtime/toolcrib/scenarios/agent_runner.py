@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.errors import ConfigurationError, ExpressionError, ToolcribError
-from toolcrib.core.model import JSON, Content
+from toolcrib.core.model import JSON, Content, Outcome, Result
+from toolcrib.core.text import compact
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.executors.client.client_call import DEFERRED
-from toolcrib.provider import Conversation, ProviderError, Stop
+from toolcrib.provider import (
+    CallRecord,
+    Conversation,
+    Message,
+    ProviderError,
+    Reasoning,
+    Stop,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from toolcrib.provider.loop.approvals import REFUSED_ANSWER
 from toolcrib.provider.models.scripted import ModelView
 from toolcrib.registry.names import short_name
-from toolcrib.scenarios.agent_report import (
+from toolcrib.scenarios.assertions import Trajectory, judge
+from toolcrib.scenarios.reports import (
+    AgentCall,
     AgentReport,
     AssertionReport,
+    ScenarioFailure,
+    TranscriptEntry,
     TurnReport,
-    agent_call,
-    entries_of,
-    result_of,
+    constant,
 )
-from toolcrib.scenarios.assertions import Trajectory, judge
-from toolcrib.scenarios.reports import ScenarioFailure
 from toolcrib.scenarios.run_log import RunLog, StepEvent
 from toolcrib.scenarios.user_simulator import DIRECT, SCRIPTED, ConversationSetup, open_conversation
 from toolcrib.scenarios.verification import FinalReply
@@ -233,7 +244,7 @@ class AgentRunner:
             TurnReport(
                 number=number,
                 pointer=turn.pointer,
-                entries=tuple(entries_of(conversation.messages[before:], self._args, hide)),
+                entries=tuple(_transcript(conversation.messages[before:], self._args, hide)),
                 stop=conversation.stop.value if conversation.stop is not None and began else "",
                 detail=hide(conversation.detail) if began else "",
                 failures=self._run.log.mask_failures(failures),
@@ -290,8 +301,8 @@ class AgentRunner:
         new = [record for record in ended if record.id not in self._args]
         log = self._run.log
         for place, record in enumerate(new, start=1):
-            step = agent_call(record, number, place, turn.pointer)
-            log.add((StepEvent(step, record.arguments, result_of(record)),))
+            step = _agent_call(record, number, place, turn.pointer)
+            log.add((StepEvent(step, record.arguments, _result_of(record)),))
         reports = log.reports()[-len(new) :] if new else ()
         self._args |= {record.id: report.args for record, report in zip(new, reports, strict=True)}
 
@@ -433,3 +444,55 @@ def _failed(error: ProviderError, turn: AgentTurn) -> ScenarioFailure:
     """What a script could not answer."""
     lines = [error.message, *error.details.get("lines", ()), *error.hint.splitlines()]
     return ScenarioFailure(error.code, tuple(lines), error.details.get("pointer") or turn.pointer)
+
+
+def _agent_call(record: CallRecord, turn: int, place: int, pointer: str) -> AgentCall:
+    """The call of a record as a step."""
+    arguments: JSON = record.arguments
+    return AgentCall(
+        call=record.tool,
+        args=constant(arguments),
+        turn=turn,
+        place=place,
+        id=record.id,
+        reached=record.reached,
+        pointer=pointer,
+        written=arguments,
+    )
+
+
+def _result_of(record: CallRecord) -> Result:
+    """The result that a record tells of."""
+    outcome = record.outcome or Outcome.INTERNAL
+    if outcome is Outcome.OK:
+        result = Result.ok(record.value, content=record.content)
+    else:
+        result = Result.failed(outcome, record.message, code=record.code or None, content=record.content)
+    return result.with_usage(record.attempts, record.duration)
+
+
+def _transcript(
+    messages: Sequence[Message], args: Mapping[str, JSON], hide: Callable[[str], str]
+) -> Iterator[TranscriptEntry]:
+    """What happened in some messages.
+
+    Args:
+        messages: Of one turn; what instructs the model is left out.
+        args: Id of a call -> its arguments with secrets masked.
+        hide: Masks secrets in a text.
+    """
+    for message in messages:
+        for part in message.parts if message.role != "system" else ():
+            match part:
+                case Text(text):
+                    yield TranscriptEntry("user" if message.role == "user" else "says", hide(text))
+                case Reasoning(text) if text:
+                    yield TranscriptEntry("thinks", hide(text))
+                case ToolCall():
+                    known = part.id in args and part.arguments is not None
+                    shown = args[part.id] if known else hide(part.written or compact(part.arguments))
+                    yield TranscriptEntry("call", tool=part.name, args=shown)
+                case ToolResult():
+                    yield TranscriptEntry(
+                        "told", hide(part.text), part.name, None, part.outcome.value, part.code
+                    )

@@ -20,6 +20,7 @@ from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.loading.scenarios.model import NO_RULES, AdvanceStep, CallStep, ParallelStep, Scenario
 from toolcrib.scenarios.reports import (
+    AssertionReport,
     GoldenChange,
     ScenarioFailure,
     ScenarioReport,
@@ -43,7 +44,6 @@ from toolcrib.scenarios.verification import (
 
 if TYPE_CHECKING:
     from toolcrib.loading.scenarios.expectations import Golden
-    from toolcrib.scenarios.agent_report import AssertionReport
     from toolcrib.scenarios.agent_runner import AgentRunner
     from toolcrib.scenarios.run_setup import AgentSetup
 

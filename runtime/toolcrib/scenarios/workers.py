@@ -16,17 +16,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, Result
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.scenarios.model import CallStep, Scenario
-from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure, ScenarioReport, StepReport
+from toolcrib.scenarios.reports import (
+    AgentCall,
+    AgentReport,
+    GoldenChange,
+    ScenarioFailure,
+    ScenarioReport,
+    StepReport,
+    constant,
+)
 from toolcrib.scenarios.runner import run_scenario
-
-if TYPE_CHECKING:
-    from toolcrib.scenarios.agent_report import AgentReport
 
 
 class PackedStep(NamedTuple):
@@ -121,8 +126,6 @@ def _unpacked_steps(packed_steps: Sequence[PackedStep], scenario: Scenario) -> t
     asked = [each for each in packed_steps if each.asked is not None]
     if not asked:
         return tuple(own)
-    from toolcrib.scenarios.agent_report import AgentCall, constant  # noqa: PLC0415 -- most scenarios have no agent
-
     for each in asked:
         call, turn, place, name, reached, pointer = each.asked or ("", 0, 0, "", True, "")
         step = AgentCall(

@@ -499,7 +499,7 @@ def _without_secrets(text: str | None, redactor: Redactor) -> str | None:
     return None if text is None else redactor.hide_in_text(text)
 
 
-class RecordedCall(Protocol):
+class KnownCall(Protocol):
     """A call of before, with what it was given and what it answered."""
 
     @property
@@ -528,9 +528,7 @@ class CallRedactor:
         before: Calls whose secrets are known already.
     """
 
-    def __init__(
-        self, tool_of: Callable[[str], Descriptor | None], before: Iterable[RecordedCall] = ()
-    ) -> None:
+    def __init__(self, tool_of: Callable[[str], Descriptor | None], before: Iterable[KnownCall] = ()) -> None:
         self._tool_of = tool_of
         self._redactor = Redactor()
         for record in before:

@@ -16,8 +16,8 @@ from toolcrib.core.model import Collection, Fixture
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors.mock.store_rows import write_path
 from toolcrib.executors.mock.unit_of_work import UnitOfWork
-from toolcrib.expressions.budget import MOST_STEPS, CountedScope, StepBudget
 from toolcrib.expressions.expression import compile_expression
+from toolcrib.expressions.values import MOST_STEPS, CountedScope, StepBudget
 from toolcrib.simulation.store import Store
 
 MANY = 20_000

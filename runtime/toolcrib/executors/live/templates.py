@@ -15,7 +15,7 @@ from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
 from toolcrib.expressions import Expression, compile_expression
 from toolcrib.expressions.compiler import ArgumentReads
-from toolcrib.expressions.delimiters import ExpressionBody, split
+from toolcrib.expressions.expression import ExpressionBody, split
 from toolcrib.expressions.values import list_of_names
 from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, pieces_of, plain

@@ -38,15 +38,16 @@ from toolcrib.executors.mock.unit_of_work import UnitOfWork, unknown_state
 from toolcrib.executors.mock.variables import Scope as MockScope
 from toolcrib.executors.mock.variables import collection_of, names_for
 from toolcrib.expressions import Rendering, compile_value
-from toolcrib.expressions.budget import CountedScope, StepBudget
 from toolcrib.expressions.compiler import ExpressionPart
 from toolcrib.expressions.functions import COUNTS
 from toolcrib.expressions.loops import check_name, compile_test, read_loop, unused
 from toolcrib.expressions.operators import add, is_number, subtract
 from toolcrib.expressions.values import (
     MOST_ITEMS,
+    CountedScope,
     Run,
     Scope,
+    StepBudget,
     bounded_list,
     bounded_number,
     kind,

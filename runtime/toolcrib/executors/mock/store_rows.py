@@ -15,7 +15,7 @@ from toolcrib.core.model import JSON, Descriptor, Result
 from toolcrib.core.pointers import pointer_step
 from toolcrib.expressions import Rendering, compile_expression, compile_value
 from toolcrib.expressions.compiler import KnownKeys, alone
-from toolcrib.expressions.delimiters import STRING
+from toolcrib.expressions.expression import STRING
 from toolcrib.expressions.functions import COUNTS, DRAWS
 from toolcrib.expressions.loops import Loop, LoopScope, check_name, compile_test, read_loop
 from toolcrib.expressions.operators import missing_key

@@ -9,8 +9,7 @@ from toolcrib.core.errors import ExpressionError, did_you_mean
 from toolcrib.core.model import JSON, Collection, Fixture, Schema
 from toolcrib.core.subschemas import once_for_each
 from toolcrib.executors.mock.variables import as_text
-from toolcrib.expressions.budget import StepBudget
-from toolcrib.expressions.values import list_of_names, shortened
+from toolcrib.expressions.values import StepBudget, list_of_names, shortened
 from toolcrib.schema.validation import Validator
 from toolcrib.simulation.store import Layers, Rows, Store, Version, rows_of, states
 

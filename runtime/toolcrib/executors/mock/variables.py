@@ -11,9 +11,9 @@ from toolcrib.core.model import JSON, Call, Descriptor, Result
 from toolcrib.core.model import Collection as Rows
 from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
-from toolcrib.expressions.budget import CountedScope
 from toolcrib.expressions.compiler import KnownKeys, alone, key_alone
 from toolcrib.expressions.functions import COUNTS, DRAWS, Chance
+from toolcrib.expressions.values import CountedScope
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.unit_of_work import UnitOfWork

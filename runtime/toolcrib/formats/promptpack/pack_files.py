@@ -15,9 +15,8 @@ from toolcrib.core.protocols import Files, Kinds
 from toolcrib.core.text import compact
 from toolcrib.formats.yaml_writer import yaml_of
 from toolcrib.loading.cache.document_codec import document_of_origin
-from toolcrib.loading.descriptors import is_descriptor
+from toolcrib.loading.descriptors import OverlaidFiles, is_descriptor
 from toolcrib.loading.documents.files import CachedFiles
-from toolcrib.loading.overrides import OverlaidFiles
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.prompts import Prompt
 from toolcrib.loading.sources import LoadedDocuments, parse_files

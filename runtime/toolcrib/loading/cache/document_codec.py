@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, Origin
 from toolcrib.core.protocols import Files, Kinds
+from toolcrib.loading.descriptors import OverlaidDocument, OverlaidFiles, lay_over
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.archives import ArchiveFiles, open_archive
 from toolcrib.loading.documents.document import Document, cached_document, first_bytes, parse_documents
 from toolcrib.loading.documents.files import ARCHIVE, CachedFiles, DiskFiles, MemoryFiles
 from toolcrib.loading.formats import Formats
-from toolcrib.loading.overrides import OverlaidDocument, OverlaidFiles, lay_over
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import parse_scenario
 from toolcrib.loading.scenarios.scenario_links import in_namespace

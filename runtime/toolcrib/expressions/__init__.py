@@ -1,7 +1,7 @@
-"""Expressions in documents: `{{ ... }}` in values, and texts with statements.
+"""Expressions in documents: `{{ ... }}` in values, templates with statements, matchers, JMESPath.
 
-Jinja2's syntax, read by Jinja2's parser, checked when a document is loaded, worked out by our own
-closures. Data is never read as an expression.
+Jinja2's parser reads them, loading checks them, and our own closures evaluate them. Data is never read as an expression.
+It imports `registry`, `http`, `schema` and the rooms below them.
 """
 
 from toolcrib.expressions.expression import (

@@ -164,7 +164,7 @@ class RunLog:
             self._step_reports += self._reports(group, _good)
 
     def _reports(self, group: Sequence[StepEvent], judge: Judge) -> Iterator[StepReport]:
-        """The reports of a group; the secrets of all its arguments are known before any of its answers is told."""
+        """The reports of a group; the secrets of all its arguments are known before any of its answers is reported."""
         arguments = [self._note_args(event) for event in group]
         for event, args in zip(group, arguments, strict=True):
             step, _args, result, wrong = event

@@ -130,7 +130,7 @@ async def run_self_check(runtime: Runtime) -> list[Problem]:
 
 
 def _is_known(problem: Problem, known: Sequence[Problem]) -> bool:
-    """Whether loading told the same of a fixed answer."""
+    """Whether loading reported the same for a fixed answer."""
     return problem.code == "reply_breaks_schema" and any(
         other.code == "result_breaks_schema"
         and other.source == problem.source
@@ -211,7 +211,7 @@ class _Proof:
         try:
             tried = _arguments(mock)[:TRIED_AFTER]
         except ExpressionError:
-            return []  # which was told before
+            return []  # it was reported before
         hits = await self._hits(mock, tried, act.version, MOST_WATCHED_AFTER)
         return [
             problem
@@ -370,13 +370,13 @@ def _shown(tool: Descriptor, arguments: dict[str, Any]) -> str:
 
 
 def _rows_are_lost(tool: Descriptor, result: Result) -> bool:
-    """Whether a call failed for rows of the store with a fault, which loading has told where the rows stand."""
+    """Whether a call failed for invalid rows of the store, which loading has reported at the rows."""
     faults = [collection.fault for collection in tool.fixture.collections.values() if collection.fault]
     return any(fault in result.message for fault in faults)
 
 
 def _reply_pointer(block: Mapping[str, Any], result: Result) -> str:
-    """Where the reply stands that the mock says it gave."""
+    """The pointer of the reply that the mock reports."""
     told = result.meta.get("mock")
     if not isinstance(told, dict):
         return "/mock"

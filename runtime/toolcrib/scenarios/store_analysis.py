@@ -196,7 +196,7 @@ class RowSchemas:
             try:
                 found += rows_of(each).values()
             except ExpressionError:
-                return None  # loading has told what is wrong with them
+                return None  # loading has reported what is wrong with them
         return found if sum(map(_count, found)) <= MOST_VALUES else None
 
 
@@ -408,7 +408,7 @@ def _rows(collection: Collection, version: Version) -> Rows | None:
     try:
         return rows_of(collection) if layers is None else layers.whole()
     except ExpressionError:
-        return None  # loading has told what is wrong with them
+        return None  # loading has reported what is wrong with them
 
 
 def _different(rows: Rows) -> dict[str, None]:

@@ -70,7 +70,7 @@ def parse_script(
 
     Args:
         entries: As the document has them.
-        pointer: Where they stand.
+        pointer: JSON Pointer of the list.
         names: What their expressions may read besides `user`, `results` and `turn`.
         problems: Receives what is wrong with them.
     """

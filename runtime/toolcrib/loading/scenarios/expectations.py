@@ -50,7 +50,7 @@ def parse_expectation(
 
     Args:
         entry: As the document has it.
-        pointer: Where it stands.
+        pointer: JSON Pointer into the document.
         names: What its matchers may read.
         run_names: What the name of a golden file may read.
         problems: Receives what is wrong with it.
@@ -290,7 +290,7 @@ def check_golden(
 
     Args:
         golden: The file.
-        pointer: Where it stands.
+        pointer: JSON Pointer into the document.
         scopes: What the name may read, for each run.
         files: The files that the scenario may name.
     """

@@ -1,1 +1,1 @@
-"""A runtime, its sessions, and the layers of a call."""
+"""Runtime, session, and the layers that every call runs through. It imports executors, formats, loading and what is below them."""

@@ -48,7 +48,7 @@ ATTEMPTS = 3
 listed already, one reading would find nothing. Who writes without a pause is not waited for."""
 
 
-def read_stock(
+def open_project(
     paths: Sequence[str],
     also: Sequence[str],
     kinds: Kinds,

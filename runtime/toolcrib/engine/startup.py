@@ -359,11 +359,11 @@ def _read(
     before: LoadedProject | None = None,
     offered: Mapping[str, Catalogue] = NOTHING,
 ) -> StartupState:
-    from toolcrib.engine.open_project import read_stock  # noqa: PLC0415 -- as above
+    from toolcrib.engine.open_project import open_project  # noqa: PLC0415 -- as above
     from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- a start from an index reads no documents
 
     def read() -> LoadedProject:
-        found = read_stock(
+        found = open_project(
             asked.paths,
             asked.also,
             executors,

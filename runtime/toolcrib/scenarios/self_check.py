@@ -23,9 +23,8 @@ from toolcrib.core.text import compact, truncate
 from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.engine.runtime import Engine, Runtime, runtime_on
 from toolcrib.formats.promptkit.foreign_descriptors import pointer_as_written
-from toolcrib.loading.scenarios.scenario import with_mock
 from toolcrib.loading.scenarios.scenario_links import place_problem
-from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state
+from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state, with_mock
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.store_analysis import RowSchemas, StoreSamples, find_arguments, row_shapes
 from toolcrib.schema.generation import Draw, arguments_for, generate, overlay

@@ -18,7 +18,7 @@ from toolcrib.core.protocols import Files
 from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.core.text import compact
 from toolcrib.engine.session import Session
-from toolcrib.executors.mock.variables import MockState, slot_of
+from toolcrib.executors.mock.variables import MockState, state_key
 from toolcrib.expressions.matchers import Matcher, compile_matcher
 from toolcrib.loading.scenarios.model import (
     CallRule,
@@ -361,7 +361,7 @@ def unused_rules(session: Session, scenario: Scenario) -> list[ScenarioFailure]:
         wanted = _wanted(block)
         if not wanted:
             continue
-        used = session.slot(slot_of(tool), MockState).used
+        used = session.slot(state_key(tool), MockState).used
         for place, calls in wanted:
             if used.get(place, 0) < calls:
                 found += _told(tool, block, used)

@@ -17,7 +17,7 @@ from toolcrib.core.pointers import keys_of
 from toolcrib.core.subschemas import SchemaIndex
 from toolcrib.core.text import compact
 from toolcrib.executors.mock.replies import Reply
-from toolcrib.executors.mock.rules import BARE, SEQUENCE, MockRule, choose, stopping
+from toolcrib.executors.mock.rules import BARE, SEQUENCE, MockRule, blocking_rule, choose_rule
 from toolcrib.executors.mock.variables import MockState, Scope, with_arguments
 from toolcrib.expressions import escape_expressions
 from toolcrib.expressions.matchers import MatchDifference, Matcher
@@ -60,7 +60,7 @@ def _way_out(
     """What to write so that the call is answered, in words, and the same for programs."""
     paste = rule_to_paste(call, {rule.label for rule in rules}, len(rules) + 1)
     below = f"below the others:\n{indent(paste, '  ')}"
-    stopped = stopping(rules, scope, number, state)
+    stopped = blocking_rule(rules, scope, number, state)
     if stopped is None:
         return f"a rule that would answer it, {below}", {"paste": paste}
     alone = stopped.replies[0].pointer == f"{stopped.pointer}/reply"
@@ -70,8 +70,8 @@ def _way_out(
     passing = "or `after_last: next_rule`"
     freed = tuple(rule._replace(after_last="next_rule") if rule is stopped else rule for rule in rules)
     try:
-        chosen = choose(freed, scope, number, state)
-        again = stopping(freed, scope, number, state)
+        chosen = choose_rule(freed, scope, number, state)
+        again = blocking_rule(freed, scope, number, state)
     except ExpressionError:
         return words, facts
     if chosen is not None:
@@ -308,7 +308,7 @@ def explain_call(
 ) -> dict[str, JSON]:
     """Which rule would answer, where it stands, and why those above it would not."""
     try:
-        chosen = choose(rules, scope, number, state)
+        chosen = choose_rule(rules, scope, number, state)
     except ExpressionError as error:
         return {"error": error.message}
     miss = RuleMiss(call.tool, scope, number, state)

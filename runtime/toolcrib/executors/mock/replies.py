@@ -16,7 +16,7 @@ from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.core.model import JSON, Content, Descriptor, Progress, Result
 from toolcrib.core.pointers import keys_of
 from toolcrib.core.text import canonical
-from toolcrib.executors.mock.variables import Scope, as_text, keeps, names_for
+from toolcrib.executors.mock.variables import Scope, as_text, is_stateful, names_for
 from toolcrib.expressions import (
     Expression,
     Rendering,
@@ -223,7 +223,7 @@ class Reply(NamedTuple):
     @property
     def keeps(self) -> bool:
         """Whether it reads or changes what the session's mocks keep."""
-        return self.body is not None or self.same is not None or keeps(self.names)
+        return self.body is not None or self.same is not None or is_stateful(self.names)
 
     def place_of(self, error: ExpressionError) -> str:
         """The pointer of what failed in it."""

@@ -105,7 +105,7 @@ class MockRule(NamedTuple):
         return used if calls == len(self.replies) else bisect_right(self.ends, used)
 
 
-def choose(
+def choose_rule(
     rules: Iterable[MockRule], scope: Scope, number: int, state: MockState
 ) -> tuple[MockRule, int] | None:
     """The first rule that answers and the index of its reply; None when there is none. Changes nothing."""
@@ -119,7 +119,9 @@ def choose(
     return None
 
 
-def stopping(rules: tuple[MockRule, ...], scope: Scope, number: int, state: MockState) -> MockRule | None:
+def blocking_rule(
+    rules: tuple[MockRule, ...], scope: Scope, number: int, state: MockState
+) -> MockRule | None:
     """The used-up rule that keeps a call from the rules below it; None where no rule does."""
     for rule in rules:
         if rule.matches(scope, number) and rule.reply_at(state) is None and rule.after_last == "error":

@@ -47,7 +47,7 @@ class ReplyOutcome(NamedTuple):
     used: bool = True
 
 
-def worked_out(reply: Reply, scope: Scope, meta: Meta) -> Result | TrustedAnswer:
+def compute_answer(reply: Reply, scope: Scope, meta: Meta) -> Result | TrustedAnswer:
     """The answer of a reply.
 
     Raises:
@@ -68,11 +68,11 @@ def answer_reply(reply: Reply, scope: Scope, meta: Meta) -> ReplyOutcome:
     Raises:
         ExpressionError: The mock is wrong.
     """
-    answer = worked_out(reply, scope, meta)
-    return ReplyOutcome(answer, reports_of(reply, scope)) if reply.progress else ReplyOutcome(answer)
+    answer = compute_answer(reply, scope, meta)
+    return ReplyOutcome(answer, progress_reports(reply, scope)) if reply.progress else ReplyOutcome(answer)
 
 
-def reports_of(reply: Reply, scope: Scope) -> tuple[tuple[float, Progress], ...]:
+def progress_reports(reply: Reply, scope: Scope) -> tuple[tuple[float, Progress], ...]:
     """What is reported before the answer, and after how many seconds each.
 
     Raises:
@@ -158,7 +158,7 @@ def _copy(result: Result) -> Result:
     return result._replace(value=copy_value(result.value), error=error)
 
 
-def fits_of(tool: Descriptor) -> Fits:
+def answer_check(tool: Descriptor) -> Fits:
     """Whether an answer of a tool is one that the layers will not refuse.
 
     What is no JSON never passes; what the output schema refuses passes only where the descriptor lets it.

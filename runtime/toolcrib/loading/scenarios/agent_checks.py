@@ -24,7 +24,7 @@ from toolcrib.loading.scenarios.model import (
     ScriptedCall,
     visible_state,
 )
-from toolcrib.loading.scenarios.scenario import with_mock
+from toolcrib.loading.scenarios.scenario_state import with_mock
 from toolcrib.registry.names import short_name
 from toolcrib.security.tool_policy import check_policy
 

@@ -14,9 +14,10 @@ from typing import Any, TypeAlias
 from toolcrib.core.clock import parse_duration
 from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import JSON, Outcome
+from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Files
 from toolcrib.core.text import compact
-from toolcrib.expressions import Rendering, compile_value
+from toolcrib.expressions import Rendering, compile_value, is_expression
 from toolcrib.expressions.matchers import Matcher, compile_matcher, find_impossible
 from toolcrib.loading.documents.document import parse_json
 from toolcrib.loading.documents.files import DiskFiles
@@ -24,6 +25,16 @@ from toolcrib.loading.scenarios.model import NO_RULES, CallRule, Expectation, Ve
 
 Names: TypeAlias = Mapping[str, Collection[str] | None]
 """What expressions may read, each with the keys that it may have, or None where they are not known."""
+
+
+def expression_texts(value: JSON, pointer: str) -> Iterator[tuple[str, str]]:
+    """The texts with expressions, and where they stand."""
+    if isinstance(value, str) and is_expression(value):
+        yield pointer, value
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from expression_texts(item, f"{pointer}/{pointer_step(key)}")
+
 
 KEPT = ("store", "state")
 """What of the mocks' memory a verification may hold a matcher for."""

@@ -8,16 +8,14 @@ from typing import Any, TypeAlias
 
 from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Descriptor, InjectedFault, Origin
-from toolcrib.core.pointers import pointer_step
 from toolcrib.core.text import compact
 from toolcrib.expressions import compile_value, is_expression
 from toolcrib.simulation.fault_triggers import compile_trigger, fault_variables
 from toolcrib.simulation.faults import compile_injection, kind_of, kind_problem
+from toolcrib.loading.scenarios.expectations import Names, expression_texts
 
 OF_A_RUN = ("matrix", "run")
 """What texts of a fault may read that is the same for a whole run of the scenario."""
-
-Names: TypeAlias = "Mapping[str, Collection[str] | None]"
 
 
 def parse_faults(
@@ -76,7 +74,7 @@ def _unwritten_name(inject: JSON, taken: Collection[str]) -> str:
 def _of_the_run(fault: InjectedFault, names: Names) -> Iterator[Problem]:
     """What is wrong with the texts that read `matrix` or `run`."""
     known: Names = {**fault_variables(), "run": None, **names}
-    for pointer, text in _texts(_written(fault), fault.pointer):
+    for pointer, text in expression_texts(_written(fault), fault.pointer):
         found: list[Problem] = []
         read = compile_value(text, known, found, pointer).names
         if not read & {*OF_A_RUN}:
@@ -93,15 +91,6 @@ def _of_the_run(fault: InjectedFault, names: Names) -> Iterator[Problem]:
 
 def _written(fault: InjectedFault) -> dict[str, JSON]:
     return {"inject": fault.inject, "when": dict(fault.when)}
-
-
-def _texts(value: JSON, pointer: str) -> Iterator[tuple[str, str]]:
-    """The texts with expressions, and where they stand."""
-    if isinstance(value, str) and is_expression(value):
-        yield pointer, value
-    elif isinstance(value, dict | list):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _texts(item, f"{pointer}/{pointer_step(key)}")
 
 
 def resolve_faults(faults: Iterable[InjectedFault], scope: Mapping[str, JSON]) -> tuple[InjectedFault, ...]:
@@ -175,7 +164,7 @@ def _different(
     fault: InjectedFault, scopes: Sequence[Mapping[str, JSON]], found: dict[Problem, None]
 ) -> list[InjectedFault]:
     """The fault as it is in the runs, each way once."""
-    if not any(_reads_run(text) for _pointer, text in _texts(_written(fault), "")):
+    if not any(_reads_run(text) for _pointer, text in expression_texts(_written(fault), "")):
         return [fault]
     ways: list[InjectedFault] = []
     for scope in scopes:

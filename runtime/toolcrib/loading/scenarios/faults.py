@@ -10,9 +10,9 @@ from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Descriptor, InjectedFault, Origin
 from toolcrib.core.text import compact
 from toolcrib.expressions import compile_value, is_expression
+from toolcrib.loading.scenarios.expectations import Names, expression_texts
 from toolcrib.simulation.fault_triggers import compile_trigger, fault_variables
 from toolcrib.simulation.faults import compile_injection, kind_of, kind_problem
-from toolcrib.loading.scenarios.expectations import Names, expression_texts
 
 OF_A_RUN = ("matrix", "run")
 """What texts of a fault may read that is the same for a whole run of the scenario."""

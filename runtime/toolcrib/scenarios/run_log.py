@@ -11,7 +11,7 @@ from toolcrib.loading.scenarios.model import CallStep, Scenario, visible_state
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure, StepReport
 from toolcrib.security.redaction import Redactor, redact
-from toolcrib.simulation.store import Store, states
+from toolcrib.simulation.store import Store, state_by_machine
 
 _OK = Outcome.OK
 
@@ -239,7 +239,7 @@ class StoreView:
 
     def states(self) -> dict[str, JSON]:
         """Machine -> its state now."""
-        return states(self.fixture, self._session.store.version)
+        return state_by_machine(self.fixture, self._session.store.version)
 
     def shown(self, rows: dict[str, Any]) -> dict[str, Any]:
         """Rows without what the schemas of their collections, or their own keys, call a secret."""

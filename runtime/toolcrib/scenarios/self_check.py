@@ -29,7 +29,7 @@ from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.store_analysis import RowSchemas, StoreSamples, find_arguments, row_shapes
 from toolcrib.schema.generation import Draw, arguments_for, generate, overlay
 from toolcrib.security.redaction import redact
-from toolcrib.simulation.store import FRESH, Version, store_of
+from toolcrib.simulation.store import FRESH, StoreVersion, store_of
 
 UNKNOWN_ROW_KEY = "unknown_row_key"
 
@@ -72,7 +72,7 @@ class _Act(NamedTuple):
 
     tool: Descriptor
     arguments: dict[str, Any]
-    version: Version
+    version: StoreVersion
 
     def concerns(self, tool: Descriptor) -> bool:
         """Whether a tool's store has something that was changed."""
@@ -241,7 +241,7 @@ class _Proof:
             yield mock.problem(told.code, message, told.pointer, hint=hint, severity=severity)
 
     async def _hits(
-        self, mock: _Mock, tried: Sequence[dict[str, Any]], version: Version, most: int
+        self, mock: _Mock, tried: Sequence[dict[str, Any]], version: StoreVersion, most: int
     ) -> list[dict[str, Any]]:
         """Arguments that hit rows of a version of the mock's store."""
         if not mock.tool.fixture.collections:

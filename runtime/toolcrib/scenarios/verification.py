@@ -15,7 +15,7 @@ from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, NOTHING, Outcome, Result
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Files
-from toolcrib.core.subschemas import once_for_each
+from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.core.text import compact
 from toolcrib.engine.session import Session
 from toolcrib.executors.mock.variables import MockState, state_key
@@ -369,7 +369,7 @@ def unused_rules(session: Session, scenario: Scenario) -> list[ScenarioFailure]:
     return found
 
 
-@once_for_each
+@cached_per_schema
 def _wanted(block: Any) -> tuple[tuple[str, int], ...]:
     """Where the calls of a mock are counted, and how many use all that is there: most runs make so many."""
     if not isinstance(block, dict):

@@ -18,7 +18,7 @@ from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Files
 from toolcrib.core.text import compact
 from toolcrib.expressions import Rendering, compile_value, is_expression
-from toolcrib.expressions.matchers import Matcher, compile_matcher, impossible
+from toolcrib.expressions.matchers import Matcher, compile_matcher, find_impossible
 from toolcrib.loading.documents.document import parse_json
 from toolcrib.loading.documents.files import DiskFiles
 from toolcrib.loading.scenarios.model import NO_RULES, CallRule, Expectation, Verification, join_outcomes
@@ -117,7 +117,7 @@ def _matcher(part: str, pattern: JSON, pointer: str, names: Names, problems: lis
     faults: list[Problem] = []
     matcher = compile_matcher(pattern, faults, place, names=names)
     if not faults:
-        found = impossible(pattern, _OF_PART.get(part, {}))
+        found = find_impossible(pattern, _OF_PART.get(part, {}))
         faults = [problem._replace(pointer=place + problem.pointer) for problem in found]
         if faults and part in _WORDS and (part not in KEPT or faults[0].pointer == place):
             message = f"{_WORDS[part]}, so it is never {compact(pattern)}"

@@ -30,7 +30,7 @@ from toolcrib.core.model import (
 from toolcrib.core.protocols import BoundTool, Clock
 from toolcrib.engine.middleware import arguments as argument_layer
 from toolcrib.engine.middleware.arguments import DEPTH
-from toolcrib.engine.middleware.call_failures import attempts_of, ended_by
+from toolcrib.engine.middleware.call_failures import attempts_of, result_of_error
 from toolcrib.engine.middleware.layer import LayerContext, Link, SharedState
 from toolcrib.registry.catalog import HiddenReason
 from toolcrib.registry.registry import Registry
@@ -423,7 +423,7 @@ class Session:
                 with self.clock.working():
                     answer = await chain.run(call)
         except BaseException as error:  # the edge: what escapes the layers is a bug, and told as one
-            ended = ended_by(call, error)
+            ended = result_of_error(call, error)
             if ended is None:
                 raise
             answer = ended

@@ -6,12 +6,12 @@ It imports `registry`, `http`, `schema` and the rooms below them.
 
 from toolcrib.expressions.expression import (
     Expression,
-    as_written,
     compile_condition,
     compile_expression,
+    escape_expressions,
     is_expression,
 )
-from toolcrib.expressions.structures import Rendering, compile_value, copied, copier
+from toolcrib.expressions.structures import Rendering, compile_copier, compile_value, copy_value
 from toolcrib.expressions.templates import TextTemplate, compile_text
 from toolcrib.expressions.values import Run, Scope
 
@@ -21,12 +21,12 @@ __all__ = [
     "Run",
     "Scope",
     "TextTemplate",
-    "as_written",
     "compile_condition",
+    "compile_copier",
     "compile_expression",
     "compile_text",
     "compile_value",
-    "copied",
-    "copier",
+    "copy_value",
+    "escape_expressions",
     "is_expression",
 ]

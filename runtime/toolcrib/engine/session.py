@@ -199,7 +199,7 @@ class Session:
         self._runtime = runtime
         self._real = isinstance(clock, RealClock)
         self._monotonic = clock.monotonic
-        self._next_number = runtime.call_numbers.__next__
+        self._numbers = runtime.call_numbers
         self._table = table
         self._slots: dict[str, Any] = {}
         self._context = CallContext(
@@ -414,7 +414,7 @@ class Session:
         if type(given) is not dict:
             given = as_dict(given)
         call: Call = _new(
-            Call, (chain.tool, given, context, f"{self.id}-{self._next_number()}", 1, None, None)
+            Call, (chain.tool, given, context, f"{self.id}-{next(self._numbers)}", 1, None, None)
         )
         try:
             if self._real or chain.at_once:  # what never waits needs no account of who works
@@ -465,7 +465,7 @@ class Session:
         given: Any = {} if arguments is None else arguments
         if type(given) is not dict:
             given = as_dict(given)
-        number = f"{self.id}-{self._next_number()}"
+        number = f"{self.id}-{next(self._numbers)}"
         return tuple.__new__(Call, (chain.tool, given, context, number, 1, None, None))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -83,14 +83,18 @@ def layer(context: LayerContext, call_next: Link) -> Link:
     fill, judge, room = check.fill, check.judge, room_for(context.tool.limits.input_size)
 
     @never_waits
-    async def arguments(call: Call) -> Answer:
+    def arguments(call: Call) -> Awaitable[Answer]:
+        # Almost all arguments are small, and good as they are: then no coroutine is made, which is felt in a mocked call.
         given: JSON = call.arguments
-        if weigh(given, DEPTH, room) >= 0:  # almost all arguments are small, and good as they are
+        if weigh(given, DEPTH, room) >= 0:
             filled = given if fill is None else fill(given)
-            if isinstance(filled, dict) and judge(filled):
-                return await call_next(call if filled is given else call.with_arguments(filled))
+            if type(filled) is dict and judge(filled):
+                return call_next(call if filled is given else call.with_arguments(filled))
+        return repairing(call)
+
+    async def repairing(call: Call) -> Answer:
         repair = partial(check.repaired, call)
-        repaired = await off_loop(call, repair) if is_large(given, DEPTH) else repair()
+        repaired = await off_loop(call, repair) if is_large(call.arguments, DEPTH) else repair()
         if isinstance(repaired, Result):
             return repaired
         prepared, repairs = repaired

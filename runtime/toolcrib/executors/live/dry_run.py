@@ -47,7 +47,7 @@ _ASKING = 1024 * 1024
 
 
 class SecretHider(Protocol):
-    """What knows secrets; a secrets does."""
+    """What hides secrets; a `SecretResolver` does."""
 
     def knows(self, raw: bytes) -> bool:
         """Whether a secret may stand in these bytes."""
@@ -59,7 +59,7 @@ class SecretHider(Protocol):
 
 
 class CallSecrets:
-    """The secrets of a secrets, and those among the arguments of one call."""
+    """The secrets of a `SecretResolver`, and those among the arguments of one call."""
 
     def __init__(self, secrets: SecretHider, arguments: JSON, schema: Schema | None) -> None:
         self._secrets = secrets

@@ -43,7 +43,7 @@ from toolcrib.loading.settings import PROFILE_VARIABLE, Settings, chosen_profile
 from toolcrib.loading.snapshot import LoadedProject
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import check_schema
-from toolcrib.security.server_display import address_of
+from toolcrib.security.server_display import display_address
 from toolcrib.security.trust import VARIABLE, Trust, Untrusted
 
 
@@ -595,7 +595,7 @@ def _row(
     row: dict[str, Any] = {
         "name": server.name,
         "transport": server.transport,
-        "address": address_of(server),
+        "address": display_address(server),
         "place": server.place(),
         "imports": server.imports,
         "tools": None,

@@ -1,1 +1,4 @@
-"""Runtime, session, and the layers that every call runs through. It imports executors, formats, loading and what is below them."""
+"""`Runtime` and `Session`, and the layers around every call.
+
+It imports `executors` and the rooms below it.
+"""

@@ -430,10 +430,12 @@ class Session:
         if type(answer) is TrustedAnswer:
             # In place, as most mocked calls end here, and a frame more is felt.
             usage = _new(Usage, (1, self._monotonic() - started))
-            trusted: Result = _new(Result, (_OK, answer[0], (), "", None, usage, answer[1], None))
+            trusted: Result = _new(
+                Result, (_OK, answer[0], (), "", None, usage, answer[1], None, chain.tool.name)
+            )
             return trusted
         result = as_result(answer)
-        return result.with_usage(attempts_of(result), self._monotonic() - started)
+        return result.with_usage(attempts_of(result), self._monotonic() - started, chain.tool.name)
 
     async def _found(self, name: str) -> BoundChain | None:
         """The chain of a tool, after its server was asked what it takes, where only that one knows."""

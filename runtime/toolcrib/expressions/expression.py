@@ -4,7 +4,7 @@ Jinja2's lexer does not look for the braces: it trims blanks at `{{-`, which tur
 line ends, which are data here. The commonest expressions, `args.city` and `args.city | upper`, are compiled here
 without a parser: Jinja2's lexer and parser take a hundred times as long, and longer still to be imported.
 
-`as_written` escapes values so that nothing in them is read as an expression.
+`escape_expressions` escapes values so that nothing in them is read as an expression.
 """
 
 from __future__ import annotations
@@ -133,14 +133,14 @@ _SIGNS = re.compile(r"[{%#$]{2,}")
 _OPENERS = ("{{", "{%", "{#", "${")
 
 
-def as_written(value: JSON) -> JSON:
+def escape_expressions(value: JSON) -> JSON:
     """A value whose texts mean only themselves: what looks like an expression is quoted."""
     if isinstance(value, str):
         return _SIGNS.sub(_quoted, value)
     if isinstance(value, list):
-        return [as_written(item) for item in value]
+        return [escape_expressions(item) for item in value]
     if isinstance(value, dict):
-        return {key: as_written(item) for key, item in value.items()}
+        return {key: escape_expressions(item) for key, item in value.items()}
     return value
 
 

@@ -140,9 +140,9 @@ class AgentRunner:
 
     Attributes:
         conversation: As far as it came.
-        failures: What is not as it must be of all of it.
-        warnings: What is odd and fails no run.
-        broken: Whether it could not go on to its end as it is written.
+        failures: Failures of the conversation as a whole.
+        warnings: What does not fail the run.
+        broken: Whether it could not be held to its end as written.
     """
 
     def __init__(self, run: AgentRun) -> None:
@@ -159,12 +159,12 @@ class AgentRunner:
 
     @property
     def all_failures(self) -> list[ScenarioFailure]:
-        """What is not as it must be of all of it, assertions included."""
+        """Failures of the conversation as a whole, assertions included."""
         return [*self.failures, *(judged.failure for judged in self._judged if judged.failed)]
 
     @property
     def failed(self) -> bool:
-        """Whether a turn is not as it must be."""
+        """Whether a turn failed."""
         return any(turn.all_failures for turn in self._turns)
 
     def last(self) -> FinalReply:
@@ -177,7 +177,7 @@ class AgentRunner:
         )
 
     def report(self) -> AgentReport:
-        """What came of it, so far."""
+        """The report of the conversation so far."""
         conversation = self.conversation
         return AgentReport(
             provider=self._run.agent.provider,
@@ -191,7 +191,7 @@ class AgentRunner:
         )
 
     async def hold(self) -> None:
-        """Hold the conversation, up to the first turn that can't be held as it is written; judge it."""
+        """Hold the conversation up to the first turn that can't be held as written, and judge it."""
         run = self._run
         try:
             setup = open_conversation(run.runtime, run.session, run.scenario, run.setup, self._names)
@@ -227,7 +227,7 @@ class AgentRunner:
         self._report_unused(setup)
 
     async def _run_turn(self, number: int, turn: AgentTurn, setup: ConversationSetup) -> None:
-        """Hold a turn, tell the log of its calls, and judge it."""
+        """Hold a turn, log its calls, and judge it."""
         before = len(self.conversation.messages)
         setup.client.turn = turn
         failures = [*await self._send(turn, setup)]
@@ -253,7 +253,7 @@ class AgentRunner:
         )
 
     async def _send(self, turn: AgentTurn, setup: ConversationSetup) -> list[ScenarioFailure]:
-        """Say what the user says, or what is said of the calls that wait, and let the agent answer."""
+        """Send the message of the user, or the answers to pending calls, and let the agent respond."""
         waiting = self._pending()
         if turn.user is not None and waiting.calls:
             return [ScenarioFailure("answers", waiting.blocked_user_lines(), turn.pointer)]
@@ -296,7 +296,7 @@ class AgentRunner:
         return sight.put_into(self._run.names())
 
     def _log_calls(self, number: int, turn: AgentTurn) -> None:
-        """Have the log know of the calls that ended in this turn."""
+        """Log the calls that ended in this turn."""
         ended = [each for each in self.conversation.calls if each.outcome is not None]
         new = [record for record in ended if record.id not in self._args]
         log = self._run.log
@@ -307,7 +307,7 @@ class AgentRunner:
         self._args |= {record.id: report.args for record, report in zip(new, reports, strict=True)}
 
     def _check_stop(self, number: int, turn: AgentTurn, setup: ConversationSetup) -> list[ScenarioFailure]:
-        """What is wrong with how a turn ended, and with what the script was told."""
+        """Failures of how a turn ended, and of the results that the script received."""
         wrong = self._check_script(turn, setup)
         if wrong:
             return wrong
@@ -343,7 +343,7 @@ class AgentRunner:
         return conversation.stop is Stop.LENGTH or refused
 
     def _check_script(self, turn: AgentTurn, setup: ConversationSetup) -> list[ScenarioFailure]:
-        """What the script was told otherwise than it expects, and why it had no answer."""
+        """Results that differ from what the script expects, and why it had no answer."""
         script = setup.script
         if script is None:
             return []
@@ -392,7 +392,7 @@ class AgentRunner:
         )
 
     def _report_unused(self, setup: ConversationSetup) -> None:
-        """Tell the replies that nobody used."""
+        """Report the scripted replies that were never used."""
         agent = self._run.agent
         if setup.script is None or agent.unused_turns == "ignore":
             return
@@ -418,7 +418,7 @@ _PLACES = {
 
 
 def _unjudged_calls(setup: ConversationSetup) -> list[ScenarioFailure]:
-    """What a script expects of calls of which nothing was ever told."""
+    """Expectations of a script for calls whose results it never received."""
     left = () if setup.script is None else setup.script.unjudged()
     return [
         ScenarioFailure(

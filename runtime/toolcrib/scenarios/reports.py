@@ -120,12 +120,12 @@ class StepReport(NamedTuple):
 
 
 class FailureSummary(NamedTuple):
-    """One block of what is told of a scenario that failed.
+    """One block of the report of a scenario that failed.
 
     Attributes:
         what: As in `ScenarioFailure`, of its first one.
         title: `step 2 “the card is declined”`, `verify` or `run`.
-        pointer: Where it stands in the document.
+        pointer: JSON Pointer into the document.
         head: The first thing that was not as it should be.
         lines: Everything: the call, what it answered, what was not as it should be.
     """
@@ -213,7 +213,7 @@ class AssertionReport(NamedTuple):
 
     Attributes:
         type: Its kind.
-        pointer: Where it stands.
+        pointer: JSON Pointer into the document.
         message: What it shows, as written.
         threshold: The share of trials in which it must hold.
         applies: Whether it could be judged.
@@ -259,7 +259,7 @@ class TurnReport(NamedTuple):
 
     Attributes:
         number: Its number in the document, from 1.
-        pointer: Where it stands.
+        pointer: JSON Pointer into the document.
         entries: What happened, in order; secrets masked.
         stop: Why it ended; empty if it did not begin.
         detail: The same for a person.
@@ -515,7 +515,7 @@ class ScenarioReport:
 
     @property
     def _untold(self) -> int:
-        """How many bad trials are not told."""
+        """The number of bad trials that are not reported in full."""
         return max(sum(trial.failed for trial in self.trials) - TRIALS, 0)
 
     @property

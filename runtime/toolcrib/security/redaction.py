@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import ref
 
 from toolcrib.core.model import JSON, Content, Descriptor, Result, Schema
-from toolcrib.core.subschemas import Path, SchemaIndex, Site, once_for_each
+from toolcrib.core.subschemas import Path, SchemaIndex, Site, cached_per_schema
 from toolcrib.core.text import DuplicateKey, compact, unique_members
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def redact(value: JSON, schema: Schema | None = None) -> JSON:
     return _redaction(schema)(value)
 
 
-_redaction = once_for_each(compile_redaction)
+_redaction = cached_per_schema(compile_redaction)
 
 
 NAMED: Final = 6

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result, Schema, as_result
-from toolcrib.core.subschemas import once_for_each
+from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.core.text import format_size
 from toolcrib.engine.middleware.call_failures import mask_violation, without_attempts
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, never_waits, off_loop
@@ -22,7 +22,7 @@ DEPTH = 64
 """How deep arguments may be nested."""
 
 
-@once_for_each
+@cached_per_schema
 def _compiled(schema: Schema | None) -> tuple[Validator, Callable[[JSON], JSON] | None]:
     """A schema and its defaults; a tool that is mocked in many scenarios keeps its schema."""
     wanted = True if schema is None else schema

@@ -48,7 +48,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
         started = monotonic()
 
         def finished(result: Result) -> Result:
-            told = result.with_usage(attempts_of(result), monotonic() - started)
+            told = result.with_usage(attempts_of(result), monotonic() - started, call.tool.name)
             observer(CallFinished(call, told))
             return told
 

@@ -16,11 +16,11 @@ from toolcrib.core.model import (
     TrustedAnswer,
     as_result,
 )
-from toolcrib.core.subschemas import once_for_each
+from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.core.text import format_size
 from toolcrib.engine.middleware.call_failures import hide_secrets, mask_violation, may_have_acted, reportable
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, never_waits, off_loop
-from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, json_fault
+from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, json_violation
 from toolcrib.schema.validation.json_values import ALIEN, DEPTH, SMALL, excess, is_large, room_for, weigh
 from toolcrib.schema.validation.validator import MOST
 from toolcrib.security.redaction import Redactor
@@ -28,7 +28,7 @@ from toolcrib.security.redaction import Redactor
 _NOT_JSON = "can't be passed on as JSON"
 
 
-@once_for_each
+@cached_per_schema
 def _validator(schema: Schema | None) -> Validator:
     """The judge of a schema; a tool that is mocked in many scenarios keeps its schema."""
     return Validator(True if schema is None else schema)
@@ -110,7 +110,7 @@ def _plain(call: Call, result: Result, parts: list[JSON], validator: Validator) 
     if fault is not None:
         faults = hide_secrets(_seen(call), [mask_violation(fault, validator)], value)
         return _refused(call.tool, result._replace(value=None), ViolationReport(faults), _NOT_JSON)
-    fault = json_fault({"content": parts})
+    fault = json_violation({"content": parts})
     if fault is not None:
         seen = _seen(call)
         faults = hide_secrets(seen, [fault], {"content": parts})

@@ -19,7 +19,7 @@ from toolcrib.core.text import compact
 from toolcrib.executors.mock.replies import Reply
 from toolcrib.executors.mock.rules import BARE, SEQUENCE, MockRule, blocking_rule, choose_rule
 from toolcrib.executors.mock.variables import MockState, Scope, with_arguments
-from toolcrib.expressions import as_written
+from toolcrib.expressions import escape_expressions
 from toolcrib.expressions.matchers import MatchDifference, Matcher
 from toolcrib.schema.generation import Draw, generate
 from toolcrib.security.redaction import HIDDEN, Redactor, SecretPlaces, redact
@@ -264,7 +264,7 @@ def _some_reply(call: Call) -> str:
         answer = generate(call.tool.output_schema, Draw(0, call.tool.name))
     except ExpressionError:
         return "error: no answer is written yet"
-    return f"result: {_flow(as_written(answer))}"
+    return f"result: {_flow(escape_expressions(answer))}"
 
 
 def _pattern(value: JSON, masked: JSON) -> JSON:
@@ -275,10 +275,10 @@ def _pattern(value: JSON, masked: JSON) -> JSON:
         if not any(key.startswith("$") or _BRACES.search(key) for key in value):
             return {key: _pattern(item, masked[key]) for key, item in value.items()}
         readable = masked == value and not any(_BRACES.search(key) for key in _keys(value))
-        return {"$exact": as_written(value)} if readable else {"$exists": True}
+        return {"$exact": escape_expressions(value)} if readable else {"$exists": True}
     if isinstance(value, list) and isinstance(masked, list):
         return [_pattern(item, shown) for item, shown in zip(value, masked, strict=True)]
-    return as_written(value)
+    return escape_expressions(value)
 
 
 def _keys(value: JSON) -> Iterator[str]:

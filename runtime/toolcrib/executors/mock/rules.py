@@ -203,7 +203,7 @@ def _rule(
 def _args(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Matcher | None:
     if "args" not in when:
         return None
-    from toolcrib.expressions.matchers import compile_matcher, impossible  # noqa: PLC0415 -- slow, and many rules match nothing
+    from toolcrib.expressions.matchers import compile_matcher, find_impossible  # noqa: PLC0415 -- slow, and many rules match nothing
 
     place = f"{pointer}/when/args"
     faults: list[Problem] = []
@@ -211,7 +211,7 @@ def _args(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[P
     if not faults:
         faults += [
             problem._replace(pointer=place + problem.pointer)
-            for problem in impossible(when["args"], tool.input_schema)
+            for problem in find_impossible(when["args"], tool.input_schema)
         ]
     problems += faults
     return matcher
@@ -220,13 +220,13 @@ def _args(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[P
 def _call(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Matcher | None:
     if "call" not in when:
         return None
-    from toolcrib.expressions.matchers import compile_matcher, impossible  # noqa: PLC0415 -- as above
+    from toolcrib.expressions.matchers import compile_matcher, find_impossible  # noqa: PLC0415 -- as above
 
     place = f"{pointer}/when/call"
     faults: list[Problem] = []
     matcher = compile_matcher(when["call"], faults, place, names=names_for(tool))
     problems += faults
-    wrong = None if faults else next(iter(impossible(when["call"], _NUMBERS)), None)
+    wrong = None if faults else next(iter(find_impossible(when["call"], _NUMBERS)), None)
     if wrong is not None:
         message = f"calls are numbered 1, 2, 3 ..., so none is {compact(when['call'])}"
         problems.append(Problem(code="never_matches", message=message, pointer=place + wrong.pointer))
@@ -273,9 +273,9 @@ def _never_in(pattern: dict[str, JSON], place: str, tool: Descriptor) -> Iterato
 
 def _can_be(wanted: JSON, machine: Machine, tool: Descriptor) -> bool:
     """Whether a matcher may fit a state of a machine; where one that is computed may, nobody knows before."""
-    from toolcrib.expressions.matchers import compile_matcher, impossible  # noqa: PLC0415 -- as above
+    from toolcrib.expressions.matchers import compile_matcher, find_impossible  # noqa: PLC0415 -- as above
 
-    if next(iter(impossible(wanted, {"type": "string"})), None) is not None:
+    if next(iter(find_impossible(wanted, {"type": "string"})), None) is not None:
         return False
     matcher = compile_matcher(wanted, [], names=names_for(tool))
     return not machine.states or bool(matcher.names) or any(map(matcher.matches, machine.states))

@@ -21,7 +21,7 @@ from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Files
 from toolcrib.core.schemas import KNOWN_MODES, envelope
 from toolcrib.core.text import compact
-from toolcrib.expressions import as_written
+from toolcrib.expressions import escape_expressions
 from toolcrib.formats.promptpack import is_promptpack
 from toolcrib.loading.documents.document import Document, parse_documents
 from toolcrib.loading.documents.positions import clipped
@@ -164,7 +164,7 @@ class _TextBuilder:
             return
         if text[0] in "{%#$":
             self._close()
-        self.parts.append(str(as_written(text)))
+        self.parts.append(str(escape_expressions(text)))
         self._length += len(self.parts[-1])
         if self._length > LONGEST:
             raise _InvalidTemplate(

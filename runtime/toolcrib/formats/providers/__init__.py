@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias, cast
 
 from toolcrib.core.errors import ConfigurationError, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Descriptor, Schema
-from toolcrib.core.subschemas import once_for_each
+from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.formats.mcp_tools import description_of
 from toolcrib.formats.providers.argument_schema import Loss, argument_schema
 from toolcrib.formats.providers.compiler import (
@@ -95,7 +95,7 @@ class Dialect(NamedTuple):
 
 def _once(compile_schema: SchemaCompiler) -> SchemaCompiler:
     """The same, once for each schema object: descriptors of all profiles and scenarios share theirs."""
-    return once_for_each(lambda schema: compile_schema(cast(Schema, schema)), MOST_SCHEMAS)
+    return cached_per_schema(lambda schema: compile_schema(cast(Schema, schema)), MOST_SCHEMAS)
 
 
 def _open(rules: RootRules) -> SchemaCompiler:

@@ -23,10 +23,10 @@ from typing import Any, Final, NamedTuple
 
 from toolcrib.core.model import JSON, Schema
 from toolcrib.core.pointers import pointer_to
-from toolcrib.core.subschemas import REFERENCES, Path, SchemaIndex, refers, with_members
+from toolcrib.core.subschemas import REFERENCES, Path, SchemaIndex, has_references, with_members
 from toolcrib.core.text import canonical, compact
 from toolcrib.schema.all_of import APART, TIGHTER, Join, MergeRules, first, merge
-from toolcrib.schema.dereference import inline
+from toolcrib.schema.dereference import dereference
 from toolcrib.security.redaction import is_secret_schema
 
 
@@ -187,9 +187,9 @@ def argument_schema(schema: Schema, *, references: bool) -> ArgumentSchema:
         references: Whether references may stay.
     """
     marked = _marked(schema if isinstance(schema, dict) else {} if schema else {"not": {}}, "")
-    if not refers(marked):
+    if not has_references(marked):
         return _Reader().read(marked)
-    inlined = inline(marked)
+    inlined = dereference(marked)
     is_short = len(compact(inlined.schema)) <= 2 * len(compact(marked)) + _SPARE
     if references and (inlined.remarks or not is_short) and _may_stay(marked):
         return _Reader(references=True).read(marked)

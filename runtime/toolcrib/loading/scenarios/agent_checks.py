@@ -40,7 +40,7 @@ class NameUse(NamedTuple):
 
     Attributes:
         name: Its name.
-        pointer: Where it stands.
+        pointer: JSON Pointer into the document.
         tool: Whose argument it is; empty for anything else.
     """
 

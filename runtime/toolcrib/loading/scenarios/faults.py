@@ -11,8 +11,8 @@ from toolcrib.core.model import JSON, NOTHING, Descriptor, InjectedFault, Origin
 from toolcrib.core.text import compact
 from toolcrib.expressions import compile_value, is_expression
 from toolcrib.loading.scenarios.expectations import Names, expression_texts
-from toolcrib.simulation.fault_triggers import compile_trigger, names_for
-from toolcrib.simulation.faults import compile_injection, kind_of, misnamed
+from toolcrib.simulation.fault_triggers import compile_trigger, fault_variables
+from toolcrib.simulation.faults import compile_injection, kind_of, kind_problem
 
 OF_A_RUN = ("matrix", "run")
 """What texts of a fault may read that is the same for a whole run of the scenario."""
@@ -73,7 +73,7 @@ def _unwritten_name(inject: JSON, taken: Collection[str]) -> str:
 
 def _of_the_run(fault: InjectedFault, names: Names) -> Iterator[Problem]:
     """What is wrong with the texts that read `matrix` or `run`."""
-    known: Names = {**names_for(), "run": None, **names}
+    known: Names = {**fault_variables(), "run": None, **names}
     for pointer, text in expression_texts(_written(fault), fault.pointer):
         found: list[Problem] = []
         read = compile_value(text, known, found, pointer).names
@@ -115,7 +115,7 @@ def _worked_out(value: JSON, scope: Mapping[str, JSON]) -> JSON:
         return [_worked_out(item, scope) for item in value]
     if not isinstance(value, str) or not is_expression(value):
         return value
-    rendering = compile_value(value, {*names_for(), *OF_A_RUN}, [])
+    rendering = compile_value(value, {*fault_variables(), *OF_A_RUN}, [])
     return rendering.render(scope) if rendering.names & {*OF_A_RUN} else value
 
 
@@ -155,7 +155,7 @@ def _for_nobody(fault: InjectedFault, tools: Tools) -> Iterator[Problem]:
     message = f"the fault `{fault.name}` fits no tool: none is called `{fault.tool}`"
     hint = near or "the tool must be loaded together with the scenario"
     yield Problem(code="unknown_tool", message=message, pointer=f"{fault.pointer}/tool", hint=hint)
-    wrong = misnamed(fault.inject, f"{fault.pointer}/inject")
+    wrong = kind_problem(fault.inject, f"{fault.pointer}/inject")
     if wrong is not None and not is_expression(str(fault.inject)):
         yield wrong
 
@@ -186,12 +186,12 @@ def _different(
 
 
 def _reads_run(text: str) -> bool:
-    return bool(compile_value(text, {*names_for(), *OF_A_RUN}, []).names & {*OF_A_RUN})
+    return bool(compile_value(text, {*fault_variables(), *OF_A_RUN}, []).names & {*OF_A_RUN})
 
 
 def _misfits(fault: InjectedFault, tool: Descriptor) -> list[Problem]:
     problems: list[Problem] = []
-    names = names_for(tool)
+    names = fault_variables(tool)
     compile_trigger(fault.when, f"{fault.pointer}/when", names, problems, key=fault.name, tool=tool)
     place = f"{fault.pointer}/inject"
     compile_injection(fault.inject, place, tool, names, problems, key=fault.name)

@@ -24,7 +24,7 @@ from calls import ARGUMENTS, a_round, runtime_of, weather
 from rounds import Round, Row, interleaved, line
 
 from toolcrib import Executors, Runtime, run_scenario
-from toolcrib.executors.mock.rules import RuleIndex, choose, compile_rules, index_rules
+from toolcrib.executors.mock.rules import RuleIndex, choose_rule, compile_rules, index_rules
 from toolcrib.executors.mock.variables import MockState
 from toolcrib.loading.sources import parse
 
@@ -289,7 +289,7 @@ def choosing(rounds: int = 40) -> Iterator[Row]:
 
 
 def _chosen(choice: RuleIndex, scopes: list[dict[str, Any]], state: MockState) -> list[Any]:
-    return [choose(choice.left_for(scope["args"]), scope, 1, state) for scope in scopes]
+    return [choose_rule(choice.left_for(scope["args"]), scope, 1, state) for scope in scopes]
 
 
 def _chosen_by_hand(table: Table, calls: list[dict[str, Any]]) -> list[Any]:

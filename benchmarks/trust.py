@@ -26,7 +26,7 @@ from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import load
 from toolcrib.security.trust_decisions import Decision, DecisionStore, default_store
-from toolcrib.security.trust_needs import need
+from toolcrib.security.trust_needs import make_need
 
 DECISIONS = 1_000
 CALLS = 20_000
@@ -96,7 +96,10 @@ def list_rows(rounds: int, python: Path | None) -> Iterator[Row]:
         full, empty = folder / "full", folder / "empty"
         store = DecisionStore(str(full / "trust"))
         for number in range(DECISIONS):
-            needs = [need("contact", f"https://host{number}.example"), need("read", f"${{KEY_{number}}}")]
+            needs = [
+                make_need("contact", f"https://host{number}.example"),
+                make_need("read", f"${{KEY_{number}}}"),
+            ]
             store.add(
                 Decision.of(f"/project/{number}", "project", needs, when=datetime.now(UTC), how="benchmark")
             )

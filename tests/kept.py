@@ -8,7 +8,7 @@ from pathlib import Path
 
 import toolcrib
 from toolcrib import Executors
-from toolcrib.engine.open_project import read_stock
+from toolcrib.engine.open_project import open_project
 from toolcrib.loading.cache.header import index_key
 from toolcrib.loading.cache.index import Index, project_profiles
 from toolcrib.loading.fingerprints import EnvironmentFingerprint, FileFingerprints
@@ -123,7 +123,7 @@ class Shelf:
 
     def read(self) -> LoadedProject:
         """The stock, read from the documents."""
-        return read_stock(self.paths, (), self.executors)
+        return open_project(self.paths, (), self.executors)
 
     def keep(self) -> LoadedProject:
         """The stock, read and kept."""

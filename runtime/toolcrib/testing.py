@@ -32,7 +32,7 @@ from toolcrib.core.protocols import BoundTool, Executor
 from toolcrib.engine.runtime import Runtime, loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import parse
-from toolcrib.schema.validation import check_schema, json_fault
+from toolcrib.schema.validation import check_schema, json_violation
 from toolcrib.security.trust import UNTRUSTED, Trust, Untrusted
 
 __all__ = ["ExecutorCase", "ExecutorContract", "FunctionExecutor", "runtime_for"]
@@ -222,7 +222,7 @@ class ExecutorContract:
 
 def _keeps_word(value: JSON, wanted: JSON, *, vouched: bool) -> None:
     assert value == wanted
-    assert not vouched or json_fault(value) is None
+    assert not vouched or json_violation(value) is None
     if isinstance(value, dict | list):
         value.clear()  # the next answer is none the worse for it
 

@@ -14,7 +14,7 @@ from toolcrib.core.subschemas import STEPS
 from toolcrib.engine.middleware import arguments
 from toolcrib.schema.coercion import coerce
 from toolcrib.schema.dereference import WAYS
-from toolcrib.schema.validation import Validator, check_schema, json_fault, json_values, validate
+from toolcrib.schema.validation import Validator, check_schema, json_values, json_violation, validate
 from toolcrib.schema.validation import (
     validator as judging,
 )
@@ -111,5 +111,5 @@ def test_the_limits_are_as_the_page_says():
 
 
 def test_the_longest_integer_is_json_and_a_longer_one_is_not():
-    assert json_fault(10**DIGITS - 1) is None
-    assert json_fault(10**DIGITS) is not None
+    assert json_violation(10**DIGITS - 1) is None
+    assert json_violation(10**DIGITS) is not None

@@ -39,7 +39,7 @@ from toolcrib.loading.sources import parse
 from toolcrib.provider import ProviderError
 from toolcrib.provider.models.assembler import parse_arguments
 from toolcrib.schema.validation import as_json as plain
-from toolcrib.schema.validation import json_fault
+from toolcrib.schema.validation import json_violation
 from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.egress import EgressGuard
 from toolcrib.security.secrets import MissingSecret, SecretResolver
@@ -82,7 +82,7 @@ def _documents(name: str, data: bytes) -> str:
     documents, problems = parse_documents(name, data)
     assert documents or problems
     for document in documents:
-        assert json_fault(document.value) is None
+        assert json_violation(document.value) is None
         assert document.position("/none/such") >= (1, 1)
         again, faults = parse_json("again.json", canonical(document.value))
         assert not faults, faults
@@ -120,7 +120,7 @@ def descriptors(data: bytes) -> str:
                 for arguments in given:
                     result = await runtime.call(tool.name, arguments)
                     assert not result.message.startswith("a bug while"), result.message
-                    assert json_fault(result.value) is None
+                    assert json_violation(result.value) is None
                     outcomes.add(result.outcome.value)
         return " ".join(sorted(outcomes))
 
@@ -276,7 +276,7 @@ def mcp_lines(data: bytes) -> str:
             else:
                 assert isinstance(told, ValueError | JSONRPCError | JSONRPCRequest | JSONRPCNotification)
         try:
-            assert json_fault(parse_message(line), 200) is None
+            assert json_violation(parse_message(line), 200) is None
         except InvalidMessage as error:
             said.add(f"{error.code}")
     return " ".join(sorted(said))
@@ -322,7 +322,7 @@ def foreign_json(data: bytes) -> str:
     written = parse_arguments(text)
     assert (
         written == (value or {})
-        if isinstance(value, dict | None) and json_fault(value) is None
+        if isinstance(value, dict | None) and json_violation(value) is None
         else written is None
     )
     return type(value).__name__

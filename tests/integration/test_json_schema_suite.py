@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from toolcrib.schema.coercion import coerce
-from toolcrib.schema.dereference import inline
+from toolcrib.schema.dereference import dereference
 from toolcrib.schema.validation import Validator, check_schema, compile_defaults, validate
 
 RELEASE = "jsonschema-4.26.0"
@@ -165,7 +165,7 @@ def test_verdicts_without_references_are_the_same(suite, draft):
     left = set()
     for case in cases(suite, draft):
         if isinstance(case.schema, dict):
-            inlined = inline(case.schema)
+            inlined = dereference(case.schema)
             before, after = (
                 not validate(schema, case.value, table) for schema in (case.schema, inlined.schema)
             )

@@ -27,7 +27,7 @@ from toolcrib.core.pointers import file_and_line
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.user_folders import CACHE_VARIABLE, STATE_VARIABLE, working_folder
 from toolcrib.engine.middleware import GROUP as LAYERS
-from toolcrib.engine.open_project import read_stock
+from toolcrib.engine.open_project import open_project
 from toolcrib.engine.runtime import Engine, Runtime, runtime_on
 from toolcrib.engine.startup import apply_profile
 from toolcrib.engine.workspaces import contents_of
@@ -43,7 +43,7 @@ from toolcrib.loading.settings import PROFILE_VARIABLE, Settings, chosen_profile
 from toolcrib.loading.snapshot import LoadedProject
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import check_schema
-from toolcrib.security.server_display import address_of
+from toolcrib.security.server_display import display_address
 from toolcrib.security.trust import VARIABLE, Trust, Untrusted
 
 
@@ -174,7 +174,7 @@ class Checkup:
 
     def _read(self, reading: ReadOptions, offered: Mapping[str, Catalogue] = NOTHING) -> LoadedProject:
         try:
-            stock = read_stock(
+            stock = open_project(
                 reading.servers,
                 reading.packs,
                 self.executors,
@@ -595,7 +595,7 @@ def _row(
     row: dict[str, Any] = {
         "name": server.name,
         "transport": server.transport,
-        "address": address_of(server),
+        "address": display_address(server),
         "place": server.place(),
         "imports": server.imports,
         "tools": None,

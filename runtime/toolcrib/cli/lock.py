@@ -25,7 +25,7 @@ from toolcrib.core.pointers import keys_of, pointer_to
 from toolcrib.core.server_config import MODE, Server
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.security.hidden_characters import HiddenCharacter, spelt, visible
+from toolcrib.security.hidden_characters import HiddenCharacter, spell_out_hidden, spelt
 from toolcrib.servers.environment import accept_all
 from toolcrib.servers.lock import Lock, LockedServer, read_lock
 from toolcrib.servers.lock_diff import (
@@ -230,7 +230,7 @@ _SHOWN = 5
 
 def review_heading(found: ServerReview, failure: ToolcribError | None) -> Iterator[str]:
     """The line of a server: `time: 2 tools, unchanged`."""
-    name = click.style(visible(found.name), bold=True)
+    name = click.style(spell_out_hidden(found.name), bold=True)
     if found.now is None and failure is None:
         yield f"{name}: not started, because it is reached otherwise than is locked"
     elif found.now is None:
@@ -244,8 +244,8 @@ def review_heading(found: ServerReview, failure: ToolcribError | None) -> Iterat
 
 def _version(before: LockedServer | None, now: LockedServer) -> str:
     """What the server says of its version, and what it said when it was locked."""
-    is_now = visible(now.info.get("version", ""))
-    was = visible(before.info.get("version", "")) if before is not None else is_now
+    is_now = spell_out_hidden(now.info.get("version", ""))
+    was = spell_out_hidden(before.info.get("version", "")) if before is not None else is_now
     if not is_now:
         return ""
     return f" (version {is_now})" if was == is_now else f" (version {was or 'unknown'} -> {is_now})"
@@ -255,7 +255,7 @@ def _reached(server: LockedServer) -> str:
     endpoint = server.endpoint
     args = endpoint.get("args")
     words = [endpoint.get("command") or endpoint.get("url"), *(args if isinstance(args, list) else ())]
-    return visible(" ".join(str(word) for word in words))
+    return spell_out_hidden(" ".join(str(word) for word in words))
 
 
 def review_lines(found: ServerReview) -> Iterator[str]:
@@ -264,14 +264,14 @@ def review_lines(found: ServerReview) -> Iterator[str]:
     if found.is_new:
         return
     for name in found.added:
-        yield f"  {click.style('+', fg='green')} {visible(name)}: new"
+        yield f"  {click.style('+', fg='green')} {spell_out_hidden(name)}: new"
     for name in found.removed:
-        yield f"  {click.style('-', fg='red')} {visible(name)}: no longer offered"
+        yield f"  {click.style('-', fg='red')} {spell_out_hidden(name)}: no longer offered"
     for name, change in found.changed.items():
-        yield f"  {visible(name)}: {_verdicts(change)}"
+        yield f"  {spell_out_hidden(name)}: {_verdicts(change)}"
         yield from (f"    {_line(line)}" for line in render_lines(change.differences))
         for breach in change.breaches:
-            yield f"    {click.style('breaking', fg='red')}: {visible(str(breach))}"
+            yield f"    {click.style('breaking', fg='red')}: {spell_out_hidden(str(breach))}"
 
 
 def _verdicts(change: ToolChange) -> str:
@@ -287,9 +287,13 @@ def _line(line: DiffLine) -> str:
 def warnings_of(found: ServerReview) -> Iterator[str]:
     """What somebody should look at before trusting the server."""
     lead = click.style("warning", fg="yellow")
-    server = visible(found.name)
+    server = spell_out_hidden(found.name)
     for tool, characters in found.hidden.items():
-        whose = f"the tool `{visible(tool)}` of `{server}`" if tool else f"what `{server}` says of itself"
+        whose = (
+            f"the tool `{spell_out_hidden(tool)}` of `{server}`"
+            if tool
+            else f"what `{server}` says of itself"
+        )
         many = plural(len(characters), "hidden character")
         yield f"{lead}: {whose} has {many}, which a model reads and nobody sees"
         yield from (f"    {_place(each)}: {each}: {each.why}" for each in characters[:_SHOWN])
@@ -297,16 +301,16 @@ def warnings_of(found: ServerReview) -> Iterator[str]:
             yield f"    ... and {len(characters) - _SHOWN} more"
         secret = spelt("".join(chr(each.code) for each in characters))
         if secret:
-            yield f"    the tags spell: {visible(secret[:200])}"
+            yield f"    the tags spell: {spell_out_hidden(secret[:200])}"
     for tool in found.odd:
-        yield f"{lead}: the name of the tool `{visible(tool)}` of `{server}` has characters other than A-Z a-z 0-9 _ . / -"
+        yield f"{lead}: the name of the tool `{spell_out_hidden(tool)}` of `{server}` has characters other than A-Z a-z 0-9 _ . / -"
     for tool, why in found.unlockable.items():
-        yield f"{lead}: the tool `{visible(tool)}` of `{server}` can't be locked: {visible(why)}"
+        yield f"{lead}: the tool `{spell_out_hidden(tool)}` of `{server}` can't be locked: {spell_out_hidden(why)}"
 
 
 def _place(each: HiddenCharacter) -> str:
     part, *rest = keys_of(each.where) or [""]
-    place = visible(f"{part} {pointer_to(rest)}" if rest else part)
+    place = spell_out_hidden(f"{part} {pointer_to(rest)}" if rest else part)
     return f"the key {place}" if each.in_key else place
 
 

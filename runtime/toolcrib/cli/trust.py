@@ -18,7 +18,7 @@ from toolcrib.cli.output import columns_of, json_text, plural, table
 from toolcrib.core.text import escape_terminal, in_one_line
 from toolcrib.core.user_folders import working_folder
 from toolcrib.engine.runtime import Runtime
-from toolcrib.security.hidden_characters import visible
+from toolcrib.security.hidden_characters import spell_out_hidden
 from toolcrib.security.trust import VARIABLE, Consent, TrustPolicy, TrustRequest, Untrusted, hashes_in
 from toolcrib.security.trust_decisions import Decision, DecisionStore, default_store
 
@@ -235,7 +235,7 @@ USERS = 3
 
 def _shown(text: str) -> str:
     """A text that somebody else wrote: all of it, in one line, and nothing in it looks like a line of ours."""
-    return visible(in_one_line(text))
+    return spell_out_hidden(in_one_line(text))
 
 
 def request_lines(request: TrustRequest, *, difference: bool = True) -> Iterator[str]:

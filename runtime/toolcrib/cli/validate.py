@@ -20,7 +20,7 @@ from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.startup import check_offer
-from toolcrib.security.trust import TrustRequest, Untrusted, sentence
+from toolcrib.security.trust import TrustRequest, Untrusted, describe_need
 
 
 @click.command("validate")
@@ -92,7 +92,7 @@ def _untrusted(told: Sequence[Problem], refused: Sequence[TrustRequest]) -> Iter
     for request in refused:
         workspace = request.workspace
         changed = " any more: what it needs has changed" if request.before is not None else ""
-        needs = ", ".join(dict.fromkeys(map(sentence, (*request.needs, *request.undeclared))))
+        needs = ", ".join(dict.fromkeys(map(describe_need, (*request.needs, *request.undeclared))))
         message = f"the {workspace.kind} {workspace.root} is not trusted{changed}; it would {needs}"
         yield first._replace(message=message, hint=trust_hint(request))
 

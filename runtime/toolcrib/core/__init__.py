@@ -1,1 +1,4 @@
-"""What everything else uses: values, errors, contracts, time."""
+"""Values, errors, contracts, time: what everything else uses.
+
+It imports no other room.
+"""

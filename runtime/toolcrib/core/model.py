@@ -130,6 +130,10 @@ class Usage(NamedTuple):
 NO_USAGE = Usage()
 
 
+_SHOWN = 80
+"""Characters of a value or message that the `repr` of a result holds."""
+
+
 class Result(NamedTuple):
     """What came of a call.
 
@@ -142,6 +146,7 @@ class Result(NamedTuple):
         usage: Attempts and duration.
         meta: What the layers report: `repairs`, `mock`, `deprecated`, `warnings` ...
         raw_value: What the tool really answered, where the result check refused or changed it.
+        tool: Name of the tool; empty until its call has ended.
     """
 
     outcome: Outcome
@@ -152,13 +157,21 @@ class Result(NamedTuple):
     usage: Usage = NO_USAGE
     meta: Mapping[str, JSON] = NOTHING
     raw_value: JSON = None
+    tool: str = ""
+
+    def __repr__(self) -> str:
+        """Outcome, tool and the value or message, cut to one line: `Result(ok, get_forecast, {"city": "Oslo", ...)`."""
+        text = repr(self.value) if self.outcome is Outcome.OK else self.message
+        line = " ".join(text[:_SHOWN].split())
+        cut = "..." if len(text) > _SHOWN else ""
+        return f"Result({', '.join(filter(None, (self.outcome.value, self.tool, line + cut)))})"
 
     @classmethod
     def ok(
         cls, value: JSON = None, *, content: tuple[Content, ...] = (), meta: Mapping[str, JSON] = NOTHING
     ) -> Result:
         """The result of a call that ended well."""
-        return tuple.__new__(cls, (_OK, value, content, "", None, NO_USAGE, meta, None))
+        return tuple.__new__(cls, (_OK, value, content, "", None, NO_USAGE, meta, None, ""))
 
     @classmethod
     def failed(
@@ -176,11 +189,13 @@ class Result(NamedTuple):
         failure = Failure(code or outcome.value, message, details, retryable)
         return cls(outcome, None, content, message, failure, raw_value=raw_value)
 
-    def with_usage(self, attempts: int, duration: float) -> Result:
-        """The same result with what the call cost. Made on every call, so without `_replace`."""
-        outcome, value, content, message, error, _usage, meta, raw_value = self
+    def with_usage(self, attempts: int, duration: float, tool: str = "") -> Result:
+        """The same result with the cost of the call, and its tool. Made on every call, so without `_replace`."""
+        outcome, value, content, message, error, _usage, meta, raw_value, known = self
         usage = _new(Usage, (attempts, duration))
-        result: Result = _new(Result, (outcome, value, content, message, error, usage, meta, raw_value))
+        result: Result = _new(
+            Result, (outcome, value, content, message, error, usage, meta, raw_value, tool or known)
+        )
         return result
 
     def with_meta(self, **entries: JSON) -> Result:

@@ -137,7 +137,7 @@ SAID_OF_TOOLS = ("title", "description", "inputSchema", "outputSchema", "annotat
 _FOREIGN_CHARACTERS = re.compile("[^A-Za-z0-9_.-]")
 
 
-def names_of(
+def tool_names_of(
     server: Server, tools: Iterable[str], taken: Collection[str] = ()
 ) -> tuple[dict[str, str], list[str]]:
     """The names under which tools of a server are offered here: `time__get_current_time`.
@@ -182,7 +182,7 @@ def _numbered(name: str) -> Iterator[str]:
         number += 1
 
 
-def document_of(server: Server, definition: Mapping[str, Any], name: str) -> dict[str, Any]:
+def descriptor_of(server: Server, definition: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The descriptor of an imported tool, as it is fed to loading: MCP's spellings, and the block `mcp`.
 
     Of the definition only `SAID_OF_TOOLS` is taken over, and none of it that is null. What stands beside a tool in
@@ -191,7 +191,7 @@ def document_of(server: Server, definition: Mapping[str, Any], name: str) -> dic
     Args:
         server: Whose tool it is.
         definition: The tool, as the server lists it.
-        name: Its name here, as `names_of` gives it.
+        name: Its name here, as `tool_names_of` gives it.
     """
     said = said_of(definition)
     block = {"server": server.name, "tool": definition["name"]}

@@ -101,14 +101,14 @@ def with_members(keyword: str, value: JSON, change: Callable[[Schema, Path], JSO
     return value
 
 
-def refers(schema: Schema) -> bool:
+def has_references(schema: Schema) -> bool:
     """Whether there is a reference in a schema, so that it may mean something else where it stands alone."""
     if isinstance(schema, dict) and any(keyword in schema for keyword in REFERENCES):
         return True
-    return any(refers(inner) for _path, inner in children(schema))
+    return any(has_references(inner) for _path, inner in children(schema))
 
 
-def once_for_each(make: Callable[[Schema | None], T], most: int = 256) -> Callable[[Schema | None], T]:
+def cached_per_schema(make: Callable[[Schema | None], T], most: int = 256) -> Callable[[Schema | None], T]:
     """What is made of a schema, made once for each schema object, of which so many are remembered.
 
     A schema can't be looked up by its value, and need not be: descriptors that share one share the object.
@@ -364,7 +364,7 @@ def described_names(schema: Schema) -> Collection[str]:
     return properties.keys() if isinstance(properties, dict) else ()
 
 
-def names_elsewhere(schema: Schema) -> bool:
+def may_name_elsewhere(schema: Schema) -> bool:
     """Whether a schema may name properties elsewhere than in its `properties`."""
     return isinstance(schema, dict) and not _NAMES_ELSEWHERE.isdisjoint(schema)
 

@@ -1,1 +1,4 @@
-"""A runtime, its sessions, and the layers of a call."""
+"""`Runtime` and `Session`, and the layers around every call.
+
+It imports `executors` and the rooms below it.
+"""

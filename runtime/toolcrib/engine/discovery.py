@@ -13,7 +13,7 @@ from toolcrib.core.errors import NotReady, Problem, did_you_mean
 from toolcrib.core.model import NOTHING, Descriptor, Outcome, Schema
 from toolcrib.core.pointers import file_and_line
 from toolcrib.core.protocols import Kinds, Remote
-from toolcrib.core.server_config import Catalogue, Server, document_of, names_of
+from toolcrib.core.server_config import Catalogue, Server, descriptor_of, tool_names_of
 from toolcrib.loading.reader import LoadedDocuments
 from toolcrib.loading.snapshot import PendingDescriptor
 from toolcrib.loading.sources import parse
@@ -102,7 +102,7 @@ def is_of_unlisted(glob: str, unlisted: Collection[str]) -> bool:
 
 def _prefix_of(server: str) -> str:
     """How the names of the tools begin that are imported from a server."""
-    (name,) = names_of(Server(server), ["x"])[0].values()
+    (name,) = tool_names_of(Server(server), ["x"])[0].values()
     return name.removesuffix("x")
 
 
@@ -139,9 +139,9 @@ def _unknown_servers(
 
 def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds: Kinds) -> LoadedDocuments:
     """The tools of a server as descriptors, but for those whose name a descriptor has."""
-    names, remarks = names_of(server, [*catalogue.tools, *catalogue.refused])
+    names, remarks = tool_names_of(server, [*catalogue.tools, *catalogue.refused])
     documents = [
-        document_of(server, catalogue.tools[tool], name)
+        descriptor_of(server, catalogue.tools[tool], name)
         for tool, name in names.items()
         if tool in catalogue.tools and name not in own
     ]
@@ -191,7 +191,7 @@ def _completed(
 
 def _their_own(remote: Remote, definition: Mapping[str, Any], kinds: Kinds) -> Descriptor | None:
     """The server's tool, as a descriptor of its own."""
-    document = document_of(Server(remote.server), definition, "remote")
+    document = descriptor_of(Server(remote.server), definition, "remote")
     return next(iter(parse(f"server {remote.server}", [document], kinds).tools), None)
 
 

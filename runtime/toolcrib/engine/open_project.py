@@ -48,7 +48,7 @@ ATTEMPTS = 3
 listed already, one reading would find nothing. Who writes without a pause is not waited for."""
 
 
-def read_stock(
+def open_project(
     paths: Sequence[str],
     also: Sequence[str],
     kinds: Kinds,
@@ -400,18 +400,18 @@ def undeclared_needs(loaded: LoadedDocuments, kinds: Kinds) -> Iterator[Problem]
     for pack in loaded.packs:
         if not {"environment", "files", "hosts"} & pack.requires.keys():
             continue
-        from toolcrib.security.trust import Workspace, sentence  # noqa: PLC0415 -- few packs declare anything
-        from toolcrib.security.trust_needs import is_declared, merged  # noqa: PLC0415 -- as above
+        from toolcrib.security.trust import Workspace, describe_need  # noqa: PLC0415 -- few packs declare anything
+        from toolcrib.security.trust_needs import is_declared, merge_needs  # noqa: PLC0415 -- as above
 
         root = os.path.realpath(os.path.dirname(pack.origin.source))
         workspace = Workspace(root, "pack", pack.name)
         own = [tool for tool in loaded.tools if tool.origin.pack == pack.name]
-        needs = merged(
+        needs = merge_needs(
             each for tool in own for mode in tool.bindings for each in kinds.needs_of(mode, tool, workspace)
         )
         for each in needs:
             if not is_declared(each, pack.requires):
-                message = f"{each.users[0]} would {sentence(each)}, which `requires` does not declare"
+                message = f"{each.users[0]} would {describe_need(each)}, which `requires` does not declare"
                 hint = "where the pack comes from elsewhere, only what is declared can be granted"
                 problem = Problem(
                     code="undeclared_need",

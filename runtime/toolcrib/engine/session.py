@@ -30,7 +30,7 @@ from toolcrib.core.model import (
 from toolcrib.core.protocols import BoundTool, Clock
 from toolcrib.engine.middleware import arguments as argument_layer
 from toolcrib.engine.middleware.arguments import DEPTH
-from toolcrib.engine.middleware.call_failures import attempts_of, ended_by
+from toolcrib.engine.middleware.call_failures import attempts_of, result_of_error
 from toolcrib.engine.middleware.layer import LayerContext, Link, SharedState
 from toolcrib.registry.catalog import HiddenReason
 from toolcrib.registry.registry import Registry
@@ -423,17 +423,19 @@ class Session:
                 with self.clock.working():
                     answer = await chain.run(call)
         except BaseException as error:  # the edge: what escapes the layers is a bug, and told as one
-            ended = ended_by(call, error)
+            ended = result_of_error(call, error)
             if ended is None:
                 raise
             answer = ended
         if type(answer) is TrustedAnswer:
             # In place, as most mocked calls end here, and a frame more is felt.
             usage = _new(Usage, (1, self._monotonic() - started))
-            trusted: Result = _new(Result, (_OK, answer[0], (), "", None, usage, answer[1], None))
+            trusted: Result = _new(
+                Result, (_OK, answer[0], (), "", None, usage, answer[1], None, chain.tool.name)
+            )
             return trusted
         result = as_result(answer)
-        return result.with_usage(attempts_of(result), self._monotonic() - started)
+        return result.with_usage(attempts_of(result), self._monotonic() - started, chain.tool.name)
 
     async def _found(self, name: str) -> BoundChain | None:
         """The chain of a tool, after its server was asked what it takes, where only that one knows."""

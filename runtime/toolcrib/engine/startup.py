@@ -29,7 +29,7 @@ from toolcrib.loading.settings import Settings, apply_settings, chosen_profile, 
 from toolcrib.loading.snapshot import LoadedProject, PendingDescriptor
 from toolcrib.registry.catalog import Card, flags_of
 from toolcrib.registry.registry import Registry, how_many
-from toolcrib.security.trust import Contents, Trust, TrustPolicy
+from toolcrib.security.trust import Trust, TrustPolicy, WorkspaceContents
 
 
 def apply_profile(
@@ -341,7 +341,7 @@ def _shown(stock: LoadedProject, asked: OpenRequest, executors: Executors, trust
     """Let trust know what was read, once it asks."""
     base = working_folder()
 
-    def contents() -> Contents:
+    def contents() -> WorkspaceContents:
         from toolcrib.engine.workspaces import contents_of  # noqa: PLC0415 -- mocks ask for no trust
 
         return contents_of(stock, executors, trust, asked.paths, asked.servers, base=base)
@@ -359,11 +359,11 @@ def _read(
     before: LoadedProject | None = None,
     offered: Mapping[str, Catalogue] = NOTHING,
 ) -> StartupState:
-    from toolcrib.engine.open_project import read_stock  # noqa: PLC0415 -- as above
+    from toolcrib.engine.open_project import open_project  # noqa: PLC0415 -- as above
     from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- a start from an index reads no documents
 
     def read() -> LoadedProject:
-        found = read_stock(
+        found = open_project(
             asked.paths,
             asked.also,
             executors,

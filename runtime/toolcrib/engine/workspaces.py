@@ -15,12 +15,12 @@ from toolcrib.loading.project_discovery import find_project
 from toolcrib.loading.scenarios.scenario_links import tools_of
 from toolcrib.loading.snapshot import LoadedProject, Model
 from toolcrib.security.trust import (
-    Contents,
     PackContent,
     ServerHome,
     Trust,
     TrustSubject,
     Workspace,
+    WorkspaceContents,
     subject_of_data,
     subject_of_server,
 )
@@ -38,7 +38,7 @@ def contents_of(
     own: Collection[str] = (),
     *,
     base: str,
-) -> Contents:
+) -> WorkspaceContents:
     """What a stock holds, for `Trust`. What things need is worked out when somebody asks for it.
 
     Args:
@@ -56,7 +56,7 @@ def contents_of(
         if len(workspaces) > 1:
             yield from _crossing(stock, executors, trust)
 
-    return Contents(
+    return WorkspaceContents(
         base=base,
         workspaces=workspaces,
         subjects=subjects,

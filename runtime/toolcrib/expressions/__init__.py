@@ -1,12 +1,17 @@
-"""Expressions in documents: `{{ ... }}` in values, and texts with statements.
+"""Expressions in documents: `{{ ... }}` in values, templates with statements, matchers, JMESPath.
 
-Jinja2's syntax, read by Jinja2's parser, checked when a document is loaded, worked out by our own
-closures. Data is never read as an expression.
+Jinja2's parser reads them, loading checks them, and our own closures evaluate them. Data is never read as an expression.
+It imports `registry`, `http`, `schema` and the rooms below them.
 """
 
-from toolcrib.expressions.delimiters import as_written
-from toolcrib.expressions.expression import Expression, compile_condition, compile_expression, is_expression
-from toolcrib.expressions.structures import Rendering, compile_value, copied, copier
+from toolcrib.expressions.expression import (
+    Expression,
+    compile_condition,
+    compile_expression,
+    escape_expressions,
+    is_expression,
+)
+from toolcrib.expressions.structures import Rendering, compile_copier, compile_value, copy_value
 from toolcrib.expressions.templates import TextTemplate, compile_text
 from toolcrib.expressions.values import Run, Scope
 
@@ -16,12 +21,12 @@ __all__ = [
     "Run",
     "Scope",
     "TextTemplate",
-    "as_written",
     "compile_condition",
+    "compile_copier",
     "compile_expression",
     "compile_text",
     "compile_value",
-    "copied",
-    "copier",
+    "copy_value",
+    "escape_expressions",
     "is_expression",
 ]

@@ -12,9 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from toolcrib.core.errors import ExpressionError, did_you_mean
 from toolcrib.core.model import JSON, NOTHING
-from toolcrib.expressions.budget import FREE, SIZED, visit, visit_all
 from toolcrib.expressions.functions import COUNTS, FUNCTIONS, Function
-from toolcrib.expressions.values import Run, Scope, as_text, bounded_text, list_of_names, shortened
+from toolcrib.expressions.values import (
+    FREE,
+    SIZED,
+    Run,
+    Scope,
+    as_text,
+    bounded_text,
+    list_of_names,
+    shortened,
+    visit,
+    visit_all,
+)
 
 if TYPE_CHECKING:
     from jinja2 import nodes

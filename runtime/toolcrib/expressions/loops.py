@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import JSON
 from toolcrib.core.pointers import pointer_step
-from toolcrib.expressions.budget import CountedScope, StepBudget
 from toolcrib.expressions.compiler import ExpressionPart
 from toolcrib.expressions.expression import RESERVED, compile_condition
 from toolcrib.expressions.operators import add, is_number
 from toolcrib.expressions.structures import Rendering, compile_value, placed
-from toolcrib.expressions.values import Run, Scope, kind, shortened
+from toolcrib.expressions.values import CountedScope, Run, Scope, StepBudget, kind, shortened
 
 FORM = frozenset({"for_each", "let", "where", "value", "sum", "key"})
 """The keys of a form."""

@@ -736,7 +736,7 @@ _ACCEPTED: dict[str, list[JSON]] = {"$close": [0], "$len": ["", [], {}], "$regex
 _ANNOTATIONS = {"$comment", "$ref", "default", "deprecated", "description", "examples", "title"}
 
 
-def impossible(pattern: JSON, schema: Schema) -> list[Problem]:
+def find_impossible(pattern: JSON, schema: Schema) -> list[Problem]:
     """What in a pattern can never match a value that the schema accepts.
 
     Returns:

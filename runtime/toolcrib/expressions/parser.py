@@ -17,7 +17,6 @@ from jinja2.parser import Parser
 from toolcrib.core.errors import ExpressionError, did_you_mean
 from toolcrib.core.model import JSON
 from toolcrib.expressions import operators
-from toolcrib.expressions.budget import visit, visit_all
 from toolcrib.expressions.compiler import (
     INSTEAD,
     NOT_ALLOWED,
@@ -31,11 +30,20 @@ from toolcrib.expressions.compiler import (
     known_function,
     literal,
 )
-from toolcrib.expressions.delimiters import STRING, check_escapes
-from toolcrib.expressions.expression import member_part, root_part
+from toolcrib.expressions.expression import STRING, check_escapes, member_part, root_part
 from toolcrib.expressions.functions import FUNCTIONS
 from toolcrib.expressions.operators import evaluate_arithmetic
-from toolcrib.expressions.values import Run, Scope, bounded_number, equal, kind, list_of_names, shortened
+from toolcrib.expressions.values import (
+    Run,
+    Scope,
+    bounded_number,
+    equal,
+    kind,
+    list_of_names,
+    shortened,
+    visit,
+    visit_all,
+)
 
 _PATTERN_BYTES = 1 << 20
 

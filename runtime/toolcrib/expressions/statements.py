@@ -11,7 +11,7 @@ from jinja2 import nodes
 
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON
-from toolcrib.expressions.delimiters import check_escapes
+from toolcrib.expressions.expression import check_escapes
 from toolcrib.expressions.parser import ENVIRONMENT, parsed, reader_for
 from toolcrib.expressions.templates import OutputBuffer, Piece
 from toolcrib.expressions.values import Run, Scope, as_text, compact, kind

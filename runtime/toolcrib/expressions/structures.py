@@ -10,8 +10,7 @@ from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import JSON
 from toolcrib.core.pointers import pointer_step
 from toolcrib.expressions.compiler import ExpressionPart, KnownKeys, joined, literal
-from toolcrib.expressions.delimiters import ExpressionBody, split
-from toolcrib.expressions.expression import compile_node, too_deep
+from toolcrib.expressions.expression import ExpressionBody, compile_node, split, too_deep
 from toolcrib.expressions.values import Run, Scope, shortened
 
 Keep: TypeAlias = Callable[[Any, int], Any]
@@ -25,7 +24,7 @@ _NAMES = 200
 """What is longer or deeper is a function of its own: Python's compiler has bounds, and long texts take it long."""
 
 
-def fresh(
+def compile_unshared(
     part: ExpressionPart, root: str, keep: Keep, depth: int, *, alone: bool = False
 ) -> Callable[[Any], JSON]:
     """A function that makes the value of a part anew each time.
@@ -76,7 +75,9 @@ class _Written:
     def _expression(self, part: ExpressionPart, depth: int, level: int) -> str:
         if part.constant:
             value = self._keep(part.value, depth)
-            return self._name(value) if type(value) in _UNCHANGING else f"{self._name(copier(value))}()"
+            return (
+                self._name(value) if type(value) in _UNCHANGING else f"{self._name(compile_copier(value))}()"
+            )
         if part.members is not None:
             return self._container(part, part.members, depth, level)
         if len(part.path) == 2 and part.path[0] == self._root:
@@ -92,7 +93,7 @@ class _Written:
         level: int,
     ) -> str:
         if level >= _LEVELS or len(members) > _MEMBERS or len(self._names) > _NAMES:
-            return f"{self._name(fresh(part, self._root, self._keep, depth))}(scope)"
+            return f"{self._name(compile_unshared(part, self._root, self._keep, depth))}(scope)"
         self._keep(type(members)(), depth)  # raises if it is nested too deeply
         if isinstance(members, list):
             return f"[{', '.join(self._expression(item, depth - 1, level + 1) for item in members)}]"
@@ -117,7 +118,7 @@ def _long(
         plain = part.constant and type(part.value) in _UNCHANGING
         values[place] = keep(part.value, depth) if plain else None
         if not plain:
-            made.append((place, fresh(part, root, keep, depth - 1)))
+            made.append((place, compile_unshared(part, root, keep, depth - 1)))
 
     def run(scope: Scope) -> JSON:
         result: Any = values.copy()
@@ -128,30 +129,30 @@ def _long(
     return run
 
 
-def copier(value: JSON) -> Callable[[], JSON]:
+def compile_copier(value: JSON) -> Callable[[], JSON]:
     """Makes equal, unshared copies of a fixed value: a caller who changes a result hurts nobody."""
     if isinstance(value, dict):
         if not any(isinstance(item, (dict, list)) for item in value.values()):
             return value.copy
-        entries = [(key, copier(item)) for key, item in value.items()]
+        entries = [(key, compile_copier(item)) for key, item in value.items()]
         return lambda: {key: make() for key, make in entries}
     if isinstance(value, list):
         if not any(isinstance(item, (dict, list)) for item in value):
             return value.copy
-        makers = [copier(item) for item in value]
+        makers = [compile_copier(item) for item in value]
         return lambda: [make() for make in makers]
     return lambda: value
 
 
-def copied(value: Any) -> Any:
+def copy_value(value: Any) -> Any:
     """An equal, unshared copy of an answer: what an expression read belongs to the caller or the document."""
     if type(value) is dict:
         copy: Any = value.copy()
         for key, item in value.items():
             if type(item) is dict or type(item) is list:
-                copy[key] = copied(item)
+                copy[key] = copy_value(item)
         return copy
-    return [copied(item) for item in value] if type(value) is list else value
+    return [copy_value(item) for item in value] if type(value) is list else value
 
 
 _MOST_NESTING = 128
@@ -193,7 +194,7 @@ class Rendering(NamedTuple):
 
     def fresh(self, root: str, keep: Keep, depth: int, *, alone: bool = False) -> Callable[[Any], JSON]:
         """A function that renders values which nobody shares; see `fresh`."""
-        return fresh(self.part or ExpressionPart(self.run), root, keep, depth, alone=alone)
+        return compile_unshared(self.part or ExpressionPart(self.run), root, keep, depth, alone=alone)
 
 
 def compile_value(

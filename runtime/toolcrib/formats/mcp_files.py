@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import Descriptor
 from toolcrib.core.protocols import Kinds
-from toolcrib.core.server_config import Catalogue, Server, document_of, names_of
+from toolcrib.core.server_config import Catalogue, Server, descriptor_of, tool_names_of
 from toolcrib.core.text import compact
 from toolcrib.formats.promptkit.foreign_descriptors import normalise
 from toolcrib.formats.yaml_writer import yaml_of
@@ -102,7 +102,7 @@ def descriptor_files(
     files: dict[str, DescriptorFile] = {}
     writer = _FileWriter(kinds, schema)
     for tool, name in names.items():
-        file = writer.file_of(tool, document_of(server, catalogue.tools[tool], name))
+        file = writer.file_of(tool, descriptor_of(server, catalogue.tools[tool], name))
         if isinstance(file, str):
             refused[tool] = file
         elif any(file.name == other.name for other in files.values()):
@@ -126,7 +126,7 @@ def _unseen(catalogue: Catalogue, tools: Sequence[str]) -> Iterator[str]:
 
 def _names(server: Server, catalogue: Catalogue, prefix: str | None) -> tuple[dict[str, str], list[str]]:
     """The server's name for each tool that is offered -> its name here; and remarks on names."""
-    names, remarks = names_of(server, catalogue.tools)
+    names, remarks = tool_names_of(server, catalogue.tools)
     if prefix is None:
         return names, remarks
     head = _head(server)
@@ -135,7 +135,7 @@ def _names(server: Server, catalogue: Catalogue, prefix: str | None) -> tuple[di
 
 def _head(server: Server) -> str:
     """What the names of imported tools begin with."""
-    (name,) = names_of(Server(server.name), ["x"])[0].values()
+    (name,) = tool_names_of(Server(server.name), ["x"])[0].values()
     return name.removesuffix("x")
 
 

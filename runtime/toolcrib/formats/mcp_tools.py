@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from toolcrib.core.model import JSON, Annotations, Descriptor, Icon, Schema
 from toolcrib.core.subschemas import SchemaIndex
-from toolcrib.schema.dereference import inline
+from toolcrib.schema.dereference import dereference
 
 LATEST: Final = "2026-07-28"
 """The newest revision of MCP that is written here."""
@@ -99,11 +99,11 @@ def schemas_of(tool: Descriptor, *, inline_refs: bool = False, revision: str = L
     result = _output(tool.output_schema, revision)
     if not inline_refs:
         return McpSchemas(arguments, result)
-    inlined = inline(arguments)
+    inlined = dereference(arguments)
     remarks = [f"input schema: {remark}" for remark in inlined.remarks]
     if result is None:
         return McpSchemas(_of_objects(inlined.schema), None, tuple(remarks))
-    of_result = inline(result)
+    of_result = dereference(result)
     remarks += [f"output schema: {remark}" for remark in of_result.remarks]
     return McpSchemas(_of_objects(inlined.schema), _output(of_result.schema, revision), tuple(remarks))
 

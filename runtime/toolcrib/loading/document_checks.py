@@ -12,12 +12,18 @@ from toolcrib.core.errors import ConfigurationError, DocumentError, Problem, nea
 from toolcrib.core.model import JSON, Schema
 from toolcrib.core.pointers import keys_of
 from toolcrib.core.protocols import Kinds
-from toolcrib.core.schemas import LATER_KEYS, Kind, with_blocks, without_told
+from toolcrib.core.schemas import LATER_KEYS, Kind, with_blocks, without_loader_checks
 from toolcrib.core.subschemas import Path, SchemaIndex, Site
 from toolcrib.loading.documents.document import Document, restore_text
 from toolcrib.loading.documents.positions import pointer_of
 from toolcrib.schema.validation import Validator, Violation, check_schema
-from toolcrib.security.hidden_characters import HiddenCharacter, each_hidden, spelt, texts_in, visible
+from toolcrib.security.hidden_characters import (
+    HiddenCharacter,
+    each_hidden,
+    spell_out_hidden,
+    spelt,
+    texts_in,
+)
 
 MAX_PROBLEMS = 100
 """Problems of the shape of one document that are reported."""
@@ -58,7 +64,7 @@ class DocumentChecker:
         """
         blocks = {mode: schema for mode in kinds.modes if (schema := kinds.schema_for(mode)) is not None}
         self._kind = kind
-        self._schema = without_told(with_blocks(kind, blocks))
+        self._schema = without_loader_checks(with_blocks(kind, blocks))
         try:
             self._validator = Validator(self._schema)
         except DocumentError as error:
@@ -341,6 +347,6 @@ def _problem(found: list[HiddenCharacter], pointer: str, what: str) -> Problem:
     message = f"{what} holds {first} ({first.why}){more}"
     said = spelt("".join(chr(each.code) for each in found))
     if said:
-        message += f"; the tags spell `{visible(said)}`"
+        message += f"; the tags spell `{spell_out_hidden(said)}`"
     hint = "leave it out, unless it is meant"
     return Problem(code="hidden_character", message=message, pointer=pointer, hint=hint, severity="warning")

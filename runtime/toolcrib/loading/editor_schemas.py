@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from toolcrib.core.model import Schema
-from toolcrib.core.schemas import Kind, renamed, with_blocks
+from toolcrib.core.schemas import Kind, with_blocks, with_mode_references
 from toolcrib.expressions import schema_patterns
 from toolcrib.expressions.expression import RESERVED
 from toolcrib.expressions.jmespath_queries import functions as functions_of_jmespath
@@ -380,7 +380,10 @@ def _assertions() -> dict[str, Any]:
         "guarding": {"enum": [name for those in guarding.values() for name in those]},
         **{f"params.{name}": _params(KindAlias(name)) for name in kinds()},
         **{f"params.{name}": _params(alias) for name, alias in settled.items()},
-        **{f"{_PARAMS}.{name}": renamed(part, f"{_FORM}.{_PARAMS}") for name, part in definitions.items()},
+        **{
+            f"{_PARAMS}.{name}": with_mode_references(part, f"{_FORM}.{_PARAMS}")
+            for name, part in definitions.items()
+        },
     }
 
 
@@ -427,7 +430,7 @@ def _params(alias: KindAlias) -> dict[str, Any]:
     schema = kinds()[alias.kind]
     own = {
         key: {"anyOf": [{"type": "string"}, entry]} if takes_text_list(schema, key) else entry
-        for key, entry in renamed(schema["properties"], f"{_FORM}.{_PARAMS}").items()
+        for key, entry in with_mode_references(schema["properties"], f"{_FORM}.{_PARAMS}").items()
     }
     others = {written: key for written, key in SPELLINGS.get(alias.kind, {}).items() if written not in own}
 

@@ -22,7 +22,7 @@ from toolcrib.loading.documents.document import Document
 from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.formats import Formats, ServerFile, ServerFiles
 from toolcrib.security.redaction import is_secret_name
-from toolcrib.security.secrets import SecretVariable, check_variables, pieces_of
+from toolcrib.security.secrets import SecretVariable, check_variables, split_variables
 
 
 class _PositionOf(Protocol):
@@ -136,7 +136,7 @@ _LOOKED_UP: Final = "x"
 
 
 def _fault_of_url(url: str) -> tuple[str, str] | None:
-    pieces = pieces_of(url)
+    pieces = split_variables(url)
     known = "".join(_LOOKED_UP if isinstance(piece, SecretVariable) else piece for piece in pieces)
     if "{{" in known:
         return (

@@ -26,7 +26,7 @@ from toolcrib.loading.documents.files import external_access, read_anywhere
 from toolcrib.loading.documents.json_text import LargeJSON
 from toolcrib.loading.documents.positions import INTEGER_DIGITS, clipped
 from toolcrib.schema.validation import Validator, check_schema
-from toolcrib.security.secrets import SecretVariable, pieces_of, plain
+from toolcrib.security.secrets import SecretVariable, split_variables, unescape_dollars
 from toolcrib.simulation.store import lost_rows
 
 MAX_ROW_PROBLEMS: Final = 5
@@ -562,7 +562,7 @@ def _has_error(problems: Sequence[Problem]) -> bool:
 def _looked_up(text: str, pointer: str, origin: Origin, problems: list[Problem]) -> _Path | None:
     """A path with its variables looked up; None, with problems, where that can't be."""
     try:
-        pieces = pieces_of(text)
+        pieces = split_variables(text)
     except ExpressionError as error:
         problems.append(error.problem(pointer))
         return None
@@ -571,7 +571,7 @@ def _looked_up(text: str, pointer: str, origin: Origin, problems: list[Problem])
     outside = external_access(files)
     for piece in pieces:
         if isinstance(piece, str):
-            parts.append(plain(piece))
+            parts.append(unescape_dollars(piece))
             continue
         value = outside.variable(piece.name) if piece.source == "env" else None
         if piece.source == "env":
@@ -594,7 +594,7 @@ def _looked_up(text: str, pointer: str, origin: Origin, problems: list[Problem])
 def _pass_over(pieces: Sequence[str | SecretVariable], files: Files | None) -> None:
     """The file that would be read without the operator's word is still the pack's: no document, and travels with it."""
     pass_over: Callable[[str], None] | None = getattr(files, "pass_over", None)
-    texts = [plain(piece) if isinstance(piece, str) else piece.default for piece in pieces]
+    texts = [unescape_dollars(piece) if isinstance(piece, str) else piece.default for piece in pieces]
     if pass_over is not None and None not in texts:
         pass_over("".join(text for text in texts if text is not None))
 

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import NOTHING
-from toolcrib.engine.middleware.call_failures import asked_to_cancel
+from toolcrib.engine.middleware.call_failures import is_cancelled_by_caller
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.provider.config import Config, check_conversation, check_setup, dialect_of, free_name
@@ -198,7 +198,7 @@ class ProviderMiddleware:
         except ProviderError as error:
             turn.fail(error)
         except CancelledError:
-            if asked_to_cancel():
+            if is_cancelled_by_caller():
                 raise
             turn.cancel_request()
         else:
@@ -228,7 +228,9 @@ class ProviderMiddleware:
         try:
             await append_once(sink, new)
         except BaseException as error:
-            if isinstance(error, Exception) or (isinstance(error, CancelledError) and not asked_to_cancel()):
+            if isinstance(error, Exception) or (
+                isinstance(error, CancelledError) and not is_cancelled_by_caller()
+            ):
                 raise SinkFailed(error, turn.end(), new) from error
             raise
 

@@ -145,7 +145,7 @@ def why_unable(card: Card, modes: Iterable[str], missing: Callable[[str], str]) 
     return f"mode `{card.mode}` of `{card.name}` {why}" if why else ""
 
 
-def fits(
+def matches_filters(
     *,
     name: Values = None,
     tag: Values = None,

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from toolcrib.core.errors import ConfigurationError, DocumentError, Problem, did_you_mean
 from toolcrib.core.model import Descriptor, Toolset
-from toolcrib.registry.catalog import Card, HiddenReason, Hit, Rule, VisibilityFilter, card_of, fits
+from toolcrib.registry.catalog import (
+    Card,
+    HiddenReason,
+    Hit,
+    Rule,
+    VisibilityFilter,
+    card_of,
+    matches_filters,
+)
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -282,7 +290,7 @@ class Registry(Mapping[str, Descriptor]):
 
         Args:
             hidden: Also those of tools that are not offered.
-            filters: As for `toolcrib.registry.catalog.fits`: `name`, `tag`, `label`, `category`, `mode`, `source`, `pack`,
+            filters: As for `toolcrib.registry.catalog.matches_filters`: `name`, `tag`, `label`, `category`, `mode`, `source`, `pack`,
                 `annotation`, `toolset`, `deprecated`, `experimental`, `match`.
         """
         test = self._test(filters, hidden=hidden)
@@ -347,7 +355,7 @@ class Registry(Mapping[str, Descriptor]):
         return self._known.aliases
 
     def _test(self, filters: Filters, *, hidden: bool) -> Callable[[Card], bool] | None:
-        test = fits(**filters, toolsets=self.toolsets)
+        test = matches_filters(**filters, toolsets=self.toolsets)
         if hidden or self._offer.is_everything:
             return test
         offered = self._offered()

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.errors import ConfigurationError, ExpressionError, ToolcribError
-from toolcrib.core.model import JSON, Content
+from toolcrib.core.model import JSON, Content, Outcome, Result
+from toolcrib.core.text import compact
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.executors.client.client_call import DEFERRED
-from toolcrib.provider import Conversation, ProviderError, Stop
+from toolcrib.provider import (
+    CallRecord,
+    Conversation,
+    Message,
+    ProviderError,
+    Reasoning,
+    Stop,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from toolcrib.provider.loop.approvals import REFUSED_ANSWER
 from toolcrib.provider.models.scripted import ModelView
 from toolcrib.registry.names import short_name
-from toolcrib.scenarios.agent_report import (
+from toolcrib.scenarios.assertions import Trajectory, judge
+from toolcrib.scenarios.reports import (
+    AgentCall,
     AgentReport,
     AssertionReport,
+    ScenarioFailure,
+    TranscriptEntry,
     TurnReport,
-    agent_call,
-    entries_of,
-    result_of,
+    constant,
 )
-from toolcrib.scenarios.assertions import Trajectory, judge
-from toolcrib.scenarios.reports import ScenarioFailure
 from toolcrib.scenarios.run_log import RunLog, StepEvent
 from toolcrib.scenarios.user_simulator import DIRECT, SCRIPTED, ConversationSetup, open_conversation
 from toolcrib.scenarios.verification import FinalReply
@@ -129,9 +140,9 @@ class AgentRunner:
 
     Attributes:
         conversation: As far as it came.
-        failures: What is not as it must be of all of it.
-        warnings: What is odd and fails no run.
-        broken: Whether it could not go on to its end as it is written.
+        failures: Failures of the conversation as a whole.
+        warnings: What does not fail the run.
+        broken: Whether it could not be held to its end as written.
     """
 
     def __init__(self, run: AgentRun) -> None:
@@ -148,12 +159,12 @@ class AgentRunner:
 
     @property
     def all_failures(self) -> list[ScenarioFailure]:
-        """What is not as it must be of all of it, assertions included."""
+        """Failures of the conversation as a whole, assertions included."""
         return [*self.failures, *(judged.failure for judged in self._judged if judged.failed)]
 
     @property
     def failed(self) -> bool:
-        """Whether a turn is not as it must be."""
+        """Whether a turn failed."""
         return any(turn.all_failures for turn in self._turns)
 
     def last(self) -> FinalReply:
@@ -166,7 +177,7 @@ class AgentRunner:
         )
 
     def report(self) -> AgentReport:
-        """What came of it, so far."""
+        """The report of the conversation so far."""
         conversation = self.conversation
         return AgentReport(
             provider=self._run.agent.provider,
@@ -180,7 +191,7 @@ class AgentRunner:
         )
 
     async def hold(self) -> None:
-        """Hold the conversation, up to the first turn that can't be held as it is written; judge it."""
+        """Hold the conversation up to the first turn that can't be held as written, and judge it."""
         run = self._run
         try:
             setup = open_conversation(run.runtime, run.session, run.scenario, run.setup, self._names)
@@ -216,7 +227,7 @@ class AgentRunner:
         self._report_unused(setup)
 
     async def _run_turn(self, number: int, turn: AgentTurn, setup: ConversationSetup) -> None:
-        """Hold a turn, tell the log of its calls, and judge it."""
+        """Hold a turn, log its calls, and judge it."""
         before = len(self.conversation.messages)
         setup.client.turn = turn
         failures = [*await self._send(turn, setup)]
@@ -233,7 +244,7 @@ class AgentRunner:
             TurnReport(
                 number=number,
                 pointer=turn.pointer,
-                entries=tuple(entries_of(conversation.messages[before:], self._args, hide)),
+                entries=tuple(_transcript(conversation.messages[before:], self._args, hide)),
                 stop=conversation.stop.value if conversation.stop is not None and began else "",
                 detail=hide(conversation.detail) if began else "",
                 failures=self._run.log.mask_failures(failures),
@@ -242,7 +253,7 @@ class AgentRunner:
         )
 
     async def _send(self, turn: AgentTurn, setup: ConversationSetup) -> list[ScenarioFailure]:
-        """Say what the user says, or what is said of the calls that wait, and let the agent answer."""
+        """Send the message of the user, or the answers to pending calls, and let the agent respond."""
         waiting = self._pending()
         if turn.user is not None and waiting.calls:
             return [ScenarioFailure("answers", waiting.blocked_user_lines(), turn.pointer)]
@@ -285,18 +296,18 @@ class AgentRunner:
         return sight.put_into(self._run.names())
 
     def _log_calls(self, number: int, turn: AgentTurn) -> None:
-        """Have the log know of the calls that ended in this turn."""
+        """Log the calls that ended in this turn."""
         ended = [each for each in self.conversation.calls if each.outcome is not None]
         new = [record for record in ended if record.id not in self._args]
         log = self._run.log
         for place, record in enumerate(new, start=1):
-            step = agent_call(record, number, place, turn.pointer)
-            log.add((StepEvent(step, record.arguments, result_of(record)),))
+            step = _agent_call(record, number, place, turn.pointer)
+            log.add((StepEvent(step, record.arguments, _result_of(record)),))
         reports = log.reports()[-len(new) :] if new else ()
         self._args |= {record.id: report.args for record, report in zip(new, reports, strict=True)}
 
     def _check_stop(self, number: int, turn: AgentTurn, setup: ConversationSetup) -> list[ScenarioFailure]:
-        """What is wrong with how a turn ended, and with what the script was told."""
+        """Failures of how a turn ended, and of the results that the script received."""
         wrong = self._check_script(turn, setup)
         if wrong:
             return wrong
@@ -332,7 +343,7 @@ class AgentRunner:
         return conversation.stop is Stop.LENGTH or refused
 
     def _check_script(self, turn: AgentTurn, setup: ConversationSetup) -> list[ScenarioFailure]:
-        """What the script was told otherwise than it expects, and why it had no answer."""
+        """Results that differ from what the script expects, and why it had no answer."""
         script = setup.script
         if script is None:
             return []
@@ -381,7 +392,7 @@ class AgentRunner:
         )
 
     def _report_unused(self, setup: ConversationSetup) -> None:
-        """Tell the replies that nobody used."""
+        """Report the scripted replies that were never used."""
         agent = self._run.agent
         if setup.script is None or agent.unused_turns == "ignore":
             return
@@ -407,7 +418,7 @@ _PLACES = {
 
 
 def _unjudged_calls(setup: ConversationSetup) -> list[ScenarioFailure]:
-    """What a script expects of calls of which nothing was ever told."""
+    """Expectations of a script for calls whose results it never received."""
     left = () if setup.script is None else setup.script.unjudged()
     return [
         ScenarioFailure(
@@ -433,3 +444,55 @@ def _failed(error: ProviderError, turn: AgentTurn) -> ScenarioFailure:
     """What a script could not answer."""
     lines = [error.message, *error.details.get("lines", ()), *error.hint.splitlines()]
     return ScenarioFailure(error.code, tuple(lines), error.details.get("pointer") or turn.pointer)
+
+
+def _agent_call(record: CallRecord, turn: int, place: int, pointer: str) -> AgentCall:
+    """The call of a record as a step."""
+    arguments: JSON = record.arguments
+    return AgentCall(
+        call=record.tool,
+        args=constant(arguments),
+        turn=turn,
+        place=place,
+        id=record.id,
+        reached=record.reached,
+        pointer=pointer,
+        written=arguments,
+    )
+
+
+def _result_of(record: CallRecord) -> Result:
+    """The result that a record tells of."""
+    outcome = record.outcome or Outcome.INTERNAL
+    if outcome is Outcome.OK:
+        result = Result.ok(record.value, content=record.content)
+    else:
+        result = Result.failed(outcome, record.message, code=record.code or None, content=record.content)
+    return result.with_usage(record.attempts, record.duration)
+
+
+def _transcript(
+    messages: Sequence[Message], args: Mapping[str, JSON], hide: Callable[[str], str]
+) -> Iterator[TranscriptEntry]:
+    """What happened in some messages.
+
+    Args:
+        messages: Of one turn; what instructs the model is left out.
+        args: Id of a call -> its arguments with secrets masked.
+        hide: Masks secrets in a text.
+    """
+    for message in messages:
+        for part in message.parts if message.role != "system" else ():
+            match part:
+                case Text(text):
+                    yield TranscriptEntry("user" if message.role == "user" else "says", hide(text))
+                case Reasoning(text) if text:
+                    yield TranscriptEntry("thinks", hide(text))
+                case ToolCall():
+                    known = part.id in args and part.arguments is not None
+                    shown = args[part.id] if known else hide(part.written or compact(part.arguments))
+                    yield TranscriptEntry("call", tool=part.name, args=shown)
+                case ToolResult():
+                    yield TranscriptEntry(
+                        "told", hide(part.text), part.name, None, part.outcome.value, part.code
+                    )

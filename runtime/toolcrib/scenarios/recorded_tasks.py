@@ -25,7 +25,7 @@ from toolcrib.security.redaction import Redactor, redact
 from toolcrib.simulation.store import store_of
 
 MOST_DIFFERENCES: Final = 5
-"""Differences of one answer that are told; the others are counted."""
+"""Differences of one answer that are reported; the others are counted."""
 
 SHOWN: Final = 400
 """Bytes of the arguments that a text shows."""

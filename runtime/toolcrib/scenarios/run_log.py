@@ -11,7 +11,7 @@ from toolcrib.loading.scenarios.model import CallStep, Scenario, visible_state
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure, StepReport
 from toolcrib.security.redaction import Redactor, redact
-from toolcrib.simulation.store import Store, states
+from toolcrib.simulation.store import Store, state_by_machine
 
 _OK = Outcome.OK
 
@@ -164,7 +164,7 @@ class RunLog:
             self._step_reports += self._reports(group, _good)
 
     def _reports(self, group: Sequence[StepEvent], judge: Judge) -> Iterator[StepReport]:
-        """The reports of a group; the secrets of all its arguments are known before any of its answers is told."""
+        """The reports of a group; the secrets of all its arguments are known before any of its answers is reported."""
         arguments = [self._note_args(event) for event in group]
         for event, args in zip(group, arguments, strict=True):
             step, _args, result, wrong = event
@@ -239,7 +239,7 @@ class StoreView:
 
     def states(self) -> dict[str, JSON]:
         """Machine -> its state now."""
-        return states(self.fixture, self._session.store.version)
+        return state_by_machine(self.fixture, self._session.store.version)
 
     def shown(self, rows: dict[str, Any]) -> dict[str, Any]:
         """Rows without what the schemas of their collections, or their own keys, call a secret."""

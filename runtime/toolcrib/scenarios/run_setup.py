@@ -11,9 +11,8 @@ from toolcrib.core.model import NO_FIXTURE, Descriptor
 from toolcrib.engine.startup import with_modes
 from toolcrib.engine.workspaces import subject_of_tool, subjects_of_scenario
 from toolcrib.loading.scenarios.model import Scenario
-from toolcrib.loading.scenarios.scenario import with_mock, with_scenario_state
 from toolcrib.loading.scenarios.scenario_links import tools_of
-from toolcrib.loading.scenarios.scenario_state import with_inherited_state
+from toolcrib.loading.scenarios.scenario_state import with_inherited_state, with_mock, with_scenario_state
 from toolcrib.registry.registry import Registry
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.loading.scenarios.model import NO_RULES, AdvanceStep, CallStep, ParallelStep, Scenario
 from toolcrib.scenarios.reports import (
+    AssertionReport,
     GoldenChange,
     ScenarioFailure,
     ScenarioReport,
@@ -43,7 +44,6 @@ from toolcrib.scenarios.verification import (
 
 if TYPE_CHECKING:
     from toolcrib.loading.scenarios.expectations import Golden
-    from toolcrib.scenarios.agent_report import AssertionReport
     from toolcrib.scenarios.agent_runner import AgentRunner
     from toolcrib.scenarios.run_setup import AgentSetup
 
@@ -132,7 +132,7 @@ class _Run:
         store: What the mocks keep.
         agent: The conversation of its agent; None before it, and where there is none.
         advanced: Seconds by which steps moved time on.
-        warnings: What is odd about the run and fails it not.
+        warnings: What does not fail the run.
     """
 
     def __init__(self, session: Session, scenario: Scenario, *, update: bool) -> None:
@@ -412,7 +412,7 @@ def _is_bad(trial: ScenarioReport) -> bool:
 
 
 def _by_pointer(trials: Sequence[ScenarioReport]) -> dict[str, list[AssertionReport]]:
-    """Where an assertion stands -> what came of it in the trials in which it applied."""
+    """Pointer of an assertion -> its reports in the trials in which it applied."""
     found: dict[str, list[AssertionReport]] = {}
     for trial in trials:
         for judged in () if trial.agent is None else trial.agent.assertions:
@@ -431,7 +431,7 @@ def _wanted(threshold: float, many: int) -> str:
 
 
 def _first_pointer(trials: Sequence[ScenarioReport]) -> str:
-    """Where the first thing stands that is wrong."""
+    """The pointer of the first failure."""
     faults = (fault for trial in trials if _is_bad(trial) for fault in trial.faults)
     return next((fault.pointer for fault in faults if fault.what != "assertion"), "")
 

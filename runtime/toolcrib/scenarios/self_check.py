@@ -23,14 +23,13 @@ from toolcrib.core.text import compact, truncate
 from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.engine.runtime import Engine, Runtime, runtime_on
 from toolcrib.formats.promptkit.foreign_descriptors import pointer_as_written
-from toolcrib.loading.scenarios.scenario import with_mock
 from toolcrib.loading.scenarios.scenario_links import place_problem
-from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state
+from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state, with_mock
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.store_analysis import RowSchemas, StoreSamples, find_arguments, row_shapes
 from toolcrib.schema.generation import Draw, arguments_for, generate, overlay
 from toolcrib.security.redaction import redact
-from toolcrib.simulation.store import FRESH, Version, store_of
+from toolcrib.simulation.store import FRESH, StoreVersion, store_of
 
 UNKNOWN_ROW_KEY = "unknown_row_key"
 
@@ -73,7 +72,7 @@ class _Act(NamedTuple):
 
     tool: Descriptor
     arguments: dict[str, Any]
-    version: Version
+    version: StoreVersion
 
     def concerns(self, tool: Descriptor) -> bool:
         """Whether a tool's store has something that was changed."""
@@ -131,7 +130,7 @@ async def run_self_check(runtime: Runtime) -> list[Problem]:
 
 
 def _is_known(problem: Problem, known: Sequence[Problem]) -> bool:
-    """Whether loading told the same of a fixed answer."""
+    """Whether loading reported the same for a fixed answer."""
     return problem.code == "reply_breaks_schema" and any(
         other.code == "result_breaks_schema"
         and other.source == problem.source
@@ -212,7 +211,7 @@ class _Proof:
         try:
             tried = _arguments(mock)[:TRIED_AFTER]
         except ExpressionError:
-            return []  # which was told before
+            return []  # it was reported before
         hits = await self._hits(mock, tried, act.version, MOST_WATCHED_AFTER)
         return [
             problem
@@ -242,7 +241,7 @@ class _Proof:
             yield mock.problem(told.code, message, told.pointer, hint=hint, severity=severity)
 
     async def _hits(
-        self, mock: _Mock, tried: Sequence[dict[str, Any]], version: Version, most: int
+        self, mock: _Mock, tried: Sequence[dict[str, Any]], version: StoreVersion, most: int
     ) -> list[dict[str, Any]]:
         """Arguments that hit rows of a version of the mock's store."""
         if not mock.tool.fixture.collections:
@@ -371,13 +370,13 @@ def _shown(tool: Descriptor, arguments: dict[str, Any]) -> str:
 
 
 def _rows_are_lost(tool: Descriptor, result: Result) -> bool:
-    """Whether a call failed for rows of the store with a fault, which loading has told where the rows stand."""
+    """Whether a call failed for invalid rows of the store, which loading has reported at the rows."""
     faults = [collection.fault for collection in tool.fixture.collections.values() if collection.fault]
     return any(fault in result.message for fault in faults)
 
 
 def _reply_pointer(block: Mapping[str, Any], result: Result) -> str:
-    """Where the reply stands that the mock says it gave."""
+    """The pointer of the reply that the mock reports."""
     told = result.meta.get("mock")
     if not isinstance(told, dict):
         return "/mock"

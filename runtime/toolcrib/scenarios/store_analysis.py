@@ -19,10 +19,10 @@ from typing import Any, Final, TypeAlias
 
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, Collection, Descriptor, Fixture, Result, Schema
-from toolcrib.core.subschemas import closed_names, described_names, names_elsewhere
+from toolcrib.core.subschemas import closed_names, described_names, may_name_elsewhere
 from toolcrib.core.text import canonical
 from toolcrib.schema.validation import Validator
-from toolcrib.simulation.store import FRESH, Rows, Version, rows_of
+from toolcrib.simulation.store import FRESH, Rows, StoreVersion, rows_of
 
 MOST_VALUES: Final = 500_000
 """Values of the rows of one collection; of one that has more the keys are not known."""
@@ -139,7 +139,7 @@ class RowSchemas:
 
     def _make(self, collection: Collection, *, guessed: bool) -> Schema | None:
         own = collection.schema
-        is_open = isinstance(own, dict) and closed_names(own) is None and not names_elsewhere(own)
+        is_open = isinstance(own, dict) and closed_names(own) is None and not may_name_elsewhere(own)
         rows = self._rows(collection) if own is None or (guessed and is_open) else None
         if rows is None:
             return own
@@ -196,7 +196,7 @@ class RowSchemas:
             try:
                 found += rows_of(each).values()
             except ExpressionError:
-                return None  # loading has told what is wrong with them
+                return None  # loading has reported what is wrong with them
         return found if sum(map(_count, found)) <= MOST_VALUES else None
 
 
@@ -348,9 +348,9 @@ class StoreSamples:
     """Small parts of stores that note what they meet, made once for each fixture and version."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[int, int], tuple[Fixture, Version, Fixture, Lookups]] = {}
+        self._made: dict[tuple[int, int], tuple[Fixture, StoreVersion, Fixture, Lookups]] = {}
 
-    def of(self, fixture: Fixture, version: Version) -> tuple[Fixture, Lookups]:
+    def of(self, fixture: Fixture, version: StoreVersion) -> tuple[Fixture, Lookups]:
         """A fixture that begins with few rows of a version of the store, and what they note."""
         key = (id(fixture), id(version))
         if key not in self._made:
@@ -359,7 +359,7 @@ class StoreSamples:
         return self._made[key][2:]
 
 
-def _watched(fixture: Fixture, version: Version, met: Lookups) -> Fixture:
+def _watched(fixture: Fixture, version: StoreVersion, met: Lookups) -> Fixture:
     """A fixture with few rows, which note what they meet; a collection whose rows can't be had stays as it is."""
     rows = {
         name: there
@@ -383,7 +383,7 @@ def _watched(fixture: Fixture, version: Version, met: Lookups) -> Fixture:
     return Fixture(MappingProxyType(collections), MappingProxyType(machines))
 
 
-def row_shapes(collection: Collection, version: Version = FRESH) -> set[Hashable]:
+def row_shapes(collection: Collection, version: StoreVersion = FRESH) -> set[Hashable]:
     """The forms of the rows of a collection: which keys they have, and of which types their values are.
 
     Those of a version are of the rows that are not as they were.
@@ -403,12 +403,12 @@ def row_shapes(collection: Collection, version: Version = FRESH) -> set[Hashable
     }
 
 
-def _rows(collection: Collection, version: Version) -> Rows | None:
+def _rows(collection: Collection, version: StoreVersion) -> Rows | None:
     layers = version.rows.get(collection.id)
     try:
         return rows_of(collection) if layers is None else layers.whole()
     except ExpressionError:
-        return None  # loading has told what is wrong with them
+        return None  # loading has reported what is wrong with them
 
 
 def _different(rows: Rows) -> dict[str, None]:

@@ -101,7 +101,7 @@ ReadNames: TypeAlias = Callable[[], dict[str, JSON]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationSetup:
-    """What holds a conversation.
+    """The parts that hold a conversation.
 
     Attributes:
         middleware: The loop.
@@ -132,7 +132,7 @@ class ConversationSetup:
 def open_conversation(
     runtime: Runtime, session: Session, scenario: Scenario, setup: AgentSetup, names: ReadNames
 ) -> ConversationSetup:
-    """What holds the conversation of a run.
+    """Open what holds the conversation of a run.
 
     Args:
         runtime: Says what may be reached.
@@ -173,7 +173,7 @@ def open_conversation(
 
 
 SCRIPTED, DIRECT = "scripted", "direct"
-"""Providers that no model stands behind."""
+"""Providers without a model."""
 
 
 def _scripted(

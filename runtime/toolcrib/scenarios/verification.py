@@ -15,10 +15,10 @@ from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, NOTHING, Outcome, Result
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Files
-from toolcrib.core.subschemas import once_for_each
+from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.core.text import compact
 from toolcrib.engine.session import Session
-from toolcrib.executors.mock.variables import MockState, slot_of
+from toolcrib.executors.mock.variables import MockState, state_key
 from toolcrib.expressions.matchers import Matcher, compile_matcher
 from toolcrib.loading.scenarios.model import (
     CallRule,
@@ -95,7 +95,7 @@ class RunEvidence(NamedTuple):
 
 
 def verify(rules: Verification, ending: RunEvidence) -> Iterator[ScenarioFailure]:
-    """What is not as the rules say."""
+    """The failures of a run against its rules."""
     recorded, scope, show = ending[:3]
     for made in rules.calls:
         try:
@@ -120,7 +120,7 @@ def verify(rules: Verification, ending: RunEvidence) -> Iterator[ScenarioFailure
 
 
 def _ended(rules: Verification, last: FinalReply, scope: Mapping[str, JSON]) -> Iterator[ScenarioFailure]:
-    """What is not as it should be in how a conversation ended."""
+    """Failures of how a conversation ended."""
     if rules.stops and last.stop not in rules.stops:
         line = f"stop: expected {' or '.join(rules.stops)}, got {last.stop}"
         yield ScenarioFailure(what="stop", lines=(line,), pointer="/verify/stop")
@@ -137,7 +137,7 @@ def _ended(rules: Verification, last: FinalReply, scope: Mapping[str, JSON]) -> 
 
 
 def _kept(part: str, matcher: Matcher, ending: RunEvidence) -> Iterator[ScenarioFailure]:
-    """What is not as it should be in the rows, or in the named states."""
+    """Failures of the rows, or of the named states."""
     kept, pointer = ending.kept, f"/verify/{part}"
     try:
         value: dict[str, JSON] = kept.states() if part == "state" else kept.rows(_named(matcher))
@@ -266,7 +266,7 @@ _PARTS: dict[str, Callable[[Result], JSON]] = {
 
 
 def is_expected(expect: Expectation, result: Result, scope: Mapping[str, JSON]) -> bool:
-    """Whether an answer is as expected. What is not, or may not be, is for `compare` to tell."""
+    """Whether an answer is as expected; `compare_step` says what differs."""
     wanted, ended = expect.outcomes, result.outcome
     if expect.golden is not None or (ended not in wanted and (wanted or ended is _OK)):
         return False
@@ -313,7 +313,7 @@ def compare_step(
 
 
 SHOWN_CALLS = 3
-"""Calls that are told of one fault."""
+"""Calls that are reported for one fault."""
 
 FAULT = "fault"
 """What failures of this kind are about."""
@@ -361,7 +361,7 @@ def unused_rules(session: Session, scenario: Scenario) -> list[ScenarioFailure]:
         wanted = _wanted(block)
         if not wanted:
             continue
-        used = session.slot(slot_of(tool), MockState).used
+        used = session.slot(state_key(tool), MockState).used
         for place, calls in wanted:
             if used.get(place, 0) < calls:
                 found += _told(tool, block, used)
@@ -369,7 +369,7 @@ def unused_rules(session: Session, scenario: Scenario) -> list[ScenarioFailure]:
     return found
 
 
-@once_for_each
+@cached_per_schema
 def _wanted(block: Any) -> tuple[tuple[str, int], ...]:
     """Where the calls of a mock are counted, and how many use all that is there: most runs make so many."""
     if not isinstance(block, dict):
@@ -395,7 +395,7 @@ def _told(tool: str, block: Mapping[str, Any], used: Mapping[str, int]) -> Itera
 
 
 def _unused_in(block: Mapping[str, Any], used: Mapping[str, int]) -> list[tuple[str, str]]:
-    """What was not used, in words, and where it stands in the block."""
+    """What was not used, in words, and its pointer within the block."""
     if "sequence" in block:
         return _replies(block["sequence"], used.get("/mock/sequence", 0), "the sequence", "/sequence")
     rules, found = block["rules"], []
@@ -428,7 +428,7 @@ def _replies(replies: Sequence[Any], count: int, owner: str, place: str) -> list
 
 
 MOST_GOLDEN_DIFFERENCES = 20
-"""Differences that are told."""
+"""Differences that are reported."""
 
 UPDATE = "`toolcrib run --update`"
 

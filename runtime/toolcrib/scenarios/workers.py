@@ -16,17 +16,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, Result
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.scenarios.model import CallStep, Scenario
-from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure, ScenarioReport, StepReport
+from toolcrib.scenarios.reports import (
+    AgentCall,
+    AgentReport,
+    GoldenChange,
+    ScenarioFailure,
+    ScenarioReport,
+    StepReport,
+    constant,
+)
 from toolcrib.scenarios.runner import run_scenario
-
-if TYPE_CHECKING:
-    from toolcrib.scenarios.agent_report import AgentReport
 
 
 class PackedStep(NamedTuple):
@@ -121,8 +126,6 @@ def _unpacked_steps(packed_steps: Sequence[PackedStep], scenario: Scenario) -> t
     asked = [each for each in packed_steps if each.asked is not None]
     if not asked:
         return tuple(own)
-    from toolcrib.scenarios.agent_report import AgentCall, constant  # noqa: PLC0415 -- most scenarios have no agent
-
     for each in asked:
         call, turn, place, name, reached, pointer = each.asked or ("", 0, 0, "", True, "")
         step = AgentCall(
@@ -151,7 +154,7 @@ MOST_DEATHS = 5
 """After so many workers have died no new ones are started."""
 
 _GRACE = 2.0
-"""Seconds in which a worker that is told to end may do so."""
+"""Seconds that a worker has to end after it was asked to."""
 
 IndexedReport: TypeAlias = tuple[int, PackedReport]
 """Number of a scenario, and its report."""
@@ -224,7 +227,7 @@ class _WorkerPool:
             self._workers.append(_Worker(process, ours))
 
     def receive(self) -> None:
-        """Wait until a worker says something, and answer it."""
+        """Wait for messages of workers, and handle them."""
         if not self._workers:
             self._give_up()
             return
@@ -248,7 +251,7 @@ class _WorkerPool:
         self._send_batch(worker)
 
     def _send_batch(self, worker: _Worker) -> None:
-        """Give a worker that waits what is to be done next."""
+        """Send the next batch to an idle worker."""
         if worker.ready and not worker.given and self._left:
             batch = self._batch()
             try:
@@ -272,7 +275,7 @@ class _WorkerPool:
         return [self._left.popleft() for _ in range(min(size, fair, len(self._left)))]
 
     def _remove(self, worker: _Worker) -> None:
-        """A worker died: say so of the scenario that it was running, and let others do the rest."""
+        """Remove a worker that died: report the scenario that it was running, and give the rest to others."""
         worker.process.join()
         self._last_end = _ending(worker.process.exitcode)
         self._workers.remove(worker)
@@ -289,7 +292,7 @@ class _WorkerPool:
             self._send_batch(other)
 
     def _give_up(self) -> None:
-        """There is nobody left to do the rest."""
+        """Report all remaining scenarios as lost: there is no worker left."""
         for index in self._left:
             self._report_lost(index, f"it did not run: the last worker process {self._last_end}")
         self._left.clear()
@@ -302,7 +305,7 @@ class _WorkerPool:
         )
 
     def stop(self) -> None:
-        """End all workers: those that wait end when their line is closed, the others are told to."""
+        """End all workers: idle ones end when their connection is closed, the others are terminated."""
         for worker in self._workers:
             if worker.given or not worker.ready:
                 worker.process.terminate()
@@ -317,7 +320,7 @@ class _WorkerPool:
 
 
 def _names(scenarios: Sequence[Scenario]) -> list[str]:
-    """What tells two readings of the same documents apart."""
+    """What identifies the scenarios, to notice documents that changed between two reads."""
     return [
         f"{scenario.origin.source}:{scenario.origin.line} {scenario.name} {scenario.seed}"
         for scenario in scenarios
@@ -332,7 +335,7 @@ def _ending(code: int | None) -> str:
 
 
 def _run_worker(connection: Connection, opening: OpenRuntime, update: bool) -> None:
-    """What a worker process does until its line is closed."""
+    """Run batches in a worker process until its connection is closed."""
     # Ctrl-C reaches every process of a terminal; the one that has the workers ends them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     runtime, scenarios = opening()
@@ -352,7 +355,7 @@ async def _serve(
 
 
 def _next_batch(connection: Connection) -> list[int]:
-    """The numbers of the next scenarios; none when the line is closed."""
+    """The numbers of the next scenarios; empty when the connection is closed."""
     try:
         batch: list[int] = connection.recv()
     except EOFError:

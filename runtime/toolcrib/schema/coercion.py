@@ -32,7 +32,7 @@ from toolcrib.core.model import JSON, Schema
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import Path, Site
 from toolcrib.core.text import decode_json
-from toolcrib.schema.validation import Validator, Violation, ViolationReport, json_fault
+from toolcrib.schema.validation import Validator, Violation, ViolationReport, json_violation
 from toolcrib.schema.validation.explanation import wanted_types
 from toolcrib.schema.validation.validator import COMPUTED
 from toolcrib.schema.validation.violations import show
@@ -110,10 +110,10 @@ def coerce(schema: Schema, validator: Validator, value: JSON, level: Level) -> t
     Args:
         schema: The schema that the validator was compiled from.
         validator: Judges the value and every repair.
-        value: A JSON value, which is never changed itself; what `json_fault` refuses is given back.
+        value: A JSON value, which is never changed itself; what `json_violation` refuses is given back.
         level: How far repairs may go.
     """
-    if isinstance(schema, bool) or json_fault(value) is not None or validator.judge(value):
+    if isinstance(schema, bool) or json_violation(value) is not None or validator.judge(value):
         return value, []
     repaired = repair(validator, value, level, validator.explain(value))
     return repaired.value, repaired.repairs
@@ -299,7 +299,7 @@ def _parsed(text: str) -> JSON:
         value = decode_json(text)
     except (ValueError, RecursionError):
         return None
-    return value if json_fault(value, depth=_DEPTH) is None else None
+    return value if json_violation(value, depth=_DEPTH) is None else None
 
 
 def _type_of(value: object) -> str:

@@ -53,7 +53,7 @@ class _TooMuchError(Exception):
     """The bound of effort or of depth was reached."""
 
 
-def missing(narrow: Schema, wide: Schema, effort: int = EFFORT) -> list[Reason]:
+def incompatibilities(narrow: Schema, wide: Schema, effort: int = EFFORT) -> list[Reason]:
     """Why not everything that `narrow` takes is taken by `wide`; empty where it is shown to be.
 
     Args:

@@ -79,7 +79,7 @@ class DereferencedSchema(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def inline(schema: dict[str, JSON], *, most: int = 64 * 1024) -> DereferencedSchema:
+def dereference(schema: dict[str, JSON], *, most: int = 64 * 1024) -> DereferencedSchema:
     """A schema without references; see the module for the rules.
 
     `$defs`, `definitions`, anchors, `$id` and unknown keywords that hold nothing but what was referred to are left

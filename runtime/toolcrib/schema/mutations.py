@@ -49,7 +49,7 @@ class LocalMutation(NamedTuple):
     inner: tuple[str, ...] = ()
 
 
-def misfits_at(sites: Sequence[Site]) -> Iterator[LocalMutation]:
+def local_mutations_at(sites: Sequence[Site]) -> Iterator[LocalMutation]:
     """What the schemas that judge one place forbid there, in a fixed order."""
     for site in sites:
         if not isinstance(site.schema, dict):
@@ -392,7 +392,7 @@ def _thinkable(index: SchemaIndex) -> Iterator[Mutation]:
         below: list[tuple[Path, list[Site]]] = []
         for path, heads in level:
             sites = [site for site in index.together(heads) if not index.is_overridden(site)]
-            for misfit in misfits_at(sites):
+            for misfit in local_mutations_at(sites):
                 where = ".".join(map(str, (*path, *misfit.inner)))
                 name = f"{misfit.verb}_{where}" if where else misfit.verb
                 yield Mutation(name, misfit.group, path, misfit.spoilt)

@@ -15,17 +15,17 @@ from typing import TypedDict
 
 from toolcrib.security.hosts import (
     Host,
-    fault_of,
+    host_and_port,
+    host_matches,
     is_loopback,
     is_metadata,
     is_port,
-    matches,
-    place_of,
+    printable,
     read_address,
     read_allowed,
     read_glob,
     read_host,
-    shown,
+    why_not_public,
 )
 
 __all__ = [
@@ -40,7 +40,6 @@ __all__ = [
     "connect_address",
     "dial_first",
     "family_of",
-    "fault_of",
     "is_loopback",
     "is_metadata",
     "look_up",
@@ -48,6 +47,7 @@ __all__ = [
     "read_allowed",
     "read_glob",
     "read_host",
+    "why_not_public",
 ]
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -283,7 +283,7 @@ class EgressGuard:
             EgressRefused: It is no host at all.
         """
         read = _read(host, port)
-        return any(matches(read, pattern) for pattern in hosts)
+        return any(host_matches(read, pattern) for pattern in hosts)
 
     async def addresses(self, host: str, port: int, hosts: Collection[str]) -> list[str]:
         """The addresses that may be dialled for a host, from one look-up; an address is not looked up.
@@ -330,7 +330,7 @@ class EgressGuard:
         try:
             return await dial_first(self._dial, addresses, port)
         except OSError as error:
-            place = place_of(read_host(host).name, port)
+            place = host_and_port(read_host(host).name, port)
             raise UnreachableHost(f"no connection to `{place}`: {error}", code="connect_failed") from None
 
     async def resolved(self, host: str, port: int, hosts: Collection[str]) -> list[ResolvedHost]:
@@ -367,7 +367,7 @@ class EgressGuard:
 
     def _checked(self, host: str, port: int, hosts: Collection[str]) -> Host:
         read = _read(host, port)
-        if not any(matches(read, pattern) for pattern in hosts):
+        if not any(host_matches(read, pattern) for pattern in hosts):
             raise _unnamed(read, hosts)
         if read.literal:
             self._judge(read, port, read.name, written=host)
@@ -378,7 +378,9 @@ class EgressGuard:
         try:
             address = str(read_address(text))
         except ValueError:
-            message = f"`{place_of(host.name, port)}` was looked up, and `{shown(text)}` is no address"
+            message = (
+                f"`{host_and_port(host.name, port)}` was looked up, and `{printable(text)}` is no address"
+            )
             raise EgressRefused(message, code="address_refused", hint="see to the resolver") from None
         if not self._names(host, port):
             self._judge(host, port, address, written=host.name)
@@ -394,7 +396,7 @@ class EgressGuard:
     def _judge(self, host: Host, port: int, address: str, *, written: str) -> None:
         if (address, port) in self._exact:
             return
-        fault = fault_of(address)
+        fault = why_not_public(address)
         if fault:
             raise _refusal(host, port, address, written, fault)
 
@@ -406,13 +408,13 @@ def _read(host: str, port: int) -> Host:
         hint = "write a name or an address, without scheme, user name or port"
         raise EgressRefused(str(error), code="bad_address", hint=hint) from None
     if not is_port(port):
-        message = f"`{place_of(read.name, port)}` has no port between 1 and 65535"
+        message = f"`{host_and_port(read.name, port)}` has no port between 1 and 65535"
         raise EgressRefused(message, code="bad_address", hint="name the port on which the service listens")
     return read
 
 
 def _unnamed(host: Host, hosts: Collection[str]) -> EgressRefused:
-    named = [shown(pattern) for pattern in hosts]
+    named = [printable(pattern) for pattern in hosts]
     listed = ", ".join(f"`{pattern}`" for pattern in named) or "none is named"
     entries = ", ".join(f'"{pattern}"' for pattern in [*named, host.name])
     return EgressRefused(
@@ -423,11 +425,11 @@ def _unnamed(host: Host, hosts: Collection[str]) -> EgressRefused:
 
 
 def _refusal(host: Host, port: int, address: str, written: str, fault: str) -> EgressRefused:
-    place = place_of(host.name, port)
+    place = host_and_port(host.name, port)
     if address != host.name:
         what = f"`{place}` resolves to {address}, {fault}"
     elif written.strip("[]").lower() != host.name:
-        what = f"`{shown(written)}` is {address}, {fault}"
+        what = f"`{printable(written)}` is {address}, {fault}"
     else:
         what = f"`{place}` is {fault}"
     return EgressRefused(

@@ -112,7 +112,7 @@ def spelt(text: str) -> str:
     return "".join(chr(ord(each) - 0xE0000) for each in text if 0xE0020 <= ord(each) < 0xE007F)
 
 
-def visible(text: str) -> str:
+def spell_out_hidden(text: str) -> str:
     r"""A text with what is hidden in it spelt out, e.g. `\u200b`, and with nothing that could steer a terminal."""
     found = hidden_characters(text)
     for each in reversed(found):

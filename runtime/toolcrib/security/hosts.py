@@ -80,7 +80,7 @@ def read_address(text: str) -> Address:
 
 
 @lru_cache(maxsize=4096)
-def fault_of(address: str) -> str:
+def why_not_public(address: str) -> str:
     """What is against an address.
 
     Args:
@@ -102,7 +102,7 @@ def fault_of(address: str) -> str:
 
 def is_metadata(address: str) -> bool:
     """Whether an address in its usual text is one where a cloud keeps credentials of its machines, in any form."""
-    return fault_of(address).endswith(_METADATA)
+    return why_not_public(address).endswith(_METADATA)
 
 
 def _kind_of(address: Address) -> str:
@@ -206,16 +206,16 @@ def _part(label: str) -> int:
 def _no_host(text: str) -> ValueError:
     if "@" in text:
         return ValueError("a user name or password may not stand in a host")
-    return ValueError(f"`{shown(text)}` is no host")
+    return ValueError(f"`{printable(text)}` is no host")
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """A text that somebody else wrote, short and without control characters."""
     printable = ascii(text)[1:-1]
     return printable if len(printable) <= 80 else f"{printable[:79]}…"
 
 
-def place_of(host: str, port: int) -> str:
+def host_and_port(host: str, port: int) -> str:
     """A host and its port as a URL writes them."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -241,11 +241,11 @@ def read_glob(text: str) -> str:
         return read_host(text).name
     parent = read_host(text[2:])
     if parent.literal:
-        raise ValueError(f"nothing lies below an address, as `{shown(text)}` would have it")
+        raise ValueError(f"nothing lies below an address, as `{printable(text)}` would have it")
     return f"*.{parent.name}"
 
 
-def matches(host: Host, pattern: str) -> bool:
+def host_matches(host: Host, pattern: str) -> bool:
     """Whether a pattern of hosts, as `read_glob` reads it, names a host; what is no pattern names none."""
     try:
         glob = read_glob(pattern)
@@ -268,11 +268,11 @@ def read_allowed(entry: str) -> tuple[str, int]:
     if "@" in entry:
         fault = "an entry names a host and a port, no user"
     elif not host or "/" in entry or not _PORT.fullmatch(port) or not is_port(int(port)):
-        fault = f"`{shown(entry)}` names no host and port"
+        fault = f"`{printable(entry)}` names no host and port"
     elif ":" in host and not host.startswith("["):
-        fault = f"the IPv6 address in `{shown(entry)}` has no brackets"
+        fault = f"the IPv6 address in `{printable(entry)}` has no brackets"
     elif host == "*":
-        fault = f"`{shown(entry)}` would allow every address"
+        fault = f"`{printable(entry)}` would allow every address"
     else:
         try:
             return read_glob(host), int(port)

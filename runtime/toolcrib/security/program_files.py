@@ -85,7 +85,7 @@ _HASHED: Final = 1
 """A flag of bytecode that does not depend on the time of its source (PEP 552)."""
 
 
-class Followed(NamedTuple):
+class FollowedFiles(NamedTuple):
     """The files of a workspace that something runs.
 
     Attributes:
@@ -100,7 +100,9 @@ class Followed(NamedTuple):
     complete: bool = True
 
 
-def files_of_command(argv: Iterable[str], environment: Mapping[str, str], folder: str, root: str) -> Followed:
+def files_of_command(
+    argv: Iterable[str], environment: Mapping[str, str], folder: str, root: str
+) -> FollowedFiles:
     """The files that a command runs.
 
     Args:
@@ -121,7 +123,7 @@ def files_of_command(argv: Iterable[str], environment: Mapping[str, str], folder
     return following.ended()
 
 
-def files_of_module(name: str, root: str) -> Followed:
+def files_of_module(name: str, root: str) -> FollowedFiles:
     """The files of a Python module that lies in a workspace; none where it lies elsewhere.
 
     Args:
@@ -184,7 +186,7 @@ class _Following:
         self._listings: dict[str, dict[str, list[str]]] = {}
         self._imported: set[tuple[str, str]] = set()
 
-    def ended(self, *, names: bool = True) -> Followed:
+    def ended(self, *, names: bool = True) -> FollowedFiles:
         """What was read, with all that it leads to.
 
         Args:
@@ -195,7 +197,7 @@ class _Following:
         if names:
             self._add_names()
         digests = {name: self._digests[name] for name in sorted(self._digests)}
-        return Followed(digests, tuple(sorted(self._left)), self._complete)
+        return FollowedFiles(digests, tuple(sorted(self._left)), self._complete)
 
     def holds(self, path: str) -> bool:
         """Whether a path leads into the workspace."""

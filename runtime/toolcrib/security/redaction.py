@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import ref
 
 from toolcrib.core.model import JSON, Content, Descriptor, Result, Schema
-from toolcrib.core.subschemas import Path, SchemaIndex, Site, once_for_each
+from toolcrib.core.subschemas import Path, SchemaIndex, Site, cached_per_schema
 from toolcrib.core.text import DuplicateKey, compact, unique_members
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def redact(value: JSON, schema: Schema | None = None) -> JSON:
     return _redaction(schema)(value)
 
 
-_redaction = once_for_each(compile_redaction)
+_redaction = cached_per_schema(compile_redaction)
 
 
 NAMED: Final = 6
@@ -499,7 +499,7 @@ def _without_secrets(text: str | None, redactor: Redactor) -> str | None:
     return None if text is None else redactor.hide_in_text(text)
 
 
-class RecordedCall(Protocol):
+class KnownCall(Protocol):
     """A call of before, with what it was given and what it answered."""
 
     @property
@@ -528,9 +528,7 @@ class CallRedactor:
         before: Calls whose secrets are known already.
     """
 
-    def __init__(
-        self, tool_of: Callable[[str], Descriptor | None], before: Iterable[RecordedCall] = ()
-    ) -> None:
+    def __init__(self, tool_of: Callable[[str], Descriptor | None], before: Iterable[KnownCall] = ()) -> None:
         self._tool_of = tool_of
         self._redactor = Redactor()
         for record in before:

@@ -26,8 +26,8 @@ __all__ = [
     "Source",
     "UnusableSecret",
     "check_variables",
-    "pieces_of",
-    "plain",
+    "split_variables",
+    "unescape_dollars",
     "variables_of",
 ]
 
@@ -58,7 +58,7 @@ class SecretVariable(NamedTuple):
     text: str
 
 
-def pieces_of(text: str) -> list[str | SecretVariable]:
+def split_variables(text: str) -> list[str | SecretVariable]:
     """A text, split where something is looked up. `$${` stays in the text pieces as it is: see `plain`.
 
     Raises:
@@ -83,7 +83,7 @@ def pieces_of(text: str) -> list[str | SecretVariable]:
     return pieces
 
 
-def plain(piece: str) -> str:
+def unescape_dollars(piece: str) -> str:
     """A text piece as it is meant, where no expressions are read in it: `$${` is `${`."""
     return piece.replace("$${", "${")
 
@@ -91,7 +91,7 @@ def plain(piece: str) -> str:
 def variables_of(value: JSON, pointer: str = "") -> Iterator[tuple[str, SecretVariable]]:
     """All look-ups of the texts of a value that was checked, each with the pointer of its text."""
     if isinstance(value, str):
-        yield from ((pointer, piece) for piece in pieces_of(value) if isinstance(piece, SecretVariable))
+        yield from ((pointer, piece) for piece in split_variables(value) if isinstance(piece, SecretVariable))
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from variables_of(item, f"{pointer}/{pointer_step(key)}")
@@ -103,7 +103,7 @@ def variables_of(value: JSON, pointer: str = "") -> Iterator[tuple[str, SecretVa
 def check_variables(text: str, pointer: str) -> list[Problem]:
     """What is wrong with the look-ups of a text that stands at `pointer`."""
     try:
-        pieces_of(text)
+        split_variables(text)
     except ExpressionError as error:
         return [error.problem(pointer)]
     return []
@@ -230,8 +230,8 @@ class SecretResolver(Redactor):
         """
         try:
             return "".join(
-                plain(piece) if isinstance(piece, str) else self.look_up(piece, secret=secret)
-                for piece in pieces_of(text)
+                unescape_dollars(piece) if isinstance(piece, str) else self.look_up(piece, secret=secret)
+                for piece in split_variables(text)
             )
         except MissingSecret as error:
             raise error.at(pointer) from None

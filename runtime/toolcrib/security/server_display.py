@@ -28,7 +28,7 @@ class _Text(NamedTuple):
     hidden: tuple[tuple[str, str], ...] = ()
 
 
-def address_of(server: Server) -> str:
+def display_address(server: Server) -> str:
     """Its command line, or its url, without secrets."""
     if server.url:
         return shown_url(server.url)

@@ -117,7 +117,7 @@ class TrustSubject(NamedTuple):
     settings: bool = False
 
 
-class Contents(NamedTuple):
+class WorkspaceContents(NamedTuple):
     """What was read, as far as trust depends on it.
 
     Attributes:
@@ -169,7 +169,7 @@ class PackContent(NamedTuple):
     place: str = ""
 
 
-NO_CONTENTS: Final = Contents()
+NO_CONTENTS: Final = WorkspaceContents()
 
 
 class TrustRequest(NamedTuple):
@@ -263,8 +263,8 @@ class Trust:
         self.policy = policy
         self.ask = ask
         self.told = False
-        self._look: Callable[[], Contents] | None = None
-        self._contents: Contents | None = None
+        self._look: Callable[[], WorkspaceContents] | None = None
+        self._contents: WorkspaceContents | None = None
         self._store = store
         self._refused: dict[str, TrustRequest] = {}
         self._homes: dict[str, Workspace] = {}
@@ -283,7 +283,7 @@ class Trust:
         return self._store
 
     @property
-    def contents(self) -> Contents:
+    def contents(self) -> WorkspaceContents:
         """What was read."""
         if self._contents is None:
             self._contents = NO_CONTENTS if self._look is None else self._look()
@@ -299,7 +299,7 @@ class Trust:
         """The hashes of what was agreed to in this process."""
         return tuple(self._granted)
 
-    def show(self, look: Callable[[], Contents]) -> None:
+    def show(self, look: Callable[[], WorkspaceContents]) -> None:
         """Take note of what was read; it is looked at when somebody asks."""
         self._look, self._contents = look, None
         self._homes.clear()
@@ -390,9 +390,9 @@ class Trust:
 
     def request(self, workspace: Workspace, user: str = "") -> TrustRequest:
         """What has to be agreed to for a workspace to be trusted, as its files are now."""
-        from toolcrib.security.trust_needs import hash_of, is_declared, merged  # noqa: PLC0415 -- as above
+        from toolcrib.security.trust_needs import hash_of, is_declared, merge_needs  # noqa: PLC0415 -- as above
 
-        needs = merged(self._all_needs(workspace))
+        needs = merge_needs(self._all_needs(workspace))
         before = next(iter(self.store.agreed([workspace.root])), None)
         undeclared: tuple[Need, ...] = ()
         if workspace.kind == "pack":
@@ -419,13 +419,13 @@ class Trust:
     # How a need is found, and found to be agreed to.
 
     def _needs_in(self, workspace: Workspace, subject: TrustSubject) -> tuple[Need, ...]:
-        from toolcrib.security.trust_needs import merged  # noqa: PLC0415 -- as above
+        from toolcrib.security.trust_needs import merge_needs  # noqa: PLC0415 -- as above
 
         own = any(self.workspace_of(file) == workspace for file in subject.files)
         needs = [*subject.needs(workspace)] if own else []
         if subject.settings and self._holds_settings(workspace):
             needs += self.contents.settings
-        return merged(needs)
+        return merge_needs(needs)
 
     def _holds_settings(self, workspace: Workspace) -> bool:
         file = self.contents.settings_file
@@ -499,7 +499,7 @@ class Trust:
                 self.grant(request)
                 return
         self._refused[workspace.root] = request
-        error = untrusted(request, needs, left)
+        error = untrusted_error(request, needs, left)
         if self.policy.nothing:
             error.hint = "the program that opened it says so: `trust=False`, or the hash of something else"
         raise error
@@ -538,12 +538,14 @@ class Trust:
         return need_of_content(f"pack {pack.name}", pack.digests, place=pack.place)
 
 
-def untrusted(request: TrustRequest, needs: Sequence[Need], undeclared: Sequence[Need] = ()) -> Untrusted:
+def untrusted_error(
+    request: TrustRequest, needs: Sequence[Need], undeclared: Sequence[Need] = ()
+) -> Untrusted:
     """The error of what nobody has agreed to."""
     workspace, who = request.workspace, request.user or "it"
-    what = ", ".join(dict.fromkeys(map(sentence, needs)))
+    what = ", ".join(dict.fromkeys(map(describe_need, needs)))
     if undeclared and workspace.kind == "pack":
-        listed = ", ".join(dict.fromkeys(map(sentence, undeclared)))
+        listed = ", ".join(dict.fromkeys(map(describe_need, undeclared)))
         message = f"{who} of the pack {workspace.name} would {what}; its pack.yaml does not declare that it would {listed}"
         hint = "declare hosts, variables and files under `requires` in pack.yaml; all else is for projects"
         return Untrusted(message, request, hint=hint)
@@ -562,7 +564,7 @@ _VERBS: Final[Mapping[str, str]] = {
 }
 
 
-def sentence(each: Need) -> str:
+def describe_need(each: Need) -> str:
     """A need as a part of a sentence: ``start `python server.py` ``."""
     to = f" for {each.to}" if each.kind == "read" and each.to else f" {each.to}" if each.to else ""
     return in_one_line(f"{_VERBS[each.kind]} `{each.what}`{to}")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON
 from toolcrib.core.text import canonical
-from toolcrib.security.program_files import Followed, files_of_command, files_of_module
+from toolcrib.security.program_files import FollowedFiles, files_of_command, files_of_module
 from toolcrib.security.redaction import redact
-from toolcrib.security.secrets import SecretVariable, pieces_of, plain
+from toolcrib.security.secrets import SecretVariable, split_variables, unescape_dollars
 from toolcrib.security.server_display import exact_command, exact_variable, shown_url
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Need(NamedTuple):
         }
 
 
-def need(
+def make_need(
     kind: Kind,
     what: str,
     *,
@@ -91,7 +91,7 @@ def need(
     return Need(kind, what, to, shown, digest, (user,) if user else (), place)
 
 
-def merged(needs: Iterable[Need]) -> tuple[Need, ...]:
+def merge_needs(needs: Iterable[Need]) -> tuple[Need, ...]:
     """Each need once, with all who ask for it, in the order in which they are shown."""
     found: dict[str, Need] = {}
     for each in needs:
@@ -134,7 +134,7 @@ def needs_of_server(server: Server, root: str) -> Iterator[Need]:
     }
     for variable in look_ups(written) if target else ():
         if variable.name not in folders:
-            yield need("read", variable.text, to=target, user=user, place=place)
+            yield make_need("read", variable.text, to=target, user=user, place=place)
     for role, hook in (("elicitation", server.elicitation), ("sampling", server.sampling)):
         if hook:
             yield _import(hook, role, root, user, place)
@@ -149,7 +149,7 @@ def _start(server: Server, root: str, user: str, place: str) -> Need:
     details = [f"in {server.cwd}"] if server.cwd else []
     details += [f"env {name}={exact_variable(server, name)}" for name in sorted(server.env)]
     written: JSON = [server.command, list(server.args), dict(server.env), server.cwd]
-    return need(
+    return make_need(
         "start",
         exact_command(server),
         details=[*details, *_files_shown(files)],
@@ -172,7 +172,7 @@ def _joined(root: str, folder: str) -> str:
     return os.path.abspath(os.path.join(root, folder))
 
 
-def _files_shown(files: Followed) -> Iterator[str]:
+def _files_shown(files: FollowedFiles) -> Iterator[str]:
     for name, digest in files.digests.items():
         if not name.endswith("/"):
             yield f"file {name} {digest[:12]}"
@@ -187,7 +187,7 @@ def _files_shown(files: Followed) -> Iterator[str]:
 
 def _import(function: str, role: str, root: str, user: str, place: str) -> Need:
     files = files_of_module(function.partition(":")[0], root)
-    return need(
+    return make_need(
         "import",
         function,
         to=f"as {role}",
@@ -223,10 +223,10 @@ def needs_of_http(block: Mapping[str, Any], *, user: str, place: str = "", root:
             targets.append(origin_text(scheme["token_url"]))
     targets = [*dict.fromkeys(targets)]
     for target in targets:
-        yield need("contact", target, user=user, place=place)
+        yield make_need("contact", target, user=user, place=place)
     written: Any = {key: value for key, value in block.items() if key != "hosts"}
     for variable in look_ups(written):
-        yield need("read", variable.text, to=", ".join(sorted(targets)), user=user, place=place)
+        yield make_need("read", variable.text, to=", ".join(sorted(targets)), user=user, place=place)
     for scheme in schemes:
         if isinstance(scheme.get("call"), str):
             yield _import(scheme["call"], "auth", root, user, place)
@@ -236,7 +236,7 @@ def look_ups(value: JSON) -> Iterator[SecretVariable]:
     """The look-ups in the texts of a value; a text that is written wrong has none, since it is not looked up either."""
     if isinstance(value, str):
         try:
-            yield from (piece for piece in pieces_of(value) if isinstance(piece, SecretVariable))
+            yield from (piece for piece in split_variables(value) if isinstance(piece, SecretVariable))
         except ExpressionError:
             return
     elif isinstance(value, Mapping):
@@ -253,14 +253,14 @@ _ORIGIN: Final = re.compile(r"(?:[^:/?#]*://)?[^/?#]*")
 def origin_text(url: str) -> str:
     """Scheme, host and port of a URL as they are written, with look-ups in them; no user and no password."""
     try:
-        pieces = pieces_of(url)
+        pieces = split_variables(url)
     except ExpressionError:
         return shown_url(url)
     known: list[str] = []
     text = ""
     for piece in pieces:
         if isinstance(piece, str):
-            text += plain(piece)
+            text += unescape_dollars(piece)
         else:
             text += chr(0xE000 + len(known))  # a character that no URL holds
             known.append(piece.text)
@@ -278,9 +278,9 @@ def origin_text(url: str) -> str:
 
 def needs_of_other_mode(mode: str, block: JSON, *, user: str, place: str) -> Iterator[Need]:
     """What a call takes in a mode that does not say what it needs: everything in its block counts."""
-    yield need("mode", mode, details=[canonical(redact(block))], counts=block, user=user, place=place)
+    yield make_need("mode", mode, details=[canonical(redact(block))], counts=block, user=user, place=place)
     for variable in look_ups(block):
-        yield need("read", variable.text, to=f"mode {mode}", user=user, place=place)
+        yield make_need("read", variable.text, to=f"mode {mode}", user=user, place=place)
 
 
 def needs_of_settings(
@@ -288,9 +288,9 @@ def needs_of_settings(
 ) -> Iterator[Need]:
     """What a project or profile lets all tools reach: addresses that are not public, and origins in place of others."""
     for entry in egress:
-        yield need("contact", entry, details=["although it is not public"], user=user, place=place)
+        yield make_need("contact", entry, details=["although it is not public"], user=user, place=place)
     for written, instead in origins.items():
-        yield need("contact", instead, to=f"in place of {written}", user=user, place=place)
+        yield make_need("contact", instead, to=f"in place of {written}", user=user, place=place)
 
 
 _NO_MODEL: Final = frozenset({"scripted", "direct"})
@@ -309,11 +309,11 @@ def needs_of_agent(agent: Mapping[str, Any], *, user: str, place: str) -> Iterat
         return
     base_url, key = agent.get("base_url"), agent.get("api_key")
     target = origin_text(base_url) if isinstance(base_url, str) and base_url else f"provider {provider}"
-    yield need("contact", target, user=user, place=place)
+    yield make_need("contact", target, user=user, place=place)
     if key is None:
-        yield need("read", f"the key of provider {provider}", to=target, user=user, place=place)
+        yield make_need("read", f"the key of provider {provider}", to=target, user=user, place=place)
     for variable in look_ups([key, base_url]):
-        yield need("read", variable.text, to=target, user=user, place=place)
+        yield make_need("read", variable.text, to=target, user=user, place=place)
 
 
 def need_of_data(path: str, name: str, *, place: str = "") -> Need:
@@ -324,12 +324,12 @@ def need_of_data(path: str, name: str, *, place: str = "") -> Need:
         name: A variable of the environment in it.
         place: The file that names it.
     """
-    return need("read", f"${{{name}}}", to=f"data {path}", place=place)
+    return make_need("read", f"${{{name}}}", to=f"data {path}", place=place)
 
 
 def need_of_content(what: str, digests: Iterable[str], *, place: str = "") -> Need:
     """The need of a pack from elsewhere: what was agreed to is this pack, as it is."""
-    return need("content", what, counts=[*sorted(digests)], user=what, place=place)
+    return make_need("content", what, counts=[*sorted(digests)], user=what, place=place)
 
 
 _DECLARED: Final = {"env": "environment", "file": "files"}

@@ -12,9 +12,9 @@ from toolcrib.core.pointers import pointer_to
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.subschemas import NAMED, is_schema
 from toolcrib.core.text import canonical, compact
-from toolcrib.schema.compatibility import EFFORT, missing
+from toolcrib.schema.compatibility import EFFORT, incompatibilities
 from toolcrib.schema.constraints import Reason
-from toolcrib.security.hidden_characters import HiddenCharacter, hidden_in, is_ordinary_name, visible
+from toolcrib.security.hidden_characters import HiddenCharacter, hidden_in, is_ordinary_name, spell_out_hidden
 from toolcrib.servers.lock import HASHED, LockedServer, endpoint_of, unlockable_tools
 
 __all__ = [
@@ -187,7 +187,7 @@ def render_lines(found: Iterable[LockDifference]) -> Iterator[DiffLine]:
 
 
 def _lines(each: LockDifference) -> Iterator[DiffLine]:
-    before, after, place = each.before, each.after, visible(each.place)
+    before, after, place = each.before, each.after, spell_out_hidden(each.place)
     if isinstance(before, str) and isinstance(after, str) and (_PROSE.search(before) or _PROSE.search(after)):
         yield DiffLine(" ", place)
         yield from _words(before, after)
@@ -211,7 +211,7 @@ def _members(before: list[JSON], after: list[JSON], place: str) -> Iterator[Diff
 
 
 def _shown(value: Value) -> str:
-    return "" if isinstance(value, Absent) else _cut(visible(compact(value)))
+    return "" if isinstance(value, Absent) else _cut(spell_out_hidden(compact(value)))
 
 
 def _cut(text: str) -> str:
@@ -263,7 +263,7 @@ def _hunk(sign: Sign, words: Sequence[str], begin: int, end: int) -> DiffLine:
 
 
 def _flat(words: Sequence[str]) -> str:
-    return visible("".join(words)).replace("\n", "\\n").replace("\t", "\\t")
+    return spell_out_hidden("".join(words)).replace("\n", "\\n").replace("\t", "\\t")
 
 
 Kind: TypeAlias = Literal["compatible", "breaking", "prompt-affecting"]
@@ -345,12 +345,12 @@ def _schema(definition: Mapping[str, Any], key: str) -> Schema:
 
 
 def _of_arguments(before: Schema, after: Schema, effort: int) -> Iterator[Breach]:
-    for reason in missing(before, after, effort):
+    for reason in incompatibilities(before, after, effort):
         yield Breach("inputSchema", pointer_to(reason.path), _why(reason, _FOR_CALLERS))
 
 
 def _of_results(before: Schema, after: Schema, effort: int) -> Iterator[Breach]:
-    for reason in missing(after, before, effort):
+    for reason in incompatibilities(after, before, effort):
         yield Breach("outputSchema", pointer_to(reason.path), _why(reason, _FOR_READERS))
 
 

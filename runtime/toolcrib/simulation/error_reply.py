@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import NOTHING, Content, Outcome, Result
-from toolcrib.expressions import Scope, compile_value, copied
+from toolcrib.expressions import Scope, compile_value, copy_value
 from toolcrib.expressions.values import as_text
 
 
@@ -49,7 +49,7 @@ def compile_error(value: Any, pointer: str, names: Collection[str], problems: li
             Outcome.TOOL_ERROR,
             message,
             code=as_text(shown["code"]),
-            details={**status, **copied(shown["details"])},
+            details={**status, **copy_value(shown["details"])},
             retryable=retryable,
             content=(Content("text", text=message),),
         )

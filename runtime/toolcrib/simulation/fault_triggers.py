@@ -1,6 +1,6 @@
 """When an injected fault is due: all conditions must hold, and then `first` and `every` count.
 
-`between` limits a fault to a time range. Conditions and options may hold expressions; `names_for` and `scope_of` are
+`between` limits a fault to a time range. Conditions and options may hold expressions; `fault_variables` and `compile_fault_scope` are
 the variables that these read.
 """
 
@@ -19,7 +19,7 @@ from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
 from toolcrib.expressions import Scope, compile_condition
 from toolcrib.expressions.compiler import alone
-from toolcrib.expressions.matchers import Matcher, compile_matcher, impossible
+from toolcrib.expressions.matchers import Matcher, compile_matcher, find_impossible
 
 if TYPE_CHECKING:
     from toolcrib.expressions import Expression
@@ -253,7 +253,7 @@ def _matcher(key: str, pattern: JSON, schema: dict[str, JSON] | bool, writing: _
                 if key == "args"
                 else f"{key}s are numbered 1, 2, 3 ..., so none is {compact(pattern)}",
             )
-            for problem in impossible(pattern, schema)
+            for problem in find_impossible(pattern, schema)
         ]
     writing.problems.extend(found)
     return matcher
@@ -308,7 +308,7 @@ Keeping = Callable[[Call, str], JSON]
 """What the session's mocks keep for a call: its `store` or its `state`."""
 
 
-def names_for(tool: Descriptor | None = None) -> Mapping[str, Collection[str] | None]:
+def fault_variables(tool: Descriptor | None = None) -> Mapping[str, Collection[str] | None]:
     """The names that expressions of a tool's faults may read, with their keys where these are known.
 
     Without a tool nobody knows the keys.
@@ -333,7 +333,7 @@ _READERS: dict[str, Callable[[Call, int], JSON]] = {
 }
 
 
-def scope_of(names: frozenset[str], keeping: Keeping) -> Callable[[Call, int], Mapping[str, JSON]]:
+def compile_fault_scope(names: frozenset[str], keeping: Keeping) -> Callable[[Call, int], Mapping[str, JSON]]:
     """How to make the scope of an attempt: only what is read is worked out."""
     wanted = sorted(names)
 

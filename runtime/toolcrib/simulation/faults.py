@@ -69,7 +69,7 @@ _OPTIONS: Final = {
 """The kinds that do not stand alone -> options that they could have."""
 
 
-def misnamed(inject: JSON, pointer: str) -> Problem | None:
+def kind_problem(inject: JSON, pointer: str) -> Problem | None:
     """What is wrong with a kind that stands alone; None where nothing is.
 
     Where one stands with its options its schema has seen to it.
@@ -116,7 +116,7 @@ class RateWindow:
         self._times.append(now)
 
 
-def refused(tool: Descriptor, limit: int, per: str, wait: float) -> Result:
+def rate_limited(tool: Descriptor, limit: int, per: str, wait: float) -> Result:
     """The answer to an attempt above the limit."""
     seconds = math.ceil(wait * 1000) / 1000
     details: dict[str, JSON] = {"status": 429, "retry_after": seconds}
@@ -142,7 +142,7 @@ Spoiling: TypeAlias = "Callable[[Scope], Spoil]"
 _ACTED = ", and the tool has acted already"
 
 
-def emptied(result: Result, _call: Call, _number: int) -> tuple[Result, Mapping[str, JSON]]:
+def empty_result(result: Result, _call: Call, _number: int) -> tuple[Result, Mapping[str, JSON]]:
     """Nothing is left of the answer."""
     return result._replace(value=None, content=()), NOTHING
 
@@ -443,7 +443,7 @@ def compile_injection(
         problems: Receives all that is wrong; what comes of it is then good for nothing.
         key: Tells the fault from others of a session, for what is counted and drawn; the place unless given.
     """
-    problem = misnamed(inject, pointer)
+    problem = kind_problem(inject, pointer)
     if problem is not None:
         problems.append(problem)
         inject = "disconnect"  # what stands in the place of what is refused
@@ -627,7 +627,7 @@ def _rate_limit(subject: FaultContext) -> Injection:
     async def happen(attempt: Attempt) -> AttemptOutcome:
         seconds = wait(attempt.call)
         if seconds:
-            return AttemptOutcome(refused(attempt.call.tool, limit, subject.options["per"], seconds))
+            return AttemptOutcome(rate_limited(attempt.call.tool, limit, subject.options["per"], seconds))
         passed(attempt.call)
         return AttemptOutcome(await attempt.call_next(attempt.call), happened=False)
 
@@ -656,7 +656,7 @@ _COMPILERS: dict[str, Callable[[FaultContext], Injection]] = {
     "duplicate_delivery": _duplicate,
     "not_json": _not_json,
     "truncated": lambda subject: _lost(subject, "truncated", "the reply broke off in the middle"),
-    "empty": lambda subject: _spoiled(subject, lambda _scope: emptied),
+    "empty": lambda subject: _spoiled(subject, lambda _scope: empty_result),
     "violate_schema": _violating,
     "stale": _stale,
     "inject_text": _planted,

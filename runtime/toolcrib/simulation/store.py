@@ -1,6 +1,6 @@
 """The state of one session's mocks: rows, named states, sequence numbers; and the counters of its calls.
 
-Nothing in a store is ever changed in place. A change makes a new `Version` that shares everything else with the
+Nothing in a store is ever changed in place. A change makes a new `StoreVersion` that shares everything else with the
 one before, so a fresh session costs nothing, undoing is forgetting, and what was handed out never moves.
 """
 
@@ -13,14 +13,14 @@ from typing import NamedTuple, TypeAlias
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, NOTHING, Call, Collection, Fixture, Machine
 from toolcrib.core.protocols import CallSession
-from toolcrib.expressions import copied
+from toolcrib.expressions import copy_value
 from toolcrib.expressions.values import equal
 
 Rows: TypeAlias = Mapping[str, JSON]
 """Key -> row, in the order of the store. Read it, never change it."""
 
 
-class Layers:
+class RowLayers:
     """The rows of a collection as two layers, so that a change of few rows costs few.
 
     Attributes:
@@ -47,7 +47,7 @@ class Layers:
         return self._whole
 
 
-class Version(NamedTuple):
+class StoreVersion(NamedTuple):
     """One state of a session's store; only what differs from the fixtures is in it.
 
     Attributes:
@@ -56,12 +56,12 @@ class Version(NamedTuple):
         numbers: Name of a sequence -> the last number that it gave.
     """
 
-    rows: Mapping[str, Layers] = NOTHING
+    rows: Mapping[str, RowLayers] = NOTHING
     states: Mapping[str, str] = NOTHING
     numbers: Mapping[str, int] = NOTHING
 
 
-FRESH = Version()
+FRESH = StoreVersion()
 """The store of a session in which nothing was changed."""
 
 
@@ -78,9 +78,9 @@ class Store:
     def __init__(self) -> None:
         self.version = FRESH
         self.collections: dict[str, Collection] = {}
-        self._earlier: dict[str, Version] = {}
+        self._earlier: dict[str, StoreVersion] = {}
 
-    def commit(self, version: Version, written: Mapping[str, Collection]) -> None:
+    def commit(self, version: StoreVersion, written: Mapping[str, Collection]) -> None:
         """Make a version the current one; `written` is the collections that it may have changed."""
         earlier, self.version = self.version, version
         self.collections.update(written)
@@ -91,7 +91,7 @@ class Store:
             self._earlier.pop(known, None)
             self._earlier[known] = earlier
 
-    def before(self, fixture: Fixture) -> Version | None:
+    def before(self, fixture: Fixture) -> StoreVersion | None:
         """As it was before the last change of a collection or a machine of a fixture; None where there was none."""
         ids = {each.id for kept in fixture for each in kept.values()}
         return next((self._earlier[known] for known in reversed(self._earlier) if known in ids), None)
@@ -102,7 +102,7 @@ class Store:
         Raises:
             ExpressionError: They can't be had.
         """
-        return {key: copied(row) for key, row in self.held(collection).items()}
+        return {key: copy_value(row) for key, row in self.held(collection).items()}
 
     def held(self, collection: Collection) -> Rows:
         """The rows of a collection as they are now, which other sessions may share.
@@ -129,7 +129,7 @@ class Store:
         return {each.name if names[each.name] == 1 else each.id: found for each, found in changes}
 
 
-def _changes(collection: Collection, layers: Layers) -> dict[str, JSON]:
+def _changes(collection: Collection, layers: RowLayers) -> dict[str, JSON]:
     """Key -> row, of the rows that differ from those of the beginning; None for those that are gone."""
     base = rows_of(collection)
     untouched = layers.below is base
@@ -139,7 +139,7 @@ def _changes(collection: Collection, layers: Layers) -> dict[str, JSON]:
         if key not in base or (row is not base[key] and not equal(row, base[key]))
     }
     gone = () if untouched else [key for key in base if key not in layers.whole()]
-    return {key: copied(row) for key, row in found.items()} | dict.fromkeys(gone)
+    return {key: copy_value(row) for key, row in found.items()} | dict.fromkeys(gone)
 
 
 def store_of(session: CallSession) -> Store:
@@ -147,7 +147,7 @@ def store_of(session: CallSession) -> Store:
     return session.slot("store", Store)
 
 
-def view(fixture: Fixture, version: Version) -> dict[str, Rows]:
+def rows_by_collection(fixture: Fixture, version: StoreVersion) -> dict[str, Rows]:
     """Collection name -> its rows in a version: what expressions call `store`.
 
     Raises:
@@ -160,7 +160,7 @@ def view(fixture: Fixture, version: Version) -> dict[str, Rows]:
     }
 
 
-def states(fixture: Fixture, version: Version) -> dict[str, JSON]:
+def state_by_machine(fixture: Fixture, version: StoreVersion) -> dict[str, JSON]:
     """Name of a machine -> its state in a version: what expressions call `state`."""
     return {name: version.states.get(machine.id, machine.start) for name, machine in fixture.machines.items()}
 

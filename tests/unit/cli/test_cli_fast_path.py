@@ -16,7 +16,7 @@ import pytest
 
 from toolcrib.cli import entry, fast_path
 from toolcrib.cli.group import cli
-from toolcrib.engine.open_project import read_stock
+from toolcrib.engine.open_project import open_project
 from toolcrib.engine.startup import listings_of
 from toolcrib.executors import Executors
 from toolcrib.loading.cache.header import IndexHeader, index_folder, index_key, parse_header
@@ -339,7 +339,7 @@ def test_a_list_settles_an_index_of_what_has_rested_since(project, told, monkeyp
 
 def test_a_list_with_a_mode_of_others_is_left_to_the_command(project, monkeypatch):
     executors = Executors.installed()
-    stock = read_stock((), (), executors)
+    stock = open_project((), (), executors)
     listings = listings_of(stock, project_profiles(stock), executors)
     index, profiles = Index(index_folder()), project_profiles(stock)
     for built_in, code in ((["mock"], 0), ([], None)):

@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sampling import examples
-from toolcrib.core.schemas import KINDS, KNOWN_MODES, envelope, with_blocks, without_told
+from toolcrib.core.schemas import KINDS, KNOWN_MODES, envelope, with_blocks, without_loader_checks
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.document_checks import DocumentChecker
@@ -115,7 +115,8 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
 CORPUS = list(documents())
 SCHEMAS = {kind: jsonschema.Draft202012Validator(editor_schema(kind, MODES.blocks())) for kind in KINDS}
 CHECKED = {
-    kind: jsonschema.Draft202012Validator(without_told(with_blocks(kind, MODES.blocks()))) for kind in KINDS
+    kind: jsonschema.Draft202012Validator(without_loader_checks(with_blocks(kind, MODES.blocks())))
+    for kind in KINDS
 }
 SHAPES = {kind: DocumentChecker(kind, MODES) for kind in KINDS}
 

@@ -17,7 +17,7 @@ from toolcrib.core.model import CallContext, TrustedAnswer, as_result
 from toolcrib.engine.middleware import build_chain
 from toolcrib.engine.middleware.layer import LayerContext, SharedState
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.schema.validation import NotJSONError, json_fault, unshared
+from toolcrib.schema.validation import NotJSONError, json_violation, unshared_copy
 
 INPUTS = """
   {properties: {n: {type: number}, s: {type: string, default: d}, x: {}}, additionalProperties: false}
@@ -111,7 +111,7 @@ def test_both_ways_come_to_the_same(block, output, more, arguments):
     expected = outcome_of(lambda: asyncio.run(waiting.run(call_of(tool, arguments))))
     found = outcome_of(lambda: at_once(chain_of(tool, bound), call_of(tool, arguments)))
     if isinstance(found, TrustedAnswer):
-        assert json_fault(found.value) is None
+        assert json_violation(found.value) is None
         found = as_result(found)
     assert repr(found) == repr(expected)
 
@@ -186,10 +186,10 @@ def test_a_tool_that_may_wait_needs_an_event_loop():
 @given(VALUES, st.integers(0, 4))
 @settings(max_examples=examples(300), deadline=None)
 def test_what_is_unshared_is_json(value, depth):
-    if json_fault(value, depth=depth) is not None:
+    if json_violation(value, depth=depth) is not None:
         with pytest.raises(NotJSONError):
-            unshared(value, depth)
+            unshared_copy(value, depth)
         return
-    copy = unshared(value, depth)
+    copy = unshared_copy(value, depth)
     assert (copy, json.dumps(copy)) == (value, json.dumps(value))
     assert not isinstance(value, dict | list) or copy is not value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from in_memory import mocked, runtime_of
-from toolcrib import Registry, Runtime, Session
+from toolcrib import Registry, Result, Runtime, Session
 
 FACE = {
     "aclose",
@@ -78,3 +78,12 @@ def test_a_descriptor_prints_its_name_mode_arguments_and_origin():
     assert (
         repr(tool) == f"Descriptor('tool', mode='mock', arguments=[], origin={f'{tool.origin.source}:1'!r})"
     )
+
+
+def test_a_result_prints_outcome_tool_and_the_beginning_of_its_value():
+    other = mocked("error: no such city").replace("name: tool", "name: other")
+    runtime = runtime_of(mocked("result: {city: Oslo}") + "---\n" + other)
+    assert repr(runtime.call_sync("tool")) == "Result(ok, tool, {'city': 'Oslo'})"
+    assert repr(runtime.call_sync("other")) == "Result(tool_error, other, no such city)"
+    assert repr(Result.ok("a\nb" + "x" * 100)) == f"Result(ok, 'a\\nb{'x' * 75}...)"
+    assert repr(Result.ok()) == "Result(ok, None)"

@@ -14,10 +14,10 @@ from library import tool
 from toolcrib import Outcome, Runtime
 from toolcrib.core.model import Collection, Fixture
 from toolcrib.engine.runtime import loaded_runtime
-from toolcrib.executors.mock.store_rows import write
+from toolcrib.executors.mock.store_rows import write_path
 from toolcrib.executors.mock.unit_of_work import UnitOfWork
-from toolcrib.expressions.budget import MOST_STEPS, CountedScope, StepBudget
 from toolcrib.expressions.expression import compile_expression
+from toolcrib.expressions.values import MOST_STEPS, CountedScope, StepBudget
 from toolcrib.simulation.store import Store
 
 MANY = 20_000
@@ -79,7 +79,7 @@ def test_what_is_copied_to_write_a_place_counts_an_eighth():
     work = UnitOfWork(
         Store(), Fixture({"one": Collection("one", "/one", rows={"a": {"list": list(range(MANY))}})})
     )
-    write(work, ("one", "a", "list", 3), 9, "/e")
+    write_path(work, ("one", "a", "list", 3), 9, "/e")
     assert work.budget.steps == MOST_STEPS - MANY // 8
 
 

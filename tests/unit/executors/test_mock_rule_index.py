@@ -10,7 +10,7 @@ from keeping import calls, keeping
 from sampling import examples
 from toolcrib import Descriptor
 from toolcrib.core.errors import ExpressionError
-from toolcrib.executors.mock.rules import FEWEST, choose, compile_rules, index_rules
+from toolcrib.executors.mock.rules import FEWEST, choose_rule, compile_rules, index_rules
 from toolcrib.executors.mock.variables import MockState
 
 PLAIN = st.sampled_from(
@@ -46,7 +46,7 @@ def compiled(rules):
 
 def chosen(rules, arguments, state):
     try:
-        found = choose(rules, {"args": arguments}, 1, state)
+        found = choose_rule(rules, {"args": arguments}, 1, state)
     except ExpressionError as error:
         return str(error)
     return None if found is None else found[0].label

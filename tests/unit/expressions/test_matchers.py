@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.text import json_equal
-from toolcrib.expressions.matchers import ABSENT, MatchDifference, Matcher, compile_matcher, impossible
+from toolcrib.expressions.matchers import ABSENT, MatchDifference, Matcher, compile_matcher, find_impossible
 from toolcrib.schema.validation import Validator
 
 KEYS = st.sampled_from(["city", "days", "unit", "a/b", "~", ""])
@@ -500,7 +500,7 @@ SCHEMA = {
     ],
 )
 def test_what_no_arguments_can_match_is_reported(pattern, expected):
-    found = impossible(pattern, SCHEMA)
+    found = find_impossible(pattern, SCHEMA)
     assert [(problem.code, problem.severity, problem.pointer) for problem in found] == expected
 
 
@@ -542,7 +542,7 @@ def test_what_no_arguments_can_match_is_reported(pattern, expected):
     ],
 )
 def test_what_may_match_is_never_reported(pattern):
-    assert impossible(pattern, SCHEMA) == []
+    assert find_impossible(pattern, SCHEMA) == []
 
 
 @pytest.mark.parametrize(
@@ -562,7 +562,7 @@ def test_what_may_match_is_never_reported(pattern):
     ],
 )
 def test_a_schema_that_may_know_more_reports_nothing(schema):
-    assert impossible({"xyz": "x"}, schema) == []
+    assert find_impossible({"xyz": "x"}, schema) == []
 
 
 @given(
@@ -582,19 +582,19 @@ def test_a_schema_that_may_know_more_reports_nothing(schema):
 )
 def test_a_pattern_that_matches_a_valid_value_is_never_an_error(schema, pattern, value):
     if Validator(schema).is_valid(value) and matcher(pattern).matches(value):
-        assert [problem for problem in impossible(pattern, schema) if problem.severity == "error"] == []
+        assert [problem for problem in find_impossible(pattern, schema) if problem.severity == "error"] == []
 
 
 def test_a_report_names_what_is_allowed_and_what_is_near():
-    (unknown,) = impossible({"citty": 1}, SCHEMA)
+    (unknown,) = find_impossible({"citty": 1}, SCHEMA)
     assert unknown.hint == "did you mean `city`?"
-    (far,) = impossible({"qqq": 1}, {"properties": {}, "additionalProperties": False})
+    (far,) = find_impossible({"qqq": 1}, {"properties": {}, "additionalProperties": False})
     assert far.hint == "it knows none"
-    (never,) = impossible({"unit": "Celsius"}, SCHEMA)
+    (never,) = find_impossible({"unit": "Celsius"}, SCHEMA)
     assert never.hint == "did you mean `celsius`?"
     assert 'one of ["celsius", "kelvin"]' in never.message
-    assert "`integer` or `null`" in impossible({"days": "x"}, SCHEMA)[0].message
-    assert impossible({"kind": "dayly"}, SCHEMA)[0].message.endswith('only "daily"')
+    assert "`integer` or `null`" in find_impossible({"days": "x"}, SCHEMA)[0].message
+    assert find_impossible({"kind": "dayly"}, SCHEMA)[0].message.endswith('only "daily"')
 
 
 @pytest.mark.parametrize(
@@ -614,12 +614,12 @@ def test_a_report_names_what_is_allowed_and_what_is_near():
 )
 def test_bounds_with_nothing_between_them_are_found(pattern, schema):
     for place, within in ((pattern, schema), ({"x": pattern}, {"properties": {"x": schema}})):
-        (problem,) = impossible(place, within)
+        (problem,) = find_impossible(place, within)
         assert problem.code == "never_matches"
 
 
 def test_bounds_are_found_under_keys_that_the_schema_does_not_name():
-    (problem,) = impossible({"x": {"y": [{"$gt": 5, "$lt": 3}]}}, {"type": "object"})
+    (problem,) = find_impossible({"x": {"y": [{"$gt": 5, "$lt": 3}]}}, {"type": "object"})
     assert (problem.pointer, problem.hint[:8]) == ("/x/y/0", "exchange")
 
 
@@ -636,9 +636,9 @@ def test_bounds_are_found_under_keys_that_the_schema_does_not_name():
     ],
 )
 def test_bounds_with_something_between_them_are_fine(pattern, schema):
-    assert impossible(pattern, schema) == []
+    assert find_impossible(pattern, schema) == []
 
 
 def test_what_a_schema_allows_is_told_with_its_bounds():
-    (problem,) = impossible(7, {"type": "integer", "maximum": 6})
+    (problem,) = find_impossible(7, {"type": "integer", "maximum": 6})
     assert problem.message == "7 can't occur here: the input schema allows `integer`, maximum 6"

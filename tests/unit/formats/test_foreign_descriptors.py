@@ -10,7 +10,7 @@ from sampling import examples
 from toolcrib import Executors, Runtime
 from toolcrib.core.model import Annotations, Icon
 from toolcrib.engine.runtime import loaded_runtime
-from toolcrib.expressions import as_written, compile_value
+from toolcrib.expressions import compile_value, escape_expressions
 from toolcrib.formats.promptkit.foreign_descriptors import normalise
 from toolcrib.loading.documents.document import parse_documents
 from toolcrib.loading.sources import load, parse, parse_files
@@ -76,7 +76,7 @@ def test_a_mock_result_is_data_and_never_an_expression():
 @given(st.text(alphabet="{}$%#' x") | st.text())
 def test_every_text_of_a_mock_result_means_itself(text):
     problems = []
-    rendering = compile_value(as_written({"a": [text]}), ["args"], problems)
+    rendering = compile_value(escape_expressions({"a": [text]}), ["args"], problems)
     assert (problems, rendering.render({"args": {}})) == ([], {"a": [text]})
 
 

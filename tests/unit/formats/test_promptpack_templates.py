@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.expressions import compile_value
-from toolcrib.formats.promptpack.pack_templates import TemplateProblem, Templates, place_of
+from toolcrib.formats.promptpack.pack_reader import TemplateProblem, Templates, place_of
 
 VALUES = {"a": "A", "bb": "{{ a }}", "c_1": "${c}"}
 

@@ -12,7 +12,8 @@ from toolcrib.core.schemas import LATER_KEYS
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.scenarios.model import Scenario
-from toolcrib.loading.scenarios.scenario import YEARS, example_scenario, with_mock
+from toolcrib.loading.scenarios.scenario import YEARS, example_scenario
+from toolcrib.loading.scenarios.scenario_state import with_mock
 from toolcrib.loading.sources import parse
 
 KINDS = Executors({"mock": MockExecutor})

@@ -12,7 +12,7 @@ import pytest
 from kept import Shelf
 from toolcrib import Runtime
 from toolcrib.core.errors import ExpressionError
-from toolcrib.engine.open_project import read_stock
+from toolcrib.engine.open_project import open_project
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.fingerprints import FileTracker
@@ -115,13 +115,13 @@ def test_a_file_of_rows_is_no_document(folder):
 
 def test_what_is_read_is_noted_and_so_is_the_variable(folder, monkeypatch):
     home = folder({**PACK, "other/orders.json": "{}"})
-    stock = read_stock([str(home / "shop")], [], KINDS)
+    stock = open_project([str(home / "shop")], [], KINDS)
     assert stock.seen is not None
     assert str(home / "shop/data/orders.json") in stock.seen.files
     assert stock.seen.variables == {"SHOP_ROWS": None}
     monkeypatch.setenv("SHOP_ROWS", str(home / "other"))
     assert not stock.seen.unchanged()
-    stock = read_stock([str(home / "shop")], [], KINDS)
+    stock = open_project([str(home / "shop")], [], KINDS)
     assert stock.seen is not None
     assert stock.seen.unchanged()
     put(home / "other/orders.json", '{"x": {}}')

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib import Annotations, Descriptor, Origin, Registry
 from toolcrib.core.model import Toolset
-from toolcrib.registry.catalog import Card, fits, why_unable
+from toolcrib.registry.catalog import Card, matches_filters, why_unable
 
 HERE, THERE = Origin(source="tools/a.tool.yaml", pack="maps"), Origin(source="other/b.yaml")
 
@@ -108,8 +108,8 @@ def test_values_may_come_from_anything_that_can_be_walked_through_once():
 
 
 def test_asking_nothing_is_no_test_at_all():
-    assert fits() is None
-    assert fits(tag=(), match="any") is None
+    assert matches_filters() is None
+    assert matches_filters(tag=(), match="any") is None
 
 
 values = st.lists(st.sampled_from(["a", "b", "!a", "!b"]), max_size=3)
@@ -122,7 +122,7 @@ cards = st.builds(
 
 
 def holds(card, **one):
-    return fits(**one)(card)
+    return matches_filters(**one)(card)
 
 
 @given(cards, values, values)
@@ -134,7 +134,7 @@ def test_all_and_any_are_what_the_single_conditions_say(card, tags, modes):
         *(holds(card, mode=mode) for mode in modes if mode.startswith("!")),
     ]
     for match, together in (("all", all), ("any", any)):
-        test = fits(tag=tags, mode=modes, match=match)
+        test = matches_filters(tag=tags, mode=modes, match=match)
         assert (test is None) is (not single)
         assert test is None or test(card) is together(single)
 

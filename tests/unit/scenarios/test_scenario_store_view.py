@@ -12,8 +12,7 @@ from toolcrib.core.model import NO_FIXTURE, Collection, Fixture
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.expressions.matchers import compile_matcher
 from toolcrib.loading.scenarios.model import Verification
-from toolcrib.loading.scenarios.scenario import with_scenario_state
-from toolcrib.loading.scenarios.scenario_state import check_state_names, visible_state
+from toolcrib.loading.scenarios.scenario_state import check_state_names, visible_state, with_scenario_state
 from toolcrib.scenarios import run_scenario
 from toolcrib.scenarios.run_setup import registry_for
 

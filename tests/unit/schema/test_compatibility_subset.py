@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
 from toolcrib.core.errors import DocumentError, ExpressionError
-from toolcrib.schema.compatibility import missing
+from toolcrib.schema.compatibility import incompatibilities
 from toolcrib.schema.generation import Draw, arguments_for
 from toolcrib.schema.validation import Validator, check_schema
 
@@ -157,7 +157,7 @@ def sound(schema):
 def test_what_is_shown_to_be_taken_is_taken(pair):
     narrow, wide = pair
     assume(sound(narrow) and sound(wide))
-    if missing(narrow, wide):
+    if incompatibilities(narrow, wide):
         event("not shown")
         return
     event("shown")
@@ -179,7 +179,7 @@ def made(schema):
 def test_values_made_for_a_schema_are_valid_under_one_that_is_shown_to_take_them(pair):
     narrow, wide = pair
     assume(sound(narrow) and sound(wide))
-    values = [] if missing(narrow, wide) else made(narrow)
+    values = [] if incompatibilities(narrow, wide) else made(narrow)
     event(f"{min(len(values), 1)} made")
     judge = Validator(wide)
     for value in values:
@@ -189,9 +189,9 @@ def test_values_made_for_a_schema_are_valid_under_one_that_is_shown_to_take_them
 @settings(suppress_health_check=list(HealthCheck), deadline=None)
 @given(roots())
 def test_a_schema_takes_what_it_takes(schema):
-    assert missing(schema, schema) == []
-    assert missing(schema, True) == []
-    assert missing(False, schema) == []
+    assert incompatibilities(schema, schema) == []
+    assert incompatibilities(schema, True) == []
+    assert incompatibilities(False, schema) == []
 
 
 KEYWORDS = st.sampled_from(
@@ -244,5 +244,5 @@ BROKEN = st.booleans() | st.dictionaries(KEYWORDS, ANYTHING, max_size=5)
 
 @given(BROKEN, BROKEN)
 def test_schemas_that_are_none_can_be_compared_too(one, other):
-    assert isinstance(missing(one, other), list)
-    assert missing(one, one) == []
+    assert isinstance(incompatibilities(one, other), list)
+    assert incompatibilities(one, one) == []

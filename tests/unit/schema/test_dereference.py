@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from toolcrib.schema.dereference import DEPTH, LEVELS, SMALL, inline
+from toolcrib.schema.dereference import DEPTH, LEVELS, SMALL, dereference
 from toolcrib.schema.validation import Validator, check_schema
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -31,7 +31,7 @@ NODE = {
 
 def inlined(schema):
     """The result for a schema that leaves nothing to remark."""
-    result = inline(schema)
+    result = dereference(schema)
     assert result.remarks == ()
     return result.schema
 
@@ -257,7 +257,7 @@ def nested(levels):
 
 
 def test_recursion_is_written_out_some_levels_deep_and_open_below():
-    result = inline({"$ref": "#/$defs/node", "$defs": {"node": NODE}})
+    result = dereference({"$ref": "#/$defs/node", "$defs": {"node": NODE}})
     assert references(result.schema) == []
     assert result.remarks == (
         f"`Node` refers to itself: it is written out {LEVELS} levels deep, and open below",
@@ -269,7 +269,9 @@ def test_recursion_is_written_out_some_levels_deep_and_open_below():
 
 
 def test_the_root_may_refer_to_itself():
-    result = inline({"type": "object", "properties": {"next": {"$ref": "#"}}, "additionalProperties": False})
+    result = dereference(
+        {"type": "object", "properties": {"next": {"$ref": "#"}}, "additionalProperties": False}
+    )
     judge = Validator(result.schema)
     assert judge.is_valid({"next": {"next": {"next": {"next": {}}}}})
     assert not judge.is_valid({"next": {"next": {"other": 1}}})
@@ -279,7 +281,9 @@ def test_the_root_may_refer_to_itself():
 
 
 def test_a_recursive_reference_of_2019_is_one_to_the_root_where_nothing_else_can_be_meant():
-    result = inline({"$schema": OF_2019, "type": "object", "additionalProperties": {"$recursiveRef": "#"}})
+    result = dereference(
+        {"$schema": OF_2019, "type": "object", "additionalProperties": {"$recursiveRef": "#"}}
+    )
     assert references(result.schema) == []
     assert not Validator(result.schema).is_valid({"a": {"b": 1}})
 
@@ -293,7 +297,7 @@ def test_fewer_levels_are_written_out_where_more_would_be_too_long():
             for name in names
         },
     }
-    result = inline(schema)
+    result = dereference(schema)
     assert result.remarks == (
         "the whole schema refers to itself: it is written out 1 level deep, and open below",
     )
@@ -316,7 +320,7 @@ def test_fewer_levels_are_written_out_where_more_would_be_too_long():
 def test_an_open_schema_refuses_nothing_wherever_it_stands(around):
     recursive = {"type": "object", "properties": {"a": {"$ref": "#/$defs/wrap"}}}
     schema = {"$ref": "#/$defs/wrap", "$defs": {"r": recursive, "wrap": around}}
-    result = inline(schema)
+    result = dereference(schema)
     assert "refers to itself" in result.remarks[0]
     judge, loose = Validator(schema), Validator(result.schema)
     values = [{}, 1, "x", None, [], [{}], [{}, {}], {"b": 1}]
@@ -345,7 +349,7 @@ def ladder(rungs, factor=2):
 def test_what_would_grow_without_bounds_is_left_as_it_was_written_at_once(rungs, factor):
     schema = ladder(rungs, factor)
     begun = time.perf_counter()
-    result = inline(schema)
+    result = dereference(schema)
     assert time.perf_counter() - begun < 5  # it would not end in a lifetime
     assert result.schema is schema
     (remark,) = result.remarks
@@ -357,21 +361,25 @@ def test_a_short_schema_may_grow_a_little_and_a_long_one_by_a_bounded_part():
     assert len(json.dumps(inlined(ladder(6)))) < SMALL * 2
     filled = {"properties": {f"p{number}": {"$ref": "#/$defs/long"} for number in range(20)}}
     schema = {**filled, "$defs": {"long": {"description": "x" * 20_000}}}
-    assert inline(schema).schema is schema
-    assert references(inline(schema, most=1_000_000).schema) == references(schema)  # more than eight times
+    assert dereference(schema).schema is schema
+    assert references(dereference(schema, most=1_000_000).schema) == references(
+        schema
+    )  # more than eight times
     few = {"properties": dict(list(filled["properties"].items())[:6]), "$defs": schema["$defs"]}
-    assert inline(few).schema is few
-    assert references(inline(few, most=200_000).schema) == []
+    assert dereference(few).schema is few
+    assert references(dereference(few, most=200_000).schema) == []
 
 
 def test_a_reference_behind_too_many_others_leaves_the_schema_as_it_was_written():
     steps = {f"a{number}": {"$ref": f"#/$defs/a{number - 1}"} for number in range(1, DEPTH + 10)}
     schema = {"$ref": f"#/$defs/a{DEPTH + 9}", "$defs": {"a0": {}, **steps}}
-    assert inline(schema).schema is schema
+    assert dereference(schema).schema is schema
 
 
 def test_references_in_a_circle_end():
-    result = inline({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}})
+    result = dereference(
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
+    )
     assert references(result.schema) == []
 
 
@@ -387,7 +395,7 @@ def test_a_reference_that_leads_nowhere_stays_and_is_told():
         },
         "$defs": {"x": {"type": "null"}},
     }
-    result = inline(schema)
+    result = dereference(schema)
     assert result.schema == {
         "properties": {
             "a": {"$ref": "#/$defs/none"},
@@ -403,7 +411,7 @@ def test_a_reference_that_leads_nowhere_stays_and_is_told():
 
 def test_a_reference_that_stays_is_made_absolute_since_its_base_is_gone():
     schema = {"$id": "https://x.example/a/root.json", "properties": {"a": {"$ref": "other.json"}}}
-    assert inline(schema).schema == {"properties": {"a": {"$ref": "https://x.example/a/other.json"}}}
+    assert dereference(schema).schema == {"properties": {"a": {"$ref": "https://x.example/a/other.json"}}}
 
 
 AMBIGUOUS = {
@@ -435,7 +443,7 @@ AMBIGUOUS = {
     ],
 )
 def test_a_schema_whose_meaning_depends_on_the_way_is_left_as_it_was_written(schema, why):
-    assert inline(schema) == (schema, (f"{why}: the schema is left as it was written",))
+    assert dereference(schema) == (schema, (f"{why}: the schema is left as it was written",))
 
 
 # Laws.
@@ -522,7 +530,7 @@ LAWS = settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_muc
 def test_without_recursion_the_result_takes_exactly_the_same_values(schema, values):
     assume(not any(problem.severity == "error" for problem in check_schema(schema)))
     before = deepcopy(schema)
-    result = inline(schema)
+    result = dereference(schema)
     assert schema == before
     assume(result.schema is not schema)
     assert result.remarks == ()
@@ -539,7 +547,7 @@ def test_without_recursion_the_result_takes_exactly_the_same_values(schema, valu
 @given(documents(recursive=True), st.lists(VALUES, min_size=1, max_size=8))
 def test_with_recursion_everything_that_was_taken_is_taken(schema, values):
     assume(not any(problem.severity == "error" for problem in check_schema(schema)))
-    result = inline(schema)
+    result = dereference(schema)
     assume(result.schema is not schema)
     assert references(result.schema) == []
     exact = result.remarks == ()
@@ -555,7 +563,7 @@ def test_with_recursion_everything_that_was_taken_is_taken(schema, values):
 @LAWS
 @given(documents(recursive=True))
 def test_once_is_enough(schema):
-    result = inline(schema)
-    again = inline(result.schema)
+    result = dereference(schema)
+    again = dereference(result.schema)
     assert again.schema == result.schema
     assert result.schema is schema or again.remarks == ()

@@ -11,7 +11,14 @@ import pytest
 from in_memory import mocked, runtime_of
 from toolcrib.core.errors import DocumentError
 from toolcrib.schema.coercion import coerce
-from toolcrib.schema.validation import Validator, check_schema, compile_defaults, json_fault, report, validate
+from toolcrib.schema.validation import (
+    Validator,
+    check_schema,
+    compile_defaults,
+    json_violation,
+    report,
+    validate,
+)
 from toolcrib.schema.validation.schema_check import DIALECTS
 from toolcrib.security.redaction import redact
 
@@ -85,7 +92,7 @@ def test_d34_the_stray_property_alone_is_named():
 def test_d33_a_value_that_nests_too_deeply_is_a_fault_at_every_door(depth):
     value = chain(depth)
     validator = Validator(TREE)
-    assert json_fault(value, depth=64).keyword == "depth"
+    assert json_violation(value, depth=64).keyword == "depth"
     assert not validator.is_valid(value)
     assert coerce(TREE, validator, value, "lenient") == (value, [])
 

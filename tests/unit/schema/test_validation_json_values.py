@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.schema.validation import SUBCLASS, as_dict, as_json, json_fault
+from toolcrib.schema.validation import SUBCLASS, as_dict, as_json, json_violation
 from toolcrib.schema.validation.json_values import ALIEN as NO_JSON
 from toolcrib.schema.validation.json_values import weigh
 
@@ -74,21 +74,21 @@ NOT_PLAIN = [
 
 @pytest.mark.parametrize("value", JSON, ids=lambda value: repr(value)[:20])
 def test_json_is_json(value):
-    assert json_fault(value) is None
-    assert json_fault({"a": [value]}) is None
+    assert json_violation(value) is None
+    assert json_violation({"a": [value]}) is None
 
 
 @pytest.mark.parametrize("value", NOT_PLAIN, ids=lambda value: repr(value)[:20])
 def test_what_is_json_but_for_its_class_is_made_plain(value):
-    assert json_fault(value).keyword == SUBCLASS
+    assert json_violation(value).keyword == SUBCLASS
     plain, fault = as_json(value)
     assert fault is None
     assert plain == value
-    assert json_fault(plain) is None
+    assert json_violation(plain) is None
 
 
 def test_a_real_fault_comes_before_that_of_a_class():
-    assert json_fault([Items([1]), {"a": (1,)}]).pointer == "/1/a"
+    assert json_violation([Items([1]), {"a": (1,)}]).pointer == "/1/a"
     given = [Items([1]), (1,)]
     assert as_json(given)[0] is given
 
@@ -107,12 +107,12 @@ def test_a_list_that_is_held_twice_on_each_level_is_refused_before_anybody_walks
     for _ in range(4):
         wide = [wide] * 3000
     for each in (value, wide, {"a": value}, OrderedDict(a=value), [wide, Items()]):
-        found = json_fault(each)
+        found = json_violation(each)
         assert (found.keyword, found.expected) == ("size", "at most 4,194,304 values in all")
 
 
 def test_eight_mebibytes_of_numbers_are_not_too_many():
-    assert json_fault({"rows": [0] * 4_000_000}) is None
+    assert json_violation({"rows": [0] * 4_000_000}) is None
 
 
 class Alias(Mapping):
@@ -196,7 +196,7 @@ ALIEN = {
 
 @pytest.mark.parametrize(("value", "expected", "got", "hint"), ALIEN.values(), ids=ALIEN)
 def test_what_is_no_json_is_told_with_its_place_and_a_way_out(value, expected, got, hint):
-    found = json_fault(value)
+    found = json_violation(value)
     assert (found.pointer, found.keyword, found.expected, found.got, found.hint) == (
         "",
         "json",
@@ -205,36 +205,36 @@ def test_what_is_no_json_is_told_with_its_place_and_a_way_out(value, expected, g
         hint,
     )
     for container, pointer in (({"b": 1, "a": value}, "/a"), ([1, {"x/y": value}], "/1/x~1y")):
-        found = json_fault(container)
+        found = json_violation(container)
         assert (found.pointer, found.keyword, found.expected, found.got) == (pointer, "json", expected, got)
 
 
 def test_the_first_of_several_is_told():
-    assert json_fault([1, {"a": b"", "b": float("nan")}, (1,)]).path == (1, "a")
+    assert json_violation([1, {"a": b"", "b": float("nan")}, (1,)]).path == (1, "a")
 
 
 @pytest.mark.parametrize("depth", [1, 2, 64, 100])
 def test_so_many_containers_may_be_nested_in_one_another(depth):
-    assert json_fault(nested(depth), depth=depth) is None
-    found = json_fault(nested(depth + 1), depth=depth)
+    assert json_violation(nested(depth), depth=depth) is None
+    found = json_violation(nested(depth + 1), depth=depth)
     assert found.keyword == "depth"
     assert found.expected == "fewer levels of nesting"
     assert found.path == (0,) * depth
 
 
 def test_a_hundred_levels_are_the_rule():
-    assert json_fault(nested(100)) is None
-    assert json_fault(nested(101)).keyword == "depth"
+    assert json_violation(nested(100)) is None
+    assert json_violation(nested(101)).keyword == "depth"
 
 
 def test_a_value_that_holds_itself_nests_too_deeply():
     value = {"a": []}
     value["a"].append(value)
-    assert json_fault(value).keyword == "depth"
+    assert json_violation(value).keyword == "depth"
 
 
 def test_a_hundred_thousand_levels_do_not_exhaust_the_stack():
-    assert json_fault(nested(100_000)).keyword == "depth"
+    assert json_violation(nested(100_000)).keyword == "depth"
 
 
 ANYTHING = st.recursive(
@@ -263,16 +263,16 @@ def writable(value):
 @settings(deadline=None)
 @given(ANYTHING)
 def test_json_is_what_can_be_written(value):
-    assert (json_fault(value) is None) == writable(value)
+    assert (json_violation(value) is None) == writable(value)
 
 
 @settings(deadline=None)
 @given(ANYTHING.filter(writable))
 def test_json_comes_back_from_its_text_as_it_was(value):
-    assert json_fault(value) is None
+    assert json_violation(value) is None
     assert json.loads(json.dumps(value)) == value
 
 
 @given(ANYTHING, st.integers(1, 3))
 def test_what_is_weighed_is_json_where_nothing_keeps_it_from_being_so(value, depth):
-    assert (weigh(value, depth, 10**9) == NO_JSON) is (json_fault(value, depth=depth) is not None)
+    assert (weigh(value, depth, 10**9) == NO_JSON) is (json_violation(value, depth=depth) is not None)

@@ -8,7 +8,7 @@ import pytest
 
 from toolcrib.schema.validation import Validator, check_schema
 from toolcrib.schema.validation.explanation import Explanation
-from toolcrib.schema.validation.json_values import elements
+from toolcrib.schema.validation.json_values import count_elements
 from toolcrib.schema.validation.validator import COMPUTED
 from toolcrib.schema.validation.violation_search import ViolationSearch
 
@@ -167,7 +167,7 @@ def test_at_most_50_violations_are_worked_out_in_one_pass_behind_the_judgement(s
     assert not validator.judge(value)  # the first pass; it ends at the first violation
     report = validator.explain(value)
     assert 0 < len(report.faults) <= COMPUTED
-    assert report.judged <= elements(value, 10**9)
+    assert report.judged <= count_elements(value, 10**9)
 
 
 def test_a_report_counts_what_is_not_shown_and_claims_no_total_beyond_50():

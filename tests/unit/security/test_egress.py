@@ -16,10 +16,10 @@ from toolcrib.security.egress import (
     EgressRefused,
     Host,
     UnreachableHost,
-    fault_of,
     read_allowed,
     read_glob,
     read_host,
+    why_not_public,
 )
 
 ANY = ("*",)
@@ -256,8 +256,8 @@ def addresses(guard, host, port=443, hosts=ANY):
 
 @pytest.mark.parametrize(("address", "kind"), TABLE)
 def test_an_address_is_good_or_said_to_be_something(address, kind):
-    assert kind in fault_of(address)
-    assert bool(kind) == bool(fault_of(address))
+    assert kind in why_not_public(address)
+    assert bool(kind) == bool(why_not_public(address))
 
 
 @pytest.mark.parametrize(("address", "kind"), TABLE)
@@ -281,16 +281,16 @@ def test_a_name_is_refused_by_its_address(address, kind):
 
 @pytest.mark.parametrize("network", NETWORKS_4 + NETWORKS_6, ids=str)
 def test_a_refused_network_is_refused_from_end_to_end(network):
-    assert fault_of(str(network[0]))
-    assert fault_of(str(network[-1]))
+    assert why_not_public(str(network[0]))
+    assert why_not_public(str(network[-1]))
 
 
 @given(BAD_4, st.sampled_from(sorted(WRAPPINGS)))
 def test_every_refused_address_is_refused_in_every_wrapping(number, wrapping):
     wrapped = str(ipaddress.IPv6Address(WRAPPINGS[wrapping](number)))
-    assert fault_of(str(ipaddress.IPv4Address(number)))
-    assert fault_of(wrapped)
-    assert fault_of(f"{wrapped}%eth0")
+    assert why_not_public(str(ipaddress.IPv4Address(number)))
+    assert why_not_public(wrapped)
+    assert why_not_public(f"{wrapped}%eth0")
     refused(EgressGuard(), wrapped)
     refused(EgressGuard(), f"[{wrapped}]")
     with pytest.raises(EgressRefused):
@@ -318,7 +318,7 @@ def test_every_refused_ipv6_address_is_refused_in_every_spelling(number):
 def test_no_address_outside_the_public_space_is_good(address):
     public = ("2000::/3", "64:ff9b::/96", "::ffff:0:0/96")
     if not any(address in ipaddress.ip_network(network) for network in public):
-        assert fault_of(str(address))
+        assert why_not_public(str(address))
 
 
 @given(st.ip_addresses())
@@ -327,7 +327,7 @@ def test_what_the_standard_library_holds_for_special_is_refused(address):
     if not any(address in ipaddress.ip_network(network) for network in standing_for_another) and (
         address.is_private or address.is_reserved or address.is_multicast or address.is_link_local
     ):
-        assert fault_of(str(address))
+        assert why_not_public(str(address))
 
 
 # Hosts

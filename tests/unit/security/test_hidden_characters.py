@@ -10,8 +10,8 @@ from toolcrib.security.hidden_characters import (
     hidden_characters,
     hidden_in,
     is_ordinary_name,
+    spell_out_hidden,
     spelt,
-    visible,
 )
 
 TAGGED = "".join(chr(0xE0000 + ord(letter)) for letter in "rm -rf ~")
@@ -101,12 +101,12 @@ def test_tags_are_read():
 
 
 def test_what_is_hidden_is_spelt_out():
-    assert visible("a\u200b\u202e\x1b\U000e0041é\n") == "a\\u200b\\u202e\\u001b\\U000e0041é\n"
+    assert spell_out_hidden("a\u200b\u202e\x1b\U000e0041é\n") == "a\\u200b\\u202e\\u001b\\U000e0041é\n"
 
 
 @given(st.text())
 def test_nothing_hidden_is_left_in_what_is_shown(text):
-    assert hidden_characters(visible(text)) == []
+    assert hidden_characters(spell_out_hidden(text)) == []
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from toolcrib.engine.middleware.call_failures import without
-from toolcrib.schema.validation import json_fault
+from toolcrib.engine.middleware.call_failures import hide_secrets
+from toolcrib.schema.validation import json_violation
 from toolcrib.security.redaction import Redactor
 
 
@@ -16,7 +16,7 @@ from toolcrib.security.redaction import Redactor
 )
 def test_it_is_no_secret(value, told):
     seen = Redactor({"password": "CANARY"})
-    fault = json_fault({"x": value})
+    fault = json_violation({"x": value})
     assert fault is not None
-    (shown,) = without(seen, [fault], {"x": value})
+    (shown,) = hide_secrets(seen, [fault], {"x": value})
     assert (shown.pointer, shown.expected, shown.got) == ("/x", "a finite number", told)

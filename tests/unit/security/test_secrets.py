@@ -27,8 +27,8 @@ from toolcrib.security.secrets import (
     SecretVariable,
     UnusableSecret,
     check_variables,
-    pieces_of,
-    plain,
+    split_variables,
+    unescape_dollars,
     variables_of,
 )
 
@@ -39,7 +39,7 @@ SECRET = "s3cr/et+w\"x y&z<'é\\q"
 
 
 def test_a_text_is_split_where_something_is_looked_up():
-    assert pieces_of("https://${HOST}/v1?key=${KEY:-none}") == [
+    assert split_variables("https://${HOST}/v1?key=${KEY:-none}") == [
         "https://",
         SecretVariable("env", "HOST", None, "${HOST}"),
         "/v1?key=",
@@ -63,15 +63,15 @@ def test_a_text_is_split_where_something_is_looked_up():
     ],
 )
 def test_each_source_has_its_form(text, variable):
-    assert pieces_of(text) == [variable]
+    assert split_variables(text) == [variable]
 
 
 def test_an_escaped_opening_is_text():
-    assert pieces_of("a $${B} ${C}") == ["a $${B} ", SecretVariable("env", "C", None, "${C}")]
-    assert plain("a $${B} ") == "a ${B} "
+    assert split_variables("a $${B} ${C}") == ["a $${B} ", SecretVariable("env", "C", None, "${C}")]
+    assert unescape_dollars("a $${B} ") == "a ${B} "
     assert SecretResolver({"C": "c"}).fill("a $${B} ${C}") == "a ${B} c"
-    assert pieces_of("") == []
-    assert pieces_of("$ { } {{ args.x }} 5$") == ["$ { } {{ args.x }} 5$"]
+    assert split_variables("") == []
+    assert split_variables("$ { } {{ args.x }} 5$") == ["$ { } {{ args.x }} 5$"]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_what_is_written_wrong_is_a_problem_with_the_way_out(text, told, hint):
     assert told in problem.message
     assert hint in problem.hint
     with pytest.raises(ExpressionError, match="character"):
-        pieces_of(text)
+        split_variables(text)
 
 
 def test_a_sound_text_has_no_problems():
@@ -116,7 +116,7 @@ def test_a_sound_text_has_no_problems():
 def test_pieces_give_the_text_again_or_a_problem(parts):
     text = "".join(parts)
     try:
-        pieces = pieces_of(text)
+        pieces = split_variables(text)
     except ExpressionError as error:
         assert error.code == "bad_variable"  # noqa: PT017 -- either may come
     else:
@@ -276,7 +276,7 @@ def test_without_the_extra_its_name_is_told(monkeypatch):
 
 def test_what_is_looked_up_is_registered_and_what_is_written_is_not():
     vault = SecretResolver({"A": "from-the-environment", "HOST": "api.example.com"})
-    (host,) = pieces_of("${HOST}")
+    (host,) = split_variables("${HOST}")
     vault.look_up(host, secret=False)
     vault.fill("${A} ${B:-a-default} and more")
     text = "from-the-environment a-default api.example.com and more"

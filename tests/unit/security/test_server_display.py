@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.core.server_config import Server
-from toolcrib.security.server_display import address_of, written_secrets
+from toolcrib.security.server_display import display_address, written_secrets
 
 
 @pytest.mark.parametrize(
@@ -25,13 +25,13 @@ from toolcrib.security.server_display import address_of, written_secrets
 )
 def test_arguments(args, shown, secrets):
     server = Server("s", command="run", args=args)
-    assert address_of(server) == f"run {shown}"
+    assert display_address(server) == f"run {shown}"
     assert written_secrets(server) == secrets
 
 
 def test_a_url():
     server = Server("s", transport="http", url="https://CANARY1@h.example/mcp?api_key=CANARY%2F2&page=3#x")
-    assert address_of(server) == "https://***@h.example/mcp?api_key=***&page=3#x"
+    assert display_address(server) == "https://***@h.example/mcp?api_key=***&page=3#x"
     assert written_secrets(server) == ["CANARY1", "CANARY%2F2", "CANARY/2"]
     looked_up = Server("s", transport="http", url="https://${HOST}/mcp?api_key=${KEY}")
-    assert address_of(looked_up) == looked_up.url
+    assert display_address(looked_up) == looked_up.url

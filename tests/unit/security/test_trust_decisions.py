@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.security.trust_decisions import Decision, DecisionStore, default_store
-from toolcrib.security.trust_needs import need
+from toolcrib.security.trust_needs import make_need
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def decision(root="/project", what="a.example", when=NOW):
-    return Decision.of(root, "project", [need("contact", what, user="tool t")], when=when, how="test")
+    return Decision.of(root, "project", [make_need("contact", what, user="tool t")], when=when, how="test")
 
 
 @pytest.fixture

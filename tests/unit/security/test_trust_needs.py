@@ -14,8 +14,8 @@ from toolcrib.security.trust_needs import (
     host_of,
     is_declared,
     look_ups,
-    merged,
-    need,
+    make_need,
+    merge_needs,
     needs_of_agent,
     needs_of_http,
     needs_of_server,
@@ -65,7 +65,7 @@ def digest(**more):
 
 
 def test_a_secret_is_agreed_to_together_with_every_host_that_it_may_go_to():
-    needs = merged(needs_of_http(block(hosts=["b.example", "*.c.example"]), user="tool t"))
+    needs = merge_needs(needs_of_http(block(hosts=["b.example", "*.c.example"]), user="tool t"))
     assert [(each.kind, each.what, each.to) for each in needs] == [
         ("contact", "`*.c.example`", ""),
         ("contact", "b.example", ""),
@@ -194,7 +194,7 @@ REQUIRES = {"hosts": ["a.example", "*.b.example"], "environment": ["KEY"], "file
     ],
 )
 def test_a_pack_declares_hosts_variables_and_files_and_nothing_else(kind, what, to, declared):
-    assert is_declared(need(kind, what, to=to), REQUIRES) is declared
+    assert is_declared(make_need(kind, what, to=to), REQUIRES) is declared
 
 
 @given(
@@ -206,10 +206,10 @@ def test_look_ups_are_found_in_any_value(value):
 
 @given(st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=6))
 def test_a_hash_depends_on_what_is_needed_and_on_nothing_else(names):
-    needs = [need("contact", name, user=name, place=name) for name in names]
-    again = [need("contact", name, user="other") for name in reversed([*names, *names])]
-    assert hash_of(needs) == hash_of(again) == hash_of(merged(needs))
-    assert hash_of([*needs, need("contact", "more than five")]) != hash_of(needs)
+    needs = [make_need("contact", name, user=name, place=name) for name in names]
+    again = [make_need("contact", name, user="other") for name in reversed([*names, *names])]
+    assert hash_of(needs) == hash_of(again) == hash_of(merge_needs(needs))
+    assert hash_of([*needs, make_need("contact", "more than five")]) != hash_of(needs)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_what_is_asked_about_is_shown_in_lines_of_ours_alone():
     """A line break, or a gap as wide as a terminal, would let a file write its own lines into the question."""
     args = ("-c", "a\n  contact  nothing", "x" + " " * 200 + "y", "z\t\u202e\x1b[2K")
     server = SERVER._replace(command="run", args=args, env={"A": "1\n2"})
-    needs = merged(needs_of_server(server, "/nowhere"))
+    needs = merge_needs(needs_of_server(server, "/nowhere"))
     request = TrustRequest(Workspace("/r\nx", "project", "r"), needs, hash_of(needs))
     text = "\n".join(request_lines(request))
     assert len(text.splitlines()) == 4

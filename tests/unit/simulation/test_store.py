@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import Collection, Fixture, Machine
 from toolcrib.expressions.values import equal
-from toolcrib.simulation.store import FRESH, Layers, Store, Version, rows_of, states, view
+from toolcrib.simulation.store import (
+    FRESH,
+    RowLayers,
+    Store,
+    StoreVersion,
+    rows_by_collection,
+    rows_of,
+    state_by_machine,
+)
 
 ORDERS = Collection(
     "orders", "shop/orders", rows={"A": {"n": 1, "tags": ["x"]}, "B": {"n": 2}, "C": {"n": True}}
@@ -25,20 +33,20 @@ SHOP = Fixture({"orders": ORDERS, "outbox": OUTBOX}, {"cart": CART})
 def put(store: Store, collection: Collection, key: str, row: object) -> None:
     """Write a row, or delete it with None, as a call does: along the path alone."""
     before = store.version
-    layers = before.rows.get(collection.id, Layers(rows_of(collection)))
+    layers = before.rows.get(collection.id, RowLayers(rows_of(collection)))
     if row is None:
-        layers = Layers({other: kept for other, kept in store.rows(collection).items() if other != key})
+        layers = RowLayers({other: kept for other, kept in store.rows(collection).items() if other != key})
     else:
-        layers = Layers(layers.below, {**layers.above, key: row})
-    changed = Version({**before.rows, collection.id: layers}, before.states, before.numbers)
+        layers = RowLayers(layers.below, {**layers.above, key: row})
+    changed = StoreVersion({**before.rows, collection.id: layers}, before.states, before.numbers)
     store.commit(changed, {collection.id: collection})
 
 
 def test_a_fresh_store_shows_what_the_fixture_begins_with():
     store = Store()
-    assert view(SHOP, store.version) == {"orders": ORDERS.rows, "outbox": {}}
-    assert view(SHOP, FRESH)["orders"] is ORDERS.rows
-    assert states(SHOP, store.version) == {"cart": "open"}
+    assert rows_by_collection(SHOP, store.version) == {"orders": ORDERS.rows, "outbox": {}}
+    assert rows_by_collection(SHOP, FRESH)["orders"] is ORDERS.rows
+    assert state_by_machine(SHOP, store.version) == {"cart": "open"}
     assert (store.rows(OUTBOX), store.state(CART), store.changed()) == ({}, "open", {})
 
 
@@ -48,7 +56,11 @@ def test_a_row_that_was_written_added_or_deleted_is_a_change():
     put(store, ORDERS, "B", None)
     put(store, OUTBOX, "1", {"to": "ann"})
     assert store.changed() == {"orders": {"A": {"n": 9}, "B": None}, "outbox": {"1": {"to": "ann"}}}
-    assert store.rows(ORDERS) == view(SHOP, store.version)["orders"] == {"A": {"n": 9}, "C": {"n": True}}
+    assert (
+        store.rows(ORDERS)
+        == rows_by_collection(SHOP, store.version)["orders"]
+        == {"A": {"n": 9}, "C": {"n": True}}
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,7 +92,7 @@ def test_the_version_before_the_last_change_is_known():
     assert store.before(SHOP) is None
     put(store, ORDERS, "A", {"n": 8})
     put(store, ORDERS, "A", {"n": 9})
-    assert view(SHOP, store.before(SHOP))["orders"]["A"] == {"n": 8}
+    assert rows_by_collection(SHOP, store.before(SHOP))["orders"]["A"] == {"n": 8}
 
 
 def test_a_change_of_what_a_tool_does_not_see_is_none_for_it():
@@ -92,9 +104,9 @@ def test_a_change_of_what_a_tool_does_not_see_is_none_for_it():
     store.commit(store.version._replace(states={CART.id: "paid"}), {})
     put(store, bank, "B", None)
     store.commit(store.version._replace(numbers={"q": 2}), {})
-    assert states(SHOP, store.before(SHOP)) == {"cart": "open"}
-    assert view(SHOP, store.before(SHOP))["orders"]["A"] == {"n": 8}
-    assert view(SHOP, store.before(Fixture({"orders": ORDERS})))["orders"] == ORDERS.rows
+    assert state_by_machine(SHOP, store.before(SHOP)) == {"cart": "open"}
+    assert rows_by_collection(SHOP, store.before(SHOP))["orders"]["A"] == {"n": 8}
+    assert rows_by_collection(SHOP, store.before(Fixture({"orders": ORDERS})))["orders"] == ORDERS.rows
 
 
 def test_what_is_handed_out_may_be_changed():
@@ -109,8 +121,8 @@ def test_what_is_handed_out_may_be_changed():
 
 def test_a_machine_that_moved_is_where_it_is():
     store = Store()
-    store.commit(Version(states={CART.id: "paid"}), {})
-    assert (store.state(CART), states(SHOP, store.version)) == ("paid", {"cart": "paid"})
+    store.commit(StoreVersion(states={CART.id: "paid"}), {})
+    assert (store.state(CART), state_by_machine(SHOP, store.version)) == ("paid", {"cart": "paid"})
 
 
 def test_rows_with_a_fault_are_nobodys():
@@ -149,7 +161,7 @@ def test_what_changed_is_what_a_copy_of_everything_would_tell_and_no_version_mov
         history.append((store.version, json.dumps(copied)))
     told = {name: _differing(began[name], copied[name]) for name in copied}
     assert store.changed() == {name: found for name, found in told.items() if found}
-    assert [json.dumps(view(fixture, version)) for version, _text in history] == [
+    assert [json.dumps(rows_by_collection(fixture, version)) for version, _text in history] == [
         text for _version, text in history
     ]
 

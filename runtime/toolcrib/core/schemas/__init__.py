@@ -189,17 +189,17 @@ def _embed(schema: dict[str, Any], mode: str, block: Schema) -> None:
         copied.pop("$schema", None)
         copied.pop("$id", None)
         for name, definition in copied.pop("$defs", {}).items():
-            schema["$defs"][f"{mode}.{name}"] = renamed(definition, mode)
-    schema["$defs"][mode] = renamed(copied, mode)
+            schema["$defs"][f"{mode}.{name}"] = with_mode_references(definition, mode)
+    schema["$defs"][mode] = with_mode_references(copied, mode)
 
 
-def renamed(value: Any, mode: str) -> Any:
+def with_mode_references(value: Any, mode: str) -> Any:
     """A part of a block's schema, with its references leading to where its definitions stand under a name."""
     if isinstance(value, list):
-        return [renamed(item, mode) for item in value]
+        return [with_mode_references(item, mode) for item in value]
     if not isinstance(value, dict):
         return value
-    changed = {key: renamed(item, mode) for key, item in value.items()}
+    changed = {key: with_mode_references(item, mode) for key, item in value.items()}
     reference = changed.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/$defs/"):
         changed["$ref"] = f"#/$defs/{mode}.{reference.removeprefix('#/$defs/')}"
@@ -208,12 +208,12 @@ def renamed(value: Any, mode: str) -> Any:
     return changed
 
 
-def without_told(schema: Any) -> Any:
+def without_loader_checks(schema: Any) -> Any:
     """A schema without what the loader tells by checks of its own, here or in the place of a subschema."""
     if isinstance(schema, list):
-        return [without_told(item) for item in schema]
+        return [without_loader_checks(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get(TOLD_BY_LOADER) is True:
         return {}
-    return {key: without_told(item) for key, item in schema.items()}
+    return {key: without_loader_checks(item) for key, item in schema.items()}

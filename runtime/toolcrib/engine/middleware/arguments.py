@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result, Schema, as_result
-from toolcrib.core.subschemas import once_for_each
+from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.core.text import format_size
-from toolcrib.engine.middleware.call_failures import masked, untried
+from toolcrib.engine.middleware.call_failures import mask_violation, without_attempts
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, never_waits, off_loop
 from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, compile_defaults
 from toolcrib.schema.validation.json_values import excess, is_large, room_for, weigh
@@ -22,7 +22,7 @@ DEPTH = 64
 """How deep arguments may be nested."""
 
 
-@once_for_each
+@cached_per_schema
 def _compiled(schema: Schema | None) -> tuple[Validator, Callable[[JSON], JSON] | None]:
     """A schema and its defaults; a tool that is mocked in many scenarios keeps its schema."""
     wanted = True if schema is None else schema
@@ -59,7 +59,7 @@ class ArgumentCheck:
         if too_much:
             return _too_large(tool, too_much)
         if fault is not None:
-            return refused(tool, ViolationReport([masked(fault, validator)]))
+            return invalid_arguments(tool, ViolationReport([mask_violation(fault, validator)]))
         filled = given if fill is None else fill(given)
         report = ViolationReport([]) if judge(filled) else validator.explain(filled)
         if report.faults and tool.coerce != "off" and tool.input_schema is not False:
@@ -72,7 +72,7 @@ class ArgumentCheck:
         else:
             repairs = []
         if report.faults or not isinstance(filled, dict):
-            return refused(tool, report)
+            return invalid_arguments(tool, report)
         shown: list[JSON] = [_shown(each) for each in repairs]
         return call.with_arguments(filled), shown
 
@@ -106,7 +106,7 @@ def _shown(repair: Repair) -> dict[str, JSON]:
 
 def _too_large(tool: Descriptor, too_much: str) -> Result:
     limit = format_size(tool.limits.input_size)
-    return untried(
+    return without_attempts(
         Result.failed(
             Outcome.LIMIT_EXCEEDED,
             f"the arguments of `{tool.name}` are too large: {too_much}, and `limits.input_size` is {limit}; send less",
@@ -116,7 +116,7 @@ def _too_large(tool: Descriptor, too_much: str) -> Result:
     )
 
 
-def refused(tool: Descriptor, report: ViolationReport) -> Result:
+def invalid_arguments(tool: Descriptor, report: ViolationReport) -> Result:
     """The result of a call whose arguments do not fit: one compact line a fault, for the model to act on."""
     shown = report.faults[:MOST]
     lines = [fault.for_model() for fault in shown] or ["arguments must be an object"]

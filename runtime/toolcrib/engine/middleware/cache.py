@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from toolcrib.core.model import NOTHING, Call, Content, Outcome, Result, StaleAnswer
 from toolcrib.core.protocols import CallNext
 from toolcrib.core.text import canonical
-from toolcrib.engine.middleware.call_failures import untried
+from toolcrib.engine.middleware.call_failures import without_attempts
 from toolcrib.engine.middleware.layer import LayerContext, never_waits
 
 FRESHNESS = "freshness"
@@ -37,7 +37,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
         if answer is not None:
             age = answer.age + session.clock.monotonic() - answer.since
             if age < answer.lifetime:
-                return untried(answer.result().with_meta(cache={"age": round(age, 3)}))
+                return without_attempts(answer.result().with_meta(cache={"age": round(age, 3)}))
             call = call._replace(kept=StaleAnswer(answer.result(), answer.validators))
         result, freshness = _taken_out(await call_next(call))
         if result.outcome is Outcome.OK and (freshness is not None or answer is not None):

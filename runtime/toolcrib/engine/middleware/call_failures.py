@@ -40,7 +40,7 @@ _UNTRIED = Usage(0, 0.0)
 """Counted, and not `NO_USAGE`, which says that nobody counted."""
 
 
-def untried(result: Result) -> Result:
+def without_attempts(result: Result) -> Result:
     """The result as that of a call for which nothing was tried."""
     return result._replace(usage=_UNTRIED)
 
@@ -50,7 +50,7 @@ def may_have_acted(tool: Descriptor) -> bool:
     return not (tool.annotations.read_only or tool.annotations.idempotent)
 
 
-def asked_to_cancel() -> bool:
+def is_cancelled_by_caller() -> bool:
     """Whether the caller cancelled its task; otherwise a cancellation came from within the tool."""
     import asyncio  # noqa: PLC0415 -- who meets a cancellation has it already
 
@@ -58,7 +58,7 @@ def asked_to_cancel() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def cancelled(call: Call, message: str, error: BaseException | None = None) -> Result:
+def cancelled_result(call: Call, message: str, error: BaseException | None = None) -> Result:
     """The result of a call that was given up on its way, by an error if that is known."""
     given = progress_of(error)
     acted = given.attempts and given.reached and may_have_acted(call.tool)
@@ -67,25 +67,25 @@ def cancelled(call: Call, message: str, error: BaseException | None = None) -> R
     return ended._replace(usage=Usage(given.attempts), meta=given.meta)
 
 
-def cancelled_within(call: Call) -> Result:
+def cancelled_by_tool(call: Call) -> Result:
     """The result of a call whose tool cancelled itself, without its caller."""
-    return cancelled(call, f"`{call.tool.name}` was cancelled from within")
+    return cancelled_result(call, f"`{call.tool.name}` was cancelled from within")
 
 
-def ended_by(call: Call, error: BaseException) -> Result | None:
+def result_of_error(call: Call, error: BaseException) -> Result | None:
     """The result of a call out of which an error escaped; None for what its caller asked for, which goes on.
 
     That is the cancellation of the caller's own task, and what ends the process.
     """
     if isinstance(error, Exception):
-        return bug(call, error)
+        return internal_error(call, error)
     import asyncio  # noqa: PLC0415 -- who meets a cancellation has it already
 
-    within = isinstance(error, asyncio.CancelledError) and not asked_to_cancel()
-    return cancelled_within(call) if within else None
+    within = isinstance(error, asyncio.CancelledError) and not is_cancelled_by_caller()
+    return cancelled_by_tool(call) if within else None
 
 
-def bug(call: Call, error: Exception) -> Result:
+def internal_error(call: Call, error: Exception) -> Result:
     """The result of a call out of which an error escaped. Its text may hold anything, so only the log has it."""
     import logging  # noqa: PLC0415 -- a command that meets no bug starts without it
 
@@ -95,12 +95,12 @@ def bug(call: Call, error: Exception) -> Result:
     return Result.failed(Outcome.INTERNAL, message, details={"exception": kind})
 
 
-def masked(fault: Violation, validator: Validator) -> Violation:
+def mask_violation(fault: Violation, validator: Validator) -> Violation:
     """The fault of a value that is no JSON, without what stands there if the place is secret."""
     return fault._replace(got=HIDDEN) if validator.secrets.hides(fault.path, ...) else fault
 
 
-def without(seen: Redactor, faults: Sequence[Violation], value: object) -> list[Violation]:
+def hide_secrets(seen: Redactor, faults: Sequence[Violation], value: object) -> list[Violation]:
     """The faults of a value without the secrets that were seen before, e.g. in the arguments of the call."""
     return [_without(seen, fault, value) for fault in faults]
 
@@ -128,7 +128,7 @@ def _at(value: Any, path: Path) -> object:
     return value if type(value) in (str, int, float, bool) else None
 
 
-def as_reported(result: Result) -> tuple[Result, Violation | None]:
+def reportable(result: Result) -> tuple[Result, Violation | None]:
     """The result with plain JSON as `meta` and as `details` of its error, and what keeps them from being JSON."""
     told: dict[str, Any] = {}
     error = result.error

@@ -8,7 +8,7 @@ from collections import deque
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Breaker, Call, Outcome, Result
 from toolcrib.core.protocols import CallNext
-from toolcrib.engine.middleware.call_failures import BEFORE_ANY_ATTEMPT, untried
+from toolcrib.engine.middleware.call_failures import BEFORE_ANY_ATTEMPT, without_attempts
 from toolcrib.engine.middleware.layer import LayerContext, never_waits
 
 _WHILE_PROBING = 1.0
@@ -123,7 +123,7 @@ def _failed(result: Result) -> bool | None:
 def _open(origin: str, wait: float) -> Result:
     seconds = round(wait, 3)
     details: dict[str, JSON] = {"origin": origin, "retry_after": seconds}
-    return untried(
+    return without_attempts(
         Result.failed(
             Outcome.OVERLOADED,
             f"`{origin}` failed again and again and is left alone; retry after {format_duration(seconds)}",

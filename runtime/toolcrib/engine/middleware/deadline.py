@@ -6,7 +6,7 @@ from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import CallProgress, progress_of
 from toolcrib.core.model import Call, Outcome, Result, Usage
 from toolcrib.core.protocols import CallNext
-from toolcrib.engine.middleware.call_failures import may_have_acted, untried
+from toolcrib.engine.middleware.call_failures import may_have_acted, without_attempts
 from toolcrib.engine.middleware.layer import LayerContext
 
 
@@ -45,4 +45,4 @@ def _late(call: Call, seconds: float, given: CallProgress) -> Result:
         },
         retryable=not acted,
     )._replace(meta=given.meta)
-    return late._replace(usage=Usage(given.attempts)) if given.attempts else untried(late)
+    return late._replace(usage=Usage(given.attempts)) if given.attempts else without_attempts(late)

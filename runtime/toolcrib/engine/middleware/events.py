@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from toolcrib.core.model import Call, Result
 from toolcrib.core.protocols import CallNext
-from toolcrib.engine.middleware.call_failures import attempts_of, cancelled, ended_by
+from toolcrib.engine.middleware.call_failures import attempts_of, cancelled_result, result_of_error
 from toolcrib.engine.middleware.layer import LayerContext, never_waits
 
 if TYPE_CHECKING:
@@ -48,17 +48,17 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
         started = monotonic()
 
         def finished(result: Result) -> Result:
-            told = result.with_usage(attempts_of(result), monotonic() - started)
+            told = result.with_usage(attempts_of(result), monotonic() - started, call.tool.name)
             observer(CallFinished(call, told))
             return told
 
         try:
             result = await call_next(call)
         except BaseException as error:  # what escapes the layers inside is a bug, and told as one
-            ended = ended_by(call, error)
+            ended = result_of_error(call, error)
             if ended is None:
                 if isinstance(error, asyncio.CancelledError):
-                    finished(cancelled(call, "the caller cancelled the call", error))
+                    finished(cancelled_result(call, "the caller cancelled the call", error))
                 raise
             result = ended
         return finished(result)

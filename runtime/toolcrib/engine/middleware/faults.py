@@ -22,9 +22,15 @@ from toolcrib.simulation.fault_history import (
     records_of,
     why_not_due,
 )
-from toolcrib.simulation.fault_triggers import Condition, Trigger, compile_trigger, names_for, scope_of
+from toolcrib.simulation.fault_triggers import (
+    Condition,
+    Trigger,
+    compile_fault_scope,
+    compile_trigger,
+    fault_variables,
+)
 from toolcrib.simulation.faults import Attempt, Injection, compile_injection
-from toolcrib.simulation.store import call_counter_of, states, store_of, view
+from toolcrib.simulation.store import call_counter_of, rows_by_collection, state_by_machine, store_of
 
 __all__ = ["FailingTool", "fired", "layer", "why_not_due", "with_faults"]
 
@@ -70,7 +76,7 @@ class FailingTool:
         ):  # a mock that reads no store answers no otherwise for a change of it
             self._answer_before = getattr(bound, "answer_before", None)
         read = (part.names for entry in faults for part in (entry.trigger, entry.injection))
-        self._scope = scope_of(frozenset[str]().union(*read), _kept)
+        self._scope = compile_fault_scope(frozenset[str]().union(*read), _kept)
 
     def explain(self, call: Call) -> JSON | Result:
         """What the tool would do, and for each fault why it would not happen first."""
@@ -120,7 +126,7 @@ def with_faults(tool: Descriptor, bound: BoundTool) -> FailingTool:
         DocumentError: There is an error in one, which loading would have told.
     """
     problems: list[Problem] = []
-    names = names_for(tool)
+    names = fault_variables(tool)
     compiled = tuple(
         CompiledFault(
             fault,
@@ -268,7 +274,11 @@ def _kept(call: Call, name: str) -> JSON:
     if collection:
         read = store.held(fixture.collections[collection])
     else:
-        read = view(fixture, store.version) if name == "store" else states(fixture, store.version)
+        read = (
+            rows_by_collection(fixture, store.version)
+            if name == "store"
+            else state_by_machine(fixture, store.version)
+        )
     kept: JSON = read
     return kept
 

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from toolcrib.core.clock import RealClock, run_in_thread
 from toolcrib.core.model import Call, Descriptor, Outcome, Result, TrustedAnswer
 from toolcrib.core.protocols import BoundTool, CallNext, Clock, Middleware, Reaching
-from toolcrib.engine.middleware.call_failures import as_reported
+from toolcrib.engine.middleware.call_failures import reportable
 from toolcrib.schema.validation import as_json
 from toolcrib.schema.validation.json_values import DEPTH
 
@@ -140,7 +140,7 @@ def user_layer(middleware: Middleware) -> BuildLayer:
                 return _broken(
                     call, middleware, f"returned {_kind_of(result)} instead of a `Result`{forgotten}"
                 )
-            result, fault = as_reported(result)
+            result, fault = reportable(result)
             if fault is None:
                 value, fault = as_json(result.value, depth=DEPTH)
             if fault is not None:

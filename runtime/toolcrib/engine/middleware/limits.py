@@ -14,7 +14,7 @@ from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import attach_progress
 from toolcrib.core.model import JSON, Bounds, Call, Outcome, Rate, Result
 from toolcrib.core.protocols import CallNext, Clock
-from toolcrib.engine.middleware.call_failures import untried
+from toolcrib.engine.middleware.call_failures import without_attempts
 from toolcrib.engine.middleware.layer import LayerContext
 
 
@@ -189,7 +189,7 @@ def _too_soon(side: LimiterUse, delay: float) -> Result:
     told = f"{rate.calls}/{format_duration(rate.seconds)}"
     seconds = round(delay, 3)
     details: dict[str, JSON] = {"limit": side.name, "rate": told, "retry_after": seconds}
-    return untried(
+    return without_attempts(
         Result.failed(
             Outcome.LIMIT_EXCEEDED,
             f"the rate of `{side.name}` is {told}; retry after {format_duration(seconds)}",
@@ -203,7 +203,7 @@ def _too_soon(side: LimiterUse, delay: float) -> Result:
 def _full(side: LimiterUse) -> Result:
     limiter = side.limiter
     details: dict[str, JSON] = {"limit": side.name, "under_way": limiter.inside, "waiting": limiter.waiting}
-    return untried(
+    return without_attempts(
         Result.failed(
             Outcome.OVERLOADED,
             f"the queue of `{side.name}` is full: {limiter.inside} under way, {limiter.waiting} waiting",

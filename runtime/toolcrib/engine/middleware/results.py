@@ -16,11 +16,11 @@ from toolcrib.core.model import (
     TrustedAnswer,
     as_result,
 )
-from toolcrib.core.subschemas import once_for_each
+from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.core.text import format_size
-from toolcrib.engine.middleware.call_failures import as_reported, masked, may_have_acted, without
+from toolcrib.engine.middleware.call_failures import hide_secrets, mask_violation, may_have_acted, reportable
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, never_waits, off_loop
-from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, json_fault
+from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, json_violation
 from toolcrib.schema.validation.json_values import ALIEN, DEPTH, SMALL, excess, is_large, room_for, weigh
 from toolcrib.schema.validation.validator import MOST
 from toolcrib.security.redaction import Redactor
@@ -28,7 +28,7 @@ from toolcrib.security.redaction import Redactor
 _NOT_JSON = "can't be passed on as JSON"
 
 
-@once_for_each
+@cached_per_schema
 def _validator(schema: Schema | None) -> Validator:
     """The judge of a schema; a tool that is mocked in many scenarios keeps its schema."""
     return Validator(True if schema is None else schema)
@@ -75,7 +75,7 @@ def _judged(call: Call, result: Result, parts: list[JSON], validator: Validator,
     tool = call.tool
     # Most calls have the shared empty mapping, which needs no look.
     if result.meta is not NOTHING or (result.error is not None and result.error.details is not NOTHING):
-        result, fault = as_reported(result)
+        result, fault = reportable(result)
         if fault is not None:
             return _unreportable(call, result, fault)
     if result.outcome is not Outcome.OK:
@@ -95,7 +95,7 @@ def _judged(call: Call, result: Result, parts: list[JSON], validator: Validator,
         return result
     seen = _seen(call)
     report = validator.explain(value)
-    report = report._replace(faults=without(seen, report.faults, value))
+    report = report._replace(faults=hide_secrets(seen, report.faults, value))
     return _with_raw_value(_JUDGEMENTS[tool.on_invalid_result](tool, result, report), result, seen)
 
 
@@ -108,12 +108,12 @@ def _plain(call: Call, result: Result, parts: list[JSON], validator: Validator) 
     """The result with plain objects and lists in its value; what refuses it where that or a part is no JSON."""
     value, fault = as_json(result.value, depth=DEPTH)
     if fault is not None:
-        faults = without(_seen(call), [masked(fault, validator)], value)
+        faults = hide_secrets(_seen(call), [mask_violation(fault, validator)], value)
         return _refused(call.tool, result._replace(value=None), ViolationReport(faults), _NOT_JSON)
-    fault = json_fault({"content": parts})
+    fault = json_violation({"content": parts})
     if fault is not None:
         seen = _seen(call)
-        faults = without(seen, [fault], {"content": parts})
+        faults = hide_secrets(seen, [fault], {"content": parts})
         return _with_raw_value(_refused(call.tool, result, ViolationReport(faults), _NOT_JSON), result, seen)
     return result._replace(value=value)
 
@@ -136,7 +136,7 @@ def _too_large(call: Call, result: Result, too_much: str) -> Result:
 def _unreportable(call: Call, result: Result, fault: Violation) -> Result:
     """The result goes on without what is no JSON; how a failed call ended is kept in the message."""
     sound = result._replace(meta=NOTHING, value=None, content=())
-    faults = without(_seen(call), [fault], None)
+    faults = hide_secrets(_seen(call), [fault], None)
     ended = "" if result.error is None else f"; the call ended `{result.outcome}`"
     return _refused(call.tool, sound, ViolationReport(faults), f"{_NOT_JSON}{ended}")
 

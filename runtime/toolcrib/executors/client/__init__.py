@@ -14,7 +14,7 @@ from functools import cache
 from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema
 from toolcrib.executors.client.client_call import ClientCall, ClientTerms, check_block, deferred_result
-from toolcrib.expressions.structures import copied
+from toolcrib.expressions.structures import copy_value
 
 __all__ = ["BoundClient", "ClientExecutor"]
 
@@ -82,7 +82,7 @@ class BoundClient:
             return deferred_result(
                 call, self._terms, "nobody does so here, and its result can be given later"
             )
-        asked = ClientCall(call.with_arguments(copied(call.arguments)), self._terms)
+        asked = ClientCall(call.with_arguments(copy_value(call.arguments)), self._terms)
         answer = await client(asked)
         return answer if isinstance(answer, Result) else Result.ok(_own(answer))
 
@@ -94,13 +94,13 @@ class BoundClient:
             **terms.as_json(),
             "decline_strategy": terms.strategy,
         }
-        return {**plan, "fallback": copied(terms.fallback)} if terms.falls_back else plan
+        return {**plan, "fallback": copy_value(terms.fallback)} if terms.falls_back else plan
 
 
 def _own(answer: JSON) -> JSON:
     """The answer as the call's own, where it is one that ends; any other is refused by the layer around."""
     try:
-        copy: JSON = copied(answer)
+        copy: JSON = copy_value(answer)
     except RecursionError:
         return answer
     return copy

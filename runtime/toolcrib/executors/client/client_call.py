@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from toolcrib.core.clock import format_duration, parse_duration
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, Call, CallContext, Descriptor, Outcome, Result
-from toolcrib.expressions.structures import copied
+from toolcrib.expressions.structures import copy_value
 from toolcrib.schema.validation import Validator
 
 LONGEST_TIMEOUT = 86400.0
@@ -194,7 +194,7 @@ def _fallen_back(call: ClientCall, reason: str) -> Result:
     terms = call.terms
     if not terms.falls_back:
         return _no(call, reason, "; go on without it")
-    return Result.ok(copied(terms.fallback), meta={"client": {"declined": True, "reason": reason}})
+    return Result.ok(copy_value(terms.fallback), meta={"client": {"declined": True, "reason": reason}})
 
 
 def _no(call: ClientCall, reason: str, then: str, *, retryable: bool = False) -> Result:

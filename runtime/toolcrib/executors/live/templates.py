@@ -15,10 +15,16 @@ from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
 from toolcrib.expressions import Expression, compile_expression
 from toolcrib.expressions.compiler import ArgumentReads
-from toolcrib.expressions.delimiters import ExpressionBody, split
+from toolcrib.expressions.expression import ExpressionBody, split
 from toolcrib.expressions.values import list_of_names
 from toolcrib.schema.validation.violations import UnusableArguments
-from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, pieces_of, plain
+from toolcrib.security.secrets import (
+    MissingSecret,
+    SecretResolver,
+    SecretVariable,
+    split_variables,
+    unescape_dollars,
+)
 
 
 def property_schema(schema: JSON, name: str) -> JSON:
@@ -204,7 +210,7 @@ class ValueSources:
         What is looked up is told apart first, so that no value of it is read as an expression.
         """
         try:
-            outer = pieces_of(text)
+            outer = split_variables(text)
             inner: Iterator[list[Piece]] = (
                 [piece] if isinstance(piece, SecretVariable) else _bodies(piece) for piece in outer
             )
@@ -395,7 +401,9 @@ def json_text(value: JSON, source: ValueSource) -> str:
 
 def _bodies(piece: str) -> list[Piece]:
     return [
-        ExpressionBody(plain(part.source)) if isinstance(part, ExpressionBody) else plain(part)
+        ExpressionBody(unescape_dollars(part.source))
+        if isinstance(part, ExpressionBody)
+        else unescape_dollars(part)
         for part in split(piece)
     ]
 

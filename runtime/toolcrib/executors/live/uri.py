@@ -30,7 +30,7 @@ from toolcrib.executors.live.templates import (
     scalar_text,
     text_within,
 )
-from toolcrib.expressions.delimiters import ExpressionBody
+from toolcrib.expressions.expression import ExpressionBody
 from toolcrib.http.headers import COOKIE_SAFE, header_fault
 from toolcrib.http.messages import DEFAULT_PORTS
 from toolcrib.schema.validation.violations import UnusableArguments

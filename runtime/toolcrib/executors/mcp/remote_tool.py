@@ -28,7 +28,7 @@ from toolcrib.core.model import (
     Schema,
 )
 from toolcrib.core.server_config import Catalogue, Server, Verdict
-from toolcrib.core.subschemas import closed_names, once_for_each
+from toolcrib.core.subschemas import cached_per_schema, closed_names
 from toolcrib.core.text import DuplicateKey, canonical, compact, decode_json, format_size
 from toolcrib.executors.mcp.argument_overlay import ArgumentOverlay
 from toolcrib.schema.validation import Validator
@@ -36,7 +36,7 @@ from toolcrib.schema.validation.json_values import DEPTH, SMALL, is_large
 from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.redaction import redact, redact_result
 from toolcrib.security.secrets import SecretResolver
-from toolcrib.security.server_display import address_of
+from toolcrib.security.server_display import display_address
 from toolcrib.servers.mcp import failures
 from toolcrib.servers.mcp.failures import (
     CallTarget,
@@ -62,7 +62,7 @@ _LONGEST_KIND: Final = 40
 _KNOWN_AS: Final = re.compile(r"^unknown tool\b|^tool .{0,200} not found\b", re.IGNORECASE | re.DOTALL)
 
 
-@once_for_each
+@cached_per_schema
 def _judge(schema: Schema | None) -> Callable[[JSON], bool]:
     return Validator(True if schema is None else schema).judge
 
@@ -370,7 +370,7 @@ class BoundMcp:
         plan: JSON = {
             "server": server.name,
             "transport": server.transport,
-            "endpoint": address_of(server),
+            "endpoint": display_address(server),
             "tool": self._target.tool,
             "arguments": redact(arguments, self._tool.input_schema),
         }

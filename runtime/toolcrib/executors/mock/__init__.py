@@ -28,16 +28,16 @@ from toolcrib.core.model import (
 )
 from toolcrib.core.protocols import BoundTool
 from toolcrib.executors.mock.replies import Reply
-from toolcrib.executors.mock.rules import BARE, MockRule, choose, compile_rules, index_rules
+from toolcrib.executors.mock.rules import BARE, MockRule, choose_rule, compile_rules, index_rules
 from toolcrib.executors.mock.transaction import (
     NOT_TRUSTED,
     ReplyOutcome,
+    answer_check,
     answer_reply,
-    fits_of,
     mock_failure,
     run_transaction,
 )
-from toolcrib.executors.mock.variables import KeepingScope, MockState, Scope, keeps, scope_of, slot_of
+from toolcrib.executors.mock.variables import KeepingScope, MockState, Scope, is_stateful, scope_of, state_key
 
 if TYPE_CHECKING:
     from toolcrib.simulation.store import CallCounter
@@ -141,14 +141,14 @@ class BoundMock:
     def __init__(self, descriptor: Descriptor, rules: tuple[MockRule, ...]) -> None:
         replies = [reply for rule in rules for reply in rule.replies]
         self.waits = any(reply.waits for reply in replies)
-        self._slot = slot_of(descriptor.name)
+        self._slot = state_key(descriptor.name)
         names = frozenset({"args"}).union(*(rule.names for rule in rules))
-        self.keeps = keeps(names) or any(reply.keeps for reply in replies)
+        self.keeps = is_stateful(names) or any(reply.keeps for reply in replies)
         self._scope = self._scope_before = scope_of(frozenset() if self.keeps else names)
         if self.keeps:
             scope = _keeping(descriptor.fixture, descriptor.origin.pack)
             self._scope, self._scope_before = scope, partial(scope, before=True)
-        self._fits = fits_of(descriptor) if self.keeps else None
+        self._fits = answer_check(descriptor) if self.keeps else None
         comes_again = bool(descriptor.faults) or any(reply.reaches for reply in replies)
         self._numbers = _numbers_of if comes_again else None
         paced = self.waits or any(reply.progress for reply in replies)
@@ -212,7 +212,7 @@ class BoundMock:
         """The rule that answers and the index of its reply; a Result where there is none. Changes nothing."""
         try:
             rules = self._rules if self._choice is None else self._choice.left_for(call.arguments)
-            chosen = choose(rules, scope, number, state)
+            chosen = choose_rule(rules, scope, number, state)
         except ExpressionError as error:
             return mock_failure(call, error, error.pointer or self._rules[0].pointer)
         if chosen is not None:

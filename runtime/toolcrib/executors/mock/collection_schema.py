@@ -12,10 +12,10 @@ from toolcrib.core.subschemas import (
     REFERENCES,
     SchemaIndex,
     Site,
+    cached_per_schema,
     closed_names,
+    has_references,
     is_schema,
-    once_for_each,
-    refers,
 )
 from toolcrib.executors.mock.store_rows import StorePath
 from toolcrib.expressions.compiler import ExpressionPart, KnownKeys, literal
@@ -77,7 +77,7 @@ class CollectionKeys(KnownKeys):
         return _row_keys(self._schema)
 
 
-@once_for_each
+@cached_per_schema
 def _row_keys(schema: Schema | None) -> RowKeys:
     index = SchemaIndex(True if schema is None else schema)
     return RowKeys(index, [index.root])
@@ -288,7 +288,7 @@ def _faults(
     part: ExpressionPart, schema: Schema, name: str, dialect: JSON
 ) -> Iterator[tuple[str, Violation]]:
     """What is wrong with the constant parts of a value: where within it, and what."""
-    if part.constant and not refers(schema):
+    if part.constant and not has_references(schema):
         yield from _judged(part.value, schema, name, dialect)
         return
     for key, inner in _inside(part):

@@ -28,25 +28,26 @@ from toolcrib.executors.mock.store_rows import (
     compile_rows,
     constant_condition,
     element_keys,
+    format_location,
     key_text,
-    look,
+    read_path,
     settled_by,
-    shown,
-    write,
+    write_path,
 )
 from toolcrib.executors.mock.unit_of_work import UnitOfWork, unknown_state
 from toolcrib.executors.mock.variables import Scope as MockScope
 from toolcrib.executors.mock.variables import collection_of, names_for
 from toolcrib.expressions import Rendering, compile_value
-from toolcrib.expressions.budget import CountedScope, StepBudget
 from toolcrib.expressions.compiler import ExpressionPart
 from toolcrib.expressions.functions import COUNTS
 from toolcrib.expressions.loops import check_name, compile_test, read_loop, unused
 from toolcrib.expressions.operators import add, is_number, subtract
 from toolcrib.expressions.values import (
     MOST_ITEMS,
+    CountedScope,
     Run,
     Scope,
+    StepBudget,
     bounded_list,
     bounded_number,
     kind,
@@ -425,7 +426,7 @@ class _Chosen(NamedTuple):
             ExpressionError: There are no elements; or none fits, and there must be one.
         """
         if not isinstance(value, dict | list):
-            raise ExpressionError(f"{shown(location)} is {kind(value)}, which has no elements")
+            raise ExpressionError(f"{format_location(location)} is {kind(value)}, which has no elements")
         root.budget.visit(len(value))
         fits = self.fitting(scope)
         found: list[Location] = []
@@ -436,7 +437,8 @@ class _Chosen(NamedTuple):
                     break
         if self.one and not found:
             raise ExpressionError(
-                f"no element of {shown(location)} is the one that `first` wants", code="absent_place"
+                f"no element of {format_location(location)} is the one that `first` wants",
+                code="absent_place",
             )
         return found
 
@@ -513,9 +515,9 @@ def _update(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
                 raise ExpressionError(f"`set` needs an object, not {kind(changes)}", pointer=at_set)
             if not isinstance(value, dict):
                 raise ExpressionError(
-                    f"{shown(location)} is {kind(value)}, and only an object has keys to `set`"
+                    f"{format_location(location)} is {kind(value)}, and only an object has keys to `set`"
                 )
-            write(
+            write_path(
                 work, location, value | {key: stored(item, budget) for key, item in changes.items()}, pointer
             )
 
@@ -572,10 +574,10 @@ def _remove(root: BodyScope, location: Location, pointer: str) -> None:
     if len(location) == 2:  # a collection and a key: a row
         root.work.remove(str(location[0]), str(location[1]))
         return
-    within: Any = look(root.work, location[:-1])
+    within: Any = read_path(root.work, location[:-1])
     copy = within.copy()
     del copy[location[-1]]
-    write(root.work, location[:-1], copy, pointer)
+    write_path(root.work, location[:-1], copy, pointer)
     if isinstance(copy, list):
         root.shift(location)
 
@@ -599,8 +601,8 @@ def _append(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
         value = stored(compute(scope), root.budget)
         location, items = place.find(scope, root)
         if not isinstance(items, list):
-            raise ExpressionError(f"{shown(location)} is {kind(items)}, and `append` needs a list")
-        write(root.work, location, bounded_list([*items, value]), pointer)
+            raise ExpressionError(f"{format_location(location)} is {kind(items)}, and `append` needs a list")
+        write_path(root.work, location, bounded_list([*items, value]), pointer)
 
     return act, made.names | _read(place)
 
@@ -640,13 +642,13 @@ def _moved(operate: Callable[[JSON, JSON], JSON]) -> Callable[[dict[str, Any], s
         def act(scope: Scope, root: BodyScope) -> None:
             change = compute(scope)
             location, number = place.find(scope, root)
-            for what, value in ((shown(location), number), ("`by`", change)):
+            for what, value in ((format_location(location), number), ("`by`", change)):
                 if not is_number(value):
                     raise ExpressionError(f"{what} is {kind(value)}, and `{name}` needs a number")
             result: Any = operate(number, change)
             if digits is not None:
                 result = bounded_number(round(result, digits))
-            write(root.work, location, result, pointer)
+            write_path(root.work, location, result, pointer)
 
         return act, by.names | _read(place)
 
@@ -714,11 +716,13 @@ class _Putting(NamedTuple):
             value = stored(self.value(scope), root.budget)
             location, within = place.find(scope, root)
             if not isinstance(within, dict):
-                raise ExpressionError(f"{shown(location)} is {kind(within)}, and an object is needed")
+                raise ExpressionError(
+                    f"{format_location(location)} is {kind(within)}, and an object is needed"
+                )
             key = key_text(None if self.key is None else self.key(scope))
             if key in within:
                 self.check((*location, key))
-            write(root.work, location, within | {key: value}, self.pointer)
+            write_path(root.work, location, within | {key: value}, self.pointer)
 
         return act
 
@@ -726,7 +730,9 @@ class _Putting(NamedTuple):
         """Refuse to replace what is at a location."""
         if not self.replaces:
             hint = "`upsert` replaces what is there"
-            raise ExpressionError(f"{shown(location)} exists already", code="existing_key", hint=hint)
+            raise ExpressionError(
+                f"{format_location(location)} exists already", code="existing_key", hint=hint
+            )
 
 
 def _own_key(row: JSON, collection: Collection, root: BodyScope) -> str:

@@ -17,9 +17,9 @@ from toolcrib.core.pointers import keys_of
 from toolcrib.core.subschemas import SchemaIndex
 from toolcrib.core.text import compact
 from toolcrib.executors.mock.replies import Reply
-from toolcrib.executors.mock.rules import BARE, SEQUENCE, MockRule, choose, stopping
+from toolcrib.executors.mock.rules import BARE, SEQUENCE, MockRule, blocking_rule, choose_rule
 from toolcrib.executors.mock.variables import MockState, Scope, with_arguments
-from toolcrib.expressions import as_written
+from toolcrib.expressions import escape_expressions
 from toolcrib.expressions.matchers import MatchDifference, Matcher
 from toolcrib.schema.generation import Draw, generate
 from toolcrib.security.redaction import HIDDEN, Redactor, SecretPlaces, redact
@@ -60,7 +60,7 @@ def _way_out(
     """What to write so that the call is answered, in words, and the same for programs."""
     paste = rule_to_paste(call, {rule.label for rule in rules}, len(rules) + 1)
     below = f"below the others:\n{indent(paste, '  ')}"
-    stopped = stopping(rules, scope, number, state)
+    stopped = blocking_rule(rules, scope, number, state)
     if stopped is None:
         return f"a rule that would answer it, {below}", {"paste": paste}
     alone = stopped.replies[0].pointer == f"{stopped.pointer}/reply"
@@ -70,8 +70,8 @@ def _way_out(
     passing = "or `after_last: next_rule`"
     freed = tuple(rule._replace(after_last="next_rule") if rule is stopped else rule for rule in rules)
     try:
-        chosen = choose(freed, scope, number, state)
-        again = stopping(freed, scope, number, state)
+        chosen = choose_rule(freed, scope, number, state)
+        again = blocking_rule(freed, scope, number, state)
     except ExpressionError:
         return words, facts
     if chosen is not None:
@@ -264,7 +264,7 @@ def _some_reply(call: Call) -> str:
         answer = generate(call.tool.output_schema, Draw(0, call.tool.name))
     except ExpressionError:
         return "error: no answer is written yet"
-    return f"result: {_flow(as_written(answer))}"
+    return f"result: {_flow(escape_expressions(answer))}"
 
 
 def _pattern(value: JSON, masked: JSON) -> JSON:
@@ -275,10 +275,10 @@ def _pattern(value: JSON, masked: JSON) -> JSON:
         if not any(key.startswith("$") or _BRACES.search(key) for key in value):
             return {key: _pattern(item, masked[key]) for key, item in value.items()}
         readable = masked == value and not any(_BRACES.search(key) for key in _keys(value))
-        return {"$exact": as_written(value)} if readable else {"$exists": True}
+        return {"$exact": escape_expressions(value)} if readable else {"$exists": True}
     if isinstance(value, list) and isinstance(masked, list):
         return [_pattern(item, shown) for item, shown in zip(value, masked, strict=True)]
-    return as_written(value)
+    return escape_expressions(value)
 
 
 def _keys(value: JSON) -> Iterator[str]:
@@ -308,7 +308,7 @@ def explain_call(
 ) -> dict[str, JSON]:
     """Which rule would answer, where it stands, and why those above it would not."""
     try:
-        chosen = choose(rules, scope, number, state)
+        chosen = choose_rule(rules, scope, number, state)
     except ExpressionError as error:
         return {"error": error.message}
     miss = RuleMiss(call.tool, scope, number, state)

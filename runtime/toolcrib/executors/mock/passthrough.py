@@ -14,7 +14,7 @@ from toolcrib.core.protocols import BoundTool
 from toolcrib.executors.mock import BoundMock, ReplySelection
 from toolcrib.executors.mock.replies import STATEFUL, Reply
 from toolcrib.executors.mock.rules import MockRule
-from toolcrib.executors.mock.transaction import ReplyOutcome, mock_failure, reports_of
+from toolcrib.executors.mock.transaction import ReplyOutcome, mock_failure, progress_reports
 
 Elsewhere = Callable[[Descriptor, str], BoundTool]
 """Binds a tool in another of its modes."""
@@ -74,7 +74,7 @@ class ReachingMock(BoundMock):
 
         try:
             if not injection.reaches:
-                await self._pace(call, turn, ReplyOutcome(Result.ok(), reports_of(reply, turn.scope)))
+                await self._pace(call, turn, ReplyOutcome(Result.ok(), progress_reports(reply, turn.scope)))
             result = await injection.inject(
                 call, act, turn.scope, number=turn.number, repeatable=self.repeatable
             )

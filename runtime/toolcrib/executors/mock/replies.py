@@ -16,18 +16,18 @@ from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.core.model import JSON, Content, Descriptor, Progress, Result
 from toolcrib.core.pointers import keys_of
 from toolcrib.core.text import canonical
-from toolcrib.executors.mock.variables import Scope, as_text, keeps, names_for
+from toolcrib.executors.mock.variables import Scope, as_text, is_stateful, names_for
 from toolcrib.expressions import (
     Expression,
     Rendering,
     TextTemplate,
     compile_condition,
+    compile_copier,
     compile_text,
     compile_value,
-    copied,
-    copier,
+    copy_value,
 )
-from toolcrib.schema.validation import NotJSONError, unshared
+from toolcrib.schema.validation import NotJSONError, unshared_copy
 from toolcrib.schema.validation.json_values import SMALL, excess, room_for, weigh
 from toolcrib.simulation.error_reply import compile_error
 from toolcrib.simulation.latency import Latency, compile_latency
@@ -223,7 +223,7 @@ class Reply(NamedTuple):
     @property
     def keeps(self) -> bool:
         """Whether it reads or changes what the session's mocks keep."""
-        return self.body is not None or self.same is not None or keeps(self.names)
+        return self.body is not None or self.same is not None or is_stateful(self.names)
 
     def place_of(self, error: ExpressionError) -> str:
         """The pointer of what failed in it."""
@@ -331,7 +331,7 @@ def _result(value: JSON, pointer: str, tool: Descriptor, names: Names, problems:
     if rendering.constant:
         return _fixed(rendering.render({}), tool)
     render = rendering.run
-    return _Compiled(rendering.names, lambda scope: Result.ok(copied(render(scope))), None, prepare)
+    return _Compiled(rendering.names, lambda scope: Result.ok(copy_value(render(scope))), None, prepare)
 
 
 _EXACT: Final = 1 << 53
@@ -355,17 +355,17 @@ def _small(value: Any, depth: int) -> Any:
         return value
     if weigh(value, depth, SMALL) < 0:
         raise NotJSONError
-    return unshared(value, depth)
+    return unshared_copy(value, depth)
 
 
 def _fixed(value: JSON, tool: Descriptor) -> _Compiled:
     """An answer that is the same for every call."""
-    fresh = copier(value)
+    fresh = compile_copier(value)
 
     def prepare(*, alone: bool) -> ValueFunction:  # noqa: ARG001 -- it reads neither
         if excess(value, RESULT_DEPTH, tool.limits.output_size):
             raise NotJSONError
-        make = copier(unshared(value, RESULT_DEPTH))
+        make = compile_copier(unshared_copy(value, RESULT_DEPTH))
         return lambda _read: make()
 
     return _Compiled(frozenset(), lambda _scope: Result.ok(fresh()), Result.ok(value), prepare)
@@ -407,7 +407,7 @@ def _generate(
     def answer(scope: Scope) -> Result:
         draw = Draw(cast("int", scope["seed"]), tool.name, canonical(scope["args"]), "generate")
         made = generate(schema, draw, examples=examples)
-        return Result.ok(copied(overlay(made, patch.render(scope)) if options.get("overlay") else made))
+        return Result.ok(copy_value(overlay(made, patch.render(scope)) if options.get("overlay") else made))
 
     try:
         generate(schema, Draw(0, tool.name, "check"), examples=examples)

@@ -105,7 +105,7 @@ class MockRule(NamedTuple):
         return used if calls == len(self.replies) else bisect_right(self.ends, used)
 
 
-def choose(
+def choose_rule(
     rules: Iterable[MockRule], scope: Scope, number: int, state: MockState
 ) -> tuple[MockRule, int] | None:
     """The first rule that answers and the index of its reply; None when there is none. Changes nothing."""
@@ -119,7 +119,9 @@ def choose(
     return None
 
 
-def stopping(rules: tuple[MockRule, ...], scope: Scope, number: int, state: MockState) -> MockRule | None:
+def blocking_rule(
+    rules: tuple[MockRule, ...], scope: Scope, number: int, state: MockState
+) -> MockRule | None:
     """The used-up rule that keeps a call from the rules below it; None where no rule does."""
     for rule in rules:
         if rule.matches(scope, number) and rule.reply_at(state) is None and rule.after_last == "error":
@@ -201,7 +203,7 @@ def _rule(
 def _args(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Matcher | None:
     if "args" not in when:
         return None
-    from toolcrib.expressions.matchers import compile_matcher, impossible  # noqa: PLC0415 -- slow, and many rules match nothing
+    from toolcrib.expressions.matchers import compile_matcher, find_impossible  # noqa: PLC0415 -- slow, and many rules match nothing
 
     place = f"{pointer}/when/args"
     faults: list[Problem] = []
@@ -209,7 +211,7 @@ def _args(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[P
     if not faults:
         faults += [
             problem._replace(pointer=place + problem.pointer)
-            for problem in impossible(when["args"], tool.input_schema)
+            for problem in find_impossible(when["args"], tool.input_schema)
         ]
     problems += faults
     return matcher
@@ -218,13 +220,13 @@ def _args(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[P
 def _call(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Matcher | None:
     if "call" not in when:
         return None
-    from toolcrib.expressions.matchers import compile_matcher, impossible  # noqa: PLC0415 -- as above
+    from toolcrib.expressions.matchers import compile_matcher, find_impossible  # noqa: PLC0415 -- as above
 
     place = f"{pointer}/when/call"
     faults: list[Problem] = []
     matcher = compile_matcher(when["call"], faults, place, names=names_for(tool))
     problems += faults
-    wrong = None if faults else next(iter(impossible(when["call"], _NUMBERS)), None)
+    wrong = None if faults else next(iter(find_impossible(when["call"], _NUMBERS)), None)
     if wrong is not None:
         message = f"calls are numbered 1, 2, 3 ..., so none is {compact(when['call'])}"
         problems.append(Problem(code="never_matches", message=message, pointer=place + wrong.pointer))
@@ -271,9 +273,9 @@ def _never_in(pattern: dict[str, JSON], place: str, tool: Descriptor) -> Iterato
 
 def _can_be(wanted: JSON, machine: Machine, tool: Descriptor) -> bool:
     """Whether a matcher may fit a state of a machine; where one that is computed may, nobody knows before."""
-    from toolcrib.expressions.matchers import compile_matcher, impossible  # noqa: PLC0415 -- as above
+    from toolcrib.expressions.matchers import compile_matcher, find_impossible  # noqa: PLC0415 -- as above
 
-    if next(iter(impossible(wanted, {"type": "string"})), None) is not None:
+    if next(iter(find_impossible(wanted, {"type": "string"})), None) is not None:
         return False
     matcher = compile_matcher(wanted, [], names=names_for(tool))
     return not machine.states or bool(matcher.names) or any(map(matcher.matches, machine.states))

@@ -15,7 +15,7 @@ from toolcrib.core.model import JSON, Descriptor, Result
 from toolcrib.core.pointers import pointer_step
 from toolcrib.expressions import Rendering, compile_expression, compile_value
 from toolcrib.expressions.compiler import KnownKeys, alone
-from toolcrib.expressions.delimiters import STRING
+from toolcrib.expressions.expression import STRING
 from toolcrib.expressions.functions import COUNTS, DRAWS
 from toolcrib.expressions.loops import Loop, LoopScope, check_name, compile_test, read_loop
 from toolcrib.expressions.operators import missing_key
@@ -80,12 +80,12 @@ class StorePath(NamedTuple):
         location: Location
         if self.in_store and steps:
             location = (self.root, self._row_key(scope, root))
-            value, steps = look(root.work, location), steps[1:]
+            value, steps = read_path(root.work, location), steps[1:]
         elif self.in_store:
             location, value = (self.root,), root.work.rows(self.root)
         else:
             found = root.locate(self.root)
-            value = None if found is None else look(root.work, found)
+            value = None if found is None else read_path(root.work, found)
             if found is None or value is None:
                 raise _no_row(self.root, found)
             location = found
@@ -105,7 +105,7 @@ class StorePath(NamedTuple):
 
 
 def _no_row(name: str, location: Location | None) -> ExpressionError:
-    where = "" if location is None else f": {shown(location)} does not exist"
+    where = "" if location is None else f": {format_location(location)} does not exist"
     hint = "give it a `missing`, or guard the effect with an `if`"
     return ExpressionError(f"there is no row `{name}`{where}", code="absent_place", hint=hint)
 
@@ -116,7 +116,7 @@ def _key_of(step: PathStep, scope: Scope, value: JSON, location: Location) -> st
         if -len(value) <= key < len(value):
             return key % len(value)
         raise ExpressionError(
-            f"{shown(location)} has {len(value)} elements, and none at {key}", code="absent_place"
+            f"{format_location(location)} has {len(value)} elements, and none at {key}", code="absent_place"
         )
     if isinstance(value, dict) and isinstance(key, str):
         if key in value:
@@ -125,18 +125,20 @@ def _key_of(step: PathStep, scope: Scope, value: JSON, location: Location) -> st
     expected = "a number in brackets" if isinstance(value, list) else "a text"
     if not isinstance(value, list | dict):
         raise ExpressionError(
-            f"{shown(location)} is {kind(value)}, and nothing is within it", code="absent_place"
+            f"{format_location(location)} is {kind(value)}, and nothing is within it", code="absent_place"
         )
-    raise ExpressionError(f"{shown(location)} needs {expected}, not {kind(key)}", code="absent_place")
+    raise ExpressionError(
+        f"{format_location(location)} needs {expected}, not {kind(key)}", code="absent_place"
+    )
 
 
 def _absent(value: dict[str, JSON], key: str, location: Location) -> ExpressionError:
-    error = missing_key(value, key, shown(location))
+    error = missing_key(value, key, format_location(location))
     hint = did_you_mean(key, value) or "a key is added with `update` and `set`"
     return ExpressionError(error.message, code="absent_place", hint=hint)
 
 
-def shown(location: Location) -> str:
+def format_location(location: Location) -> str:
     """A location in the words of messages."""
     steps = [f"[{step!r}]" for step in location[1:]]
     return f"`{location[0]}{''.join(steps)}`"
@@ -163,7 +165,7 @@ def key_or_none(value: JSON) -> str | None:
     return as_text(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def look(work: UnitOfWork, location: Location) -> JSON:
+def read_path(work: UnitOfWork, location: Location) -> JSON:
     """What stands at a location now; none where there is nothing."""
     value: Any = work.row(str(location[0]), str(location[1]))
     for step in location[2:]:
@@ -174,7 +176,7 @@ def look(work: UnitOfWork, location: Location) -> JSON:
     return value  # type: ignore[no-any-return]
 
 
-def write(work: UnitOfWork, location: Location, value: JSON, pointer: str) -> None:
+def write_path(work: UnitOfWork, location: Location, value: JSON, pointer: str) -> None:
     """Put a value at a location that exists; only what lies on the way is copied."""
     name, key = str(location[0]), str(location[1])
     if isinstance(value, dict | list):
@@ -354,7 +356,7 @@ class Row(NamedTuple):
     def read(self, scope: BodyScope) -> JSON:
         """The row as it is now; none where there is none."""
         location = scope.locate(self.name)
-        return None if location is None else look(scope.work, location)
+        return None if location is None else read_path(scope.work, location)
 
 
 def compile_rows(

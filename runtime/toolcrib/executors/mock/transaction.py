@@ -17,12 +17,12 @@ from toolcrib.core.model import (
     TrustedAnswer,
     as_result,
 )
-from toolcrib.core.subschemas import once_for_each
+from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.executors.mock.replies import RESULT_DEPTH, Reply
 from toolcrib.executors.mock.variables import KeepingScope, MockState, Scope
-from toolcrib.expressions import copied
+from toolcrib.expressions import copy_value
 from toolcrib.expressions.values import frozen
-from toolcrib.schema.validation import NotJSONError, Validator, json_fault
+from toolcrib.schema.validation import NotJSONError, Validator, json_violation
 
 NOT_TRUSTED = (ExpressionError, NotJSONError, LookupError, TypeError, RecursionError)
 """What a trusted answer that can't be worked out raises; the ordinary one says why."""
@@ -47,7 +47,7 @@ class ReplyOutcome(NamedTuple):
     used: bool = True
 
 
-def worked_out(reply: Reply, scope: Scope, meta: Meta) -> Result | TrustedAnswer:
+def compute_answer(reply: Reply, scope: Scope, meta: Meta) -> Result | TrustedAnswer:
     """The answer of a reply.
 
     Raises:
@@ -68,11 +68,11 @@ def answer_reply(reply: Reply, scope: Scope, meta: Meta) -> ReplyOutcome:
     Raises:
         ExpressionError: The mock is wrong.
     """
-    answer = worked_out(reply, scope, meta)
-    return ReplyOutcome(answer, reports_of(reply, scope)) if reply.progress else ReplyOutcome(answer)
+    answer = compute_answer(reply, scope, meta)
+    return ReplyOutcome(answer, progress_reports(reply, scope)) if reply.progress else ReplyOutcome(answer)
 
 
-def reports_of(reply: Reply, scope: Scope) -> tuple[tuple[float, Progress], ...]:
+def progress_reports(reply: Reply, scope: Scope) -> tuple[tuple[float, Progress], ...]:
     """What is reported before the answer, and after how many seconds each.
 
     Raises:
@@ -154,11 +154,11 @@ def _again(kept: Result) -> Result:
 def _copy(result: Result) -> Result:
     error = result.error
     if error is not None:
-        error = error._replace(details=copied(dict(error.details)))
-    return result._replace(value=copied(result.value), error=error)
+        error = error._replace(details=copy_value(dict(error.details)))
+    return result._replace(value=copy_value(result.value), error=error)
 
 
-def fits_of(tool: Descriptor) -> Fits:
+def answer_check(tool: Descriptor) -> Fits:
     """Whether an answer of a tool is one that the layers will not refuse.
 
     What is no JSON never passes; what the output schema refuses passes only where the descriptor lets it.
@@ -177,10 +177,10 @@ def fits_of(tool: Descriptor) -> Fits:
 
 
 def _is_json(value: JSON) -> bool:
-    return json_fault(value, depth=RESULT_DEPTH) is None
+    return json_violation(value, depth=RESULT_DEPTH) is None
 
 
-@once_for_each
+@cached_per_schema
 def _validator(schema: Schema | None) -> Validator:
     return Validator(True if schema is None else schema)
 

@@ -7,12 +7,11 @@ from typing import Any, Final, cast
 
 from toolcrib.core.errors import ExpressionError, did_you_mean
 from toolcrib.core.model import JSON, Collection, Fixture, Schema
-from toolcrib.core.subschemas import once_for_each
+from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.executors.mock.variables import as_text
-from toolcrib.expressions.budget import StepBudget
-from toolcrib.expressions.values import list_of_names, shortened
+from toolcrib.expressions.values import StepBudget, list_of_names, shortened
 from toolcrib.schema.validation import Validator
-from toolcrib.simulation.store import Layers, Rows, Store, Version, rows_of, states
+from toolcrib.simulation.store import RowLayers, Rows, Store, StoreVersion, rows_of, state_by_machine
 
 MOST_ROWS: Final = 100_000
 """Rows of one collection that calls may bring it to."""
@@ -50,7 +49,7 @@ class UnitOfWork:
     )
 
     def __init__(
-        self, store: Store, fixture: Fixture, version: Version | None = None, pack: str = ""
+        self, store: Store, fixture: Fixture, version: StoreVersion | None = None, pack: str = ""
     ) -> None:
         self.budget = StepBudget()
         self.changed = False
@@ -58,7 +57,7 @@ class UnitOfWork:
         self._fixture = fixture
         self._pack = pack
         self._version = store.version if version is None else version
-        self._layers: dict[str, Layers] = {}
+        self._layers: dict[str, RowLayers] = {}
         self._own: dict[str, dict[str, JSON]] = {}
         self._rest: dict[str, dict[str, JSON]] = {}
         self._written: dict[str, dict[str, str]] = {}
@@ -109,12 +108,12 @@ class UnitOfWork:
         layers = self._layers_of(name)
         return key in layers.above or key in layers.below
 
-    def _layers_of(self, name: str) -> Layers:
+    def _layers_of(self, name: str) -> RowLayers:
         layers = self._layers.get(name)
         if layers is None:
             collection = self._fixture.collections[name]
             known = self._version.rows.get(collection.id)
-            layers = self._layers[name] = Layers(rows_of(collection)) if known is None else known
+            layers = self._layers[name] = RowLayers(rows_of(collection)) if known is None else known
         return layers
 
     def put(self, name: str, key: str, row: JSON, pointer: str) -> None:
@@ -137,7 +136,7 @@ class UnitOfWork:
         if above is None:
             above = self._own[name] = {**layers.above}
         above[key] = row
-        self._layers[name] = Layers(layers.below, above)
+        self._layers[name] = RowLayers(layers.below, above)
         self._written.setdefault(name, {})[key] = pointer
         self.changed = True
 
@@ -150,7 +149,7 @@ class UnitOfWork:
         else:
             rest.update(self._layers[name].above)
         del rest[key]
-        self._layers[name] = Layers(rest)
+        self._layers[name] = RowLayers(rest)
         self._own.pop(name, None)
         self._written.setdefault(name, {}).pop(key, None)
         self.changed = True
@@ -181,7 +180,7 @@ class UnitOfWork:
 
     def states(self) -> dict[str, JSON]:
         """Name of a machine -> its state now: what expressions call `state`."""
-        return {**states(self._fixture, self._version), **self._states}
+        return {**state_by_machine(self._fixture, self._version), **self._states}
 
     def go(self, machine: str, state: JSON) -> None:
         """Move a machine.
@@ -215,7 +214,7 @@ class UnitOfWork:
             return
         collections, machines, before = self._fixture.collections, self._fixture.machines, self._version
         written = {collections[name].id: collections[name] for name in self._written}
-        self._version = Version(
+        self._version = StoreVersion(
             {**before.rows, **{collections[name].id: self._layers[name] for name in self._written}},
             {**before.states, **{machines[name].id: state for name, state in self._states.items()}},
             {**before.numbers, **self._numbers},
@@ -255,7 +254,7 @@ class _Incomplete(dict[str, Rows]):
         return self[name] if name in self or name in self._lost else otherwise
 
 
-@once_for_each
+@cached_per_schema
 def _validator(schema: Schema | None) -> Validator:
     return Validator(True if schema is None else schema)
 

@@ -11,9 +11,9 @@ from toolcrib.core.model import JSON, Call, Descriptor, Result
 from toolcrib.core.model import Collection as Rows
 from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
-from toolcrib.expressions.budget import CountedScope
 from toolcrib.expressions.compiler import KnownKeys, alone, key_alone
 from toolcrib.expressions.functions import COUNTS, DRAWS, Chance
+from toolcrib.expressions.values import CountedScope
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.unit_of_work import UnitOfWork
@@ -26,7 +26,7 @@ NAMES = ("args", "attempt", "call", "now", "seed", "session", "state", "store")
 _KEPT = frozenset({"state", "store", COUNTS})
 
 
-def keeps(names: Collection[str]) -> bool:
+def is_stateful(names: Collection[str]) -> bool:
     """Whether names of a scope, hidden ones among them, show what the session's mocks keep."""
     return any(name in _KEPT or collection_of(name) for name in names)
 
@@ -102,7 +102,7 @@ class MockState:
         self.acts = _Acts()
 
 
-def slot_of(tool: str) -> str:
+def state_key(tool: str) -> str:
     """Where a session keeps its memory of a mocked tool."""
     return f"mock:{tool}"
 
@@ -126,7 +126,7 @@ class Draws:
 
         call, number = self._call, self._number
         session, tool = call.context.session, call.tool.name
-        acts = session.slot(slot_of(tool), MockState).acts.get(number, call.attempt - 1)
+        acts = session.slot(state_key(tool), MockState).acts.get(number, call.attempt - 1)
         use = self._uses[place] = self._uses.get(place, 0) + 1
         return Draw(session.seed, session.id, tool, number, acts, place, use)
 

@@ -21,8 +21,8 @@ from toolcrib.core.errors import ExpressionError, Problem, Severity, did_you_mea
 from toolcrib.core.model import JSON, Annotations, Origin
 from toolcrib.core.protocols import Files
 from toolcrib.core.schemas import envelope
-from toolcrib.core.subschemas import closed_names, described_names, names_elsewhere
-from toolcrib.expressions import as_written
+from toolcrib.core.subschemas import closed_names, described_names, may_name_elsewhere
+from toolcrib.expressions import escape_expressions
 from toolcrib.expressions.values import list_of_names
 from toolcrib.formats.promptkit.go_templates import GoTranslation, translate
 from toolcrib.formats.promptkit.mode_blocks import put_client, put_endpoint, put_http, put_parts
@@ -324,7 +324,7 @@ class _DescriptorBuilder:
             self._moves["/timeout"] = place
 
     def mock_result(self, item: JSON, place: str) -> bool:
-        self.put(("mock", "result"), as_written(item), place)
+        self.put(("mock", "result"), escape_expressions(item), place)
         return True
 
     def mock_result_file(self, item: JSON, place: str) -> bool:
@@ -353,7 +353,7 @@ class _DescriptorBuilder:
         schema = self._value.get("input_schema", True)
         described = [f".{name}" for name in described_names(schema)]
         severity: Severity = "notice" if closed_names(schema) is None else "error"
-        if severity == "notice" and (not described or names_elsewhere(schema)):
+        if severity == "notice" and (not described or may_name_elsewhere(schema)):
             return []
         there = list_of_names(sorted(described), 20) if described else "none"
         return [

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from toolcrib.core.errors import Problem
 from toolcrib.core.pointers import keys_of
-from toolcrib.expressions import as_written
+from toolcrib.expressions import escape_expressions
 from toolcrib.formats.promptkit.source_nodes import (
     PlacedValue,
     SourceNode,
@@ -116,7 +116,7 @@ def script(mocks: ResponseSection, fallback: PlacedValue) -> PlacedValue:
     ]
     default = mocks.default
     node = default if default is not None else fallback.places[""]
-    said = placed(as_written(default.text), default) if default is not None else fallback
+    said = placed(escape_expressions(default.text), default) if default is not None else fallback
     last = {"say": said, "times": placed(0, node), "optional": placed(True, node)}
     return placed_list(node, [*replies, placed_object(node, last)])
 
@@ -126,9 +126,9 @@ def _reply(entry: SourceNode, parts: dict[str, PlacedValue | None]) -> PlacedVal
     said = _said(entry)
     texts = [part.part("text") for part in entry.part("parts").each() if part.part("text").text]
     if said is not None:
-        parts["say"] = placed(as_written(said.text), said)
+        parts["say"] = placed(escape_expressions(said.text), said)
     elif texts:
-        parts["say"] = placed(as_written("".join(text.text for text in texts)), texts[0])
+        parts["say"] = placed(escape_expressions("".join(text.text for text in texts)), texts[0])
     elif not calls:
         parts["say"] = placed("", entry)
     if len(calls) == 1:
@@ -142,7 +142,7 @@ def _reply(entry: SourceNode, parts: dict[str, PlacedValue | None]) -> PlacedVal
 
 def _call(call: SourceNode) -> dict[str, PlacedValue | None]:
     arguments = call.part("arguments")
-    given = placed(as_written(arguments.value), arguments) if arguments.value else None
+    given = placed(escape_expressions(arguments.value), arguments) if arguments.value else None
     return {"call": placed(call.part("name").text, call.part("name")), "args": given}
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from toolcrib.core.errors import ExpressionError, did_you_mean
 from toolcrib.core.model import JSON
-from toolcrib.expressions import as_written
+from toolcrib.expressions import escape_expressions
 from toolcrib.formats.promptkit.go_templates import literal, translate
 from toolcrib.loading.documents.positions import pointer_of
 
@@ -320,7 +320,9 @@ class _Http:
 def _literally(text: str) -> str:
     """A text that holds no expression; `${VAR}` in it is looked up."""
     pieces = _LOOK_UP.split(text)
-    return "".join(piece if place % 2 else str(as_written(piece)) for place, piece in enumerate(pieces))
+    return "".join(
+        piece if place % 2 else str(escape_expressions(piece)) for place, piece in enumerate(pieces)
+    )
 
 
 def _whole(name: str) -> str:
@@ -404,8 +406,8 @@ def _part(form: DescriptorBuilder, part: Any, place: str) -> dict[str, Any]:
     form.check_rest(media, _MEDIA_KEYS, f"{place}/media")
     kind = part.get("type")
     content: dict[str, Any] = {"type": "resource" if kind in _RESOURCES else kind}
-    content |= {"text": as_written(part["text"])} if "text" in part else {}
-    content |= {new: as_written(media[old]) for old, new in _NAMES.items() if old in media}
+    content |= {"text": escape_expressions(part["text"])} if "text" in part else {}
+    content |= {new: escape_expressions(media[old]) for old, new in _NAMES.items() if old in media}
     if content["type"] == "resource":
         content.setdefault("uri", f"file:{media.get('file_path', 'data')}")
     return content

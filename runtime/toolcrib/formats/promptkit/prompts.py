@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON
-from toolcrib.expressions import as_written
+from toolcrib.expressions import escape_expressions
 from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.source_nodes import PlacedValue, SourceNode, placed, placed_list
 from toolcrib.loading.scenarios.assertions import check_guardrails
@@ -145,7 +145,7 @@ def system_prompt(prompt: ArenaPrompt, scenario: SourceNode, library: ArenaLibra
         message = f"`{{{{{name}}}}}` of the prompt has no value, and stays as it is"
         hint = did_you_mean(name, values) or _WAYS_TO_FRAGMENTS.get(name.partition(".")[0], _WAY_TO_VALUES)
         library.tell(template.problem("unresolved_variable", message, hint, "warning"))
-    return placed(as_written(text), template)
+    return placed(escape_expressions(text), template)
 
 
 def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON
 from toolcrib.core.pointers import keys_of
-from toolcrib.expressions import as_written
+from toolcrib.expressions import escape_expressions
 from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.mock_responses import (
     ConversationCourse,
@@ -89,7 +89,7 @@ def placeholder_variants(turns: SourceNode) -> dict[str, PlacedValue]:
 def with_placeholders(text: str, names: Collection[str]) -> str:
     """A text for expressions: what looks like one is itself, and a placeholder is its variant."""
     if not names:
-        return str(as_written(text))
+        return str(escape_expressions(text))
     pieces = re.split(rf"\{{({'|'.join(map(re.escape, names))})\}}", text)
     return "".join(
         f"{{{{ matrix.{piece} }}}}" if index % 2 else _before(piece, last=index + 1 == len(pieces))
@@ -100,8 +100,8 @@ def with_placeholders(text: str, names: Collection[str]) -> str:
 def _before(text: str, *, last: bool) -> str:
     """A piece as it is, also where its last sign would open another expression together with the one that follows."""
     if last or text[-1:] not in {"{", "$"}:
-        return str(as_written(text))
-    return f"{as_written(text[:-1])}{{{{ '{text[-1]}' }}}}"
+        return str(escape_expressions(text))
+    return f"{escape_expressions(text[:-1])}{{{{ '{text[-1]}' }}}}"
 
 
 def user_text(turn: SourceNode, names: Collection[str], library: ArenaLibrary) -> PlacedValue | None:
@@ -131,7 +131,7 @@ def _part(part: SourceNode, names: Collection[str], library: ArenaLibrary) -> Pl
     entry: dict[str, JSON] = {"type": _MEDIA[kind]}
     for theirs, ours in (("url", "uri"), ("data", "data"), ("mime_type", "mime_type"), ("caption", "title")):
         if media.part(theirs).text:
-            entry[ours] = as_written(media.part(theirs).text)
+            entry[ours] = escape_expressions(media.part(theirs).text)
     file = media.part("file_path")
     if file.text:
         content = library.content(file.text, file)
@@ -164,7 +164,7 @@ class Persona:
             if node is None:
                 break
             self._number += 1
-            found.append(placed(as_written(node.text), node))
+            found.append(placed(escape_expressions(node.text), node))
         return found
 
 
@@ -213,7 +213,7 @@ def turn_faults(
 def _injected(mode: str, failure: SourceNode) -> JSON:
     message = failure.part("message").text or "the tool failed"
     known: Mapping[str, JSON] = {
-        "error": {"error": {"code": "chaos", "message": as_written(message)}},
+        "error": {"error": {"code": "chaos", "message": escape_expressions(message)}},
         "timeout": "timeout",
         "slow": {"slow": _SLOW},
     }

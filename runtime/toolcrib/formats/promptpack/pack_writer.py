@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.expressions import compile_value
-from toolcrib.expressions.delimiters import split
-from toolcrib.formats.promptpack.pack_templates import SYNTAX
+from toolcrib.expressions.expression import split
+from toolcrib.formats.promptpack.pack_reader import SYNTAX
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.prompts import Prompt, PromptVariable
 from toolcrib.security.tool_policy import NO_POLICY

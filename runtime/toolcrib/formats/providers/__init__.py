@@ -10,13 +10,19 @@ from typing import Final, NamedTuple, TypeAlias, cast
 
 from toolcrib.core.errors import ConfigurationError, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Descriptor, Schema
-from toolcrib.core.subschemas import once_for_each
+from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.formats.mcp_tools import description_of
-from toolcrib.formats.providers.compiler import SchemaPart, as_object_schema, with_sentences
-from toolcrib.formats.providers.declarations import Declaration, DialectSchema, Loss, aliases_for
+from toolcrib.formats.providers.argument_schema import Loss, argument_schema
+from toolcrib.formats.providers.compiler import (
+    Declaration,
+    DialectSchema,
+    SchemaPart,
+    aliases_for,
+    as_object_schema,
+    with_sentences,
+)
 from toolcrib.formats.providers.gemini import GeminiCompiler
 from toolcrib.formats.providers.generic import ANTHROPIC, OPENAI, PLAIN, RootRules, compile_open
-from toolcrib.formats.providers.normalized_schema import current
 from toolcrib.formats.providers.openai_strict import StrictCompiler
 from toolcrib.registry.names import aliases_of
 
@@ -36,7 +42,7 @@ __all__ = [
 
 def compile_strict(schema: Schema, otherwise: Callable[[Schema], DialectSchema]) -> DialectSchema:
     """A schema for OpenAI's strict mode; what `otherwise` makes of it where strict mode is not possible, with the reason."""
-    read = current(schema, references=False)
+    read = argument_schema(schema, references=False)
     compiler = StrictCompiler()
     part = compiler.compile(as_object_schema(read.schema))
     if compiler.why_not:
@@ -47,7 +53,7 @@ def compile_strict(schema: Schema, otherwise: Callable[[Schema], DialectSchema])
 
 def compile_gemini(schema: Schema) -> DialectSchema:
     """A schema for Gemini's function declarations."""
-    read = current(schema, references=False)
+    read = argument_schema(schema, references=False)
     compiler = GeminiCompiler()
     part = compiler.compile(as_object_schema(read.schema))
     return _compiled(part, (*read.losses, *compiler.losses))
@@ -89,7 +95,7 @@ class Dialect(NamedTuple):
 
 def _once(compile_schema: SchemaCompiler) -> SchemaCompiler:
     """The same, once for each schema object: descriptors of all profiles and scenarios share theirs."""
-    return once_for_each(lambda schema: compile_schema(cast(Schema, schema)), MOST_SCHEMAS)
+    return cached_per_schema(lambda schema: compile_schema(cast(Schema, schema)), MOST_SCHEMAS)
 
 
 def _open(rules: RootRules) -> SchemaCompiler:

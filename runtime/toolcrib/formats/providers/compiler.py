@@ -1,10 +1,11 @@
-"""What the compilers of narrow dialects have in common: dialects in which a schema is of one type, or one of several.
+"""What the compilers of all dialects make of a tool, and what those of narrow dialects have in common.
 
-A compiler goes through a schema once. Each subschema is taken apart into **options** of one type each: `allOf` is
-merged, `anyOf` and `oneOf` are multiplied out with what stands beside them, several types become several options.
-Then each option is written as the dialect has it. A keyword that the dialect lacks is put into words in the
-description, and is a loss; so is whatever else can't be said. Unless a loss says otherwise, every value that the tool
-takes can be given: what is declared takes more than the tool does, not less.
+In a narrow dialect a schema is of one type, or one of several. A compiler goes through a schema once. Each subschema is
+taken apart into **options** of one type each: `allOf` is merged, `anyOf` and `oneOf` are multiplied out with what
+stands beside them, several types become several options. Then each option is written as the dialect has it. A keyword
+that the dialect lacks is put into words in the description, and is a loss; so is whatever else can't be said. Unless a
+loss says otherwise, every value that the tool takes can be given: what is declared takes more than the tool does, not
+less.
 
 Every compiled part restores values: each `restore_...` function makes a `Restore`, which gives an argument the tool's
 own form again. Whatever has another form than the one that was declared is passed on as it is: the tool's own schema
@@ -13,31 +14,34 @@ checks it, and says what is wrong with it. So arguments that a model gives in th
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, Schema
+from toolcrib.core.subschemas import children
 from toolcrib.core.text import compact, decode_json
-from toolcrib.formats.providers.declarations import Loss
-from toolcrib.formats.providers.normalized_schema import PLACE, place_of, unmarked
-from toolcrib.formats.providers.schema_merge import (
+from toolcrib.formats.providers.argument_schema import (
     ANNOTATIONS,
+    KEYWORDS_OF,
+    PLACE,
+    Loss,
     are_disjoint,
     are_of_other_types,
+    declared_types,
+    guessed_types,
+    is_of_type,
     is_refinement,
-    merged,
-    without,
-)
-from toolcrib.formats.providers.value_types import (
-    KEYWORDS_OF,
-    declared,
-    fits,
-    guessed,
-    kind_of,
-    narrowed,
-    values_of,
+    merge_all_of,
+    named_values,
+    narrow_to_type,
+    place_of,
+    type_of,
+    without_keywords,
+    without_places,
 )
 from toolcrib.schema.validation import Validator
 
@@ -140,7 +144,7 @@ def restore_unwrapped(name: str, inner: Restore) -> Restore:
     return restore
 
 
-LONGEST: Final = 200
+LONGEST_SENTENCE: Final = 200
 """Characters of JSON that a description takes up at most."""
 
 _PHRASES: Final[Mapping[str, str]] = {
@@ -219,9 +223,9 @@ def sentence_for(keyword: str, value: JSON) -> str:
     text = (
         value
         if isinstance(value, str) and keyword != "default"
-        else compact(unmarked({keyword: value})[keyword])
+        else compact(without_places({keyword: value})[keyword])
     )
-    if len(text) > LONGEST:
+    if len(text) > LONGEST_SENTENCE:
         return ""
     form = _PHRASES.get(keyword, f"{keyword}: {{}}" if keyword in _PLAIN else "")
     return form and form.format(text) + "."
@@ -237,7 +241,7 @@ def _required(branches: JSON) -> list[str]:
         if not isinstance(wanted, list) or not wanted:
             return []
         forms.append(" and ".join(map(str, wanted)))
-    return forms if len("; ".join(forms)) <= LONGEST else []
+    return forms if len("; ".join(forms)) <= LONGEST_SENTENCE else []
 
 
 def with_sentences(description: JSON, notes: Iterable[str]) -> str:
@@ -366,13 +370,13 @@ class NarrowCompiler(ABC):
 
     def flat(self, schema: dict[str, JSON]) -> dict[str, JSON]:
         """The schema without `allOf`, and without branches that only refine what is beside them."""
-        told, apart = merged(schema)
+        told, apart = merge_all_of(schema)
         notes = [self.left_over({PLACE: place_of(schema), "allOf": [one]}, "allOf") for one in apart]
         for keyword in _ALTERNATIVES:
             branches = told.get(keyword)
             if isinstance(branches, list) and all(is_refinement(branch, told) for branch in branches):
                 notes.append(self.in_words(told, keyword))
-                told = without(told, keyword)
+                told = without_keywords(told, keyword)
         return {**told, "description": with_sentences(told.get("description"), notes)} if any(notes) else told
 
     def options(self, flat: dict[str, JSON]) -> list[TypeOption] | None:
@@ -399,7 +403,7 @@ class NarrowCompiler(ABC):
             self.lose(
                 flat, "unevaluatedProperties", "holds for each branch: properties of several can't be given"
             )
-        own = without(flat, keyword, *ANNOTATIONS, PLACE)
+        own = without_keywords(flat, keyword, *ANNOTATIONS, PLACE)
         for branch in branches:
             left[0] -= 1
             if left[0] < 0:
@@ -410,17 +414,19 @@ class NarrowCompiler(ABC):
 
     def by_type(self, flat: dict[str, JSON]) -> Iterator[TypeOption]:
         """A schema without alternatives, for each type that it takes."""
-        kinds = declared(flat)
-        values = values_of(flat)
+        kinds = declared_types(flat)
+        values = named_values(flat)
         if values is not None:
-            own = [next((kind for kind in kinds if fits(value, kind)), kind_of(value)) for value in values]
+            own = [
+                next((kind for kind in kinds if is_of_type(value, kind)), type_of(value)) for value in values
+            ]
             kinds = [kind for kind in dict.fromkeys(own) if not kinds or kind in kinds]
         elif not kinds:
-            kinds = guessed(flat)
+            kinds = guessed_types(flat)
             if kinds:
                 told = " or ".join(f"`{kind}`" for kind in kinds)
                 self.lose(flat, "type", f"is not said: taken for {told}, which the other keywords are about")
-        yield from (TypeOption(kind, narrowed(flat, kind)) for kind in kinds)
+        yield from (TypeOption(kind, narrow_to_type(flat, kind)) for kind in kinds)
         if not kinds:
             yield TypeOption("", flat)
 
@@ -429,7 +435,7 @@ class NarrowCompiler(ABC):
         parts = [self.only(option.schema, option) for option in options]
         notes = [self.left_over(flat, keyword) for keyword in _NOTED if keyword in flat]
         judged = [
-            (part.restore, unmarked(option.schema)) for part, option in zip(parts, options, strict=True)
+            (part.restore, without_places(option.schema)) for part, option in zip(parts, options, strict=True)
         ]
         return SchemaPart(
             self.union(parts, with_sentences(flat.get("description", flat.get("title")), notes)),
@@ -440,7 +446,7 @@ class NarrowCompiler(ABC):
         """The only option of a schema, whose annotations count before those of the option."""
         nearer: dict[str, JSON] = {key: flat[key] for key in ANNOTATIONS if key in flat}
         told = {**option.schema, **nearer}
-        values = values_of(told)
+        values = named_values(told)
         if values is not None:
             return self.described(told, self.values(told, option.kind, values), ("enum", "const"))
         if option.kind == "object":
@@ -491,7 +497,7 @@ class NarrowCompiler(ABC):
 
 def as_object_schema(schema: dict[str, JSON]) -> dict[str, JSON]:
     """The schema at the root, where values are always objects."""
-    kinds = declared(schema)
+    kinds = declared_types(schema)
     return {**schema, "type": "object"} if not kinds or "object" in kinds else schema
 
 
@@ -509,3 +515,96 @@ def named_properties(schema: dict[str, JSON]) -> dict[str, dict[str, JSON]]:
         if isinstance(name, str):
             inner.setdefault(name, other)
     return inner
+
+
+class Declaration(NamedTuple):
+    """A tool as one provider takes it.
+
+    Attributes:
+        name: What the model calls it.
+        tool: Its name in the registry.
+        description: What it is for.
+        schema: JSON Schema of the arguments, in the provider's dialect.
+        definition: The whole, exactly as it is sent.
+        strict: Whether the provider holds the model to the schema.
+        losses: What the dialect can't express.
+        restore: Arguments as the model gives them -> as the tool's own schema has them.
+    """
+
+    name: str
+    tool: str
+    description: str
+    schema: Mapping[str, JSON]
+    definition: Mapping[str, JSON]
+    strict: bool = False
+    losses: tuple[Loss, ...] = ()
+    restore: Callable[[dict[str, JSON]], dict[str, JSON]] = lambda arguments: arguments
+
+
+class DialectSchema(NamedTuple):
+    """A schema of arguments in a dialect.
+
+    Attributes:
+        schema: As the dialect has it.
+        note: What is added to the description of the tool; empty for nothing.
+        strict: Whether the provider is to hold the model to the schema.
+        losses: What the dialect can't express.
+        restore: Arguments as they are declared -> in the tool's own form.
+    """
+
+    schema: dict[str, JSON]
+    note: str = ""
+    strict: bool = False
+    losses: tuple[Loss, ...] = ()
+    restore: Callable[[JSON], JSON] = lambda arguments: arguments
+
+
+LONGEST_NAME: Final = 64
+
+_OTHER: Final = re.compile("[^A-Za-z0-9_]")
+
+
+def aliases_for(names: Iterable[str], taken: re.Pattern[str]) -> dict[str, str]:
+    """Name -> another one that the dialect takes, of those that it does not; none is used twice.
+
+    Args:
+        names: Names that belong together, such as those of an object's properties.
+        taken: What the dialect takes, at most 64 characters.
+    """
+    every = list(names)
+    used = {name for name in every if taken.fullmatch(name)}
+    found: dict[str, str] = {}
+    for name in every:
+        if name not in used:
+            found[name] = _free(name, used)
+            used.add(found[name])
+    return found
+
+
+def wrapper_for(schema: dict[str, JSON]) -> str:
+    """A name for the property that holds all arguments, unlike any property of the schema."""
+    name = "arguments"
+    used = {key for path in _named(schema) for key in path}
+    while name in used:
+        name += "_"
+    return name
+
+
+def _named(schema: Schema) -> Iterator[tuple[str | int, ...]]:
+    for path, inner in children(schema):
+        yield path
+        yield from _named(inner)
+
+
+def _free(name: str, used: set[str]) -> str:
+    plain = _OTHER.sub("_", name)
+    start = plain if plain and not plain[0].isdigit() else f"_{plain}"
+    if len(start) <= LONGEST_NAME and start not in used:
+        return start
+    salted = name.encode(errors="surrogatepass")
+    while True:
+        digest = blake2b(salted, digest_size=4).hexdigest()
+        alias = f"{start[: LONGEST_NAME - 9]}_{digest}"
+        if alias not in used:
+            return alias
+        salted = digest.encode() + salted

@@ -17,11 +17,13 @@ from typing import ClassVar, Final
 
 from toolcrib.core.model import JSON
 from toolcrib.core.text import compact
+from toolcrib.formats.providers.argument_schema import ANNOTATIONS, PLACE, declared_types, named_values
 from toolcrib.formats.providers.compiler import (
     NarrowCompiler,
     Restore,
     SchemaPart,
     TypeOption,
+    aliases_for,
     named_properties,
     restore_as_is,
     restore_json_text,
@@ -30,11 +32,8 @@ from toolcrib.formats.providers.compiler import (
     restore_unwrapped,
     sentence_for,
     with_sentences,
+    wrapper_for,
 )
-from toolcrib.formats.providers.declarations import aliases_for, wrapper_for
-from toolcrib.formats.providers.normalized_schema import PLACE
-from toolcrib.formats.providers.schema_merge import ANNOTATIONS
-from toolcrib.formats.providers.value_types import declared, values_of
 
 NAMES: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 """Names of properties."""
@@ -66,7 +65,7 @@ class GeminiCompiler(NarrowCompiler):
     def compile(self, schema: dict[str, JSON]) -> SchemaPart:
         """The schema of arguments; without properties where there are none to give."""
         flat = self.flat(schema)
-        options = [] if values_of(flat) is not None else self.options(flat) or []
+        options = [] if named_values(flat) is not None else self.options(flat) or []
         objects = [option for option in options if option.kind == "object"]
         if not objects:
             return self._wrapped(self.described(flat, self.text(flat, "an object"), ()), flat)
@@ -92,11 +91,11 @@ class GeminiCompiler(NarrowCompiler):
 
     def by_type(self, flat: dict[str, JSON]) -> Iterator[TypeOption]:
         """As for every dialect; named values are all declared as texts."""
-        values = values_of(flat)
+        values = named_values(flat)
         if values is None:
             yield from super().by_type(flat)
             return
-        kinds = declared(flat)
+        kinds = declared_types(flat)
         given = [value for value in values if value is not None]
         if given:
             rest: dict[str, JSON] = {key: flat[key] for key in (PLACE, *ANNOTATIONS) if key in flat}

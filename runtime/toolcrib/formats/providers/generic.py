@@ -18,18 +18,29 @@ import re
 from typing import Final, NamedTuple
 
 from toolcrib.core.model import JSON, Schema
+from toolcrib.formats.providers.argument_schema import (
+    PLACE,
+    Loss,
+    argument_schema,
+    declared_types,
+    is_refinement,
+    merge_all_of,
+    place_of,
+    with_subschemas,
+    without_keywords,
+    without_places,
+)
 from toolcrib.formats.providers.compiler import (
+    DialectSchema,
     Restore,
+    aliases_for,
     restore_as_is,
     restore_members,
     restore_unwrapped,
     sentence_for,
     with_sentences,
+    wrapper_for,
 )
-from toolcrib.formats.providers.declarations import DialectSchema, Loss, aliases_for, wrapper_for
-from toolcrib.formats.providers.normalized_schema import PLACE, current, place_of, rebuilt, unmarked
-from toolcrib.formats.providers.schema_merge import is_refinement, merged, without
-from toolcrib.formats.providers.value_types import declared
 
 
 class RootRules(NamedTuple):
@@ -58,12 +69,12 @@ _NAMING: Final = frozenset(
 
 def compile_open(schema: Schema, rules: RootRules) -> DialectSchema:
     """A schema of arguments for a provider that takes nearly all of JSON Schema."""
-    read = current(schema, references=True)
+    read = argument_schema(schema, references=True)
     opener = _Opener(rules)
     root, restore = opener.root({**read.schema, "type": "object"})
     if rules.explicit:
         root = _explicit({"properties": {}, **root})
-    told: dict[str, JSON] = {"type": "object", **unmarked(root)}
+    told: dict[str, JSON] = {"type": "object", **without_places(root)}
     note = with_sentences("", opener.notes)
     return DialectSchema(told, note, losses=(*read.losses, *opener.losses), restore=restore)
 
@@ -82,7 +93,7 @@ class _Opener:
         self.notes: list[str] = []
 
     def root(self, schema: dict[str, JSON]) -> tuple[dict[str, JSON], Restore]:
-        told, apart = merged(schema) if "allOf" in self._rules.refused else (schema, [])
+        told, apart = merge_all_of(schema) if "allOf" in self._rules.refused else (schema, [])
         refining = [
             keyword
             for keyword in ("anyOf", "oneOf")
@@ -132,14 +143,14 @@ class _Opener:
         message = "is told in the description" if said else "is left out"
         self.losses[Loss(place_of(schema), keyword, message)] = None
         self.notes.append(said)
-        return without(schema, keyword)
+        return without_keywords(schema, keyword)
 
 
 def _explicit(schema: dict[str, JSON]) -> dict[str, JSON]:
     """The schema, in which every list has `items`."""
-    told = rebuilt(schema, _explicit)
+    told = with_subschemas(schema, _explicit)
     return (
         {**told, "items": {PLACE: place_of(schema)}}
-        if "array" in declared(told) and "items" not in told
+        if "array" in declared_types(told) and "items" not in told
         else told
     )

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from toolcrib.core.model import JSON
+from toolcrib.formats.providers.argument_schema import Loss, place_of
 from toolcrib.formats.providers.compiler import (
     NarrowCompiler,
     Restore,
@@ -26,9 +27,8 @@ from toolcrib.formats.providers.compiler import (
     restore_as_is,
     restore_members,
     restore_unwrapped,
+    wrapper_for,
 )
-from toolcrib.formats.providers.declarations import Loss, wrapper_for
-from toolcrib.formats.providers.normalized_schema import place_of
 
 MOST_LEVELS: Final = 10
 MOST_PROPERTIES: Final = 5_000

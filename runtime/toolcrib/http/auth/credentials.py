@@ -14,8 +14,8 @@ from toolcrib.security.secrets import (
     SecretResolver,
     SecretVariable,
     UnusableSecret,
-    pieces_of,
-    plain,
+    split_variables,
+    unescape_dollars,
 )
 
 CredentialPlace: TypeAlias = Literal["header", "query", "cookie", "basic", "form", "address"]
@@ -97,7 +97,7 @@ class AuthFields:
     def _pieces(self, key: str) -> list[str | SecretVariable]:
         text = str(self.block[key])
         try:
-            pieces = pieces_of(text)
+            pieces = split_variables(text)
         except ExpressionError as error:
             self.tell(error.code, error.message, key, hint=error.hint)
             return [_UNREAD]
@@ -110,7 +110,10 @@ class AuthFields:
 
     def _filled(self, key: str, place: CredentialPlace, pieces: list[str | SecretVariable]) -> str:
         if self.vault is None:
-            known = [piece.default if isinstance(piece, SecretVariable) else plain(piece) for piece in pieces]
+            known = [
+                piece.default if isinstance(piece, SecretVariable) else unescape_dollars(piece)
+                for piece in pieces
+            ]
             text = STAND_IN if None in known else "".join(map(str, known))
             fault = credential_fault(text, place)
             if fault:
@@ -121,7 +124,7 @@ class AuthFields:
         try:
             for piece in pieces:
                 if isinstance(piece, str):
-                    text += plain(piece)
+                    text += unescape_dollars(piece)
                     continue
                 value = self.vault.look_up(piece, secret=place != "address")
                 if place == "address" and value != piece.default:
@@ -152,7 +155,9 @@ def _first(pieces: list[str | SecretVariable]) -> SecretVariable | None:
 
 def _written(pieces: list[str | SecretVariable]) -> str | None:
     """The text that the defaults in the document give; None where they don't, or where there are none."""
-    texts = [piece.default if isinstance(piece, SecretVariable) else plain(piece) for piece in pieces]
+    texts = [
+        piece.default if isinstance(piece, SecretVariable) else unescape_dollars(piece) for piece in pieces
+    ]
     return None if None in texts or _first(pieces) is None else "".join(map(str, texts))
 
 

@@ -24,7 +24,7 @@ from toolcrib.loading.scenarios.model import (
     ScriptedCall,
     visible_state,
 )
-from toolcrib.loading.scenarios.scenario import with_mock
+from toolcrib.loading.scenarios.scenario_state import with_mock
 from toolcrib.registry.names import short_name
 from toolcrib.security.tool_policy import check_policy
 
@@ -40,7 +40,7 @@ class NameUse(NamedTuple):
 
     Attributes:
         name: Its name.
-        pointer: Where it stands.
+        pointer: JSON Pointer into the document.
         tool: Whose argument it is; empty for anything else.
     """
 

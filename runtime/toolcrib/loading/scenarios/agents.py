@@ -10,10 +10,10 @@ from typing import Any, Final
 from toolcrib.core.errors import DocumentError, Problem, did_you_mean
 from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.pointers import pointer_step
-from toolcrib.core.schemas import envelope, without_told
+from toolcrib.core.schemas import envelope, without_loader_checks
 from toolcrib.core.text import compact
 from toolcrib.expressions import Rendering, compile_value
-from toolcrib.expressions.matchers import Matcher, compile_matcher, impossible
+from toolcrib.expressions.matchers import Matcher, compile_matcher, find_impossible
 from toolcrib.loading.document_checks import problem_of
 from toolcrib.loading.scenarios.expectations import Names
 from toolcrib.loading.scenarios.model import Agent, AgentReply, AgentTurn, Assertion, ScriptedCall
@@ -70,7 +70,7 @@ def parse_script(
 
     Args:
         entries: As the document has them.
-        pointer: Where they stand.
+        pointer: JSON Pointer of the list.
         names: What their expressions may read besides `user`, `results` and `turn`.
         problems: Receives what is wrong with them.
     """
@@ -185,7 +185,7 @@ class _Reader:
         faults: list[Problem] = []
         matcher = compile_matcher(pattern, faults, place, names=self._names)
         schema, words = _SEEN[key]
-        if not faults and impossible(pattern, schema):
+        if not faults and find_impossible(pattern, schema):
             message = f"{words}, so it is never {compact(pattern)}"
             faults.append(Problem(code="never_matches", message=message, pointer=place))
         self._problems += faults
@@ -320,7 +320,7 @@ _SAID = Rendering(constant=True, names=frozenset(), run=lambda _scope: "")
 
 @cache
 def _validator() -> Validator:
-    definitions = without_told(envelope("scenario")["$defs"])
+    definitions = without_loader_checks(envelope("scenario")["$defs"])
     return Validator({"type": "array", "items": {"$ref": "#/$defs/scripted_reply"}, "$defs": definitions})
 
 

@@ -133,7 +133,7 @@ def check_assertions(
 
     Args:
         entries: As the document has it.
-        pointer: Where the list stands.
+        pointer: JSON Pointer of the list.
         problems: Receives the faults.
         whole: Whether they are about the whole conversation anyway.
     """

@@ -14,16 +14,27 @@ from typing import Any, TypeAlias
 from toolcrib.core.clock import parse_duration
 from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import JSON, Outcome
+from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Files
 from toolcrib.core.text import compact
-from toolcrib.expressions import Rendering, compile_value
-from toolcrib.expressions.matchers import Matcher, compile_matcher, impossible
+from toolcrib.expressions import Rendering, compile_value, is_expression
+from toolcrib.expressions.matchers import Matcher, compile_matcher, find_impossible
 from toolcrib.loading.documents.document import parse_json
 from toolcrib.loading.documents.files import DiskFiles
 from toolcrib.loading.scenarios.model import NO_RULES, CallRule, Expectation, Verification, join_outcomes
 
 Names: TypeAlias = Mapping[str, Collection[str] | None]
 """What expressions may read, each with the keys that it may have, or None where they are not known."""
+
+
+def expression_texts(value: JSON, pointer: str) -> Iterator[tuple[str, str]]:
+    """The texts with expressions, and where they stand."""
+    if isinstance(value, str) and is_expression(value):
+        yield pointer, value
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from expression_texts(item, f"{pointer}/{pointer_step(key)}")
+
 
 KEPT = ("store", "state")
 """What of the mocks' memory a verification may hold a matcher for."""
@@ -39,7 +50,7 @@ def parse_expectation(
 
     Args:
         entry: As the document has it.
-        pointer: Where it stands.
+        pointer: JSON Pointer into the document.
         names: What its matchers may read.
         run_names: What the name of a golden file may read.
         problems: Receives what is wrong with it.
@@ -106,7 +117,7 @@ def _matcher(part: str, pattern: JSON, pointer: str, names: Names, problems: lis
     faults: list[Problem] = []
     matcher = compile_matcher(pattern, faults, place, names=names)
     if not faults:
-        found = impossible(pattern, _OF_PART.get(part, {}))
+        found = find_impossible(pattern, _OF_PART.get(part, {}))
         faults = [problem._replace(pointer=place + problem.pointer) for problem in found]
         if faults and part in _WORDS and (part not in KEPT or faults[0].pointer == place):
             message = f"{_WORDS[part]}, so it is never {compact(pattern)}"
@@ -279,7 +290,7 @@ def check_golden(
 
     Args:
         golden: The file.
-        pointer: Where it stands.
+        pointer: JSON Pointer into the document.
         scopes: What the name may read, for each run.
         files: The files that the scenario may name.
     """

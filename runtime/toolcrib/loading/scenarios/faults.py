@@ -8,16 +8,14 @@ from typing import Any, TypeAlias
 
 from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Descriptor, InjectedFault, Origin
-from toolcrib.core.pointers import pointer_step
 from toolcrib.core.text import compact
 from toolcrib.expressions import compile_value, is_expression
-from toolcrib.simulation.fault_triggers import compile_trigger, names_for
-from toolcrib.simulation.faults import compile_injection, kind_of, misnamed
+from toolcrib.loading.scenarios.expectations import Names, expression_texts
+from toolcrib.simulation.fault_triggers import compile_trigger, fault_variables
+from toolcrib.simulation.faults import compile_injection, kind_of, kind_problem
 
 OF_A_RUN = ("matrix", "run")
 """What texts of a fault may read that is the same for a whole run of the scenario."""
-
-Names: TypeAlias = "Mapping[str, Collection[str] | None]"
 
 
 def parse_faults(
@@ -75,8 +73,8 @@ def _unwritten_name(inject: JSON, taken: Collection[str]) -> str:
 
 def _of_the_run(fault: InjectedFault, names: Names) -> Iterator[Problem]:
     """What is wrong with the texts that read `matrix` or `run`."""
-    known: Names = {**names_for(), "run": None, **names}
-    for pointer, text in _texts(_written(fault), fault.pointer):
+    known: Names = {**fault_variables(), "run": None, **names}
+    for pointer, text in expression_texts(_written(fault), fault.pointer):
         found: list[Problem] = []
         read = compile_value(text, known, found, pointer).names
         if not read & {*OF_A_RUN}:
@@ -93,15 +91,6 @@ def _of_the_run(fault: InjectedFault, names: Names) -> Iterator[Problem]:
 
 def _written(fault: InjectedFault) -> dict[str, JSON]:
     return {"inject": fault.inject, "when": dict(fault.when)}
-
-
-def _texts(value: JSON, pointer: str) -> Iterator[tuple[str, str]]:
-    """The texts with expressions, and where they stand."""
-    if isinstance(value, str) and is_expression(value):
-        yield pointer, value
-    elif isinstance(value, dict | list):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _texts(item, f"{pointer}/{pointer_step(key)}")
 
 
 def resolve_faults(faults: Iterable[InjectedFault], scope: Mapping[str, JSON]) -> tuple[InjectedFault, ...]:
@@ -126,7 +115,7 @@ def _worked_out(value: JSON, scope: Mapping[str, JSON]) -> JSON:
         return [_worked_out(item, scope) for item in value]
     if not isinstance(value, str) or not is_expression(value):
         return value
-    rendering = compile_value(value, {*names_for(), *OF_A_RUN}, [])
+    rendering = compile_value(value, {*fault_variables(), *OF_A_RUN}, [])
     return rendering.render(scope) if rendering.names & {*OF_A_RUN} else value
 
 
@@ -166,7 +155,7 @@ def _for_nobody(fault: InjectedFault, tools: Tools) -> Iterator[Problem]:
     message = f"the fault `{fault.name}` fits no tool: none is called `{fault.tool}`"
     hint = near or "the tool must be loaded together with the scenario"
     yield Problem(code="unknown_tool", message=message, pointer=f"{fault.pointer}/tool", hint=hint)
-    wrong = misnamed(fault.inject, f"{fault.pointer}/inject")
+    wrong = kind_problem(fault.inject, f"{fault.pointer}/inject")
     if wrong is not None and not is_expression(str(fault.inject)):
         yield wrong
 
@@ -175,7 +164,7 @@ def _different(
     fault: InjectedFault, scopes: Sequence[Mapping[str, JSON]], found: dict[Problem, None]
 ) -> list[InjectedFault]:
     """The fault as it is in the runs, each way once."""
-    if not any(_reads_run(text) for _pointer, text in _texts(_written(fault), "")):
+    if not any(_reads_run(text) for _pointer, text in expression_texts(_written(fault), "")):
         return [fault]
     ways: list[InjectedFault] = []
     for scope in scopes:
@@ -197,12 +186,12 @@ def _different(
 
 
 def _reads_run(text: str) -> bool:
-    return bool(compile_value(text, {*names_for(), *OF_A_RUN}, []).names & {*OF_A_RUN})
+    return bool(compile_value(text, {*fault_variables(), *OF_A_RUN}, []).names & {*OF_A_RUN})
 
 
 def _misfits(fault: InjectedFault, tool: Descriptor) -> list[Problem]:
     problems: list[Problem] = []
-    names = names_for(tool)
+    names = fault_variables(tool)
     compile_trigger(fault.when, f"{fault.pointer}/when", names, problems, key=fault.name, tool=tool)
     place = f"{fault.pointer}/inject"
     compile_injection(fault.inject, place, tool, names, problems, key=fault.name)

@@ -70,7 +70,7 @@ class CallStep:
         name: What the step shows.
         save_as: Name under which later steps find what came of it; empty for none.
         expect: What it must answer.
-        pointer: Where it stands in the document.
+        pointer: JSON Pointer into the document.
         written: The arguments as the document has them.
     """
 
@@ -104,7 +104,7 @@ class ParallelStep:
         calls: The calls, in the order in which they begin.
         number: Of the scenario's steps, from 1.
         name: What the step shows.
-        pointer: Where it stands in the document.
+        pointer: JSON Pointer into the document.
     """
 
     calls: tuple[CallStep, ...]
@@ -121,7 +121,7 @@ class AdvanceStep:
         seconds: How much, on virtual time.
         number: Of the scenario's steps, from 1.
         name: What the step shows.
-        pointer: Where it stands in the document.
+        pointer: JSON Pointer into the document.
     """
 
     seconds: float
@@ -143,7 +143,7 @@ class CallRule:
         args: What their arguments are; None for anything.
         times: How many there are.
         outcomes: How they ended; none for however.
-        pointer: Where it stands in the document.
+        pointer: JSON Pointer into the document.
     """
 
     tool: str
@@ -217,7 +217,7 @@ class Assertion:
         pass_threshold: The share of trials in which it must hold, 0 to 1; None for that of the scenario.
         scope: What one of a turn sees: `turn`, or `conversation`, which is all as far as it came.
         unsupported: Why it can't be judged at all; empty if it can.
-        pointer: Where it stands in the document.
+        pointer: JSON Pointer into the document.
     """
 
     type: str
@@ -259,7 +259,7 @@ class ScriptedCall:
         args: The arguments; a text is what the model writes in their place.
         id: Its id; one is made unless given.
         expect_result: Matcher for what the model must be told of it; None for anything.
-        pointer: Where it stands in the document.
+        pointer: JSON Pointer into the document.
     """
 
     tool: str
@@ -281,7 +281,7 @@ class AgentReply:
         finish: How it breaks off, `length` or `refused`; empty for an answer that is complete.
         times: How often it may be used; 0 for any number of times.
         optional: Whether nobody minds that it was never used.
-        pointer: Where it stands in the document.
+        pointer: JSON Pointer into the document.
     """
 
     when: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
@@ -304,7 +304,7 @@ class AgentTurn:
         script: What a scripted model answers in this turn.
         client: Tool name -> how the caller fulfils it in this turn, before the agent's own.
         assertions: What must be true of this turn.
-        pointer: Where it stands in the document.
+        pointer: JSON Pointer into the document.
     """
 
     user: Rendering | None = None
@@ -345,7 +345,7 @@ class Agent:
         assertions: What must be true of the whole conversation.
         unused_turns: What it means that a reply was never used: `error`, `warn`, `ignore`.
         unknown_tools: What it means that a tool is named which is not there: `error`, `warn`.
-        pointer: Where it stands in the document.
+        pointer: JSON Pointer into the document.
     """
 
     provider: str = "scripted"

@@ -14,14 +14,20 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.core.clock import START, parse_duration
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fixture, InjectedFault, Origin
-from toolcrib.core.pointers import keys_of, pointer_step
+from toolcrib.core.pointers import keys_of
 from toolcrib.core.protocols import Files
 from toolcrib.core.text import compact
-from toolcrib.expressions import Rendering, compile_value, is_expression
+from toolcrib.expressions import Rendering, compile_value
 from toolcrib.expressions.matchers import compile_matcher
 from toolcrib.loading.document_checks import TOO_MANY, DocumentChecker, hidden_problems, valid_parts
 from toolcrib.loading.documents.document import Document
-from toolcrib.loading.scenarios.expectations import Names, check_golden, parse_expectation, parse_verification
+from toolcrib.loading.scenarios.expectations import (
+    Names,
+    check_golden,
+    expression_texts,
+    parse_expectation,
+    parse_verification,
+)
 from toolcrib.loading.scenarios.model import (
     AdvanceStep,
     AnyStep,
@@ -192,20 +198,11 @@ def _reads(
 ) -> Iterator[Problem]:
     """A problem for every text of a parallel call that reads what a sibling saves."""
     parts = {key: value for key, value in entry.items() if key in {"args", "expect"}}
-    for place, text in _texts(parts, pointer) if siblings else ():
+    for place, text in expression_texts(parts, pointer) if siblings else ():
         for name in sorted(compile_value(text, names, []).names & siblings):
             message = f"`{name}` is saved by a call of the same `parallel`: they begin together, so it is not there yet"
             hint = "make the call that reads it a step after this one"
             yield Problem(code="reads_sibling", message=message, pointer=place, hint=hint)
-
-
-def _texts(value: JSON, pointer: str) -> Iterator[tuple[str, str]]:
-    """The texts with expressions, and where they stand."""
-    if isinstance(value, str) and is_expression(value):
-        yield pointer, value
-    elif isinstance(value, dict | list):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _texts(item, f"{pointer}/{pointer_step(key)}")
 
 
 YEARS = range(1000, 9000)
@@ -406,37 +403,3 @@ def example_scenario(tool: Descriptor) -> Scenario | None:
         for index, example in enumerate(tool.examples)
     )
     return Scenario(name=f"{tool.name} examples", tags=("examples",), steps=steps, origin=tool.origin)
-
-
-def with_scenario_state(tool: Descriptor, scenario: Scenario) -> Descriptor:
-    """The tool with the scenario's collections and named states, and with what goes wrong with it there.
-
-    Collections and states take the place of those of its pack that have their names.
-    """
-    if scenario.fixture is not NO_FIXTURE:
-        from toolcrib.loading.stores import fixture_with  # noqa: PLC0415 -- as above
-
-        fixture = fixture_with(tool.fixture, scenario.fixture.collections, scenario.fixture.machines)
-        tool = tool._replace(fixture=fixture)
-    if scenario.faults:
-        from toolcrib.loading.scenarios.faults import faults_of  # noqa: PLC0415 -- as above
-
-        tool = tool._replace(faults=faults_of(tool, scenario.faults))
-    return tool
-
-
-def with_mock(tool: Descriptor, scenario: Scenario) -> Descriptor:
-    """The tool as a scenario sees it: furnished, and with the scenario's mock in place of its own binding."""
-    tool = with_scenario_state(tool, scenario)
-    if tool.name not in scenario.mocks:
-        return tool
-    place = f"/mocks/{pointer_step(tool.name)}"
-    locate = scenario.origin.locate
-    origin = scenario.origin._replace(locate=lambda pointer: locate(place + pointer.removeprefix("/mock")))
-    # What the caller fulfils stays the caller's; the mock says what it answers where it does.
-    granted = scenario.agent is not None and scenario.agent.grants(tool.name)
-    return tool._replace(
-        mode=tool.mode if granted else "mock",
-        bindings={**tool.bindings, "mock": scenario.mocks[tool.name]},
-        origin=origin,
-    )

@@ -11,8 +11,8 @@ from toolcrib.core.model import JSON, Descriptor, Outcome
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Kinds
 from toolcrib.loading.scenarios.model import AnyStep, CallStep, ParallelStep, Scenario
-from toolcrib.loading.scenarios.scenario import combinations, with_mock
-from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state
+from toolcrib.loading.scenarios.scenario import combinations
+from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state, with_mock
 from toolcrib.registry.names import full_name
 
 Tools = Mapping[str, Descriptor]

@@ -1,4 +1,4 @@
-"""What a scenario can see of what the mocks of its tools keep: the collections and machines by their names."""
+"""What a scenario changes and sees of its tools: their collections, machines, faults and mocks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from toolcrib.core.errors import Problem, did_you_mean
-from toolcrib.core.model import JSON, Collection, Descriptor, Fixture, Machine, Schema
+from toolcrib.core.model import JSON, NO_FIXTURE, Collection, Descriptor, Fixture, Machine, Schema
 from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.text import canonical, compact
-from toolcrib.expressions.matchers import impossible
+from toolcrib.expressions.matchers import find_impossible
 from toolcrib.loading.scenarios.model import Scenario, fixtures_of, tool_names, visible_state
-from toolcrib.loading.scenarios.scenario import OWN, with_mock
-from toolcrib.loading.stores import parse_store
+from toolcrib.loading.scenarios.scenario import OWN
+from toolcrib.loading.stores import fixture_with, parse_store
 from toolcrib.schema.validation import check_schema
 
 
@@ -150,7 +150,7 @@ def _never_kept(collection: Collection, pattern: JSON, pointer: str) -> Iterator
     """What no row of a collection can be, and what a collection can't be."""
     wanted = pattern[collection.name] if isinstance(pattern, dict) else pattern
     by_keys = [*_names_in(wanted, pointer)]
-    if not by_keys and impossible(wanted, {"type": "object"}):
+    if not by_keys and find_impossible(wanted, {"type": "object"}):
         message = f"`{collection.name}` is a collection, rows by their keys, so it is never {compact(wanted)}"
         hint = "such as `{KEY: {FIELD: VALUE}}`, or `{$len: 2}` for how many rows there are"
         yield Problem(code="never_matches", message=message, pointer=pointer, hint=hint)
@@ -159,7 +159,7 @@ def _never_kept(collection: Collection, pattern: JSON, pointer: str) -> Iterator
     of_rows = schema if "$ref" in schema else {"type": "object", **schema}
     rows = wanted if isinstance(wanted, dict) else {}
     for key, place in by_keys:
-        for fault in impossible(rows[key], of_rows):
+        for fault in find_impossible(rows[key], of_rows):
             if fault.severity == "error":
                 said = fault.message.replace(
                     "the input schema", f"the schema of the rows of `{collection.name}`"
@@ -171,7 +171,39 @@ def _never_kept(collection: Collection, pattern: JSON, pointer: str) -> Iterator
 
 def _never(machine: Machine, pattern: JSON, pointer: str) -> Iterator[Problem]:
     wanted = pattern[machine.name] if isinstance(pattern, dict) else pattern
-    if machine.states and any(True for _fault in impossible(wanted, {"enum": [*machine.states]})):
+    if machine.states and any(True for _fault in find_impossible(wanted, {"enum": [*machine.states]})):
         message = f"`{machine.name}` is never {compact(wanted)}; its states are {', '.join(machine.states)}"
         hint = did_you_mean(wanted, machine.states) if isinstance(wanted, str) else ""
         yield Problem(code="never_matches", message=message, pointer=pointer, hint=hint)
+
+
+def with_scenario_state(tool: Descriptor, scenario: Scenario) -> Descriptor:
+    """The tool with the collections, named states and faults of a scenario.
+
+    Collections and states take the place of those of its pack that have their names.
+    """
+    if scenario.fixture is not NO_FIXTURE:
+        fixture = fixture_with(tool.fixture, scenario.fixture.collections, scenario.fixture.machines)
+        tool = tool._replace(fixture=fixture)
+    if scenario.faults:
+        from toolcrib.loading.scenarios.faults import faults_of  # noqa: PLC0415 -- in most scenarios nothing goes wrong
+
+        tool = tool._replace(faults=faults_of(tool, scenario.faults))
+    return tool
+
+
+def with_mock(tool: Descriptor, scenario: Scenario) -> Descriptor:
+    """The tool as a scenario sees it: with its state and faults, and with its mock in place of the tool's own binding."""
+    tool = with_scenario_state(tool, scenario)
+    if tool.name not in scenario.mocks:
+        return tool
+    place = f"/mocks/{pointer_step(tool.name)}"
+    locate = scenario.origin.locate
+    origin = scenario.origin._replace(locate=lambda pointer: locate(place + pointer.removeprefix("/mock")))
+    # What the caller fulfils stays the caller's; the mock says what it answers where it does.
+    granted = scenario.agent is not None and scenario.agent.grants(tool.name)
+    return tool._replace(
+        mode=tool.mode if granted else "mock",
+        bindings={**tool.bindings, "mock": scenario.mocks[tool.name]},
+        origin=origin,
+    )

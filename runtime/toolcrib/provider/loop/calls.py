@@ -35,7 +35,7 @@ from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.provider.messages import ToolCall
 from toolcrib.registry.registry import Registry
-from toolcrib.simulation.store import states
+from toolcrib.simulation.store import state_by_machine
 
 READ_RESULT = "read_result"
 
@@ -346,7 +346,7 @@ class CallRunner:
         tool = self._session.registry.get(call.name)
         kept = NOTHING
         if tool is not None and tool.fixture.machines:
-            kept = states(tool.fixture, self._session.store.version)
+            kept = state_by_machine(tool.fixture, self._session.store.version)
         return CallStart(call.id, self.now(), kept)
 
 

@@ -11,7 +11,7 @@ from toolcrib.core.model import JSON
 from toolcrib.core.text import compact, decode_json
 from toolcrib.provider.messages import Reasoning, Text, ToolCall
 from toolcrib.provider.models.protocol import CallDelta, Delta, Finish, ReasoningDelta, TextDelta
-from toolcrib.schema.validation import as_json, json_fault
+from toolcrib.schema.validation import as_json, json_violation
 
 AnswerPart: TypeAlias = Text | Reasoning | ToolCall
 
@@ -231,4 +231,4 @@ def parse_arguments(text: str) -> dict[str, JSON] | None:
         return None
     if value is None:
         return {}
-    return value if isinstance(value, dict) and json_fault(value) is None else None
+    return value if isinstance(value, dict) and json_violation(value) is None else None

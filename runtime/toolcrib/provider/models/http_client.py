@@ -35,7 +35,7 @@ from toolcrib.provider.models.assembler import parse_arguments
 from toolcrib.provider.models.protocol import Delta, Finish, ProviderError, Request
 from toolcrib.security.egress import EgressRefused, is_loopback
 from toolcrib.security.redaction import is_secret_name
-from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, pieces_of
+from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, split_variables
 from toolcrib.servers.environment import NetworkEnvironment, normal_origin
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class ServiceClient:
         self._service = service
         self._at = parse_base_url(base_url or service.base_url)
         self._api_key = api_key
-        pieces_of(api_key or "")
+        split_variables(api_key or "")
         self._clock: Clock = RealClock() if clock is None else clock
         self._headers = _checked(headers)
         self._timeout = timeout
@@ -517,7 +517,7 @@ class ServiceAnswer:
 
 def _checked(headers: Mapping[str, str]) -> dict[str, str]:
     for name, value in headers.items():
-        pieces_of(value)
+        split_variables(value)
         if fault := fault_of_name(name):
             raise ConfigurationError(fault.message, code=fault.code, hint=fault.hint)
     return {name.lower(): value for name, value in headers.items()}

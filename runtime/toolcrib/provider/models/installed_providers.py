@@ -13,7 +13,7 @@ from toolcrib.http.messages import parse_origin
 from toolcrib.loading.scenarios.agents import GROUP
 from toolcrib.provider.models.protocol import Provider
 from toolcrib.security.egress import is_loopback, is_metadata, read_host
-from toolcrib.security.hosts import place_of
+from toolcrib.security.hosts import host_and_port
 from toolcrib.servers.environment import NetworkEnvironment
 
 
@@ -89,7 +89,7 @@ def allow_base_url(world: NetworkEnvironment, base_url: str) -> NetworkEnvironme
         return world
     if not (is_loopback(read.name) or (read.literal and not is_metadata(read.name))):
         return world
-    return world._replace(guard=world.guard.also([place_of(read.name, port)]))
+    return world._replace(guard=world.guard.also([host_and_port(read.name, port)]))
 
 
 def _openai() -> Callable[..., Any]:

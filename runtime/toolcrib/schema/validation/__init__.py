@@ -10,8 +10,8 @@ from toolcrib.schema.validation.json_values import (
     NotJSONError,
     as_dict,
     as_json,
-    json_fault,
-    unshared,
+    json_violation,
+    unshared_copy,
 )
 from toolcrib.schema.validation.validator import Validator, ViolationReport, validate
 from toolcrib.schema.validation.violations import Violation, report
@@ -29,9 +29,9 @@ __all__ = [
     "as_json",
     "check_schema",
     "compile_defaults",
-    "json_fault",
+    "json_violation",
     "report",
-    "unshared",
+    "unshared_copy",
     "validate",
 ]
 

@@ -46,7 +46,7 @@ _REMEDIES: Final = {
 }
 
 
-def json_fault(value: Any, depth: int = 100, left: list[int] | None = None) -> Violation | None:  # noqa: C901, PLR0912 -- asked of every value at every door, so in one piece
+def json_violation(value: Any, depth: int = 100, left: list[int] | None = None) -> Violation | None:  # noqa: C901, PLR0912 -- asked of every value at every door, so in one piece
     """What keeps a value from being plain JSON, or None.
 
     JSON is: None, bool, int (up to 4,300 digits), finite float, str without lone surrogates, list,
@@ -86,7 +86,7 @@ def json_fault(value: Any, depth: int = 100, left: list[int] | None = None) -> V
             elif kind is not bool and item is not None:
                 if left is None:
                     left = [MOST]
-                found = json_fault(item, depth - 1, left)
+                found = json_violation(item, depth - 1, left)
                 if found is not None:
                     if found.keyword == _SIZE:
                         return found
@@ -100,7 +100,7 @@ ALIEN: Final = -(1 << 62)
 """What `weigh` says of a value that is no JSON."""
 
 
-def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0912 -- as `json_fault`
+def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0912 -- as `json_violation`
     """What is left of some room when a plain JSON value is put there; negative as soon as it does not fit.
 
     Each character of a text or a name weighs 1, each member of an object or list 4. As compact JSON a value takes
@@ -112,7 +112,7 @@ def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0912 -- a
         room: What the value may weigh.
 
     Returns:
-        The room left, or `ALIEN` where `json_fault` would find a fault.
+        The room left, or `ALIEN` where `json_violation` would find a fault.
     """
     kind = type(value)
     items: Iterable[Any]
@@ -162,14 +162,14 @@ def as_json(value: Any, *, depth: int = 100) -> tuple[JSON, Violation | None]:
         value: Anything.
         depth: Containers that may be nested in one another.
     """
-    found = json_fault(value, depth=depth)
+    found = json_violation(value, depth=depth)
     if found is None or found.keyword != SUBCLASS:
         return value, found
-    return unshared(value, depth), None
+    return unshared_copy(value, depth), None
 
 
 def as_dict(value: Any) -> Any:
-    """A mapping as a dict of its own; what is no mapping, or can't be read to its end, as it is, for `json_fault` to refuse.
+    """A mapping as a dict of its own; what is no mapping, or can't be read to its end, as it is, for `json_violation` to refuse.
 
     The members stay what they are.
     """
@@ -253,10 +253,10 @@ def _fault_of_scalar(value: Any, path: Path) -> Violation | None:
 
 
 class NotJSONError(ValueError):
-    """A value is no JSON; `json_fault` says why."""
+    """A value is no JSON; `json_violation` says why."""
 
 
-def unshared(value: Any, depth: int) -> Any:
+def unshared_copy(value: Any, depth: int) -> Any:
     """An equal copy of a JSON value whose objects and lists belong to nobody else.
 
     Args:
@@ -264,7 +264,7 @@ def unshared(value: Any, depth: int) -> Any:
         depth: Containers that may be nested in one another.
 
     Raises:
-        NotJSONError: `json_fault` would find a fault.
+        NotJSONError: `json_violation` would find a fault.
     """
     kind = type(value)
     if kind is str:
@@ -274,9 +274,9 @@ def unshared(value: Any, depth: int) -> Any:
     elif kind is float:
         sound = -_INFINITY < value < _INFINITY
     elif issubclass(kind, dict) and depth > 0:
-        return {_key(key): unshared(item, depth - 1) for key, item in dict.items(value)}
+        return {_key(key): unshared_copy(item, depth - 1) for key, item in dict.items(value)}
     elif issubclass(kind, list) and depth > 0:
-        return [unshared(item, depth - 1) for item in list.__iter__(value)]
+        return [unshared_copy(item, depth - 1) for item in list.__iter__(value)]
     else:
         sound = kind is bool or value is None
     if sound:
@@ -323,7 +323,7 @@ def is_large(value: Any, depth: int) -> bool:
     return ALIEN < weigh(value, depth, SMALL) < 0
 
 
-def elements(value: JSON, most: int) -> int:
+def count_elements(value: JSON, most: int) -> int:
     """How many JSON values a value consists of, itself included; counted up to `most`."""
     total = 1
     waiting: list[JSON] = [value]
@@ -349,5 +349,5 @@ def excess(value: JSON, depth: int, limit: int) -> str | None:
     size = len(compact(value).encode())
     if size > limit:
         return f"{size:,} bytes"
-    values = elements(value, limit) if 2 * limit - left >= limit - _ELEMENT else 0
+    values = count_elements(value, limit) if 2 * limit - left >= limit - _ELEMENT else 0
     return f"{values:,} values" if values * _ELEMENT > limit else ""

@@ -23,7 +23,7 @@ from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import Key, Path, SchemaIndex, Site, children, is_schema, pattern_validator
 from toolcrib.schema.dereference import WAYS, reference_problems
 from toolcrib.schema.validation.explanation import Error, Explanation
-from toolcrib.schema.validation.json_values import as_json, elements
+from toolcrib.schema.validation.json_values import as_json, count_elements
 from toolcrib.schema.validation.validator import compile_parts, compile_schema, refusal
 from toolcrib.schema.validation.violation_search import ErrorBudget, LocatedError, located
 from toolcrib.schema.validation.violations import Violation, shorten, show
@@ -157,7 +157,7 @@ def _meta_problems(index: SchemaIndex, dialect: str) -> Iterator[Problem]:
     if judge.is_valid(root.schema):
         return
     problems: list[Problem] = []
-    if elements(root.schema, _LARGE) == _LARGE:
+    if count_elements(root.schema, _LARGE) == _LARGE:
         pending = deque([root])
         while pending and len(problems) < _MOST:
             site = pending.popleft()
@@ -173,7 +173,9 @@ def _own_errors(judge: jsonschema_rs.Validator, schema: Schema) -> Iterator[Loca
         return
     inner = {path for path, _schema in children(schema)}
     small = {
-        key: value for key, value in schema.items() if (key,) not in inner and elements(value, _FEW) < _FEW
+        key: value
+        for key, value in schema.items()
+        if (key,) not in inner and count_elements(value, _FEW) < _FEW
     }
     plain = {key: value for key, value in small.items() if not any(path[0] == key for path in inner)}
     for keyword, value in schema.items():

@@ -14,7 +14,7 @@ from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.model import JSON, NOTHING, Schema
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import BACKTRACKING, LINEAR, Key, Path, SchemaIndex, Site
-from toolcrib.schema.validation.json_values import as_json, elements
+from toolcrib.schema.validation.json_values import as_json, count_elements
 from toolcrib.schema.validation.violations import Violation, fault, show
 from toolcrib.security.redaction import HIDDEN, SecretPlaces
 
@@ -209,7 +209,7 @@ class Validator:
 
         explanation = Explanation(value, self.index, self.secrets.hides)
         whole = whole_for(self._effort)
-        if elements(value, whole) < whole:
+        if count_elements(value, whole) < whole:
             if self._effort.too_much(self.index.root, value):
                 return ViolationReport([self._innermost(value)], more=True)
             faults = explanation.of(self._compiled.iter_errors(value), most)

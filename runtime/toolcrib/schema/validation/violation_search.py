@@ -22,7 +22,7 @@ from jsonschema_rs import ValidationErrorKind as Kind
 
 from toolcrib.core.model import JSON
 from toolcrib.core.subschemas import IN_PLACE, Key, Path, SchemaIndex, Site, children, members
-from toolcrib.schema.validation.json_values import elements
+from toolcrib.schema.validation.json_values import count_elements
 
 _BEARABLE: Final = 2_000
 """Judgements that are always borne, whatever the schema."""
@@ -259,7 +259,7 @@ class ViolationSearch:
         self._steps -= 1
         if self._steps < 0 or any(site.get(keyword) is not None for keyword in _DYNAMIC):
             raise SearchExhausted
-        if elements(value, self._whole) < self._whole:
+        if count_elements(value, self._whole) < self._whole:
             yield from self._of_chunk(site, self._judge(self._reference(site)), value, path)
             return
         found = False
@@ -358,7 +358,7 @@ class ViolationSearch:
         chunk: dict[str, JSON] = {}
         room = self._whole
         for name, item in value.items():
-            size = elements(item, self._whole)
+            size = count_elements(item, self._whole)
             if size == self._whole:
                 inner = [
                     each
@@ -398,7 +398,7 @@ class ViolationSearch:
             start = len(prefix)
             for position in range(start, len(value)):
                 item = value[position]
-                size = elements(item, self._whole) if isinstance(item, dict | list) else 1
+                size = count_elements(item, self._whole) if isinstance(item, dict | list) else 1
                 if size > room:
                     yield from self._of_chunk(site, judge, chunk, path, start)
                     chunk, room, start = [], self._whole, position
@@ -414,7 +414,7 @@ class ViolationSearch:
         self, site: Site, judge: jsonschema_rs.Validator, chunk: JSON, path: Path, start: int = 0
     ) -> Iterator[LocatedError]:
         """The errors of a small value, or of a few members of a large one; `start` is the index of the first item."""
-        self.judged += elements(chunk, self._whole)
+        self.judged += count_elements(chunk, self._whole)
         if not self._effort.ways:
             if judge.is_valid(chunk):
                 return

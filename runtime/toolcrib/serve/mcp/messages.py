@@ -22,7 +22,7 @@ from mcp.types import INVALID_REQUEST, PARSE_ERROR
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Content, Failure, Outcome, Result
 from toolcrib.core.text import DuplicateKey, compact, decode_json, escape_terminal, truncate
-from toolcrib.schema.validation import json_fault
+from toolcrib.schema.validation import json_violation
 
 _DEPTH: Final = 200
 
@@ -53,7 +53,7 @@ def parse_message(text: bytes) -> JSON:
         raise InvalidMessage(INVALID_REQUEST, f"Invalid Request: {error}", _request_in(text)) from None
     except (ValueError, RecursionError):
         raise InvalidMessage(PARSE_ERROR, "Parse error") from None
-    if json_fault(value, depth=_DEPTH) is not None:
+    if json_violation(value, depth=_DEPTH) is not None:
         raise InvalidMessage(PARSE_ERROR, "Parse error")
     return value
 
@@ -64,7 +64,7 @@ def _request_in(text: bytes) -> str | int | None:
     except (ValueError, RecursionError):
         return None
     number = value.get("id") if isinstance(value, dict) else None
-    return number if isinstance(number, str | int) and json_fault(number) is None else None
+    return number if isinstance(number, str | int) and json_violation(number) is None else None
 
 
 COMPLETE: Final[Mapping[str, str]] = {"resultType": "complete"}

@@ -48,7 +48,7 @@ from toolcrib.http.event_stream import EventStream, StreamEvent
 from toolcrib.http.headers import OF_THE_CONNECTION, SENDER_WRITES, header_fault
 from toolcrib.http.messages import origin_of, parse_origin
 from toolcrib.security.egress import EgressGuard, EgressRefused, is_metadata, read_host
-from toolcrib.security.hosts import place_of, shown
+from toolcrib.security.hosts import host_and_port, printable
 from toolcrib.servers.environment import NetworkEnvironment, normal_origin
 from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, check_duplicate_keys
 from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, ServerTexts, StartFailure, Trouble
@@ -181,7 +181,7 @@ def resolve_endpoint(server: Server, world: NetworkEnvironment) -> ServerEndpoin
         ) from None
     aimed = parse_origin(world.instead_of(written))
     by_itself = read.name == "localhost" or (read.literal and not is_metadata(read.name))
-    guard = world.guard.also([place_of(read.name, port)] if by_itself else [])
+    guard = world.guard.also([host_and_port(read.name, port)] if by_itself else [])
     return ServerEndpoint(
         *aimed, f"/{path}{mark}{query}" if slash or mark else "/", tuple(headers), written, guard
     )
@@ -320,7 +320,7 @@ def _to(headers: Mapping[str, str]) -> str:
         host = urlsplit(headers.get("location", "")).hostname
     except ValueError:
         return ""
-    return f" to `{shown(host)}`" if host else ""
+    return f" to `{printable(host)}`" if host else ""
 
 
 def _error_in(body: bytes) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from toolcrib.core.pointers import pointer_to
 from toolcrib.core.server_config import Catalogue
 from toolcrib.core.subschemas import MANY, NAMED, ONE
 from toolcrib.core.text import compact, escape_terminal
-from toolcrib.schema.validation import json_fault
+from toolcrib.schema.validation import json_violation
 from toolcrib.security.redaction import HIDDEN
 from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.mcp.failures import InvalidAnswer
@@ -244,7 +244,7 @@ class _Reader:
             return "its `outputSchema` is no object"
         if approximate_size(tool, MOST_OF_ONE) > MOST_OF_ONE:
             return f"its definition is larger than {MOST_OF_ONE >> 20} MiB"
-        fault = json_fault(tool, depth=_DEPTH)
+        fault = json_violation(tool, depth=_DEPTH)
         hide = self._vault.hide_in_text
         if fault is not None:
             place = pointer_to([hide(key) if isinstance(key, str) else key for key in fault.path])
@@ -272,7 +272,7 @@ _SHAPES: Final = {
 def _name_of(tool: Any) -> str:
     """The name of a tool; empty for one that has none that can be used."""
     name = tool.get("name") if isinstance(tool, dict) else None
-    good = isinstance(name, str) and len(name) <= _LONGEST_NAME and json_fault(name) is None
+    good = isinstance(name, str) and len(name) <= _LONGEST_NAME and json_violation(name) is None
     return name if good and isinstance(name, str) else ""
 
 

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.server_config import Server
 from toolcrib.security.redaction import is_secret_name, secret_part
-from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, pieces_of, plain
+from toolcrib.security.secrets import (
+    MissingSecret,
+    SecretResolver,
+    SecretVariable,
+    split_variables,
+    unescape_dollars,
+)
 from toolcrib.security.server_display import written_secrets
 from toolcrib.servers.environment import NetworkEnvironment
 
@@ -222,8 +228,8 @@ class ServerTexts:
     def filled(self, text: str, pointer: str, *, secret: Secret = masked_without_default) -> str:
         """A text as it is meant."""
         return "".join(
-            plain(piece) if isinstance(piece, str) else self._value(piece, pointer, secret(piece))
-            for piece in pieces_of(text)
+            unescape_dollars(piece) if isinstance(piece, str) else self._value(piece, pointer, secret(piece))
+            for piece in split_variables(text)
         )
 
     def named(self, name: str, text: str, pointer: str) -> str:
@@ -236,9 +242,9 @@ class ServerTexts:
     def address(self, text: str, pointer: str) -> str:
         """An address; what is looked up for it is masked where it stands behind the host."""
         whole = ""
-        for piece in pieces_of(text):
+        for piece in split_variables(text):
             if isinstance(piece, str):
-                whole += plain(piece)
+                whole += unescape_dollars(piece)
                 continue
             value = self._value(piece, pointer, False)
             self._vault.register(secret_part(whole, value))

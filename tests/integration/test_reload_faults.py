@@ -29,7 +29,7 @@ from rewriting import (
 )
 from sampling import THOROUGH, sample
 from toolcrib import Descriptor, Outcome, Registry, Runtime
-from toolcrib.engine.session import Chain, Shelf
+from toolcrib.engine.session import BoundChain, ToolTable
 from toolcrib.executors.mock import BoundMock
 from toolcrib.loading.fingerprints import FileTracker
 from toolcrib.loading.reload import ReloadReport
@@ -201,7 +201,7 @@ def test_calls_end_on_the_version_that_they_began_with(tmp_path):
 def census() -> dict[str, int]:
     """How many there are of what a reload makes."""
     gc.collect()
-    kinds = (Registry, Shelf, Chain, Descriptor, LoadedProject, FileTracker, BoundMock)
+    kinds = (Registry, ToolTable, BoundChain, Descriptor, LoadedProject, FileTracker, BoundMock)
     counts = Counter(type(each).__name__ for each in gc.get_objects() if type(each) in kinds)
     return {
         **counts,

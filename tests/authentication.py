@@ -20,25 +20,25 @@ URL = "https://api.example.com/v1"
 
 
 def tried(
-    auth: Any, vault: SecretResolver | None = None, *, tokens: TokenCache | None = None, **block: Any
+    auth: Any, secrets: SecretResolver | None = None, *, tokens: TokenCache | None = None, **block: Any
 ) -> tuple[Auth | None, list[Problem]]:
-    """An `auth` and all that is wrong with it; nothing is looked up unless a vault is given."""
+    """An `auth` and all that is wrong with it; nothing is looked up unless a secrets is given."""
     whole = {"url": URL, "auth": auth, **block}
     problems: list[Problem] = []
     tool = Descriptor("tool", bindings={"live": whole})
-    return compile_auth(whole, "/live", tool.origin.place, problems, vault, tokens=tokens), problems
+    return compile_auth(whole, "/live", tool.origin.place, problems, secrets, tokens=tokens), problems
 
 
 def faults(auth: Any, environment: Mapping[str, str] | None = None, **block: Any) -> list[tuple[str, str]]:
     """Code and pointer of all that is wrong with an `auth`."""
-    vault = None if environment is None else SecretResolver(environment)
-    return [(problem.code, problem.pointer) for problem in tried(auth, vault, **block)[1]]
+    secrets = None if environment is None else SecretResolver(environment)
+    return [(problem.code, problem.pointer) for problem in tried(auth, secrets, **block)[1]]
 
 
 def ready(auth: Any, environment: Mapping[str, str] | SecretResolver | None = None, **options: Any) -> Auth:
     """An `auth` without errors, bound."""
-    vault = environment if isinstance(environment, SecretResolver) else SecretResolver(environment or {})
-    compiled, problems = tried(auth, vault, **options)
+    secrets = environment if isinstance(environment, SecretResolver) else SecretResolver(environment or {})
+    compiled, problems = tried(auth, secrets, **options)
     assert [str(problem) for problem in problems if problem.severity == "error"] == []
     assert compiled is not None
     return compiled

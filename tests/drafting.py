@@ -34,15 +34,15 @@ def tried(
     schema: Any = OPEN,
     *,
     files: Mapping[str, str | bytes] | None = None,
-    vault: SecretResolver | None = None,
+    secrets: SecretResolver | None = None,
 ) -> tuple[CompiledRequest, list[Problem]]:
-    """A block and all that is wrong with it; nothing is looked up unless a vault is given."""
+    """A block and all that is wrong with it; nothing is looked up unless a secrets is given."""
     beside = None if files is None else MemoryFiles(files)
     tool = Descriptor(
         "tool", input_schema=schema, bindings={"live": block}, origin=Origin("tool.yaml", files=beside)
     )
     problems: list[Problem] = []
-    return compile_request({"url": URL, **block}, tool, problems, vault), problems
+    return compile_request({"url": URL, **block}, tool, problems, secrets), problems
 
 
 def faults(block: dict[str, Any], schema: Any = OPEN, **options: Any) -> list[tuple[str, str]]:
@@ -58,7 +58,7 @@ def compiled(
     files: Mapping[str, str | bytes] | None = None,
 ) -> CompiledRequest:
     """A block without errors, ready to be filled."""
-    request, problems = tried(block, schema, vault=SecretResolver(environment or {}), files=files)
+    request, problems = tried(block, schema, secrets=SecretResolver(environment or {}), files=files)
     assert [str(problem) for problem in problems if problem.severity == "error"] == []
     return request
 

@@ -135,7 +135,7 @@ class Shelf:
     def recall(self) -> LoadedProject | None:
         """The stock from the index."""
         recalled = self.index.recall(self.key)
-        return recalled.stock(self.executors) if recalled is not None else None
+        return recalled.load(self.executors) if recalled is not None else None
 
 
 def assert_same(warm: LoadedProject | None, cold: LoadedProject) -> None:

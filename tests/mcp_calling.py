@@ -26,12 +26,12 @@ class Calling:
         server: The server.
         tools: Names of its tools, which are those of the descriptors; or whole documents without `mode`.
         judge: What a lock says; nothing unless given.
-        vault: What knows secrets; the environment unless given.
+        secrets: What knows secrets; the environment unless given.
         options: Of the runtime.
     """
 
     def __init__(
-        self, server: Server, *tools: Any, judge: Any = None, vault: Any = None, **options: Any
+        self, server: Server, *tools: Any, judge: Any = None, secrets: Any = None, **options: Any
     ) -> None:
         self.executor = Hearing()
         executors = Executors({"mcp": lambda: self.executor})
@@ -40,7 +40,7 @@ class Calling:
         assert [str(problem) for problem in loaded.problems if problem.severity == "error"] == []
         options = {"clock": RealClock(), "servers": {server.name: server}, **options}
         self.runtime = loaded_runtime(loaded, executors=executors, **options)
-        others = {"judge": judge, "vault": vault}
+        others = {"judge": judge, "secrets": secrets}
         given = {name: value for name, value in others.items() if value is not None}
         self.runtime.engine._world = self.executor.world = self.runtime.engine.world._replace(**given)
         self.call = self.runtime.call

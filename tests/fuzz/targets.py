@@ -204,7 +204,7 @@ def urls(data: bytes) -> str:
     """Addresses with places: no argument leads to another host, or to another path than was written."""
     block: dict[str, Any] = {"url": data.decode("utf-8", "replace")}
     try:
-        request, problems = tried(block, vault=SecretResolver({"HOST": "api.example.com"}))
+        request, problems = tried(block, secrets=SecretResolver({"HOST": "api.example.com"}))
     except (MissingSecret, UnusableArguments) as error:
         return type(error).__name__
     if any(problem.severity == "error" for problem in problems):

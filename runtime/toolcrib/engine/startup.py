@@ -328,7 +328,7 @@ def _recalled(
 ) -> StartupState | None:
     """What an index kept; None where other rows may be read now than when it was written."""
     executors = Executors.of_modes(recalled.modes)
-    stock = recalled.stock(executors)
+    stock = recalled.load(executors)
     _shown(stock, asked, executors, trust)
     if not all(trust.permits_data(*data) for data in stock.permitted):
         return None

@@ -25,12 +25,8 @@ from toolcrib.security.redaction import is_secret_name
 from toolcrib.security.secrets import SecretVariable, check_variables, split_variables
 
 
-class _Spot(Protocol):
-    def problem(self, code: str, message: str, hint: str = "", severity: Severity = "error") -> Problem: ...
-
-
-class _Where(Protocol):
-    def __call__(self, key: str = "", *steps: str | int) -> _Spot: ...
+class _PositionOf(Protocol):
+    def __call__(self, key: str = "", *steps: str | int) -> ConfigPosition: ...
 
 
 _OF_THE_PROTOCOL: Final = frozenset(
@@ -49,7 +45,7 @@ _OF_THE_PROTOCOL: Final = frozenset(
 _COOKIES: Final = "write `auth: {type: apiKey, in: cookie, name: ..., value: ...}`"
 
 
-def check_texts(said: Mapping[str, Any], where: _Where) -> Iterator[Problem]:
+def check_texts(said: Mapping[str, Any], where: _PositionOf) -> Iterator[Problem]:
     """Problems of the texts that go to a process."""
     for key in ("command", "cwd"):
         if key in said:
@@ -67,14 +63,14 @@ def check_texts(said: Mapping[str, Any], where: _Where) -> Iterator[Problem]:
         yield from _check_program(said["command"], where("command"))
 
 
-def _check_text(text: str, spot: _Spot) -> Iterator[Problem]:
+def _check_text(text: str, spot: ConfigPosition) -> Iterator[Problem]:
     for problem in check_variables(text, ""):
         yield spot.problem(problem.code, problem.message, problem.hint)
     if "\0" in text:
         yield spot.problem("wrong_form", "the text holds a NUL, which no process can be given")
 
 
-def _check_program(command: str, spot: _Spot) -> Iterator[Problem]:
+def _check_program(command: str, spot: ConfigPosition) -> Iterator[Problem]:
     """A whole command line in place of the program is a common slip, and no program is called so."""
     first, _, rest = command.strip().partition(" ")
     if rest and not re.search(r"[/\\]|\$\{", first):
@@ -86,7 +82,7 @@ def _check_program(command: str, spot: _Spot) -> Iterator[Problem]:
         )
 
 
-def check_headers(headers: Mapping[str, str], where: _Where) -> Iterator[Problem]:
+def check_headers(headers: Mapping[str, str], where: _PositionOf) -> Iterator[Problem]:
     """Problems of the headers of a server."""
     known: dict[str, str] = {}
     for name, text in headers.items():
@@ -110,7 +106,7 @@ def check_headers(headers: Mapping[str, str], where: _Where) -> Iterator[Problem
         yield from _check_literal(name, text, spot)
 
 
-def _check_literal(name: str, text: str, spot: _Spot) -> Iterator[Problem]:
+def _check_literal(name: str, text: str, spot: ConfigPosition) -> Iterator[Problem]:
     if text and is_secret_name(name) and "${" not in text:
         message = (
             f"the secret `{clipped(name)}` is written in the document, where everybody who reads it knows it"
@@ -124,7 +120,7 @@ def _check_literal(name: str, text: str, spot: _Spot) -> Iterator[Problem]:
         )
 
 
-def check_url(url: str, spot: _Spot) -> Iterator[Problem]:
+def check_url(url: str, spot: ConfigPosition) -> Iterator[Problem]:
     """Problems of the address of a server; variables in it are not known yet."""
     faults = check_variables(url, "")
     for problem in faults:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class PendingDescriptor(NamedTuple):
-    """A descriptor whose schema is not known before its server was asked.
+    """A descriptor whose schema is not known until its server is asked.
 
     Attributes:
-        server: Which one.
+        server: Name of the server.
         mode: The mode whose block names the server; in another one the descriptor does not wait.
     """
 
@@ -30,7 +30,7 @@ class PendingDescriptor(NamedTuple):
 
 
 Model: TypeAlias = "tuple[str, str, str, Mapping[str, JSON]]"
-"""A model that a scenario names: who does, the document, `file:line`, and what is said of it."""
+"""A model that a scenario names: by whom, the document, `file:line`, and its settings."""
 
 
 class LoadedProject(NamedTuple):
@@ -44,18 +44,18 @@ class LoadedProject(NamedTuple):
         refused: Name of a tool whose document was refused -> its first problem.
         projects: The project, as far as its file is good; empty outside projects.
         project_file: Its file, as it was named; empty outside projects.
-        project_error: Where that file has errors; then no tool is offered, for nobody knows what should be in force.
+        project_error: The place of the first error of that file; then no tool is offered, because the settings are unknown.
         toolsets: Those of the packs, then those of the project, under the full names of their tools.
         sources: What was read, in order, as it was named.
         ignored: Files that a glob of `ignore` leaves out.
-        seen: What was looked at; None where that can't be followed (what came from memory).
+        seen: Fingerprints of the files that were read; None where a change can't be noticed (content from memory).
         servers: The MCP servers, by name.
-        lock_file: Where it stands what these offered when they were locked; empty where there are none.
+        lock_file: The lock file of these servers; empty where there are none.
         unlisted: Servers whose tools are imported, and not known yet.
-        waiting: Name of a tool -> the server and the mode for which it waits: what that one says is not known yet.
-        locked: Servers of which only that is known which was locked.
+        waiting: Name of a tool -> the server and the mode for which it waits, because the server's schema is not known yet.
+        locked: Servers whose tools are known from the lock file alone.
         data: Files of rows whose paths name a variable: the document, the path as it is written, the variable.
-        models: Models that scenarios name: who does, the document, `file:line`, and `provider, base_url, api_key` as written.
+        models: Models that scenarios name: by whom, the document, `file:line`, and `provider, base_url, api_key` as written.
         permitted: Those of `data` whose variable is set and was looked up, because somebody has agreed to it.
         withheld: Those of `data` whose variable is set and was not looked up, because nobody has.
         remembered: Name of a server of which only that is known which it answered some time ago -> when.

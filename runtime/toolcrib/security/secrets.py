@@ -149,7 +149,7 @@ _LARGEST: Final = 64 * 1024
 
 
 class Keyring(Protocol):
-    """What the vault asks for entries of the system's keyring; the module `keyring` is one."""
+    """What `SecretResolver` asks for entries of the system's keyring; the module `keyring` is one."""
 
     def get_password(self, service_name: str, username: str) -> str | None:
         """The secret, or None where there is no such entry."""

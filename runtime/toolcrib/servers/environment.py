@@ -27,7 +27,7 @@ class NetworkEnvironment(NamedTuple):
 
     Attributes:
         guard: The one way to a socket.
-        vault: The one way to a secret; knows what must be masked.
+        secrets: The one way to a secret; knows what must be masked.
         origins: Origin as descriptors write it -> the origin that is meant instead: `https://api.example.com`
             -> `http://127.0.0.1:8080`.
         servers: The MCP servers, by name.
@@ -36,7 +36,7 @@ class NetworkEnvironment(NamedTuple):
     """
 
     guard: EgressGuard
-    vault: SecretResolver
+    secrets: SecretResolver
     origins: Mapping[str, str] = NOTHING
     servers: Mapping[str, Server] = NOTHING
     judge: LockJudge = accept_all

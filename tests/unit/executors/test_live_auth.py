@@ -221,25 +221,25 @@ def test_a_secret_in_the_document_is_a_warning_with_the_way_out():
 
 
 async def test_a_written_secret_works_and_is_masked_and_a_default_is_not():
-    vault = SecretResolver({})
-    made = await applied(ready({**BEARER, "token": "$${hunter2}"}, vault), VirtualClock())
+    secrets = SecretResolver({})
+    made = await applied(ready({**BEARER, "token": "$${hunter2}"}, secrets), VirtualClock())
     assert made.headers == [("Authorization", "Bearer ${hunter2}")]
-    assert vault.hide_in_text("is ${hunter2}") == "is ***"
-    ready(key(value="${KEY:-DEMO_KEY}"), vault)
-    assert vault.hide_in_text("DEMO_KEY") == "DEMO_KEY"
+    assert secrets.hide_in_text("is ${hunter2}") == "is ***"
+    ready(key(value="${KEY:-DEMO_KEY}"), secrets)
+    assert secrets.hide_in_text("DEMO_KEY") == "DEMO_KEY"
     assert faults(key(value="${KEY:-DEMO_KEY}")) == []
 
 
 def test_everything_that_is_looked_up_is_masked():
-    vault = SecretResolver(
+    secrets = SecretResolver(
         {"USER_NAME": "somebody", "PASSWORD": "hunter2", "TENANT": "acme", "Q": "in-the-query"}
     )
     url = "https://${TENANT}.example.com/token?key=${Q}"
     oauth = {**OAUTH, "token_url": url, "client_id": "${USER_NAME}", "client_secret": "${PASSWORD}"}
-    assert ready([oauth], vault).hosts == ("acme.example.com",)
-    assert vault.hide_in_text("somebody | hunter2 | acme | in-the-query") == "*** | *** | acme | ***"
+    assert ready([oauth], secrets).hosts == ("acme.example.com",)
+    assert secrets.hide_in_text("somebody | hunter2 | acme | in-the-query") == "*** | *** | acme | ***"
     encoded = base64.b64encode(b"somebody:hunter2").decode()
-    assert vault.hide_in_text(f"Basic {encoded}") == "Basic ***"
+    assert secrets.hide_in_text(f"Basic {encoded}") == "Basic ***"
 
 
 def test_expressions_are_refused():

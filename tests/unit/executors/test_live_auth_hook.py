@@ -99,13 +99,13 @@ def test_what_a_hook_sees_can_not_be_changed():
 
 
 async def test_what_it_adds_is_masked(hook):
-    vault = SecretResolver({})
+    secrets = SecretResolver({})
     auth = ready(
         hook("def sign(request): return {'headers': {'X-S': 'signed-with'}, 'query': {'s': 'a-nonce'}}"),
-        vault,
+        secrets,
     )
     await applied(auth, VirtualClock())
-    assert vault.hide_in_text("signed-with a-nonce") == "*** ***"
+    assert secrets.hide_in_text("signed-with a-nonce") == "*** ***"
 
 
 async def test_its_exception_names_the_hook_and_the_place_and_nothing_else(hook):
@@ -230,4 +230,4 @@ async def test_what_a_function_returned_is_hidden_in_each_of_many_calls_at_once(
     async with calling(text, echo) as (tools, _server):
         results = await asyncio.gather(*(tools.call("tool") for _ in range(100)))
         assert [result.value for result in results] == [{"seen": "*** ***"}] * 100
-        assert tools.engine.world.vault.known == frozenset()
+        assert tools.engine.world.secrets.known == frozenset()

@@ -540,14 +540,14 @@ async def test_the_guard_has_the_last_word():
 
 
 async def test_what_a_server_gives_is_masked_before_anything_else():
-    vault = SecretResolver(KEYS)
+    secrets = SecretResolver(KEYS)
     given = token(
         "an-access-token", refresh_token="a-refresh-token", id_token="an-id-token", scope="read", secret=["x"]
     )
     async with serving(answering_json(given)) as server, fetching(server) as fetch:
-        await sent_token(ready(client(server), vault), VirtualClock(), fetch)
+        await sent_token(ready(client(server), secrets), VirtualClock(), fetch)
     text = "Bearer an-access-token a-refresh-token an-id-token read"
-    assert vault.hide_in_text(text) == "Bearer *** *** *** read"
+    assert secrets.hide_in_text(text) == "Bearer *** *** *** read"
 
 
 async def test_another_vault_learns_a_token_that_was_there_before():
@@ -561,11 +561,11 @@ async def test_another_vault_learns_a_token_that_was_there_before():
 
 
 async def test_a_server_that_gives_very_much_is_not_remembered_whole():
-    vault = SecretResolver(KEYS)
+    secrets = SecretResolver(KEYS)
     given = {f"{number}_token": f"secret-{number}" for number in range(5000)}
     async with serving(answering_json({**token(), **given})) as server, fetching(server) as fetch:
-        await sent_token(ready(client(server), vault), VirtualClock(), fetch)
-    assert len(vault.known) < 100
+        await sent_token(ready(client(server), secrets), VirtualClock(), fetch)
+    assert len(secrets.known) < 100
 
 
 async def test_an_error_that_repeats_secrets_is_masked_and_short():

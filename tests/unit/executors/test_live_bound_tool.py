@@ -14,33 +14,33 @@ from toolcrib.security.secrets import SecretResolver
 
 
 @pytest.fixture
-def vault():
+def secrets():
     known = SecretResolver({})
     known.register("hunter2-pässwörd")
     return known
 
 
-def test_texts_values_and_failures_are_masked(vault):
+def test_texts_values_and_failures_are_masked(secrets):
     told = "it was hunter2-pässwörd"
     result = Result.failed(
         Outcome.TOOL_ERROR, told, details={"seen": told}, content=(Content("text", text=told),)
     ).with_meta(seen=told)
-    hidden = redact_result(result, vault)
+    hidden = redact_result(result, secrets)
     assert hidden.message == hidden.error.message == hidden.content[0].text == "it was ***"
     assert hidden.error.details == hidden.meta == {"seen": "it was ***"}
 
 
-def test_bytes_that_hold_a_secret_are_withheld(vault):
+def test_bytes_that_hold_a_secret_are_withheld(secrets):
     good = Content("image", data=base64.b64encode(b"GIF89a\x00\x01").decode(), mime_type="image/gif")
     bad = Content(
         "image", data=base64.b64encode("GIF \x01hunter2-pässwörd".encode()).decode(), mime_type="image/gif"
     )
     result = Result.ok({"size": 3}, content=(good, bad)).with_meta(warnings=["another"])
-    hidden = redact_result(result, vault)
+    hidden = redact_result(result, secrets)
     told = "the content (image/gif, 23 bytes) was withheld: it holds a secret"
     assert hidden.content == (good, Content("text", text=told))
     assert hidden.meta["warnings"] == ["another", told]
-    assert redact_result(result._replace(content=(good,)), vault).meta == {"warnings": ["another"]}
+    assert redact_result(result._replace(content=(good,)), secrets).meta == {"warnings": ["another"]}
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_bytes_that_hold_a_secret_are_withheld(vault):
         ("plain hunter2-pässwörd".encode(), "application/json"),
     ],
 )
-def test_the_quick_look_knows_charsets_and_escapes(vault, raw, kind):
-    assert may_hold_secret(vault, answer(raw, kind))
-    assert not may_hold_secret(vault, answer(b'{"a": "50% \\n"}', "application/json; charset=utf-8"))
+def test_the_quick_look_knows_charsets_and_escapes(secrets, raw, kind):
+    assert may_hold_secret(secrets, answer(raw, kind))
+    assert not may_hold_secret(secrets, answer(b'{"a": "50% \\n"}', "application/json; charset=utf-8"))
 
 
-def test_the_quick_look_sees_headers(vault):
-    assert may_hold_secret(vault, answer(b"{}", headers=(("x-seen", "a hunter2-p\xe4ssw\xf6rd"),)))
-    assert not may_hold_secret(vault, answer(b"{}", headers=(("x-seen", "a"), ("x-more", "b"))))
+def test_the_quick_look_sees_headers(secrets):
+    assert may_hold_secret(secrets, answer(b"{}", headers=(("x-seen", "a hunter2-p\xe4ssw\xf6rd"),)))
+    assert not may_hold_secret(secrets, answer(b"{}", headers=(("x-seen", "a"), ("x-more", "b"))))

@@ -46,7 +46,7 @@ def request(target="/v1/x", *headers, method="GET", body=b"", port=443):
 
 
 @pytest.fixture
-def vault():
+def secrets():
     held = SecretResolver({})
     held.register(SECRET)
     return held
@@ -80,14 +80,16 @@ def test_no_body_is_none_and_one_that_is_no_text_is_told_by_size_and_type():
     [SECRET, "s3cret%2Fvalue%2B1%3D", b64encode(SECRET.encode()).decode(), SECRET.replace("/", "\\/")],
     ids=["plain", "url", "base64", "json"],
 )
-def test_what_the_vault_knows_is_shown_nowhere_however_it_is_written(written, vault):
+def test_what_the_vault_knows_is_shown_nowhere_however_it_is_written(written, secrets):
     made = request(
         f"/p/{written}?q={written}", ("X-Odd", f"a {written} b"), method="POST", body=written.encode()
     )
     binary = made._replace(body=b"\xff\x00" + written.encode() + b"\xff")
     answer = HTTPResponse(200, (("x-odd", written),), written.encode())
-    told = [json.dumps(request_as_json(each, vault)) + curl_command(each, vault) for each in (made, binary)]
-    told += ["\n".join(exchange_lines(each, answer, vault)) for each in (made, binary)]
+    told = [
+        json.dumps(request_as_json(each, secrets)) + curl_command(each, secrets) for each in (made, binary)
+    ]
+    told += ["\n".join(exchange_lines(each, answer, secrets)) for each in (made, binary)]
     for text in told:
         assert written not in text
         assert SECRET not in text
@@ -150,9 +152,9 @@ def test_fields_of_multipart_bodies_are_masked_by_name():
     assert text.count("\r\n--b") == 2
 
 
-def test_secret_arguments_are_hidden_where_the_schema_says_so(vault):
+def test_secret_arguments_are_hidden_where_the_schema_says_so(secrets):
     schema = {"type": "object", "properties": {"pin": {"type": "string", "x-secret": True}}}
-    masks = CallSecrets(vault, {"pin": "98 76/54", "city": "Oslo"}, schema)
+    masks = CallSecrets(secrets, {"pin": "98 76/54", "city": "Oslo"}, schema)
     made = request("/98%2076%2F54/Oslo?x=98+76%2F54", ("X-P", SECRET))
     told = request_as_json(made, masks)
     assert told["url"] == "https://api.example.com/***/Oslo?x=***"
@@ -355,16 +357,16 @@ def test_an_exchange_is_told_line_by_line():
     ]
 
 
-def test_long_and_binary_bodies_are_shortened_after_secrets_are_hidden(vault):
+def test_long_and_binary_bodies_are_shortened_after_secrets_are_hidden(secrets):
     long = "x" * (SHORT - 5) + SECRET + "y" * 50
-    *_, shown_part, more = exchange_lines(request(), HTTPResponse(200, (), long.encode()), vault)
+    *_, shown_part, more = exchange_lines(request(), HTTPResponse(200, (), long.encode()), secrets)
     assert shown_part == "< " + "x" * (SHORT - 5) + "***" + "yy"
     assert more == "< [48 more characters]"
     *_, binary = exchange_lines(
-        request(), HTTPResponse(200, (("content-type", "image/png"),), b"\x89\0"), vault
+        request(), HTTPResponse(200, (("content-type", "image/png"),), b"\x89\0"), secrets
     )
     assert binary == "< [image/png, 2 bytes]"
-    *_, untyped = exchange_lines(request(), HTTPResponse(200, (), b"\x89\0"), vault)
+    *_, untyped = exchange_lines(request(), HTTPResponse(200, (), b"\x89\0"), secrets)
     assert untyped == "< [of no type, 2 bytes]"
 
 

@@ -81,7 +81,7 @@ def test_drafts_share_nothing_that_can_be_changed():
 def test_parts_say_where_they_are_written_and_what_they_read():
     body = {"form": {"a/b": "{{ args.name | upper }}"}}
     request, problems = tried(
-        {**BLOCK, "body": body, "accept": "text/csv"}, vault=SecretResolver({"TEAM": "a", "SESSION": "b"})
+        {**BLOCK, "body": body, "accept": "text/csv"}, secrets=SecretResolver({"TEAM": "a", "SESSION": "b"})
     )
     assert [problem for problem in problems if problem.severity == "error"] == []
     assert request.parts == (
@@ -143,9 +143,9 @@ def test_nothing_is_looked_up_while_a_block_is_checked():
 
 
 def test_a_secret_is_registered_and_a_part_of_the_address_is_not():
-    vault = SecretResolver({"HOST": "api.example.com", "KEY": "hidden-key", "TOKEN": "hidden-token"})
-    tried({"url": "https://${HOST}/v1?key=${KEY}", "headers": {"X": "${TOKEN}"}}, vault=vault)
-    assert vault.hide_in_text("api.example.com hidden-key hidden-token") == "api.example.com *** ***"
+    secrets = SecretResolver({"HOST": "api.example.com", "KEY": "hidden-key", "TOKEN": "hidden-token"})
+    tried({"url": "https://${HOST}/v1?key=${KEY}", "headers": {"X": "${TOKEN}"}}, secrets=secrets)
+    assert secrets.hide_in_text("api.example.com hidden-key hidden-token") == "api.example.com *** ***"
 
 
 def test_two_dollars_are_a_dollar_before_a_brace():

@@ -308,7 +308,7 @@ def test_hosts_name_that_of_the_url():
     assert compiled({**block, "hosts": hosts}).hosts == ("api.example.com", "*.cdn.example.com")
     assert faults({"url": "https://${HOST}/x", "hosts": hosts}) == []
     assert (
-        tried({"url": "https://${HOST}/x", "hosts": hosts}, vault=SecretResolver({"HOST": "b.example"}))[1]
+        tried({"url": "https://${HOST}/x", "hosts": hosts}, secrets=SecretResolver({"HOST": "b.example"}))[1]
         != []
     )
 
@@ -331,7 +331,7 @@ def test_hosts_name_that_of_the_url():
 )
 def test_secrets_without_encryption_are_a_warning(url, block, warned):
     environment = {"KEY": "k", "BASE_URL": "http://api.example.com/team"}
-    _request, problems = tried({"url": url, **block}, vault=SecretResolver(environment))
+    _request, problems = tried({"url": url, **block}, secrets=SecretResolver(environment))
     assert [(problem.code, problem.pointer, problem.severity) for problem in problems] == (
         [("unencrypted_secret", "/live/url", "warning")] if warned else []
     )

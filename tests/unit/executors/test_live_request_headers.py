@@ -55,7 +55,7 @@ def test_a_value_that_can_not_stand_in_a_header_is_refused(value, message):
 
 @pytest.mark.parametrize("value", ["secret\nvalue", "secret\x00", "secret日"])
 def test_a_secret_that_can_not_stand_in_a_header_is_told_without_itself(value):
-    _request, problems = tried({"headers": {"X": "${KEY}"}}, vault=SecretResolver({"KEY": value}))
+    _request, problems = tried({"headers": {"X": "${KEY}"}}, secrets=SecretResolver({"KEY": value}))
     assert [(problem.code, problem.pointer) for problem in problems] == [("wrong_form", "/live/headers/X")]
     assert "secret" not in str(problems[0])
 

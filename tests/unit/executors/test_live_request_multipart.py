@@ -124,9 +124,9 @@ def test_a_file_may_be_written_as_data():
 
 
 def test_a_path_is_not_looked_up():
-    problems = tried(block(f={"file": "${PATH_OF_IT}"}), vault=SecretResolver({"PATH_OF_IT": "/etc/passwd"}))[
-        1
-    ]
+    problems = tried(
+        block(f={"file": "${PATH_OF_IT}"}), secrets=SecretResolver({"PATH_OF_IT": "/etc/passwd"})
+    )[1]
     assert [(problem.code, problem.pointer) for problem in problems] == [
         ("expression_not_allowed", "/live/body/multipart/f/file")
     ]

@@ -223,13 +223,13 @@ def test_what_is_looked_up_behind_the_host_is_masked(url, value, hidden):
         def get_password(self, _service, _user):
             return value
 
-    vault = SecretResolver({"PART": value, "PART_SECRET": value}, keyring=Keyring())
-    assert tried({"url": url}, vault=vault)[1] == []
-    assert vault.known == ({hidden} if hidden else frozenset())
+    secrets = SecretResolver({"PART": value, "PART_SECRET": value}, keyring=Keyring())
+    assert tried({"url": url}, secrets=secrets)[1] == []
+    assert secrets.known == ({hidden} if hidden else frozenset())
 
 
 def test_a_value_that_makes_no_url_is_not_shown():
-    (problem,) = tried({"url": "${BASE}/x"}, vault=SecretResolver({"BASE": "hunter2"}))[1]
+    (problem,) = tried({"url": "${BASE}/x"}, secrets=SecretResolver({"BASE": "hunter2"}))[1]
     assert "hunter2" not in str(problem)
     assert "`${BASE}/x` is no absolute url" in problem.message
 
@@ -244,7 +244,7 @@ def test_a_password_in_a_url_is_not_shown():
     "value", ["secret b", "https://x/?q", "https://x/#f", "{{ args.x }}", "a\\b", "a\nb"]
 )
 def test_a_value_that_is_no_part_of_an_address_is_told_without_itself(value):
-    _request, problems = tried({"url": "https://h.example/${PART}"}, vault=SecretResolver({"PART": value}))
+    _request, problems = tried({"url": "https://h.example/${PART}"}, secrets=SecretResolver({"PART": value}))
     assert [problem.code for problem in problems] == ["invalid_url"]
     assert value not in str(problems[0])
     assert "${PART}" in problems[0].message

@@ -120,9 +120,9 @@ async def gives_up(server):
 
 
 async def test_progress_tells_no_secret(server):
-    vault = SecretResolver({"STEP": "step 2"})
-    vault.fill("${STEP}")
-    async with Calling(server, "slow", vault=vault) as calling:
+    secrets = SecretResolver({"STEP": "step 2"})
+    secrets.fill("${STEP}")
+    async with Calling(server, "slow", secrets=secrets) as calling:
         told = [event.message async for event in calling.runtime.stream("slow", {"steps": 2})]
         assert told[:-1] == ["step 1", "***"]
 

@@ -44,7 +44,7 @@ def given(result):
 
 async def test_what_a_server_lists_and_says_of_itself_is_masked(caplog):
     with caplog.at_level(logging.DEBUG):
-        async with Calling(echoing(), "good", vault=SecretResolver(SECRETS)) as calling:
+        async with Calling(echoing(), "good", secrets=SecretResolver(SECRETS)) as calling:
             catalogue = await calling.executor.catalogue("echoing")
     assert hits(json.loads(json.dumps(catalogue._replace(**{key: dict(getattr(catalogue, key)) for key in ("tools", "refused", "info")})))) == []  # fmt: skip
     assert hits(caplog.text) == []
@@ -62,7 +62,7 @@ async def test_nothing_that_a_result_holds_shows_a_secret(rule):
         "output_schema": {"type": "object", "required": ["none"]},
         "on_invalid_result": rule,
     }
-    async with Calling(echoing(), tool, vault=SecretResolver(SECRETS)) as calling:
+    async with Calling(echoing(), tool, secrets=SecretResolver(SECRETS)) as calling:
         for how in HOWS:
             result = await calling.call("good", {"how": how})
             assert hits(given(result)) == [], how
@@ -76,14 +76,14 @@ async def test_nothing_that_a_result_holds_shows_a_secret(rule):
 
 @pytest.mark.parametrize("how", ["garbage", "part", "image", "failed"])
 async def test_a_raw_value_is_kept_and_masked(how):
-    async with Calling(echoing(), "good", vault=SecretResolver(SECRETS)) as calling:
+    async with Calling(echoing(), "good", secrets=SecretResolver(SECRETS)) as calling:
         result = await calling.call("good", {"how": how})
     assert "***" in json.dumps(result.raw_value)
     assert hits(result.raw_value) == []
 
 
 async def test_of_a_secret_where_a_message_is_cut_nothing_is_told():
-    async with Calling(echoing(), "good", vault=SecretResolver(SECRETS)) as calling:
+    async with Calling(echoing(), "good", secrets=SecretResolver(SECRETS)) as calling:
         for how in ("cut", "error"):
             for at in range(4020, 4056, 4):
                 result = await calling.call("good", {"how": how, "at": at})
@@ -130,7 +130,7 @@ async def test_what_is_sent_in_headers_and_addresses_is_masked_in_what_is_listed
             auth={"type": "http", "scheme": "bearer", "token": "${API_TOKEN}"},
             era="handshake",
         )
-        async with Calling(server, "good", vault=vault) as calling:
+        async with Calling(server, "good", secrets=vault) as calling:
             catalogue = await calling.executor.catalogue("web")
             result = await calling.call("good")
         sent = "".join(head.header("authorization") or "" for head in web.requests)
@@ -161,7 +161,7 @@ async def test_why_a_server_refuses_to_start_is_told_without_secrets():
     async with serving(answering_by(refusing)) as web:
         auth = {"type": "http", "scheme": "bearer", "token": "${KEY}"}
         server = Server("web", "http", url=f"{web.origin}/mcp", auth=auth, era="handshake")
-        async with Calling(server, "good", vault=SecretResolver({"KEY": "CaNarY-0f-a-token"})) as calling:
+        async with Calling(server, "good", secrets=SecretResolver({"KEY": "CaNarY-0f-a-token"})) as calling:
             with pytest.raises(NotReady) as raised:
                 await calling.executor.catalogue("web")
             result = await calling.call("good")
@@ -242,7 +242,7 @@ async def test_a_name_that_holds_a_secret_is_told_nowhere():
         names = [*forms("hunter2-and-more").values(), "hunter"]
         return {"tools": [{"name": name, "inputSchema": {}, "description": name} for name in names]}
 
-    found = await list_tools("shop", ask, info={}, vault=vault)
+    found = await list_tools("shop", ask, info={}, secrets=vault)
     assert [*found.tools] == ["hunter"]
     assert [*found.refused] == [f"#{number}" for number in range(1, len(forms("")) + 1)]
     assert len(set(found.refused.values())) == 1

@@ -418,9 +418,9 @@ def test_fields_that_get_lost():
 def test_secrets_are_not_told():
     calls = (
         called("login", args={"user": "ann", "password": "hunter22"}, value={"token": "tok-12345"}),
-        called("pay", args={"note": "hunter22", "with": "tok-12345 or vault-secret"}),
+        called("pay", args={"note": "hunter22", "with": "tok-12345 or secrets-secret"}),
     )
-    trajectory = way(*calls, hide=lambda text: text.replace("vault-secret", "***"))
+    trajectory = way(*calls, hide=lambda text: text.replace("secrets-secret", "***"))
     message = judged("tools_called", {"tool_names": ["ask"]}, trajectory).message
     assert 'login({"user":"ann","password":"***"}) ok' in message
     assert '"note":"***","with":"*** or ***"' in message

@@ -61,7 +61,7 @@ class Old:
 
 
 def link_to(server: Any, **fields: Any) -> Link:
-    there = NetworkEnvironment.ordinary()._replace(vault=SecretResolver({"KEY": "canary-3fd0"}))
+    there = NetworkEnvironment.ordinary()._replace(secrets=SecretResolver({"KEY": "canary-3fd0"}))
     return open_link(Server("old", transport="sse", **{"url": f"{server.origin}/sse", **fields}), there)
 
 

@@ -386,7 +386,7 @@ async def test_a_tool_that_is_left_out_is_not_called():
 async def test_a_dry_run_shows_what_would_be_sent_and_starts_nothing():
     server = child(env={"TOKEN": "${TOKEN}"})._replace(command="python", args=("x.py", "--key=${TOKEN}"))
     tool = {"name": "tool", "mcp": {"tool": "echo", "args": {"unit": "C"}}}
-    async with Calling(server, tool, vault=SecretResolver({"TOKEN": "s3cret-value"})) as calling:
+    async with Calling(server, tool, secrets=SecretResolver({"TOKEN": "s3cret-value"})) as calling:
         result = await calling.runtime.dry_run("tool", {"city": "s3cret-value"})
         assert result.value["plan"] == {
             "server": "scripted",
@@ -399,8 +399,8 @@ async def test_a_dry_run_shows_what_would_be_sent_and_starts_nothing():
 
 
 async def test_what_is_secret_does_not_come_back():
-    vault = SecretResolver({"TOKEN": "s3cret-value"})
-    async with Calling(child(env={"TOKEN": "${TOKEN}"}), "environ", vault=vault) as calling:
+    secrets = SecretResolver({"TOKEN": "s3cret-value"})
+    async with Calling(child(env={"TOKEN": "${TOKEN}"}), "environ", secrets=secrets) as calling:
         result = await calling.call("environ")
         assert '"TOKEN": "***"' in result.value
 

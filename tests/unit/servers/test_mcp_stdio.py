@@ -56,7 +56,7 @@ class Wire:
 
 
 def world(**environment: str) -> NetworkEnvironment:
-    return NetworkEnvironment.ordinary()._replace(vault=SecretResolver(environment))
+    return NetworkEnvironment.ordinary()._replace(secrets=SecretResolver(environment))
 
 
 @asynccontextmanager
@@ -201,7 +201,7 @@ async def test_variables_are_looked_up_in_arguments_too_and_masked():
     link = open_link(server._replace(args=(*server.args, "stderr=0", "x=${TOKEN}", "y=${ZONE:-UTC}")), there)
     async with link as streams:
         assert await Wire(streams).call("echo", {}) == {}
-    hide = there.vault.hide_in_text
+    hide = there.secrets.hide_in_text
     assert hide("hunter2-hunter2 and written-out-9 in Europe/Berlin") == "*** and *** in Europe/Berlin"
 
 

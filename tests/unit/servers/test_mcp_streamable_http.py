@@ -31,7 +31,7 @@ def at(server: Any, **fields: Any) -> Server:
 
 def world(*allow: str, guard: EgressGuard | None = None, **environment: str) -> NetworkEnvironment:
     return NetworkEnvironment.ordinary()._replace(
-        guard=guard or EgressGuard(allow), vault=SecretResolver(environment)
+        guard=guard or EgressGuard(allow), secrets=SecretResolver(environment)
     )
 
 
@@ -86,7 +86,7 @@ async def test_every_request_has_the_headers_and_no_other_credentials():
             assert "text/event-stream" in str(head.header("accept"))
             assert str(head.header("user-agent")).startswith("toolcrib/")
             assert head.header("cookie") is None
-    assert there.vault.hide_in_text(f"{CANARY} of north") == "*** of ***"
+    assert there.secrets.hide_in_text(f"{CANARY} of north") == "*** of ***"
 
 
 async def test_connections_are_kept_and_so_is_the_session():

@@ -30,7 +30,7 @@ async def connected(
     server: Served, auth: Any, *allow: str, tokens: TokenCache | None = None
 ) -> AsyncIterator[tuple[Client, NetworkEnvironment]]:
     there = NetworkEnvironment.ordinary()._replace(
-        guard=EgressGuard(allow), vault=SecretResolver({"KEY": KEY})
+        guard=EgressGuard(allow), secrets=SecretResolver({"KEY": KEY})
     )
     named = Server("crm", transport="http", url=f"{server.origin}/mcp", auth=auth)
     async with Client(open_link(named, there, tokens), mode="legacy") as client:
@@ -58,7 +58,7 @@ async def test_every_request_has_it(auth, header, value):
     async with serving(demanding(header, value)) as server:
         async with connected(server, auth) as (client, there):
             await client.call_tool("echo", {})
-            assert there.vault.hide_in_text(KEY) == "***"
+            assert there.secrets.hide_in_text(KEY) == "***"
         assert {head.header(header) for head in server.requests} == {value}
         assert {head.method for head in server.requests} == {"POST", "GET", "DELETE"}
 
@@ -95,7 +95,7 @@ async def test_a_token_is_asked_for_once_and_shared():
         for _ in range(2):
             async with connected(server, oauth(givers), leave, tokens=tokens) as (client, there):
                 await client.call_tool("echo", {})
-            assert there.vault.hide_in_text("token-1") == "***"
+            assert there.secrets.hide_in_text("token-1") == "***"
         assert len(givers.requests) == 1
         assert parse_qs(givers.requests[0].body.decode())["grant_type"] == ["client_credentials"]
 
@@ -163,6 +163,6 @@ def test_a_secret_that_is_not_there_is_told_with_its_place():
     with pytest.raises(MissingSecret) as caught:
         open_link(
             Server("crm", transport="http", url="https://crm.example.com", auth=auth),
-            NetworkEnvironment.ordinary()._replace(vault=SecretResolver({})),
+            NetworkEnvironment.ordinary()._replace(secrets=SecretResolver({})),
         )
     assert caught.value.pointer == "/auth/token"

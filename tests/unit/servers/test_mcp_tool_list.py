@@ -27,7 +27,7 @@ async def listed(*pages, check=lambda _schema: None):
         more = {"nextCursor": str(place + 1)} if place + 1 < len(pages) else {}
         return {"tools": pages[place], **more}
 
-    return await list_tools("shop", ask, info={}, vault=SecretResolver({}), check=check)
+    return await list_tools("shop", ask, info={}, secrets=SecretResolver({}), check=check)
 
 
 async def test_all_pages_are_read_in_order():
@@ -55,7 +55,7 @@ async def test_a_cursor_that_comes_again_ends_the_list():
     async def ask(_cursor):
         return {"tools": [], "nextCursor": "x"}
 
-    found = await list_tools("shop", ask, info={}, vault=SecretResolver({}))
+    found = await list_tools("shop", ask, info={}, secrets=SecretResolver({}))
     assert found.remarks == ("it gave the cursor `x` twice; its list ends there",)
 
 
@@ -63,7 +63,7 @@ async def test_a_cursor_that_is_no_text_ends_the_list():
     async def ask(_cursor):
         return {"tools": [tool("a")], "nextCursor": 7}
 
-    found = await list_tools("shop", ask, info={}, vault=SecretResolver({}))
+    found = await list_tools("shop", ask, info={}, secrets=SecretResolver({}))
     assert list(found.tools) == ["a"]
     assert found.remarks == ("it gave a cursor that is no text; its list ends there",)
 
@@ -75,7 +75,7 @@ async def test_pages_without_end_are_cut_off():
         asked.append(cursor)
         return {"tools": [], "nextCursor": str(len(asked))}
 
-    found = await list_tools("shop", ask, info={}, vault=SecretResolver({}))
+    found = await list_tools("shop", ask, info={}, secrets=SecretResolver({}))
     assert len(asked) == MOST_PAGES
     assert found.remarks == ("it has more than 100 pages of tools; the others were not asked for",)
 
@@ -141,7 +141,7 @@ async def test_a_page_that_is_no_list_is_told():
         return {"tools": None}
 
     with pytest.raises(InvalidAnswer, match="has no `tools`"):
-        await list_tools("shop", ask, info={}, vault=SecretResolver({}))
+        await list_tools("shop", ask, info={}, secrets=SecretResolver({}))
 
 
 ANYTHING = st.recursive(

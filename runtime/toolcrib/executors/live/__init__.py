@@ -115,9 +115,9 @@ class LiveExecutor:
         problems: list[Problem] = []
         try:
             folder = world.trust.folder_of(descriptor.origin.source)
-            parts = _compiled(descriptor, problems, world.vault, self._tokens, folder)
+            parts = _compiled(descriptor, problems, world.secrets, self._tokens, folder)
         except MissingSecret as error:
-            raise _not_ready(descriptor, world.vault, error) from None
+            raise _not_ready(descriptor, world.secrets, error) from None
         if any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)
         return BoundLive(descriptor, parts, world, self._client(world))
@@ -145,27 +145,27 @@ _ANNOTATIONS = {"GET": _READS, "HEAD": _READS, "OPTIONS": _READS, "PUT": _PUTS, 
 def _compiled(
     tool: Descriptor,
     problems: list[Problem],
-    vault: SecretResolver | None,
+    secrets: SecretResolver | None,
     tokens: TokenCache,
     folder: str = "",
 ) -> CompiledBlock:
     block: Any = tool.bindings["live"]
     return CompiledBlock(
-        compile_request(block, tool, problems, vault),
-        compile_auth(block, "/live", tool.origin.place, problems, vault, tokens=tokens, folder=folder),
+        compile_request(block, tool, problems, secrets),
+        compile_auth(block, "/live", tool.origin.place, problems, secrets, tokens=tokens, folder=folder),
         compile_response(block, tool, problems),
         compile_pages(block, tool, problems),
     )
 
 
-def _not_ready(tool: Descriptor, vault: SecretResolver, first: MissingSecret) -> NotReady:
+def _not_ready(tool: Descriptor, secrets: SecretResolver, first: MissingSecret) -> NotReady:
     """All that is missing, each with its place; not only what was looked up first."""
     found: dict[str, MissingSecret] = {}
     if first.pointer:
         found[f"{first.message} ({tool.origin.place(first.pointer)})"] = first
     for pointer, variable in variables_of(tool.bindings["live"], "/live"):
         try:
-            vault.look_up(variable, secret=False)
+            secrets.look_up(variable, secret=False)
         except MissingSecret as error:
             found.setdefault(f"{error.message} ({tool.origin.place(pointer)})", error)
     message = "; ".join(found) or first.message

@@ -83,7 +83,7 @@ class BoundLive:
         self.repeatable = is_repeatable(tool)
         keeps = annotations.read_only and tool.limits.cache > 0 and request.method in {"GET", "HEAD"}
         self._exchange = HTTPExchange(
-            client, self._route, auth, parts.reading, world.vault, repeatable=self.repeatable, keeps=keeps
+            client, self._route, auth, parts.reading, world.secrets, repeatable=self.repeatable, keeps=keeps
         )
 
     async def execute(self, call: Call) -> Result:
@@ -105,7 +105,7 @@ class BoundLive:
 
         own = self._route.own_origins
         collected = await pages.collect(call, draft, page, self._parts.reading, own=own)
-        hide = partial(redact_result, collected, self._world.vault)
+        hide = partial(redact_result, collected, self._world.secrets)
         if is_large(collected.value, DEPTH):
             return await run_in_thread(call.context.session.clock, hide)
         return hide()
@@ -126,7 +126,7 @@ class BoundLive:
         if self._parts.auth is not None:
             self._parts.auth.show(first)
         request = self._route.aimed(self._keyed(call, first).finished())
-        return plan_of(self._tool, self._parts.request, request, self._world.vault, call.arguments)
+        return plan_of(self._tool, self._parts.request, request, self._world.secrets, call.arguments)
 
     def _draft(self, call: Call) -> RequestDraft:
         draft = self._parts.request.draft(call.arguments)
@@ -218,7 +218,7 @@ class HTTPExchange:
         route: Route,
         auth: Auth | None,
         reading: ResponseReader,
-        vault: SecretResolver,
+        secrets: SecretResolver,
         *,
         repeatable: bool,
         keeps: bool,
@@ -230,7 +230,7 @@ class HTTPExchange:
             route: Where they may go.
             auth: Proves who sends them; None for nobody.
             reading: What is made of answers.
-            vault: Knows what must be masked.
+            secrets: Knows what must be masked.
             repeatable: Whether an attempt may follow another one that may have acted.
             keeps: Whether an answer may be kept, where its headers allow it.
         """
@@ -238,7 +238,7 @@ class HTTPExchange:
         self._route = route
         self._auth = auth
         self._reading = reading
-        self._vault = vault
+        self._secrets = secrets
         self._repeatable = repeatable
         self._keeps = keeps
         self._bounds = route.bounds
@@ -249,7 +249,7 @@ class HTTPExchange:
             draft.headers.extend(call.kept.validators.items())
         response = await self._response(call, draft)
         if isinstance(response, Result):
-            return redact_result(response, self._vault)
+            return redact_result(response, self._secrets)
         if response.status == 304 and call.kept is not None:
             result = call.kept.result
         elif len(response.body) > SMALL:
@@ -270,7 +270,7 @@ class HTTPExchange:
         )
         if response.status in _PASSED_ON and not self._repeatable:
             result = _may_have_acted(result)
-        return redact_result(result, self._vault) if may_hold_secret(self._vault, response) else result
+        return redact_result(result, self._secrets) if may_hold_secret(self._secrets, response) else result
 
     async def read(self, call: Call, draft: RequestDraft) -> ResponseContent | Result:
         """What is read of the answer to one page."""
@@ -286,7 +286,7 @@ class HTTPExchange:
         read = self._reading.read(response)
         if isinstance(read, Result) or not self._reading.failed(response.status):
             return read
-        return redact_content(read, self._vault) if may_hold_secret(self._vault, response) else read
+        return redact_content(read, self._secrets) if may_hold_secret(self._secrets, response) else read
 
     def _freshness(self, call: Call, draft: RequestDraft, response: HTTPResponse) -> JSON:
         if response.status != 304 and _FRESHNESS.isdisjoint(name for name, _value in response.headers):
@@ -364,7 +364,7 @@ class HTTPExchange:
         route, masks = self._route, None
         again = self._repeatable if repeatable is None else repeatable
         if _log.isEnabledFor(logging.DEBUG):
-            masks = CallSecrets(self._vault, call.arguments, call.tool.input_schema)
+            masks = CallSecrets(self._secrets, call.arguments, call.tool.input_schema)
             _tell(request_lines(request, masks))
         with call.context.session.clock.outside():
             response = await self._client.send(
@@ -430,16 +430,16 @@ def _tell(lines: Iterable[str]) -> None:
 _UTF8: Final = frozenset({"", "utf-8", "utf8", "ascii", "us-ascii"})
 
 
-def may_hold_secret(vault: SecretResolver, response: HTTPResponse) -> bool:
+def may_hold_secret(secrets: SecretResolver, response: HTTPResponse) -> bool:
     """Whether an answer may hold a secret: a quick look, which may spare a long one."""
     charset = media_type(response.header("content-type") or "").charset
-    if charset not in _UTF8 or vault.knows(response.body):
+    if charset not in _UTF8 or secrets.knows(response.body):
         return True
-    return vault.knows("\n".join([value for _name, value in response.headers]).encode("latin-1"))
+    return secrets.knows("\n".join([value for _name, value in response.headers]).encode("latin-1"))
 
 
-def redact_content(read: ResponseContent, vault: SecretResolver) -> ResponseContent:
+def redact_content(read: ResponseContent, secrets: SecretResolver) -> ResponseContent:
     """What was read of an answer, without secrets: half a secret would not be known for one."""
     envelope = read.envelope
-    hidden = {key: vault.hide_in(envelope[key]) for key in ("headers", "body")}
+    hidden = {key: secrets.hide_in(envelope[key]) for key in ("headers", "body")}
     return read._replace(envelope={**envelope, **hidden})

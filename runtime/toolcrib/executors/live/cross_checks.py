@@ -40,7 +40,7 @@ def check_hosts(hosts: Collection[str], host: str, text: str, sources: ValueSour
 
 def check_insecure(url: Url, block: dict[str, Any], sources: ValueSources) -> None:
     """Warn of secrets that everybody on the way can read; those of `auth` are told where that is compiled."""
-    if url.scheme == "http" and sources.secrets and "auth" not in block and not is_loopback(url.host):
+    if url.scheme == "http" and sources.has_secrets and "auth" not in block and not is_loopback(url.host):
         message = (
             f"what is looked up goes to `{url.host}` without encryption: everybody on the way can read it"
         )

@@ -47,7 +47,7 @@ _ASKING = 1024 * 1024
 
 
 class SecretHider(Protocol):
-    """What knows secrets; a vault does."""
+    """What hides secrets; a `SecretResolver` does."""
 
     def knows(self, raw: bytes) -> bool:
         """Whether a secret may stand in these bytes."""
@@ -59,24 +59,24 @@ class SecretHider(Protocol):
 
 
 class CallSecrets:
-    """The secrets of a vault, and those among the arguments of one call."""
+    """The secrets of a `SecretResolver`, and those among the arguments of one call."""
 
-    def __init__(self, vault: SecretHider, arguments: JSON, schema: Schema | None) -> None:
-        self._vault = vault
+    def __init__(self, secrets: SecretHider, arguments: JSON, schema: Schema | None) -> None:
+        self._secrets = secrets
         self._seen = SecretResolver({})
         for secret in Redactor(arguments, schema).known:
             self._seen.register(secret)
 
     def knows(self, raw: bytes) -> bool:
         """As `SecretHider.knows`."""
-        return self._vault.knows(raw) or self._seen.knows(raw)
+        return self._secrets.knows(raw) or self._seen.knows(raw)
 
     def hide_in_text(self, text: str) -> str:
         """As `SecretHider.hide_in_text`."""
-        return self._seen.hide_in_text(self._vault.hide_in_text(text))
+        return self._seen.hide_in_text(self._secrets.hide_in_text(text))
 
 
-def request_as_json(request: HTTPRequest, vault: SecretHider) -> dict[str, JSON]:
+def request_as_json(request: HTTPRequest, secrets: SecretHider) -> dict[str, JSON]:
     """The parts of a request, masked.
 
     Returns:
@@ -86,28 +86,28 @@ def request_as_json(request: HTTPRequest, vault: SecretHider) -> dict[str, JSON]
     body: JSON = None
     if request.body:
         kind, text = _kind(request.headers), _text(request.body)
-        body = {"bytes": len(request.body), "type": kind} if text is None else _body(text, kind, vault)
-    headers: list[JSON] = [[name, value] for name, value in _headers(request.headers, vault)]
-    return {"method": request.method, "url": _address(request.url, vault), "headers": headers, "body": body}
+        body = {"bytes": len(request.body), "type": kind} if text is None else _body(text, kind, secrets)
+    headers: list[JSON] = [[name, value] for name, value in _headers(request.headers, secrets)]
+    return {"method": request.method, "url": _address(request.url, secrets), "headers": headers, "body": body}
 
 
-def curl_command(request: HTTPRequest, vault: SecretHider) -> str:
+def curl_command(request: HTTPRequest, secrets: SecretHider) -> str:
     """The command that makes a POSIX shell send the same request; only masked secrets are to be filled in.
 
     What curl would add of its own is kept out; it asks for no content coding. A body of more than 64 KiB is not
     in the command, which reads it from the file `request-body`.
     """
-    url = _address(request.url, vault)
+    url = _address(request.url, secrets)
     words = ["curl", *_method_options(request)]
     if not {*"[]{}"}.isdisjoint(url):
         words.append("--globoff")
     if _DOT_SEGMENT.search(request.target):
         words.append("--path-as-is")
     words.append(shlex.quote(url))
-    for name, value in _headers(request.headers, vault):
+    for name, value in _headers(request.headers, secrets):
         words.append(f"--header {shlex.quote(f'{name}: {value}' if value else f'{name};')}")
     words += [f"--header '{name}:'" for name in _added_by_curl(request)]
-    before, data = _data(request, vault)
+    before, data = _data(request, secrets)
     return before + " \\\n  ".join([*words, *data])
 
 
@@ -127,13 +127,13 @@ def _added_by_curl(request: HTTPRequest) -> Iterator[str]:
     return (name for name in added if name.lower() not in names)
 
 
-def _data(request: HTTPRequest, vault: SecretHider) -> tuple[str, list[str]]:
+def _data(request: HTTPRequest, secrets: SecretHider) -> tuple[str, list[str]]:
     """What stands before the command, and its option for the body."""
     if not request.body:
         return "", []
     if len(request.body) > MOST:
         return "", [f"--data-binary @{BODY_FILE}"]
-    masked = _body(request.body.decode(errors="surrogateescape"), _kind(request.headers), vault)
+    masked = _body(request.body.decode(errors="surrogateescape"), _kind(request.headers), secrets)
     if _text(request.body) is None or "\t" in masked or escape_terminal(masked) != masked:  # a tab is a key
         raw = masked.encode(errors="surrogateescape")
         return f"printf {shlex.quote(_octal(raw))} | ", ["--data-binary @-"]
@@ -155,7 +155,7 @@ def plan_of(
     tool: Descriptor,
     compiled: CompiledRequest,
     request: HTTPRequest,
-    vault: SecretHider,
+    secrets: SecretHider,
     arguments: JSON = None,
 ) -> dict[str, JSON]:
     """What a call would do: the request, masked, and which file and line every part of it came from.
@@ -164,13 +164,13 @@ def plan_of(
         tool: The descriptor.
         compiled: Its request.
         request: What would be sent.
-        vault: What knows secrets.
+        secrets: What knows secrets.
         arguments: Those of the call, whose secrets are hidden too.
 
     Returns:
         `{mode, request, curl, from: [{part, name, at, reads}], hosts, timeouts, limits, auth}`; see `shown`.
     """
-    masks = CallSecrets(vault, arguments, tool.input_schema)
+    masks = CallSecrets(secrets, arguments, tool.input_schema)
     return {
         "mode": "live",
         "request": request_as_json(request, masks),
@@ -256,31 +256,31 @@ def _limits(tool: Descriptor) -> dict[str, JSON]:
     return dict(format_limits(tool.limits))
 
 
-def request_lines(request: HTTPRequest, vault: SecretHider) -> Iterator[str]:
+def request_lines(request: HTTPRequest, secrets: SecretHider) -> Iterator[str]:
     """What is sent, each line after `> `; the body shortened."""
-    yield f"> {request.method} {_address(request.target, vault)} HTTP/1.1"
-    yield f"> Host: {vault.hide_in_text(request.origin.partition('://')[2])}"
-    yield from (f"> {name}: {value}" for name, value in _headers(request.headers, vault))
-    yield from _body_lines(">", request.body, _kind(request.headers), vault)
+    yield f"> {request.method} {_address(request.target, secrets)} HTTP/1.1"
+    yield f"> Host: {secrets.hide_in_text(request.origin.partition('://')[2])}"
+    yield from (f"> {name}: {value}" for name, value in _headers(request.headers, secrets))
+    yield from _body_lines(">", request.body, _kind(request.headers), secrets)
 
 
 def response_lines(
-    response: HTTPResponse, vault: SecretHider, redact: Callable[[str], str] | None = None
+    response: HTTPResponse, secrets: SecretHider, redact: Callable[[str], str] | None = None
 ) -> Iterator[str]:
     """What came back, each line after `< `; the body shortened.
 
     Args:
         response: The answer.
-        vault: What knows secrets.
+        secrets: What knows secrets.
         redact: Hides what else of its body nobody may see.
     """
     yield f"< {response.status}"
-    yield from (f"< {name}: {value}" for name, value in _headers(response.headers, vault))
-    yield from _body_lines("<", response.body, _kind(response.headers), vault, redact)
+    yield from (f"< {name}: {value}" for name, value in _headers(response.headers, secrets))
+    yield from _body_lines("<", response.body, _kind(response.headers), secrets, redact)
 
 
 def _body_lines(
-    mark: str, body: bytes, kind: str, vault: SecretHider, redact: Callable[[str], str] | None = None
+    mark: str, body: bytes, kind: str, secrets: SecretHider, redact: Callable[[str], str] | None = None
 ) -> Iterator[str]:
     if not body:
         return
@@ -289,7 +289,7 @@ def _body_lines(
     if text is None:
         yield f"{mark} [{kind or 'of no type'}, {len(body):,} bytes]"
         return
-    masked = _body(text if redact is None else redact(text), kind, vault)
+    masked = _body(text if redact is None else redact(text), kind, secrets)
     yield from (f"{mark} {line}".rstrip() for line in masked[:SHORT].splitlines())
     if len(masked) > SHORT:
         yield f"{mark} [{len(masked) - SHORT:,} more characters]"
@@ -311,8 +311,8 @@ def _text(body: bytes) -> str | None:
     return None if _CONTROL.search(text) else text
 
 
-def _address(url: str, vault: SecretHider) -> str:
-    path, mark, query = vault.hide_in_text(url).partition("?")
+def _address(url: str, secrets: SecretHider) -> str:
+    path, mark, query = secrets.hide_in_text(url).partition("?")
     return path + mark + _pairs(query)
 
 
@@ -325,9 +325,9 @@ def _pairs(text: str) -> str:
     )
 
 
-def _headers(headers: tuple[tuple[str, str], ...], vault: SecretHider) -> Iterator[tuple[str, str]]:
+def _headers(headers: tuple[tuple[str, str], ...], secrets: SecretHider) -> Iterator[tuple[str, str]]:
     for name, value in headers:
-        yield name, _header(name.lower(), vault.hide_in_text(value)) if value else value
+        yield name, _header(name.lower(), secrets.hide_in_text(value)) if value else value
 
 
 def _header(name: str, value: str) -> str:
@@ -342,7 +342,7 @@ def _header(name: str, value: str) -> str:
     return f"{scheme[0] if scheme is not None else ''}{HIDDEN}"
 
 
-def _body(text: str, kind: str, vault: SecretHider) -> str:
+def _body(text: str, kind: str, secrets: SecretHider) -> str:
     """A body without its secrets; as it is where it has none."""
     kind = kind.partition(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":
@@ -351,7 +351,7 @@ def _body(text: str, kind: str, vault: SecretHider) -> str:
         text = _FIELD.sub(lambda match: match[1] + HIDDEN if is_secret_name(match[2]) else match[0], text)
     elif kind.endswith(("/json", "+json")):
         text = _json(text)
-    return vault.hide_in_text(text)
+    return secrets.hide_in_text(text)
 
 
 def _json(text: str) -> str:

@@ -267,7 +267,7 @@ class CompiledRequest:
 
 
 def compile_request(
-    block: dict[str, Any], tool: Descriptor, problems: list[Problem], vault: SecretResolver | None
+    block: dict[str, Any], tool: Descriptor, problems: list[Problem], secrets: SecretResolver | None
 ) -> CompiledRequest:
     """Compile the request of a block whose shape its schema has accepted; faults are added to `problems`.
 
@@ -275,12 +275,12 @@ def compile_request(
         block: The `live` block.
         tool: Its descriptor.
         problems: Receives every fault. With an error among them, the request is not to be sent.
-        vault: Where `${...}` is looked up; None to check the block and look nothing up.
+        secrets: Where `${...}` is looked up; None to check the block and look nothing up.
 
     Raises:
         MissingSecret: Something is not there to be looked up.
     """
-    sources = ValueSources(tool, problems, vault)
+    sources = ValueSources(tool, problems, secrets)
     method = block.get("method", "GET")
     url = compile_url(block["url"], sources)
     body = compile_body(block["body"], sources) if "body" in block else _NO_BODY

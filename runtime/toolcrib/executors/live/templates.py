@@ -164,22 +164,22 @@ class ValueSources:
         problems: Receives every fault.
         read: The arguments that were read so far.
         whole: Whether an expression reads all of them, or keys that are only known when it is worked out.
-        secrets: Whether something secret was looked up.
+        has_secrets: Whether something secret was looked up.
     """
 
-    def __init__(self, tool: Descriptor, problems: list[Problem], vault: SecretResolver | None) -> None:
+    def __init__(self, tool: Descriptor, problems: list[Problem], secrets: SecretResolver | None) -> None:
         self.tool = tool
         self.problems = problems
         self.read: set[str] = set()
         self.whole = False
-        self.secrets = False
-        self._vault = vault
+        self.has_secrets = False
+        self._secrets = secrets
         self._known = closed_names(tool.input_schema)
 
     @property
     def looks_up(self) -> bool:
         """Whether values are really looked up; while a document is only checked they are not."""
-        return self._vault is not None
+        return self._secrets is not None
 
     def tell(
         self, code: str, message: str, pointer: str, hint: str = "", *, severity: Severity = "error"
@@ -231,19 +231,19 @@ class ValueSources:
         Raises:
             MissingSecret: It is not there.
         """
-        self.secrets = self.secrets or secret
-        if self._vault is None:
+        self.has_secrets = self.has_secrets or secret
+        if self._secrets is None:
             return STAND_IN if variable.default is None else variable.default
         try:
-            return self._vault.look_up(variable, secret=secret)
+            return self._secrets.look_up(variable, secret=secret)
         except MissingSecret as error:
             raise error.at(at) from None
 
     def hide(self, secret: str) -> None:
         """Mask a part of what was looked up."""
-        self.secrets = self.secrets or bool(secret)
-        if self._vault is not None:
-            self._vault.register(secret)
+        self.has_secrets = self.has_secrets or bool(secret)
+        if self._secrets is not None:
+            self._secrets.register(secret)
 
     def joined(self, parts: list[str | ValueSource], at: str) -> ValueSource:
         """A text of several pieces; each argument in it has to be there."""

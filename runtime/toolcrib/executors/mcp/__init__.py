@@ -95,7 +95,7 @@ class McpExecutor:
         server = self._server(block["server"], connections, descriptor.origin.place("/mcp/server"))
         from toolcrib.servers.mcp.supervisor import check_ready  # noqa: PLC0415 -- as above
 
-        check_ready(server, connections.world.vault)
+        check_ready(server, connections.world.secrets)
         return BoundMcp(descriptor, server, block.get("tool", descriptor.name), overlay, connections)
 
     async def catalogue(self, server: str) -> Catalogue:

@@ -332,7 +332,7 @@ class BoundMcp:
         self._overlay = overlay
         self._fixed = [name for name, _ in overlay.members]
         self._connections = connections
-        self._vault: SecretResolver = connections.world.vault
+        self._secrets: SecretResolver = connections.world.secrets
         self._filtered = None if server.offers(remote) else failures.result_of_filtered_tool(self._target)
 
     async def execute(self, call: Call) -> Result:
@@ -349,7 +349,7 @@ class BoundMcp:
             result = down.result
         if not self._may_tell(result):
             return result
-        hide = partial(redact_result, result, self._vault)
+        hide = partial(redact_result, result, self._secrets)
         if is_large(result.value, DEPTH):
             return await run_in_thread(call.context.session.clock, hide)
         return hide()
@@ -374,7 +374,7 @@ class BoundMcp:
             "tool": self._target.tool,
             "arguments": redact(arguments, self._tool.input_schema),
         }
-        return self._vault.hide_in(plan)
+        return self._secrets.hide_in(plan)
 
     async def _called(self, call: Call, arguments: dict[str, JSON]) -> Result:
         """Call once more over a new connection where nothing of the first call can have reached the server."""
@@ -405,7 +405,7 @@ class BoundMcp:
             raw = await connection.call(
                 target.tool, arguments, progress=self._listener(call.context), trace=call.context.trace
             )
-            hide = self._vault.hide_in_text
+            hide = self._secrets.hide_in_text
             most = self._tool.limits.output_size
             make = partial(
                 result_of, raw, target, self._tool.output_schema, connection.catalogue, hide, most=most
@@ -425,7 +425,7 @@ class BoundMcp:
 
     def _listener(self, context: CallContext) -> Callable[[Progress], None] | None:
         """What is told how far a call is; None where nobody listens."""
-        emit, hide = context.emit, self._vault.hide_in_text
+        emit, hide = context.emit, self._secrets.hide_in_text
         if emit is _NOBODY_LISTENS:
             return None
         return lambda event: emit(event._replace(message=hide(event.message)))
@@ -469,7 +469,7 @@ class BoundMcp:
 
     def _may_tell(self, result: Result) -> bool:
         """Whether a result may hold a secret: a quick look, which may spare a long one."""
-        if not self._vault.known:
+        if not self._secrets.known:
             return False
         parts = [part.as_json() for part in result.content]
         details: JSON = {} if result.error is None else dict(result.error.details)
@@ -477,4 +477,4 @@ class BoundMcp:
             text = compact([result.value, result.message, details, result.raw_value, *parts])
         except (TypeError, ValueError):
             return True
-        return self._vault.knows(text.encode())
+        return self._secrets.knows(text.encode())

@@ -65,7 +65,7 @@ def compile_auth(
     pointer: str,
     place: Callable[[str], str],
     problems: list[Problem],
-    vault: SecretResolver | None,
+    secrets: SecretResolver | None,
     *,
     tokens: TokenCache | None = None,
     folder: str = "",
@@ -78,7 +78,7 @@ def compile_auth(
         pointer: Where the block stands in its document: `/live`.
         place: Pointer -> `file:line`.
         problems: Receives every fault.
-        vault: Where secrets are looked up; None to check only.
+        secrets: Where secrets are looked up; None to check only.
         tokens: Shared by all that asks for tokens, so that the same credentials get one token; its own unless given.
         folder: The trusted project whose modules may be hooks; empty for none.
 
@@ -97,13 +97,13 @@ def compile_auth(
     schemes: list[Auth] = []
     spots = dict(_spots_of(block, pointer))
     for index, scheme in enumerate([auth] if alone else auth):
-        fields = AuthFields(scheme, at if alone else f"{at}/{index}", problems, vault)
+        fields = AuthFields(scheme, at if alone else f"{at}/{index}", problems, secrets)
         compiled = _compiled(fields, place, tokens or TokenCache(), folder)
         _check_spot(fields, spots)
         if compiled is not None:
             schemes.append(compiled)
-    _check_url(block, AuthFields({}, at, problems, vault))
-    if vault is None or not schemes:
+    _check_url(block, AuthFields({}, at, problems, secrets))
+    if secrets is None or not schemes:
         return None
     return schemes[0] if len(schemes) == 1 else CombinedAuth(schemes)
 
@@ -238,13 +238,13 @@ class RequestAuth:
 
 
 def compile_server_auth(
-    server: Server, vault: SecretResolver, way: AuthContext, *, tokens: TokenCache | None = None
+    server: Server, secrets: SecretResolver, way: AuthContext, *, tokens: TokenCache | None = None
 ) -> RequestAuth | None:
     """Compile the `auth` of a server and look its secrets up.
 
     Args:
         server: Whose it is.
-        vault: Where secrets are looked up.
+        secrets: Where secrets are looked up.
         way: How tokens are asked for.
         tokens: Shared by servers, so that the same credentials get one token; its own unless given.
 
@@ -262,7 +262,7 @@ def compile_server_auth(
 
     problems: list[Problem] = []
     block = {"url": server.url, "headers": server.headers, "auth": server.auth}
-    auth = compile_auth(block, "", place, problems, vault, tokens=tokens, folder=server.root)
+    auth = compile_auth(block, "", place, problems, secrets, tokens=tokens, folder=server.root)
     if any(problem.severity == "error" for problem in problems):
         raise DocumentError(problems)
     return RequestAuth(auth, way, f"mcp:{server.name}") if auth is not None else None

@@ -35,15 +35,15 @@ class AuthFields:
     Attributes:
         block: The scheme, as it was written.
         pointer: Where it stands.
-        vault: Where secrets are looked up; None while a document is only checked.
+        secrets: Where secrets are looked up; None while a document is only checked.
     """
 
     def __init__(
-        self, block: Mapping[str, Any], pointer: str, problems: list[Problem], vault: SecretResolver | None
+        self, block: Mapping[str, Any], pointer: str, problems: list[Problem], secrets: SecretResolver | None
     ) -> None:
         self.block = block
         self.pointer = pointer
-        self.vault = vault
+        self.secrets = secrets
         self._problems = problems
 
     def __contains__(self, key: str) -> bool:
@@ -82,8 +82,8 @@ class AuthFields:
                 hint="give it a value; a call is not made without it",
                 pointer=f"{self.pointer}/{key}",
             )
-        if self.vault is not None and text != _written(pieces):
-            self.vault.register(text)
+        if self.secrets is not None and text != _written(pieces):
+            self.secrets.register(text)
         return text
 
     def text(self, key: str, place: CredentialPlace) -> str:
@@ -109,7 +109,7 @@ class AuthFields:
         return pieces
 
     def _filled(self, key: str, place: CredentialPlace, pieces: list[str | SecretVariable]) -> str:
-        if self.vault is None:
+        if self.secrets is None:
             known = [
                 piece.default if isinstance(piece, SecretVariable) else unescape_dollars(piece)
                 for piece in pieces
@@ -126,9 +126,9 @@ class AuthFields:
                 if isinstance(piece, str):
                     text += unescape_dollars(piece)
                     continue
-                value = self.vault.look_up(piece, secret=place != "address")
+                value = self.secrets.look_up(piece, secret=place != "address")
                 if place == "address" and value != piece.default:
-                    self.vault.register(secret_part(text, value))
+                    self.secrets.register(secret_part(text, value))
                 text += value
         except MissingSecret as error:
             raise error.at(at) from None

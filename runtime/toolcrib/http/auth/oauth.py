@@ -220,7 +220,7 @@ class Grant:
         """Equal for grants that may share their tokens."""
         return self.address, self._headers, self._form
 
-    async def ask(self, clock: Clock, fetch: Fetch, vault: SecretResolver, refresh_token: str) -> Token:
+    async def ask(self, clock: Clock, fetch: Fetch, secrets: SecretResolver, refresh_token: str) -> Token:
         """Ask for a token.
 
         Raises:
@@ -245,9 +245,9 @@ class Grant:
             if good:
                 raise self._unusable(f"{error} of what {self.address.shown} answered") from None
             told = {}
-        _register(told, vault)
+        _register(told, secrets)
         if not good:
-            raise self._refused(response, told, clock, vault)
+            raise self._refused(response, told, clock, secrets)
         return self._token(told)
 
     def _token(self, told: dict[str, JSON]) -> Token:
@@ -271,7 +271,7 @@ class Grant:
         )
 
     def _refused(
-        self, response: HTTPResponse, told: dict[str, JSON], clock: Clock, vault: SecretResolver
+        self, response: HTTPResponse, told: dict[str, JSON], clock: Clock, secrets: SecretResolver
     ) -> AuthFailure:
         """What an answer says that gives no token (RFC 6749 section 5.2)."""
         status = response.status
@@ -279,10 +279,10 @@ class Grant:
         message = f"{self.address.shown} gave no token: status {status}"
         code, description = told.get("error"), told.get("error_description")
         if isinstance(code, str) and _CODE.fullmatch(code) is not None:
-            details["error"] = vault.hide_in_text(code)
+            details["error"] = secrets.hide_in_text(code)
             message += f", `{details['error']}`"
         if isinstance(description, str) and description:
-            message += f" ({_line(vault.hide_in_text(description))})"
+            message += f" ({_line(secrets.hide_in_text(description))})"
         if 300 <= status < 400:
             message += "; redirects are not followed, so `token_url` has to name the last address"
         elif isinstance(code, str) and code in _HINTS:
@@ -303,11 +303,11 @@ class OAuth:
 
     spot: Spot = ("header", "authorization")
 
-    def __init__(self, grant: Grant, account: TokenAccount, vault: SecretResolver) -> None:
+    def __init__(self, grant: Grant, account: TokenAccount, secrets: SecretResolver) -> None:
         self.hosts: tuple[str, ...] = (grant.address.host,)
         self._grant = grant
         self._account = account
-        self._vault = vault
+        self._secrets = secrets
 
     async def apply(self, draft: RequestDraft, clock: Clock, fetch: Fetch) -> None:
         """Add the token, which is fetched if there is none that lasts.
@@ -334,8 +334,8 @@ class OAuth:
         return await self._current(clock, fetch) != before
 
     async def _current(self, clock: Clock, fetch: Fetch) -> str:
-        token = await self._account.token(clock, partial(self._grant.ask, clock, fetch, self._vault))
-        self._vault.register(token, passing=True)
+        token = await self._account.token(clock, partial(self._grant.ask, clock, fetch, self._secrets))
+        self._secrets.register(token, passing=True)
         return token
 
 
@@ -359,10 +359,10 @@ def compile_oauth2(fields: AuthFields, tokens: TokenCache) -> OAuth | None:
     else:  # section 2.3.1: each is encoded as in a form before they are joined
         value = basic_header(fields, quote_plus(client_id), quote_plus(client_secret))
         headers.append(("Authorization", value))
-    if fields.vault is None or address is None:
+    if fields.secrets is None or address is None:
         return None
     grant = Grant(address, tuple(headers), tuple(form))
-    return OAuth(grant, tokens.account(grant.identity, refresh_token), fields.vault)
+    return OAuth(grant, tokens.account(grant.identity, refresh_token), fields.secrets)
 
 
 def _optional(fields: AuthFields) -> Iterator[tuple[str, str]]:
@@ -380,7 +380,7 @@ def token_address(fields: AuthFields) -> TokenEndpoint | None:
         MissingSecret: Something in it is not there.
     """
     text = fields.text("token_url", "address")
-    if text == STAND_IN and fields.vault is None:
+    if text == STAND_IN and fields.secrets is None:
         return None
     address = parse_token_endpoint(text)
     if address is None:
@@ -410,15 +410,15 @@ def _told(response: HTTPResponse) -> dict[str, JSON]:
     return told if isinstance(told, dict) else {}
 
 
-def _register(told: dict[str, JSON], vault: SecretResolver) -> None:
+def _register(told: dict[str, JSON], secrets: SecretResolver) -> None:
     """Everything that an answer gives away is masked before anything is done with it."""
-    secrets = [
+    values = [
         value
         for name, value in told.items()
         if isinstance(value, str) and name != "token_type" and is_secret_name(name)
     ]
-    for secret in secrets[:_MOST_SECRETS]:
-        vault.register(secret, passing=True)
+    for secret in values[:_MOST_SECRETS]:
+        secrets.register(secret, passing=True)
 
 
 def _seconds(lifetime: JSON) -> float | None:

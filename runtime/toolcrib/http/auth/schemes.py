@@ -172,8 +172,8 @@ def compile_basic(fields: AuthFields) -> StaticAuth:
 def basic_header(fields: AuthFields, username: str, password: str) -> str:
     """The value of `Authorization` for a user name and password; both together are registered."""
     both = f"{username}:{password}"
-    if fields.vault is not None and len(both) > 1:
-        fields.vault.register(both)
+    if fields.secrets is not None and len(both) > 1:
+        fields.secrets.register(both)
     return f"Basic {b64encode(both.encode()).decode()}"
 
 
@@ -206,14 +206,14 @@ class HookAuth:
 
     hosts: tuple[str, ...] = ()
 
-    def __init__(self, path: str, vault: SecretResolver, place: str, folder: str = "") -> None:
+    def __init__(self, path: str, secrets: SecretResolver, place: str, folder: str = "") -> None:
         """Import the function.
 
         Raises:
             MissingHook: There is none.
         """
         self._path = path
-        self._vault = vault
+        self._secrets = secrets
         self._hook: Hook = load_hook(path, place, folder)
 
     async def apply(self, draft: RequestDraft, clock: Clock, fetch: Fetch) -> None:  # noqa: ARG002 -- it asks nobody
@@ -264,7 +264,7 @@ class HookAuth:
         for name, value in part.items():
             if not isinstance(name, str) or not isinstance(value, str):
                 raise self._wrong(f"returned `{key}` that are no mapping of texts")
-            self._vault.register(value, passing=True)
+            self._secrets.register(value, passing=True)
             fault = credential_fault(value, "header" if key == "headers" else "query") or credential_fault(
                 name, "query"
             )
@@ -294,6 +294,6 @@ def compile_hook(fields: AuthFields, place: Callable[[str], str], folder: str = 
     Raises:
         MissingHook: There is no such function.
     """
-    if fields.vault is None:
+    if fields.secrets is None:
         return None
-    return HookAuth(fields.choice("call"), fields.vault, place(f"{fields.pointer}/call"), folder)
+    return HookAuth(fields.choice("call"), fields.secrets, place(f"{fields.pointer}/call"), folder)

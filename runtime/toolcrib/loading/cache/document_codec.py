@@ -27,7 +27,7 @@ DISK, PACKED, LAID, KEPT = "disk", "packed", "laid", "kept"
 
 
 class NotCacheable(Exception):
-    """Something can't be told as plain data; whatever holds it is read anew each time."""
+    """Something can't be encoded as plain data; its documents are read again at each start."""
 
 
 def document_of_origin(origin: Origin) -> Document:
@@ -231,7 +231,7 @@ def encode_scenario(scenario: Scenario) -> CachedScenario:
 
 
 def decode_scenarios(texts: Sequence[CachedScenario], tools: Collection[str], kinds: Kinds) -> list[Scenario]:
-    """Scenarios that were good when they were kept, compiled again.
+    """Scenarios that were valid when they were written to the index, compiled again.
 
     Args:
         texts: What was kept.

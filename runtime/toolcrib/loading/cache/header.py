@@ -161,7 +161,7 @@ UNREADABLE = (OSError, AttributeError, LookupError, TypeError, ValueError)
 """Errors of reading an index: of the file system, and for content that is authentic but of another form."""
 
 Span: TypeAlias = tuple[int, int]
-"""Where a part begins and ends, counted from the end of the head. A tuple when it is written, a list when read."""
+"""Where a part begins and ends, counted from the end of the header. A tuple when it is written, a list when read."""
 
 ListedTool: TypeAlias = "tuple[str, str | None, bool, str, str]"
 """The row of a tool in a list: name, mode, whether it has a block for it, flags, the first sentence about it."""
@@ -226,7 +226,7 @@ class IndexHeader:
         self.tags = tags
 
     def refreshed(self) -> IndexHeader | None:
-        """The same, for a faster look next time, or None where anything is different."""
+        """The same header, brought up to date for a faster check next time; None where anything is different."""
         around = self.around.refreshed()
         seen = self.seen.refreshed() if around is not None else None
         if around is None or seen is None:
@@ -235,7 +235,7 @@ class IndexHeader:
 
     @property
     def doubts(self) -> int:
-        """How many looks take longer because something was touched a moment before it was noted."""
+        """How many checks take longer because a file or folder was touched a moment before it was noted."""
         folders = (state for state, _names in (*self.seen.folders.values(), *self.around.path.values()))
         return len(self.seen.contents) + len(self.around.code.contents) + sum(not state for state in folders)
 
@@ -261,7 +261,7 @@ class IndexHeader:
 
 
 def parse_header(body: memoryview) -> tuple[IndexHeader, memoryview]:
-    """The head of an index, and its parts.
+    """Parse the header of an index; returns it and the bytes of the parts.
 
     Raises:
         AttributeError, LookupError, TypeError, ValueError: The bytes are not an index.

@@ -373,7 +373,7 @@ class _Fixtures:
         self._spans: dict[int, Span] = {}
 
     def apart(self, tool: Descriptor) -> list[Any]:
-        """The tool without its fixture, and where that is; None where nothing is kept."""
+        """The encoded tool without its fixture, and the span of the fixture; None where its store begins empty."""
         fixture = tool.fixture
         if fixture is NO_FIXTURE:
             return [encode_value(tool), None]
@@ -412,8 +412,8 @@ class CachedProject:
         self.modes, profiles, self._rest = self._part("rest")
         self.profiles: SettingsByProfile = decode_value(profiles)
 
-    def stock(self, kinds: Kinds) -> LoadedProject:
-        """The stock; its tools, packs, project and scenarios are made when they are asked for.
+    def load(self, kinds: Kinds) -> LoadedProject:
+        """The loaded project; its tools, packs, settings and scenarios are decoded when they are asked for.
 
         Args:
             kinds: What the modes say of their blocks, for the scenarios, and the formats of other systems.
@@ -518,7 +518,7 @@ def default_index() -> Index | None:
 
 
 class Index:
-    """Stocks that were kept. Several processes may read and write at once."""
+    """The loaded projects in a cache folder. Several processes may read and write at once."""
 
     def __init__(
         self,
@@ -535,15 +535,15 @@ class Index:
         self._around = around
 
     def file(self, key: bytes) -> str:
-        """Where that which is kept under a key lies, or would lie."""
+        """The path of the file of a key, whether it exists or not."""
         return self._cabinet.path(key)
 
     def why_unused(self) -> str:
-        """Why nothing is kept or recalled, as the end of a sentence about a file; empty if indexes are used."""
+        """Why no index is read or written, as the end of a sentence about a file; empty if indexes are used."""
         return self._cabinet.why_unused()
 
     def recall(self, key: bytes) -> CachedProject | None:
-        """What was kept under a key, if nothing that it came from is different now."""
+        """The loaded project under a key, if nothing that it came from is different now."""
         try:
             body = self._cabinet.read(key)
             if body is None:
@@ -570,7 +570,7 @@ class Index:
         built_in: Container[str] = (),
         listings: Listings | None = None,
     ) -> None:
-        """Keep a stock, if all of it can be told as plain data.
+        """Write a loaded project, if all of it can be encoded as plain data.
 
         Args:
             key: What it was read for.
@@ -602,7 +602,7 @@ class Index:
 
 
 def project_profiles(stock: LoadedProject) -> SettingsByProfile:
-    """What the project of a stock puts in force, under each of its profiles."""
+    """The settings in force under each profile of a loaded project."""
     from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- as above
 
     project = stock.project

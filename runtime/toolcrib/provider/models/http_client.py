@@ -285,7 +285,7 @@ class ServiceClient:
     ) -> ProviderError:
         """An error that names the service; secrets are masked."""
         told = f"{self._service.name} ({self._at.origin}): {message}"
-        told = self.world.vault.hide_in_text(told)  # before it is cut: half a secret is not known again
+        told = self.world.secrets.hide_in_text(told)  # before it is cut: half a secret is not known again
         return ProviderError(
             told[:_LONGEST_MESSAGE], code=code, hint=hint, retryable=retryable, details=details
         )
@@ -305,9 +305,9 @@ class ServiceClient:
             **self._service.headers,
         }
         try:
-            headers |= self._further(world.vault)
+            headers |= self._further(world.secrets)
             if self._service.key_header not in headers:
-                headers |= self._key(world.vault, local=is_loopback(host))
+                headers |= self._key(world.secrets, local=is_loopback(host))
         except MissingSecret as error:
             raise self.error(error.message, code=error.code, hint=error.hint) from None
         for name, value in headers.items():
@@ -317,26 +317,26 @@ class ServiceClient:
             "POST", scheme, host, port, self._at.target(path), tuple(headers.items()), self._bytes(body)
         )
 
-    def _further(self, vault: SecretResolver) -> dict[str, str]:
+    def _further(self, secrets: SecretResolver) -> dict[str, str]:
         """The further headers, filled in. What is secret in them and in the address may come back in an answer."""
-        filled = {name: vault.fill(value) for name, value in self._headers.items()}
+        filled = {name: secrets.fill(value) for name, value in self._headers.items()}
         for name, value in filled.items():
             if is_secret_name(name):
                 for secret in (value, *value.split()[1:]):  # behind `Bearer`
-                    vault.register(secret)
+                    secrets.register(secret)
         for secret in self._at.secrets():
-            vault.register(secret)
+            secrets.register(secret)
         return filled
 
-    def _key(self, vault: SecretResolver, *, local: bool) -> dict[str, str]:
+    def _key(self, secrets: SecretResolver, *, local: bool) -> dict[str, str]:
         service = self._service
         if self._api_key is not None:
-            key = vault.fill(self._api_key)
-            vault.register(key)
+            key = secrets.fill(self._api_key)
+            secrets.register(key)
             return {service.key_header: service.key_scheme + key} if key else {}
         variable = SecretVariable("env", service.variable, "" if local else None, f"${{{service.variable}}}")
         try:
-            key = vault.look_up(variable)
+            key = secrets.look_up(variable)
         except MissingSecret as error:
             hint = f"set `{service.variable}` to a key of {service.name}"
             raise self.error(error.message, code="missing_key", hint=hint) from None

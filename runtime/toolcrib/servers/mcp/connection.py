@@ -505,12 +505,12 @@ class ServerConnection:
 
     def _failure(self, error: MCPError, call_trace: CallTrace) -> Exception:
         """What an error of the SDK comes to; it also tells so of what never came from the server."""
-        vault = self._link.vault
+        secrets = self._link.secrets
         if call_trace.trouble is None and error.code != CONNECTION_CLOSED:
-            return ProtocolError(error.code, vault.hide_in_text(error.message), vault.hide_in(error.data))
+            return ProtocolError(error.code, secrets.hide_in_text(error.message), secrets.hide_in(error.data))
         trouble = call_trace.trouble
         if trouble is not None:  # of a redirect it tells where it leads
-            trouble = trouble._replace(message=vault.hide_in_text(trouble.message))
+            trouble = trouble._replace(message=secrets.hide_in_text(trouble.message))
         over = trouble is not None and trouble.code == "session_over"
         # A server that does not know the session does nothing, and a new one is begun (2025-11-25, basic/transports).
         return ConnectionLoss(self._link.ended, begun=call_trace.begun and not over, trouble=trouble)
@@ -531,8 +531,8 @@ class ServerConnection:
                 raise
 
         check = find_invalid_x_mcp_header if self.modern else lambda _schema: None
-        vault = self._link.vault
-        return await list_tools(self._server.name, ask, info=_info(session), vault=vault, check=check)
+        secrets = self._link.secrets
+        return await list_tools(self._server.name, ask, info=_info(session), secrets=secrets, check=check)
 
     def _put_in_force(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -565,7 +565,7 @@ class ServerConnection:
             try:
                 self._put_in_force(await self._listed(session))
             except (MCPError, InvalidAnswer) as error:
-                name, why = self._server.name, clean_text(self._link.vault.hide_in_text(str(error)))
+                name, why = self._server.name, clean_text(self._link.secrets.hide_in_text(str(error)))
                 _log.warning("the tools of the server `%s` could not be listed again: %s", name, why)
             # Whoever waited has a list from after the change; a server that changes without end holds nobody for ever.
             self._settle()

@@ -159,7 +159,7 @@ def resolve_endpoint(server: Server, world: NetworkEnvironment) -> ServerEndpoin
         MissingSecret: Something is not there.
         StartFailure: What is looked up makes no address, or no header.
     """
-    texts = ServerTexts(server, world.vault)
+    texts = ServerTexts(server, world.secrets)
     url = texts.address(server.url, "/url")
     headers = [(name, texts.named(name, text, f"/headers/{name}")) for name, text in server.headers.items()]
     texts.check()
@@ -205,7 +205,7 @@ class EndpointClient:
         self._streamer = StreamingClient(self.endpoint.guard)
         self._client: HTTPClient = open_client(self.endpoint.guard)
         way = AuthContext(self._client, RealClock(), [self.endpoint.request("GET").origin], _aim(world))
-        self._auth: RequestAuth | None = compile_server_auth(server, world.vault, way, tokens=tokens)
+        self._auth: RequestAuth | None = compile_server_auth(server, world.secrets, way, tokens=tokens)
         self.proves = self._auth is not None
 
     async def send(

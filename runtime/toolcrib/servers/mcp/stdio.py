@@ -75,13 +75,13 @@ class ServerCommand(NamedTuple):
         return f"Command({self.name}: {self.argv[0]} with {len(self.argv) - 1} arguments)"
 
 
-def resolve_command(server: Server, vault: SecretResolver) -> ServerCommand:
+def resolve_command(server: Server, secrets: SecretResolver) -> ServerCommand:
     """The command of a server, with everything looked up.
 
     Raises:
         MissingSecret: Something is not there; the message tells of all of it, the pointer of the first.
     """
-    texts = ServerTexts(server, vault)
+    texts = ServerTexts(server, secrets)
     argv = [texts.filled(server.command, "/command", secret=never_masked)]
     argv += [texts.filled(arg, f"/args/{index}") for index, arg in enumerate(server.args)]
     cwd = texts.filled(server.cwd, "/cwd", secret=never_masked)
@@ -228,7 +228,7 @@ class StdioLink:
 
     Args:
         server: Of transport `stdio`.
-        world: Its vault is asked for what `${...}` names.
+        world: Its secrets is asked for what `${...}` names.
 
     Raises:
         MissingSecret: As `open_link` says.
@@ -237,8 +237,8 @@ class StdioLink:
     refusal: EgressRefused | None = None
 
     def __init__(self, server: Server, world: NetworkEnvironment) -> None:
-        self._command = resolve_command(server, world.vault)
-        self._hide = world.vault.hide_in_text
+        self._command = resolve_command(server, world.secrets)
+        self._hide = world.secrets.hide_in_text
         self._lines = LineSplitter()
         self._child = ChildProcess(self._heard, self._silent)
         self._intake = Intake(self._child.listen)

@@ -177,7 +177,7 @@ def _last_words(link: Link | None) -> str:
     return f"; its stderr ends with:\n{clean_text(cut)}"
 
 
-def check_ready(server: Server, vault: SecretResolver) -> None:
+def check_ready(server: Server, secrets: SecretResolver) -> None:
     """Nothing, where all is there that a server needs to be started.
 
     Raises:
@@ -191,7 +191,7 @@ def check_ready(server: Server, vault: SecretResolver) -> None:
         written: Any = getattr(server, key)
         for pointer, variable in variables_of(_plain(written), f"/{key}"):
             try:
-                vault.look_up(variable, secret=False)
+                secrets.look_up(variable, secret=False)
             except MissingSecret as error:
                 down = missing_secret(server, error.at(pointer))
                 missing.setdefault(down.message, down)

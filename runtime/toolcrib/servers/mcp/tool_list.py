@@ -50,60 +50,60 @@ _WORDS: Final = frozenset(
 """Keys of definitions and keywords of schemas: a variable whose value is `default` does not make them secret."""
 
 
-def without_secrets(definition: dict[str, Any], vault: SecretResolver) -> dict[str, Any]:
+def without_secrets(definition: dict[str, Any], secrets: SecretResolver) -> dict[str, Any]:
     """A definition without secrets; the same one where it holds none.
 
     Args:
         definition: As it came. It is JSON, and its name holds no secret.
-        vault: Knows the secrets.
+        secrets: Knows the secrets.
     """
-    if not vault.knows(compact(definition).encode()):
+    if not secrets.knows(compact(definition).encode()):
         return definition
     return {
-        _key(key, vault): _schema(value, vault) if key in _SCHEMAS else _hidden(value, vault)
+        _key(key, secrets): _schema(value, secrets) if key in _SCHEMAS else _hidden(value, secrets)
         for key, value in definition.items()
     }
 
 
-def _schema(schema: JSON, vault: SecretResolver) -> JSON:
+def _schema(schema: JSON, secrets: SecretResolver) -> JSON:
     if not isinstance(schema, dict):
-        return _hidden(schema, vault)
+        return _hidden(schema, secrets)
     shown: dict[str, JSON] = {}
     for key, value in schema.items():
         if key in NAMED and isinstance(value, dict):
-            names = {name: _key(name, vault) for name in value}
+            names = {name: _key(name, secrets) for name in value}
             kept = (name for name in value if key != "patternProperties" or names[name] == name)
-            shown[key] = {names[name]: _schema(value[name], vault) for name in kept}
+            shown[key] = {names[name]: _schema(value[name], secrets) for name in kept}
         elif key in MANY and isinstance(value, list):
-            shown[key] = [_schema(each, vault) for each in value]
+            shown[key] = [_schema(each, secrets) for each in value]
         elif key in ONE:
-            shown[key] = _schema(value, vault)
+            shown[key] = _schema(value, secrets)
         elif key == "required" and isinstance(value, list):
-            shown[key] = _once([_key(name, vault) if isinstance(name, str) else name for name in value])
+            shown[key] = _once([_key(name, secrets) if isinstance(name, str) else name for name in value])
         elif key == "enum" and isinstance(value, list):
-            shown[key] = _once([_hidden(item, vault) for item in value])
+            shown[key] = _once([_hidden(item, secrets) for item in value])
         elif key == "type":
-            shown[key] = value if _is_type(value) else _hidden(value, vault)
-        elif key not in _FIXED or _hidden(value, vault) == value:
-            shown[_key(key, vault)] = _hidden(value, vault)
+            shown[key] = value if _is_type(value) else _hidden(value, secrets)
+        elif key not in _FIXED or _hidden(value, secrets) == value:
+            shown[_key(key, secrets)] = _hidden(value, secrets)
     return shown
 
 
-def _hidden(value: JSON, vault: SecretResolver) -> JSON:
+def _hidden(value: JSON, secrets: SecretResolver) -> JSON:
     if isinstance(value, dict):
-        return {_key(key, vault): _hidden(item, vault) for key, item in value.items()}
+        return {_key(key, secrets): _hidden(item, secrets) for key, item in value.items()}
     if isinstance(value, list):
-        return [_hidden(item, vault) for item in value]
+        return [_hidden(item, secrets) for item in value]
     if isinstance(value, str):
-        return vault.hide_in_text(value) if len(value) >= _TELLING else value
+        return secrets.hide_in_text(value) if len(value) >= _TELLING else value
     if isinstance(value, bool) or value is None:
         return value
     text = str(value)
-    return HIDDEN if len(text) >= _TELLING and vault.hide_in_text(text) == HIDDEN else value
+    return HIDDEN if len(text) >= _TELLING and secrets.hide_in_text(text) == HIDDEN else value
 
 
-def _key(key: str, vault: SecretResolver) -> str:
-    return key if key in _WORDS else vault.hide_in_name(key)
+def _key(key: str, secrets: SecretResolver) -> str:
+    return key if key in _WORDS else secrets.hide_in_name(key)
 
 
 def _is_type(value: JSON) -> bool:
@@ -138,7 +138,7 @@ async def list_tools(
     ask: Ask,
     *,
     info: Mapping[str, str],
-    vault: SecretResolver,
+    secrets: SecretResolver,
     check: Check = lambda _schema: None,
 ) -> Catalogue:
     """Every tool of a server.
@@ -147,13 +147,13 @@ async def list_tools(
         server: Name of the server.
         ask: Asks for one page.
         info: What the server says of itself.
-        vault: Knows the secrets that the server was given.
+        secrets: Knows the secrets that the server was given.
         check: Judges input schemas beyond what is checked here.
 
     Raises:
         InvalidAnswer: A page is no list of tools.
     """
-    reader = _Reader(check, vault)
+    reader = _Reader(check, secrets)
     cursor: str | None = None
     seen: set[str] = set()
     for _page in range(MOST_PAGES):
@@ -168,7 +168,7 @@ async def list_tools(
             break
         if not isinstance(cursor, str) or cursor in seen:
             what = (
-                f"gave the cursor `{_shown(vault.hide_in_text(cursor))}` twice"
+                f"gave the cursor `{_shown(secrets.hide_in_text(cursor))}` twice"
                 if isinstance(cursor, str)
                 else "gave a cursor that is no text"
             )
@@ -177,19 +177,19 @@ async def list_tools(
         seen.add(cursor)
     else:
         reader.remarks.append(f"it has more than {MOST_PAGES} pages of tools; the others were not asked for")
-    told = {key: vault.hide_in_text(text) for key, text in info.items()}
+    told = {key: secrets.hide_in_text(text) for key, text in info.items()}
     return Catalogue(server, reader.tools, reader.refused, tuple(reader.remarks), told)
 
 
 class _Reader:
     """Takes the tools of one page after another."""
 
-    def __init__(self, check: Check, vault: SecretResolver) -> None:
+    def __init__(self, check: Check, secrets: SecretResolver) -> None:
         self.tools: dict[str, dict[str, Any]] = {}
         self.refused: dict[str, str] = {}
         self.remarks: list[str] = []
         self._check = check
-        self._vault = vault
+        self._secrets = secrets
         self._count = 0
         self._left = MOST_BYTES
 
@@ -214,7 +214,7 @@ class _Reader:
 
     def _one(self, tool: Any) -> None:
         name = _name_of(tool)
-        if self._vault.hide_in_name(name) != name:
+        if self._secrets.hide_in_name(name) != name:
             self.refused[f"#{self._count}"] = _TELLING_NAME
             return
         known = name in self.tools or name in self.refused
@@ -227,7 +227,7 @@ class _Reader:
             if key in kept and not isinstance(kept[key], kind):
                 del kept[key]
                 self.remarks.append(f"`{_shown(name)}`: its `{key}` is malformed, and left out")
-        self.tools[name] = without_secrets(kept, self._vault)
+        self.tools[name] = without_secrets(kept, self._secrets)
 
     def _fault(self, tool: Any) -> str | None:
         """Why a tool can't be offered; None where it can."""
@@ -245,7 +245,7 @@ class _Reader:
         if approximate_size(tool, MOST_OF_ONE) > MOST_OF_ONE:
             return f"its definition is larger than {MOST_OF_ONE >> 20} MiB"
         fault = json_violation(tool, depth=_DEPTH)
-        hide = self._vault.hide_in_text
+        hide = self._secrets.hide_in_text
         if fault is not None:
             place = pointer_to([hide(key) if isinstance(key, str) else key for key in fault.path])
             return f"its definition can't be passed on as JSON: `{_shown(place)}` is not {fault.expected}"

@@ -99,12 +99,12 @@ class Link(Protocol):
             than 16MiB", "could not be reached: ...". Empty as long as it is good. Where it is set, the next call needs
             a new link; over HTTP what is under way may still be answered.
         refusal: Over HTTP, what the egress guard has against it.
-        vault: Knows which secrets the server was given; `open_link` sets it.
+        secrets: Knows which secrets the server was given; `open_link` sets it.
     """
 
     ended: str
     refusal: EgressRefused | None
-    vault: SecretResolver
+    secrets: SecretResolver
 
     @property
     def garbage(self) -> int:
@@ -147,7 +147,7 @@ def open_link(server: Server, world: NetworkEnvironment, tokens: TokenCache | No
     """
     world.trust.check_server(server)
     link: Link = _link(server, world, tokens)
-    link.vault = world.vault  # has every secret of the server since its texts were looked up just now
+    link.secrets = world.secrets  # has every secret of the server since its texts were looked up just now
     _keep_quiet()  # once the modules are there that log
     return link
 
@@ -215,15 +215,15 @@ class ServerTexts:
 
     Args:
         server: Whose they are: its folders (`${workspaceFolder}`) are known, and are no secrets.
-        vault: Where the rest is looked up.
+        secrets: Where the rest is looked up.
     """
 
-    def __init__(self, server: Server, vault: SecretResolver) -> None:
+    def __init__(self, server: Server, secrets: SecretResolver) -> None:
         self._known = server.folders()
-        self._vault = vault
+        self._secrets = secrets
         self._missing: list[MissingSecret] = []
         for secret in written_secrets(server):
-            vault.register(secret)
+            secrets.register(secret)
 
     def filled(self, text: str, pointer: str, *, secret: Secret = masked_without_default) -> str:
         """A text as it is meant."""
@@ -236,7 +236,7 @@ class ServerTexts:
         """The text of a header or variable; what has the name of a secret is one, however it is written."""
         value = self.filled(text, pointer)
         if is_secret_name(name):
-            self._vault.register(value)
+            self._secrets.register(value)
         return value
 
     def address(self, text: str, pointer: str) -> str:
@@ -247,7 +247,7 @@ class ServerTexts:
                 whole += unescape_dollars(piece)
                 continue
             value = self._value(piece, pointer, False)
-            self._vault.register(secret_part(whole, value))
+            self._secrets.register(secret_part(whole, value))
             whole += value
         return whole
 
@@ -268,7 +268,7 @@ class ServerTexts:
         if variable.text == f"${{{variable.name}}}" and variable.name in self._known:
             return self._known[variable.name]
         try:
-            return self._vault.look_up(variable, secret=secret)
+            return self._secrets.look_up(variable, secret=secret)
         except MissingSecret as error:
             self._missing.append(error.at(pointer))
             return ""

@@ -131,7 +131,7 @@ def test_a_stale_answer_goes_along_with_what_asks_about_it():
     script = Script(fresh(1, 10.0, If_None_Match='"a"'), fresh(2))
     first, second = Held(script).calls((0, {}), (10, {}))
     assert script.calls[1].kept == StaleAnswer(
-        first._replace(usage=Result.ok().usage), {"If-None-Match": '"a"'}
+        first._replace(usage=Result.ok().usage, tool=""), {"If-None-Match": '"a"'}
     )
     assert second.value == 2
     assert "cache" not in second.meta

@@ -21,7 +21,7 @@ from toolcrib.core.subschemas import SchemaIndex, pattern_validator
 from toolcrib.core.text import canonical
 from toolcrib.schema.all_of import merge_closely
 from toolcrib.schema.keyed_random import Draw
-from toolcrib.schema.scalars import (
+from toolcrib.schema.scalar_generation import (
     Size,
     UnknownSyntax,
     UnsatisfiableKeyword,

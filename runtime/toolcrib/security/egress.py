@@ -11,7 +11,6 @@ import asyncio
 import errno
 import socket
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import TypedDict
 
 from toolcrib.security.hosts import (
     Host,
@@ -35,7 +34,6 @@ __all__ = [
     "EgressRefused",
     "Host",
     "Resolve",
-    "ResolvedHost",
     "UnreachableHost",
     "connect_address",
     "dial_first",
@@ -209,17 +207,6 @@ class EgressRefused(Exception):
         self.hint = hint
 
 
-class ResolvedHost(TypedDict):
-    """One address, shaped as the resolvers of aiohttp answer."""
-
-    hostname: str
-    host: str
-    port: int
-    family: int
-    proto: int
-    flags: int
-
-
 class EgressGuard:
     """Decides which connections are made, and makes them.
 
@@ -332,38 +319,6 @@ class EgressGuard:
         except OSError as error:
             place = host_and_port(read_host(host).name, port)
             raise UnreachableHost(f"no connection to `{place}`: {error}", code="connect_failed") from None
-
-    async def resolved(self, host: str, port: int, hosts: Collection[str]) -> list[ResolvedHost]:
-        """`addresses`, shaped as the resolvers of aiohttp answer; raises the same."""
-        return [
-            ResolvedHost(
-                hostname=host,
-                host=address,
-                port=port,
-                family=family_of(address),
-                proto=socket.IPPROTO_TCP,
-                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-            )
-            for address in await self.addresses(host, port, hosts)
-        ]
-
-    def check_address(self, host: str, port: int, address: str) -> None:
-        """Judge an address that somebody is about to dial for a host.
-
-        Raises:
-            EgressRefused: The address is not good for this host and port, or what was given is no address.
-        """
-        self._judged(_read(host, port), port, address)
-
-    def open_socket(self, host: str, port: int, address: str) -> socket.socket:
-        """A socket for an address that somebody is about to dial for a host: non-blocking, not yet connected.
-
-        Raises:
-            EgressRefused: As `check_address` does.
-            OSError: The system gives no socket.
-        """
-        self.check_address(host, port, address)
-        return open_socket(address)
 
     def _checked(self, host: str, port: int, hosts: Collection[str]) -> Host:
         read = _read(host, port)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.schema.generation import Draw, generate
-from toolcrib.schema.scalars import FORMATS, UnknownSyntax, text_matching
+from toolcrib.schema.scalar_generation import FORMATS, UnknownSyntax, text_matching
 
 PATTERNS = [
     "",

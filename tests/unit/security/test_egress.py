@@ -294,7 +294,7 @@ def test_every_refused_address_is_refused_in_every_wrapping(number, wrapping):
     refused(EgressGuard(), wrapped)
     refused(EgressGuard(), f"[{wrapped}]")
     with pytest.raises(EgressRefused):
-        EgressGuard().check_address("api.example.com", 443, wrapped)
+        addresses(EgressGuard(resolve=Names([wrapped])), "api.example.com", 443)
 
 
 @given(BAD_4, st.sampled_from(sorted(SPELLINGS)))
@@ -654,8 +654,6 @@ def test_all_faults_of_a_list_are_told_at_once():
 def test_what_is_allowed_is_good(allow, host, port, answer):
     guard = EgressGuard([allow], resolve=Names(OSError() if answer is None else answer))
     assert addresses(guard, host, port) == ([read_host(host).name] if answer is None else answer)
-    for address in answer or [read_host(host).name]:
-        guard.check_address(host, port, address)
 
 
 @pytest.mark.parametrize(
@@ -777,48 +775,6 @@ def test_a_dialler_that_has_a_fault_of_its_own_is_not_hidden():
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(EgressGuard(dial=dial).connect("8.8.8.8", 443, ANY))
-
-
-# Other libraries
-
-
-def test_addresses_are_given_as_resolvers_of_aiohttp_give_them():
-    guard = EgressGuard(resolve=Names(["8.8.8.8", "2606:4700::1"]))
-    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-    shared = {"hostname": "api.example.com", "port": 443, "proto": socket.IPPROTO_TCP, "flags": flags}
-    assert asyncio.run(guard.resolved("api.example.com", 443, ANY)) == [
-        {**shared, "host": "8.8.8.8", "family": socket.AF_INET},
-        {**shared, "host": "2606:4700::1", "family": socket.AF_INET6},
-    ]
-    with pytest.raises(EgressRefused):
-        asyncio.run(guard.resolved("127.0.0.1", 443, ANY))
-
-
-@pytest.mark.parametrize(
-    ("host", "port", "address"),
-    [
-        ("api.example.com", 443, "127.0.0.1"),
-        ("127.0.0.1", 443, "127.0.0.1"),
-        ("127.0.0.1", 8080, "127.0.0.2"),
-        ("api.example.com", 8081, "127.0.0.1"),
-        ("api.example.com", 443, "somewhere"),
-        ("a b", 443, "8.8.8.8"),
-        ("api.example.com", 0, "8.8.8.8"),
-    ],
-)
-def test_an_address_about_to_be_dialled_is_judged(host, port, address):
-    guard = EgressGuard(["127.0.0.1:8080"])
-    with pytest.raises(EgressRefused):
-        guard.check_address(host, port, address)
-    with pytest.raises(EgressRefused):
-        guard.open_socket(host, port, address)
-
-
-def test_a_socket_is_opened_for_a_good_address():
-    with EgressGuard().open_socket("api.example.com", 443, "8.8.8.8") as opened:
-        assert opened.family == socket.AF_INET
-        assert not opened.getblocking()
-        assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 # What is said

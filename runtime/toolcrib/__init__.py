@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         UnknownOutcome,
         UnmatchedMock,
     )
+    from toolcrib.core.hooks import load_hook
     from toolcrib.core.model import (
         JSON,
         Annotations,
@@ -82,6 +83,8 @@ if TYPE_CHECKING:
     from toolcrib.registry.registry import Registry
     from toolcrib.scenarios import ScenarioReport, run_scenario, runs_of
     from toolcrib.security.tool_policy import ToolPolicy
+    from toolcrib.security.trust import Workspace
+    from toolcrib.security.trust_needs import Need, make_need
 
 _HOMES = {
     "core.clock": ("RealClock",),
@@ -148,6 +151,9 @@ _HOMES = {
     "scenarios": ("ScenarioReport", "run_scenario", "runs_of"),
     "core.text": ("text_for_model",),
     "security.tool_policy": ("ToolPolicy",),
+    "security.trust": ("Workspace",),
+    "security.trust_needs": ("Need", "make_need"),
+    "core.hooks": ("load_hook",),
     "core.virtual_clock": ("VirtualClock",),
 }
 
@@ -190,6 +196,7 @@ __all__ = [
     "Kinds",
     "LimitExceeded",
     "Middleware",
+    "Need",
     "Origin",
     "Outcome",
     "Overloaded",
@@ -225,6 +232,9 @@ __all__ = [
     "UnmatchedMock",
     "Usage",
     "VirtualClock",
+    "Workspace",
+    "load_hook",
+    "make_need",
     "parse_registry",
     "run_scenario",
     "runs_of",

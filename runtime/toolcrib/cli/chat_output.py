@@ -16,7 +16,7 @@ from toolcrib.core.errors import ToolcribError, did_you_mean
 from toolcrib.core.model import JSON, Client, Result
 from toolcrib.core.text import DuplicateKey, compact, decode_json, escape_terminal, first_sentence
 from toolcrib.engine.runtime import Runtime
-from toolcrib.executors.client.client_call import DEFERRED, ClientCall
+from toolcrib.executors.client import DEFERRED, ClientCall
 from toolcrib.provider import Answer, Conversation, Event, Pending, Stop, ToolPolicy
 from toolcrib.registry.registry import Registry
 from toolcrib.security.redaction import CallRedactor

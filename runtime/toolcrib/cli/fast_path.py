@@ -10,6 +10,7 @@ import os
 import sys
 
 from toolcrib.cli.entry import print_answer
+from toolcrib.engine import engine_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,9 +83,13 @@ def call(words: Sequence[str]) -> int | None:
     if any(problem.severity == "error" for problem in runtime.problems):
         return None
     tool = runtime.registry.get(name)
-    if tool is not None and tool.mode is not None and not runtime.engine.executors.is_contained(tool.mode):
+    if (
+        tool is not None
+        and tool.mode is not None
+        and not engine_of(runtime).executors.is_contained(tool.mode)
+    ):
         return None  # it waits, and whether it may be bound is asked once, by the command
-    result = runtime.engine.default_session.call_at_once(name, arguments)
+    result = engine_of(runtime).default_session.call_at_once(name, arguments)
     if result is None:
         return None
     runtime.close()

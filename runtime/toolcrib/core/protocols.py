@@ -138,7 +138,7 @@ class BoundTool(Protocol):
         ...
 
 
-class PromptTool(BoundTool, Protocol):
+class SyncTool(BoundTool, Protocol):
     """What a bound tool may offer besides: an answer without waiting, which spares a call all machinery for it.
 
     It keeps neither the arguments of a call nor what it answers: both belong to the caller.

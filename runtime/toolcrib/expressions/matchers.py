@@ -5,7 +5,7 @@ lists of the same length, item by item. An object whose keys all begin with `$` 
 them must hold. An absent key is `ABSENT` to the pattern that stands there: only `$exists: false`, `$not`
 and `$ne` accept that.
 
-`impossible` finds patterns over arguments that no arguments can match, as far as the input schema is certain
+`find_impossible` finds patterns over arguments that no arguments can match, as far as the input schema is certain
 about it. It reads `properties`, `items`, `type`, `enum`, `const`, the bounds of numbers and local references;
 other keywords are assumed to allow anything. Bounds that exclude each other are found without a schema.
 """

@@ -130,15 +130,13 @@ _SEPARATORS: Final = frozenset({"pathSeparator", "/"})
 class VariableTranslation:
     """Translates the texts of one file, and knows what its user is asked for."""
 
-    def __init__(self, inputs: JSON, spot: ConfigPosition) -> None:
+    def __init__(self, inputs: JSON) -> None:
         """Begin.
 
         Args:
             inputs: What the file asks for, as VS Code writes it: `[{"id": ..., "default": ...}]`.
-            spot: Where that is written.
         """
         self._inputs = dict(_inputs_of(inputs))
-        self._spot = spot
         self._met: dict[str, Problem] = {}
 
     def ours(self, text: str, spot: ConfigPosition, *, bare: bool = False) -> str:
@@ -206,16 +204,15 @@ class ServerEntries:
         left_out: The names of servers that are switched off or can't be used; each is reported.
     """
 
-    def __init__(self, root: str, inputs: JSON, spot: ConfigPosition) -> None:
+    def __init__(self, root: str, inputs: JSON) -> None:
         """Begin.
 
         Args:
             root: The folder that paths in the file are relative to.
             inputs: What the file asks its user for, as VS Code writes it.
-            spot: Where that is written.
         """
         self._root = root
-        self._look_ups = VariableTranslation(inputs, spot)
+        self._look_ups = VariableTranslation(inputs)
         self._foreign: dict[str, _KeyWithoutMeaning] = {}
         self._problems: list[Problem] = []
         self.left_out: set[str] = set()
@@ -507,7 +504,7 @@ def _servers_of(document: Document, path: str) -> ServerFile:
     places = list(_places(value)) if isinstance(value, dict) else []
     if not isinstance(value, dict) or not places:
         return ServerFile([_no_servers(top)], unread=True)
-    entries = ServerEntries(root_of(path), value.get("inputs", []), top.below("inputs"))
+    entries = ServerEntries(root_of(path), value.get("inputs", []))
     several = [dict(entries.read(found, top.below(*steps))) for steps, found in reversed(places)]
     written, faults = merge_servers(several)
     others = _others(value, [steps[0] for steps, _ in places], top)

@@ -9,15 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from toolcrib.core.clock import format_duration, parse_duration
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, NOTHING, Breaker, Descriptor, Limits, Rate
 from toolcrib.core.text import format_size, parse_size
-
-if TYPE_CHECKING:
-    from toolcrib.core.server_config import Server
 
 PROFILE_VARIABLE = "TOOLCRIB_PROFILE"
 """The environment variable that names a profile where the command line or the code names none."""
@@ -40,7 +37,7 @@ class Settings(NamedTuple):
         origins: Origin as descriptors write it -> the one that is called instead.
         limits: Key of `limits`, with dots (`breaker.failures`), -> value as it is written, for tools that do not
             say so themselves.
-        servers: Name of an MCP server -> `tuple(server)`; `servers_in` makes servers of them.
+        servers: Name of an MCP server -> `tuple(server)`, of which `Server(*values)` makes it again.
         lock: What becomes of a remote tool that changed: `warn` or `block`; empty where nothing is said.
     """
 
@@ -98,15 +95,6 @@ def apply_settings(tool: Descriptor, settings: Settings) -> Descriptor:
     if not changes:
         return tool
     return tool._replace(**changes, origin=origin._replace(settings={**origin.settings, **told}))
-
-
-def servers_in(settings: Settings) -> dict[str, Server]:
-    """The MCP servers that are in force, by name."""
-    if not settings.servers:
-        return {}
-    from toolcrib.core.server_config import Server  # noqa: PLC0415 -- most projects name none
-
-    return {name: Server(*plain) for name, plain in settings.servers.items()}
 
 
 def has_same_egress(one: Settings | None, other: Settings | None) -> bool:

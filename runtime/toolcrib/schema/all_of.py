@@ -6,7 +6,7 @@ because callers need different things where no keyword can say both:
 - `EXACT` (dereferencing, by `conjoin`): a keyword stays as it is or nothing is merged, so that no keyword means
   something else than before. JSON Schema 2020-12, core 7.7 and 10: what a keyword says may depend on the keywords
   beside it.
-- The rules of `formats.providers.schema_merge` (tool declarations): the tighter of two values; nothing is merged
+- The rules of `formats.providers.argument_schema` (tool declarations): the tighter of two values; nothing is merged
   where `allOf` is needed to say both.
 - `CLOSEST` (generation, by `merge_closely`): always one schema, as near as keywords can say it. The caller validates
   the values that it makes of it.

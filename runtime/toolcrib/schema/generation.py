@@ -106,7 +106,7 @@ class Sampler:
         """A value for a schema at a place.
 
         Raises:
-            Unreachable: This try fails; it says where and why.
+            UnsatisfiableKeyword: This try fails; it says where and why.
         """
         try:
             flat, depth = self._flat(schema, draw, depth)

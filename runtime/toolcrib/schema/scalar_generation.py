@@ -420,7 +420,7 @@ def make_text(schema: Mapping[str, JSON], draw: Draw, size: Size | Literal["odd"
     """A text that keeps `pattern`, `minLength`, `maxLength` and, where there is room for it, `format`.
 
     Raises:
-        Unreachable: The pattern is not understood, or no text of this length matches it.
+        UnsatisfiableKeyword: The pattern is not understood, or no text of this length matches it.
     """
     least = count_of(schema, "minLength") or 0
     most = count_of(schema, "maxLength")
@@ -460,7 +460,7 @@ def make_number(schema: Mapping[str, JSON], draw: Draw, size: Size, *, whole: bo
     """A number that keeps `minimum`, `maximum`, their exclusive forms and `multipleOf`.
 
     Raises:
-        Unreachable: No number lies within the bounds.
+        UnsatisfiableKeyword: No number lies within the bounds.
     """
     low, high = _bounds(schema)
     step = _step(schema, low, high, whole=whole)

@@ -285,7 +285,7 @@ class EgressGuard:
 
         Raises:
             EgressRefused: As `check` does, or one of the addresses is not good.
-            Unreachable: The name has no address.
+            UnreachableHost: The name has no address.
         """
         read = self._checked(host, port, hosts)
         if read.literal:
@@ -311,7 +311,7 @@ class EgressGuard:
 
         Raises:
             EgressRefused: As `addresses` does; nothing was dialled.
-            Unreachable: The name has no address, or none of them could be connected to.
+            UnreachableHost: The name has no address, or none of them could be connected to.
         """
         addresses = await self.addresses(host, port, hosts)
         try:

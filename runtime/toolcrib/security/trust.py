@@ -5,8 +5,8 @@ before anything happens (`trust_needs`), somebody agrees to exactly that (`trust
 starts, contacts or looks up asks one function first:
 
 Trust.check(subject)
--> what the subject needs                      Trust.needs_of
 -> its workspaces, by the files that wrote it  Trust.workspaces_of
+-> what the subject needs in each of them       Trust._needs_in
 -> granted by whoever named the path, agreed to earlier, or asked about now; else Untrusted
 """
 

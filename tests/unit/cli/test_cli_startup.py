@@ -135,7 +135,6 @@ def test_a_call_from_the_index_imports_what_it_needs(words, indexed):
         for name in modules
         if name.startswith("toolcrib.loading.") and not name.startswith("toolcrib.loading.cache")
     } <= {
-        "toolcrib.loading.cache.document_codec",
         "toolcrib.loading.documents",
         "toolcrib.loading.fingerprints",
         "toolcrib.loading.project_discovery",

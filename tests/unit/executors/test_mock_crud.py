@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from library import failed, played, refused
-from toolcrib.core.model import Descriptor
 from toolcrib.executors.mock.crud import expand_crud
 
 
@@ -15,7 +14,7 @@ def told(ended):
 
 def whole(reply):
     """The reply that one with `crud` stands for."""
-    return expand_crud(reply, "/mock", Descriptor("tool"))[0]
+    return expand_crud(reply, "/mock")[0]
 
 
 def test_get_answers_a_row_or_its_error():

@@ -19,7 +19,7 @@ from toolcrib.loading.documents.document import parse_documents, read_documents
 from toolcrib.loading.fingerprints import FileTracker
 from toolcrib.loading.projects import Project, parse_project_file, settings_of
 from toolcrib.loading.servers import parse_servers
-from toolcrib.loading.settings import NO_SETTINGS, Settings, has_same_egress, servers_in
+from toolcrib.loading.settings import NO_SETTINGS, Settings, has_same_egress
 
 KINDS = Executors({})
 SHAPE = DocumentChecker("project", KINDS)
@@ -124,8 +124,7 @@ def test_servers_are_plain_data_that_an_index_keeps():
     settings = settings_of(project, "nightly", "--profile")
     again = Settings(*marshal.loads(marshal.dumps(tuple(settings))))
     assert again == settings
-    assert servers_in(again) == dict(project.servers)
-    assert servers_in(NO_SETTINGS) == {}
+    assert {name: Server(*values) for name, values in again.servers.items()} == dict(project.servers)
 
 
 @pytest.mark.parametrize(

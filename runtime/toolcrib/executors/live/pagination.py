@@ -63,7 +63,7 @@ class ResponsePage(NamedTuple):
 
 
 class PaginationStyle(Protocol):
-    """How pages follow each other. The ValueError of an expression and LinkRefused pass through."""
+    """How pages follow each other. The ValueError of an expression and LinkError pass through."""
 
     def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
         """The first page of a call: the beginning, or at a cursor that an earlier call gave. NoPage where it is none."""
@@ -604,7 +604,7 @@ def follow_link(
         own: Further origins that count as that of the draft.
 
     Raises:
-        LinkRefused: It leads elsewhere, or is no link.
+        LinkError: It leads elsewhere, or is no link.
     """
     try:
         origin, scheme, host, port, path, query = resolve_location(draft.finished().url, target.strip())

@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from toolcrib.core.model import Descriptor
-
 KINDS = ("get", "list", "create", "update", "delete")
 """What can be done; each names the collection."""
 
@@ -30,7 +28,7 @@ class _Whole(NamedTuple):
     places: Mapping[str, str] = {}
 
 
-def expand_crud(block: Block, pointer: str, tool: Descriptor) -> tuple[Block, Callable[[str], str]]:  # noqa: ARG001 -- all of it is in the block
+def expand_crud(block: Block, pointer: str) -> tuple[Block, Callable[[str], str]]:
     """A reply with `crud` as the reply with `rows`, `let`, `guard`, `effects` and `result` that it stands for.
 
     The row is called `row`. What the reply says beside `crud` comes behind what `crud` stands for.
@@ -38,7 +36,6 @@ def expand_crud(block: Block, pointer: str, tool: Descriptor) -> tuple[Block, Ca
     Args:
         block: The reply; its schema has accepted it.
         pointer: Where it stands.
-        tool: The tool that it is of.
 
     Returns:
         The reply, and from a pointer into it to the place in the document.

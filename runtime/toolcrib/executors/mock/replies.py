@@ -237,7 +237,7 @@ def compile_reply(block: dict[str, Any], pointer: str, tool: Descriptor, problem
         return _compiled(block, pointer, tool, problems)
     from toolcrib.executors.mock.crud import expand_crud  # noqa: PLC0415 -- most mocks keep nothing
 
-    written, locate = expand_crud(block, pointer, tool)
+    written, locate = expand_crud(block, pointer)
     found: list[Problem] = []
     reply = _compiled(written, pointer, tool, found)
     problems += [problem._replace(pointer=locate(problem.pointer)) for problem in found]
@@ -349,7 +349,7 @@ def _check_size(value: JSON, limit: int) -> None:
 
 
 def _small(value: Any, depth: int) -> Any:
-    """`unshared`, for values that are small enough to be judged at once; NotJSONError for others."""
+    """`unshared_copy`, for values that are small enough to be judged at once; NotJSONError for others."""
     kind = type(value)
     if (kind is str and len(value) < SMALL and value.isascii()) or (kind is int and -_EXACT < value < _EXACT):
         return value

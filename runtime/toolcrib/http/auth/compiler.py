@@ -204,7 +204,7 @@ class RequestAuth:
         A request to another origin than the server's own stays as it is: a redirect takes no credential along.
 
         Raises:
-            AuthFailed: There is nothing to add.
+            AuthFailure: There is nothing to add.
             EgressRefused: The guard refused the address of the tokens.
         """
         if request.origin not in self._way.origins:
@@ -221,7 +221,7 @@ class RequestAuth:
                 renewed since then, that is taken.
 
         Raises:
-            AuthFailed: Something new could not be had.
+            AuthFailure: Something new could not be had.
             EgressRefused: As for `applied`.
         """
         if refused.origin not in self._way.origins:

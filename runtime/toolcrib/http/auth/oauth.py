@@ -224,7 +224,7 @@ class Grant:
         """Ask for a token.
 
         Raises:
-            AuthFailed: There is none.
+            AuthFailure: There is none.
             EgressRefused: The guard refused the address.
         """
         form = [*self._form, *([("refresh_token", refresh_token)] if refresh_token else [])]
@@ -313,7 +313,7 @@ class OAuth:
         """Add the token, which is fetched if there is none that lasts.
 
         Raises:
-            AuthFailed: None could be had.
+            AuthFailure: None could be had.
             EgressRefused: The guard refused the address of the tokens.
         """
         set_header(draft, "Authorization", f"Bearer {await self._current(clock, fetch)}")
@@ -326,7 +326,7 @@ class OAuth:
         """Get a token that is not the one that was used.
 
         Raises:
-            AuthFailed: None could be had.
+            AuthFailure: None could be had.
             EgressRefused: The guard refused the address of the tokens.
         """
         before = await self._current(clock, fetch) if used is None else _bearer_of(used)

@@ -56,7 +56,7 @@ class Auth(Protocol):
         """Add what proves it, in place of what has the same name.
 
         Raises:
-            AuthFailed: There is nothing to add.
+            AuthFailure: There is nothing to add.
             EgressRefused: The guard refused the address of the tokens.
         """
         ...
@@ -75,7 +75,7 @@ class Auth(Protocol):
                 renewed since then is taken as it is.
 
         Raises:
-            AuthFailed: Something new could not be had.
+            AuthFailure: Something new could not be had.
             EgressRefused: As for `apply`.
         """
         ...
@@ -220,7 +220,7 @@ class HookAuth:
         """Add what the function returns.
 
         Raises:
-            AuthFailed: It failed, or returned something else.
+            AuthFailure: It failed, or returned something else.
         """
         request = draft.finished()
         view = HookRequest(request.method, request.url, request.headers, request.body)

@@ -34,7 +34,7 @@ def document_of_origin(origin: Origin) -> Document:
     """The document whose places an origin looks up.
 
     Raises:
-        Unkept: It is none that was read from a text.
+        NotCacheable: It is none that was read from a text.
     """
     document = getattr(origin.locate, "__self__", None)
     if isinstance(document, Document):
@@ -46,7 +46,7 @@ def encode_document(document: Document, files: Files | None, name: str) -> Plain
     """Where a document is found again: its file, its place in it and, for compatible forms, the tool's name there.
 
     Raises:
-        Unkept: It does not lie on disk.
+        NotCacheable: It does not lie on disk.
     """
     files = files.files if isinstance(files, CachedFiles) else files
     if isinstance(document, OverlaidDocument):
@@ -89,7 +89,7 @@ def encode_files(files: Files | None) -> Plain:
     """The files beside a document, by where they lie.
 
     Raises:
-        Unkept: They lie in memory alone.
+        NotCacheable: They lie in memory alone.
     """
     match files:
         case None:
@@ -214,7 +214,7 @@ def encode_scenario(scenario: Scenario) -> CachedScenario:
     """A scenario as an index keeps it.
 
     Raises:
-        Unkept: It, or a file beside it, does not lie on disk, or it was put together of several files.
+        NotCacheable: It, or a file beside it, does not lie on disk, or it was put together of several files.
     """
     origin, document = scenario.origin, document_of_origin(scenario.origin)
     if document.is_composed:

@@ -88,7 +88,7 @@ def encode_value(value: Any) -> Any:
     """Encode a value as plain data.
 
     Raises:
-        Unkept: Something is no plain data, does not lie on disk, or is out of date.
+        NotCacheable: Something is no plain data, does not lie on disk, or is out of date.
     """
     if type(value) in _SCALARS:
         return value
@@ -324,7 +324,7 @@ def encode_index(
     """The bytes of an index.
 
     Raises:
-        Unkept: Something can't be told as plain data.
+        NotCacheable: Something can't be told as plain data.
         ValueError: As above, in a schema or block.
     """
     from toolcrib.loading.cache.document_codec import NotCacheable, encode_scenario  # noqa: PLC0415 -- a start from an index reads none

@@ -160,7 +160,7 @@ def check_bounds(text: str, problems: Problems, nodes: int | None) -> None:
     """Look whether a text is nested too deep, or holds more keys and values than `nodes`; None for any number.
 
     Raises:
-        Stopped: It is, which was told.
+        StopReading: It is, which was told.
     """
     if not _is_bounded(text, nodes):
         _refuse_unbounded(text, problems, nodes)

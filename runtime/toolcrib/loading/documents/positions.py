@@ -65,7 +65,7 @@ class Problems(list[Problem]):
         """Add one.
 
         Raises:
-            Stopped: There are too many.
+            StopReading: There are too many.
         """
         self.append(problem)
         if len(self) == PROBLEMS:
@@ -78,7 +78,7 @@ def decoded_text(data: bytes, problems: Problems) -> str:
     """The text of a file, without a mark of byte order.
 
     Raises:
-        Stopped: It is no UTF-8, which was told.
+        StopReading: It is no UTF-8, which was told.
     """
     try:
         return data.decode().removeprefix("\ufeff")

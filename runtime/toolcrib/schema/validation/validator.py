@@ -132,7 +132,7 @@ class Validator:
 
     Attributes:
         schema: The schema, as given.
-        judge: The bound `is_valid` of jsonschema-rs, for callers that asked `json_fault` before: it
+        judge: The bound `is_valid` of jsonschema-rs, for callers that asked `json_violation` before: it
             looks no further than it must, and may raise ValueError for what is no JSON.
 
     Args:
@@ -170,7 +170,7 @@ class Validator:
         return SecretPlaces(self.index)
 
     def is_valid(self, value: JSON) -> bool:
-        """Whether a value fits; False for what is no JSON or nests too deeply (see `json_fault`)."""
+        """Whether a value fits; False for what is no JSON or nests too deeply (see `json_violation`)."""
         value, alien = as_json(value)
         return alien is None and self.judge(value)
 
@@ -181,7 +181,7 @@ class Validator:
         of the nearest branch are told. Where telling everything would be too much work, which
         doubles with each level under some schemas, one fault tells the innermost place that does not
         fit. What stands at a secret place is never told. Of what is no JSON the one fault is that of
-        `json_fault`.
+        `json_violation`.
         """
         return self.report(value, most).faults
 

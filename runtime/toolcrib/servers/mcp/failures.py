@@ -20,7 +20,6 @@ CONNECTION_CLOSED: Final = -32000
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 HEADER_MISMATCH: Final = -32020
-MISSING_CAPABILITY: Final = -32021
 
 _CODES: Final[Mapping[int, str]] = {
     -32700: "mcp_parse_error",

@@ -17,7 +17,7 @@ from toolcrib.core.model import JSON, Client, Result
 from toolcrib.core.text import DuplicateKey, compact, decode_json, escape_terminal, first_sentence
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
-from toolcrib.executors.client.client_call import DEFERRED, ClientCall
+from toolcrib.executors.client import DEFERRED, ClientCall
 from toolcrib.provider import Answer, Conversation, Event, Pending, Stop, ToolPolicy
 from toolcrib.registry.registry import Registry
 from toolcrib.security.redaction import CallRedactor

@@ -221,7 +221,7 @@ class Remote(NamedTuple):
 class Kinds(Protocol):
     """What loading has to know of modes; the engine supplies it.
 
-    One member more may be there: `formats` (`toolcrib.loading.formats.Formats`), the formats of other systems that are
+    One member more may be there: `formats` (`toolcrib.loading.format_contract.Formats`), the formats of other systems that are
     read. Without it, only toolcrib's own documents are.
     """
 

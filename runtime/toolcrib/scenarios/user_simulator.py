@@ -12,7 +12,7 @@ from toolcrib.core.text import compact
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.executors.client.client_call import ClientCall
+from toolcrib.executors.client import ClientCall
 from toolcrib.provider import Provider
 from toolcrib.provider.config import Config
 from toolcrib.provider.middleware import ProviderMiddleware

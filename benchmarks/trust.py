@@ -22,6 +22,7 @@ import startup
 from rounds import Row, interleaved, line
 
 import toolcrib
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import load
@@ -65,7 +66,7 @@ def call_rows(rounds: int) -> Iterator[Row]:
         os.chdir(folder)
         try:
             trusted = toolcrib.Runtime.open(index=False)
-            (request,) = trusted.engine.trust.requests()
+            (request,) = engine_of(trusted).trust.requests()
             agree(request.workspace.root, request.needs)
             executors = Executors.installed()
             own = loaded_runtime(load(["descriptors"], executors), executors=executors)

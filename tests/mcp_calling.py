@@ -42,7 +42,7 @@ class Calling:
         self.runtime = loaded_runtime(loaded, executors=executors, **options)
         others = {"judge": judge, "secrets": secrets}
         given = {name: value for name, value in others.items() if value is not None}
-        self.runtime.engine._world = self.executor.world = self.runtime.engine.world._replace(**given)
+        self.runtime._engine._world = self.executor.world = self.runtime._engine.world._replace(**given)
         self.call = self.runtime.call
 
     async def __aenter__(self) -> Self:

@@ -20,7 +20,7 @@ def findings(folder: Path, *, index: bool) -> dict[str, Any]:
         for name in runtime.registry:
             result = runtime.call_sync(name)
             answers[name] = [result.outcome.value, result.value]
-        stock = runtime.engine.stock
+        stock = runtime._engine.stock
         found = {
             "answers": answers,
             "cards": [list(card) for card in runtime.registry.cards.values()],

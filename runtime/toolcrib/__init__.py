@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
     from toolcrib.engine.session import Session
     from toolcrib.executors import Executors
-    from toolcrib.executors.client.client_call import ClientCall
+    from toolcrib.executors.client import ClientCall
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
     from toolcrib.loading.reload import ReloadReport, ToolAppeared, ToolChanged, ToolGone
@@ -116,7 +116,7 @@ _HOMES = {
         "UnmatchedMock",
     ),
     "executors": ("Executors",),
-    "executors.client.client_call": ("ClientCall",),
+    "executors.client": ("ClientCall",),
     "loading.packs": ("Pack",),
     "loading.projects": ("Project",),
     "loading.scenarios.model": ("Scenario",),

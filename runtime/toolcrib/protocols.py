@@ -8,9 +8,9 @@ from toolcrib.core.protocols import (
     Files,
     Kinds,
     Middleware,
-    PromptTool,
     Reaching,
     Remote,
+    SyncTool,
     Timer,
 )
 from toolcrib.core.protocols import (
@@ -25,9 +25,9 @@ __all__ = [
     "Files",
     "Kinds",
     "Middleware",
-    "PromptTool",
     "Reaching",
     "Remote",
     "Session",
+    "SyncTool",
     "Timer",
 ]

@@ -170,7 +170,7 @@ class ExecutorContract:
         assert self._call(cancel_then_call).value == self.case.value
 
     def test_an_answer_at_once_keeps_its_word(self) -> None:
-        """A tool that offers one (`PromptTool`) answers as `execute` does; what it vouches for is JSON and unshared."""
+        """A tool that offers one (`SyncTool`) answers as `execute` does; what it vouches for is JSON and unshared."""
         executor = self.executor()
         runtime = runtime_for(self.case, executor)
         tool = runtime.registry["tool"]

@@ -84,6 +84,21 @@ def test_a_room_says_what_it_is_for_and_what_it_imports(room):
     assert any("import" in paragraph.lower() for paragraph in rest)
 
 
+SHARED_BY_LAYERS = {"layer", "call_failures"}
+
+
+def test_layers_do_not_import_each_other():
+    layers = [path for path in (PACKAGE / "engine" / "middleware").glob("*.py") if path.stem != "__init__"]
+    imported = {
+        (path.stem, node.module.rpartition(".")[2])
+        for path in layers
+        for node in tree_of(path).body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("toolcrib.engine.middleware.")
+    }
+    assert len(layers) > len(SHARED_BY_LAYERS)
+    assert {(layer, other) for layer, other in imported if other not in SHARED_BY_LAYERS} == set()
+
+
 def asks_for_a_mode(node: ast.AST) -> bool:
     """Whether a node compares something called `mode` with a fixed name."""
     if isinstance(node, ast.Match):

@@ -39,7 +39,7 @@ def calls(name: str) -> dict[str, list[ast.Call]]:
         ("open_conversation", {"scenarios/agent_runner.py"}),  # asks for the models that scenarios name
         ("read_anywhere", {"loading/stores.py"}),  # of paths that the trail permits
         ("look_up", {
-            "executors/live/__init__.py", "executors/live/templates.py",  # of tools that are bound
+            "executors/live/__init__.py", "executors/live/value_sources.py",  # of tools that are bound
             "http/auth/credentials.py", "servers/mcp/supervisor.py", "servers/mcp/transports.py",  # of servers that were checked
             "provider/models/http_client.py",  # of models: of the command line, or of scenarios, which were checked
             "security/secrets.py",

@@ -86,7 +86,7 @@ def test_its_block_stands_in_the_schema_that_editors_are_given():
 
 def test_it_is_closed_with_the_runtime():
     runtime = opened()
-    executor = runtime.engine.executors.get("echo")
+    executor = runtime._engine.executors.get("echo")
     call(runtime)
     assert executor.closed == 1
 

@@ -13,7 +13,7 @@ import pytest
 
 from docs.blocks import blocks_of
 from toolcrib.cli.group import cli
-from toolcrib.formats.table import FORMATS
+from toolcrib.formats.known_formats import FORMATS
 from toolcrib.loading.servers import read_servers_file
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "serve-my-tools.md").read_text(encoding="utf-8")

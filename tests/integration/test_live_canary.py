@@ -163,7 +163,11 @@ async def test_no_secret_is_in_anything_that_calls_put_out(kind, caplog):
                     with pytest.raises(Exception) as raised:
                         result.raise_for_outcome()
                     told.append(str(raised.value) + repr(raised.value))
-            told += [repr(tools.engine.world), repr(tools.engine.world.secrets), repr(tools.registry["tool"])]
+            told += [
+                repr(tools._engine.world),
+                repr(tools._engine.world.secrets),
+                repr(tools.registry["tool"]),
+            ]
             sent = "\n".join(f"{head.target} {head.headers} {head.body!r}" for head in server.requests)
     assert hits(sent)  # the server has had them
     assert hits("\n".join(told)) == []

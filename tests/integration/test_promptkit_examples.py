@@ -86,7 +86,7 @@ def test_files_that_no_arena_names_get_a_notice_each(example):
 def test_tools_whose_mode_is_not_there_are_listed_as_unavailable(example):
     name, folder = example
     with Runtime.open(folder, executors=(kinds := Executors({"mock": MockExecutor}))) as runtime:
-        unavailable = {tool.name for tool in runtime.registry.values() if runtime.engine.unavailable(tool)}
+        unavailable = {tool.name for tool in runtime.registry.values() if runtime._engine.unavailable(tool)}
         warned = {problem.code for problem in runtime.problems} & {"mode_not_installed"}
     missing = {tool for tool, mode in EXAMPLES[name].items() if mode not in kinds.modes}
     assert unavailable == missing

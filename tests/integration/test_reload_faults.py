@@ -225,7 +225,7 @@ def test_many_reloads_leave_nothing_behind(tmp_path):
             )
             await runtime.reload()
             assert (await follows.call("a")).value == number - (number % 3 == 0)
-            bound.add(runtime.engine.chain_for(runtime.registry["a"]).bound)
+            bound.add(runtime._engine.chain_for(runtime.registry["a"]).bound)
             if number in {99, RELOADS - 1}:
                 counts.append(census())
         assert counts[0] == counts[1]

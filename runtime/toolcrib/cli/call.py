@@ -26,6 +26,7 @@ from toolcrib.cli.output import answer_lines, outline, part_line, print_failure,
 from toolcrib.cli.trust import warn_idle_variable
 from toolcrib.core.model import JSON, Outcome, Partial, Progress, Result
 from toolcrib.core.text import compact, escape_terminal
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.security.trust import Untrusted
 
@@ -118,7 +119,7 @@ async def _answer(
             if dry_run:
                 return planned
         result = await _called(runtime, name, arguments)
-        if result.outcome is Outcome.NOT_FOUND and runtime.engine.undiscovered:
+        if result.outcome is Outcome.NOT_FOUND and engine_of(runtime).undiscovered:
             await runtime.discover()  # so that near misses are told
             result = await _called(runtime, name, arguments)
         return result

@@ -29,6 +29,7 @@ from toolcrib.cli.trust import ask_for_consent
 from toolcrib.core.errors import ConfigurationError, DocumentError, Problem, ToolcribError, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Outcome
 from toolcrib.core.text import DuplicateKey, decode_json, escape_terminal
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.loading.documents.document import read_documents
@@ -285,7 +286,9 @@ def _is_there(word: str) -> bool:
 
 def _provider(runtime: Runtime, options: ChatOptions) -> Provider:
     world = (
-        allow_base_url(runtime.engine.world, options.base_url) if options.base_url else runtime.engine.world
+        allow_base_url(engine_of(runtime).world, options.base_url)
+        if options.base_url
+        else engine_of(runtime).world
     )
     return open_provider(options.name, model=options.model, base_url=options.base_url, world=world)
 

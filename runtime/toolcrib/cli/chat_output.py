@@ -15,8 +15,9 @@ from toolcrib.cli.output import cut, table, terminal_width
 from toolcrib.core.errors import ToolcribError, did_you_mean
 from toolcrib.core.model import JSON, Client, Result
 from toolcrib.core.text import DuplicateKey, compact, decode_json, escape_terminal, first_sentence
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
-from toolcrib.executors.client.client_call import DEFERRED, ClientCall
+from toolcrib.executors.client import DEFERRED, ClientCall
 from toolcrib.provider import Answer, Conversation, Event, Pending, Stop, ToolPolicy
 from toolcrib.registry.registry import Registry
 from toolcrib.security.redaction import CallRedactor
@@ -303,7 +304,7 @@ class ApprovalPrompt:
             return answer
         if call.tool not in self._granted:
             return call.defer()
-        bound = self._runtime.engine.in_mode(call.call.tool, "mock")
+        bound = engine_of(self._runtime).in_mode(call.call.tool, "mock")
         return await bound.execute(call.call._replace(tool=call.call.tool._replace(mode="mock")))
 
     def answers(self, pending: Iterable[Pending]) -> dict[str, Answer]:

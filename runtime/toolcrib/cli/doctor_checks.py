@@ -26,6 +26,7 @@ from toolcrib.core.model import NOTHING
 from toolcrib.core.pointers import file_and_line
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.user_folders import CACHE_VARIABLE, STATE_VARIABLE, working_folder
+from toolcrib.engine import engine_of
 from toolcrib.engine.middleware import GROUP as LAYERS
 from toolcrib.engine.open_project import open_project
 from toolcrib.engine.runtime import Engine, Runtime, runtime_on
@@ -301,7 +302,7 @@ class Checkup:
             tool.name: why
             for tool in registry.values()
             if tool.name not in hidden
-            and (why := self.runtime.engine.unavailable(tool) or self.runtime.engine.not_ready(tool))
+            and (why := engine_of(self.runtime).unavailable(tool) or engine_of(self.runtime).not_ready(tool))
         }
         called = [
             tool for tool in registry.values() if tool.name not in hidden and tool.name not in unavailable
@@ -586,7 +587,7 @@ async def _answers(runtime: Runtime) -> dict[str, Catalogue | NotReady]:
         answers = await asyncio.gather(*map(one, runtime.servers))
         return dict(zip(runtime.servers, answers, strict=True))
     finally:
-        await runtime.engine.executors.aclose()
+        await engine_of(runtime).executors.aclose()
 
 
 def _row(
@@ -608,7 +609,7 @@ def _row(
     if isinstance(answer, NotReady):
         findings.error(f"the server `{server.name}` can't be used: {answer.message}", answer.hint)
         return row | {"fault": answer.message}
-    verdict = runtime.engine.world.judge(server, answer)
+    verdict = engine_of(runtime).world.judge(server, answer)
     told = [*dict.fromkeys(verdict.refused.values()), *verdict.warnings]
     for text in (*told, *answer.remarks, *(f"`{name}`: {why}" for name, why in answer.refused.items())):
         findings.warning(f"the server `{server.name}`: {text}")

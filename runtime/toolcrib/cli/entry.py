@@ -203,7 +203,7 @@ def _answered_quickly(words: list[str]) -> int | None:
     if words == ["--version"]:
         from toolcrib import __version__  # noqa: PLC0415
 
-        return 0 if say(f"toolcrib {__version__}\n") else None
+        return 0 if print_answer(f"toolcrib {__version__}\n") else None
     verb = VERBS.get(words[0]) if words else None
     if verb is None or not verb.quick:
         return None
@@ -213,7 +213,7 @@ def _answered_quickly(words: list[str]) -> int | None:
     return code
 
 
-def say(text: str) -> bool:
+def print_answer(text: str) -> bool:
     """Print the whole of a quick answer, and return whether that worked. Click knows what to do where it did not."""
     try:
         sys.stdout.write(text)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
-from toolcrib.cli.entry import say
+from toolcrib.cli.entry import print_answer
+from toolcrib.engine import engine_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def list_tools(words: Sequence[str]) -> int | None:
         if not all(installed.get(mode, True) for _name, mode, *_rest in rows if mode is not None):
             return None  # whether a mode of others can be used is known when it is imported
         lines = listed_lines(rows, left, lambda mode: mode not in installed, terminal_width())
-        return 0 if say("".join(f"{line}\n" for line in lines)) else None
+        return 0 if print_answer("".join(f"{line}\n" for line in lines)) else None
 
 
 def call(words: Sequence[str]) -> int | None:
@@ -82,9 +83,13 @@ def call(words: Sequence[str]) -> int | None:
     if any(problem.severity == "error" for problem in runtime.problems):
         return None
     tool = runtime.registry.get(name)
-    if tool is not None and tool.mode is not None and not runtime.engine.executors.is_contained(tool.mode):
+    if (
+        tool is not None
+        and tool.mode is not None
+        and not engine_of(runtime).executors.is_contained(tool.mode)
+    ):
         return None  # it waits, and whether it may be bound is asked once, by the command
-    result = runtime.engine.default_session.call_at_once(name, arguments)
+    result = engine_of(runtime).default_session.call_at_once(name, arguments)
     if result is None:
         return None
     runtime.close()
@@ -124,7 +129,9 @@ def _print_result(result: Result, *, as_json: bool, worded: bool) -> int:
     from toolcrib.cli.output import answer_lines  # noqa: PLC0415 -- as above
 
     code = OF_OUTCOME[result.outcome]
-    if (as_json or not code) and say("".join(f"{line}\n" for line in answer_lines(result, as_json=as_json))):
+    if (as_json or not code) and print_answer(
+        "".join(f"{line}\n" for line in answer_lines(result, as_json=as_json))
+    ):
         return code
     from toolcrib.cli.call import print_result  # noqa: PLC0415 -- only failures need click
     from toolcrib.cli.group import end_with_click  # noqa: PLC0415

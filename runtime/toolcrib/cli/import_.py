@@ -27,6 +27,7 @@ from toolcrib.core.errors import NotReady, Problem, did_you_mean
 from toolcrib.core.model import Outcome
 from toolcrib.core.server_config import Catalogue
 from toolcrib.core.text import escape_terminal
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.formats.mcp_files import DescriptorFile, DescriptorFiles, descriptor_files
@@ -159,9 +160,9 @@ def _files(runtime: Runtime, catalogue: Catalogue, prefix: str | None, folder: P
     """The files of the tools that the project's filters and its lock let through."""
     server = runtime.servers[catalogue.server]
     left_out = [tool for tool in catalogue.tools if not server.offers(tool)]
-    verdict = runtime.engine.world.judge(server, catalogue)
+    verdict = engine_of(runtime).world.judge(server, catalogue)
     files = descriptor_files(
-        server, catalogue, runtime.engine.executors, prefix=prefix, schema=_schema_for(folder)
+        server, catalogue, engine_of(runtime).executors, prefix=prefix, schema=_schema_for(folder)
     )
     locked = {
         file.tool: why

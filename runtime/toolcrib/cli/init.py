@@ -18,6 +18,7 @@ from toolcrib.cli.output import json_text
 from toolcrib.cli.trust import store_decision
 from toolcrib.core.schemas import KINDS, Kind
 from toolcrib.core.text import escape_terminal
+from toolcrib.engine import engine_of
 from toolcrib.executors import Executors
 from toolcrib.loading.editor_schemas import editor_schema
 from toolcrib.loading.project_discovery import PROJECT_FILES
@@ -58,7 +59,7 @@ def command(ctx: click.Context, *, folder: str, force: bool) -> None:
 
 def _trust(folder: str) -> None:
     """Trust the project that was written: it needs nothing. What is there besides is somebody else's to agree to."""
-    request = open_listed(ReadOptions(), (folder,)).engine.trust.requests()[0]
+    request = engine_of(open_listed(ReadOptions(), (folder,))).trust.requests()[0]
     if request.needs:
         click.echo(
             f"not trusted: {escape_terminal(request.workspace.root)} holds more than was written", err=True

@@ -33,6 +33,7 @@ from toolcrib.cli.output import (
 from toolcrib.cli.output import modes_line as line_of_modes
 from toolcrib.core.model import Descriptor
 from toolcrib.core.text import escape_terminal
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.registry.catalog import Card, why_unable
 
@@ -97,7 +98,7 @@ def command(
             click.echo(line)
         left = len(everything) - len(cards)
         exist = bool(cards or registry.query())
-        unasked = len(runtime.engine.undiscovered)
+        unasked = len(engine_of(runtime).undiscovered)
         click.echo(count_line(cards, unavailability(runtime), exist=exist, hidden=left, unasked=unasked))
     print_why_closed(runtime)
     if registry and not everything:
@@ -107,7 +108,7 @@ def command(
 
 def _servers(runtime: Runtime) -> list[dict[str, Any]]:
     """Of each server, whether its tools are known: from the lock, or from what it answered some time ago."""
-    unasked, remembered = {*runtime.engine.undiscovered}, runtime.engine.stock.remembered
+    unasked, remembered = {*engine_of(runtime).undiscovered}, engine_of(runtime).stock.remembered
     return [
         {
             "name": name,
@@ -120,7 +121,7 @@ def _servers(runtime: Runtime) -> list[dict[str, Any]]:
 
 def unavailability(runtime: Runtime) -> Any:
     """From a card to why the tool can't run as things are; empty if it can."""
-    executors = runtime.engine.executors
+    executors = engine_of(runtime).executors
     return lambda card: why_unable(card, executors.modes, executors.missing)
 
 
@@ -136,7 +137,7 @@ def tool_entry(runtime: Runtime, card: Card) -> dict[str, Any]:
 
 def mode_of(runtime: Runtime, tool: Descriptor) -> str:
     """The mode in force, as a person reads it: with `unbound` and `unavailable` where calls can't run."""
-    return mode_text(tool.mode, runtime.engine.unavailable(tool))
+    return mode_text(tool.mode, engine_of(runtime).unavailable(tool))
 
 
 def modes_summary(runtime: Runtime, tools: list[Descriptor]) -> str:

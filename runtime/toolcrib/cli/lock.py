@@ -24,6 +24,7 @@ from toolcrib.core.model import Outcome
 from toolcrib.core.pointers import keys_of, pointer_to
 from toolcrib.core.server_config import MODE, Server
 from toolcrib.core.text import escape_terminal
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.security.hidden_characters import HiddenCharacter, decode_tag_characters, spell_out_hidden
 from toolcrib.servers.environment import accept_all
@@ -132,7 +133,7 @@ def _chosen(runtime: Runtime, names: Sequence[str]) -> list[Server]:
 
 def _read(ctx: click.Context, runtime: Runtime, *, rewrites: bool) -> Lock:
     """The lock as it is. One that can't be used is told, and ends the command unless all of it is written anew."""
-    lock, problems = read_lock(runtime.engine.lock_file)
+    lock, problems = read_lock(engine_of(runtime).lock_file)
     for problem in problems:
         click.echo(problem_text(problem), err=True)
     if problems and not rewrites:
@@ -145,11 +146,11 @@ async def _looked_at(
     runtime: Runtime, servers: Sequence[Server], lock: Lock, *, update: bool, forgotten: tuple[str, ...]
 ) -> LockFindings:
     """Ask every server that may be started what it offers, all at once."""
-    executor: Any = runtime.engine.executors.get(MODE)
+    executor: Any = engine_of(runtime).executors.get(MODE)
     if executor is None:
-        raise ConfigurationError(f"mode `{MODE}` {runtime.engine.executors.missing(MODE)}")
+        raise ConfigurationError(f"mode `{MODE}` {engine_of(runtime).executors.missing(MODE)}")
     # The lock is about to be judged itself, so it does not judge whether a server may be started.
-    executor.world = runtime.engine.world._replace(judge=accept_all)
+    executor.world = engine_of(runtime).world._replace(judge=accept_all)
     failures: dict[str, ToolcribError] = {}
 
     async def looked_at(server: Server) -> ServerReview:

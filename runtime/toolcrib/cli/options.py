@@ -18,6 +18,7 @@ from toolcrib.cli.output import plural
 from toolcrib.core.errors import ToolcribError, did_you_mean
 from toolcrib.core.model import NOTHING
 from toolcrib.core.text import escape_terminal, first_sentence
+from toolcrib.engine import engine_of
 from toolcrib.registry.catalog import ANNOTATIONS, Card
 
 if TYPE_CHECKING:
@@ -326,8 +327,8 @@ def open_listed(reading: ReadOptions, paths: Iterable[str] = (), *, remembers: b
 
 def print_unqueried_servers(runtime: Runtime) -> None:
     """Say on stderr of which servers it is not known what they offer, for verbs that ask none."""
-    names = runtime.engine.undiscovered
-    for name, when in runtime.engine.stock.remembered.items():
+    names = engine_of(runtime).undiscovered
+    for name, when in engine_of(runtime).stock.remembered.items():
         click.echo(f"server `{escape_terminal(name)}`: not queried; as it answered at {when}", err=True)
     for name in names:
         click.echo(f"server `{escape_terminal(name)}`: not queried", err=True)
@@ -346,7 +347,7 @@ def list_exit_code(runtime: Runtime, *, empty: bool, strict: bool = False) -> in
         strict: Whether the list must have tools, and be all there is.
     """
     errors = {problem.code for problem in runtime.problems if problem.severity == "error"}
-    incomplete = bool(empty or runtime.problems or runtime.engine.undiscovered)
+    incomplete = bool(empty or runtime.problems or engine_of(runtime).undiscovered)
     wrong = "path_not_found" in errors or (empty and (errors or runtime.registry.why_closed))
     return exit_codes.PROBLEMS if wrong or (strict and incomplete) else exit_codes.OK
 
@@ -371,7 +372,7 @@ def open_and_ask(
         consents: What somebody has answered before, who is not asked again.
     """
     runtime = open_runtime(reading, paths, passthrough=passthrough, consents=consents)
-    names = tuple(runtime.servers) if everything else runtime.engine.undiscovered
+    names = tuple(runtime.servers) if everything else engine_of(runtime).undiscovered
     if names:
         import asyncio  # noqa: PLC0415 -- few runtimes have servers
 
@@ -383,7 +384,7 @@ async def _ask(runtime: Runtime, names: Iterable[str]) -> None:
     try:
         await runtime.discover(*names)
     finally:
-        await runtime.engine.executors.aclose()
+        await engine_of(runtime).executors.aclose()
 
 
 def known_tools(reading: ReadOptions, *, hidden: bool = False) -> list[Card]:

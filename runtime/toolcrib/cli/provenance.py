@@ -16,6 +16,7 @@ from toolcrib.core.model import Descriptor, Origin
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.server_config import SEPARATOR
 from toolcrib.core.text import compact, escape_terminal
+from toolcrib.engine import engine_of
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, pack_file
 from toolcrib.loading.packs import Pack
@@ -45,7 +46,7 @@ def explain_tool(name: str, checkup: Checkup) -> dict[str, Any]:
     tool = registry[known]
     hidden = registry.hidden(known)
     runtime = checkup.runtime
-    reason = runtime.engine.unavailable(tool) or checkup.blocked or runtime.engine.not_ready(tool)
+    reason = engine_of(runtime).unavailable(tool) or checkup.blocked or engine_of(runtime).not_ready(tool)
     return {
         "healthy": not reason,
         "name": known,
@@ -64,7 +65,7 @@ def explain_tool(name: str, checkup: Checkup) -> dict[str, Any]:
 
 
 def _why_not(checkup: Checkup, tool: Descriptor, mode: str) -> str | None:
-    return checkup.executors.missing(mode) or checkup.runtime.engine.not_ready(tool) or None
+    return checkup.executors.missing(mode) or engine_of(checkup.runtime).not_ready(tool) or None
 
 
 def _values(tool: Descriptor) -> Iterator[dict[str, str]]:

@@ -33,6 +33,7 @@ from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.fingerprints import FileFingerprints
 from toolcrib.loading.scenarios.model import Scenario
@@ -289,11 +290,11 @@ def _is_denied(runtime: Runtime, report: ScenarioReport) -> bool:
         error = step.result.error if step.result is not None else None
         if error is not None and error.code == Untrusted.code and (agent or step.failures):
             return True
-    if not agent or runtime.engine.trust.policy.everything:
+    if not agent or engine_of(runtime).trust.policy.everything:
         return False
     from toolcrib.engine.workspaces import subjects_of_scenario  # noqa: PLC0415 -- few scenarios speak with a model
 
-    return not all(map(runtime.engine.trust.is_trusted, subjects_of_scenario(report.scenario)))
+    return not all(map(engine_of(runtime).trust.is_trusted, subjects_of_scenario(report.scenario)))
 
 
 def run_once(plan: RunPlan, options: _Options) -> RunRound:
@@ -324,7 +325,7 @@ def run_once(plan: RunPlan, options: _Options) -> RunRound:
         click.echo(line)
     if not scenarios and not any(each.kind == "scenario" for each in not_run):
         _tell_nothing(runtime, filtered=plan.filtered)
-    return RunRound(run.code, runtime.engine.stock.seen)
+    return RunRound(run.code, engine_of(runtime).stock.seen)
 
 
 def _update_goldens(reports: Sequence[ScenarioReport]) -> Sequence[GoldenUpdate]:
@@ -342,7 +343,7 @@ def _tell_nothing(runtime: Runtime, *, filtered: bool) -> None:
     if runtime.registry.why_closed:
         click.echo(f"nothing to run: {escape_terminal(runtime.registry.why_closed)}", err=True)
         return
-    places = ", ".join(runtime.engine.stock.sources)
+    places = ", ".join(engine_of(runtime).stock.sources)
     what = "no scenario or example fits" if filtered else "there are no scenarios and no examples"
     click.echo(f"nothing to run: {what} in {escape_terminal(places)}", err=True)
 

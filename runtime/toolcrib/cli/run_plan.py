@@ -18,6 +18,7 @@ from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import Problem, ToolcribError
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.fingerprints import FileFingerprints
 from toolcrib.loading.reload import changes
@@ -114,7 +115,7 @@ class RunPlan(NamedTuple):
             scenario
             for tool in runtime.registry.values()
             if (scenario := example_scenario(tool)) is not None
-            and not (runtime.engine.unavailable(tool) or runtime.engine.reaches_out(tool))
+            and not (engine_of(runtime).unavailable(tool) or engine_of(runtime).reaches_out(tool))
         ]
         there = sorted([*runtime.scenarios, *examples], key=_place)
         chosen = self._chosen(run for scenario in there for run in self._runs_of(scenario))
@@ -140,9 +141,9 @@ class RunPlan(NamedTuple):
 
     def _unreached(self, runtime: Runtime) -> Iterator[NotRun]:
         """Scenarios that call a tool of a server that could not be asked."""
-        for scenario in self._chosen(runtime.engine.stock.postponed):
+        for scenario in self._chosen(engine_of(runtime).stock.postponed):
             origin = scenario.origin
-            ends = [runtime.engine.not_found(name, runtime.registry) for name in tools_of(scenario)]
+            ends = [engine_of(runtime).not_found(name, runtime.registry) for name in tools_of(scenario)]
             why = next((end for end in ends if end.outcome is not Outcome.NOT_FOUND), ends[0])
             code = why.error.code if why.error is not None else why.outcome.value
             outcome = Outcome.DENIED if why.outcome is Outcome.DENIED else Outcome.UNAVAILABLE
@@ -156,12 +157,12 @@ class RunPlan(NamedTuple):
             if examples is None or not self._chosen([examples]):
                 continue
             source, line = tool.origin.source, tool.origin.line
-            hidden, unavailable = runtime.registry.why_hidden(tool.name), runtime.engine.unavailable(tool)
+            hidden, unavailable = runtime.registry.why_hidden(tool.name), engine_of(runtime).unavailable(tool)
             if hidden:
                 yield NotRun("examples", tool.name, source, line, "hidden", hidden, None)
             elif unavailable:
                 yield NotRun("examples", tool.name, source, line, "unavailable", unavailable)
-            elif runtime.engine.reaches_out(tool):
+            elif engine_of(runtime).reaches_out(tool):
                 reason = f"the mode `{tool.mode}` reaches out"
                 yield NotRun("examples", tool.name, source, line, "reaches_out", reason, None)
 
@@ -174,8 +175,8 @@ class RunPlan(NamedTuple):
         subjects = {each.user: each for scenario in scenarios for each in trust_subjects(runtime, scenario)}
         for subject in subjects.values():
             with suppress(Untrusted):  # a call that needs it ends `denied`
-                runtime.engine.trust.check(subject)
-        granted = (*self.reading.granted, *runtime.engine.trust.granted)
+                engine_of(runtime).trust.check(subject)
+        granted = (*self.reading.granted, *engine_of(runtime).trust.granted)
         return self._replace(reading=self.reading._replace(granted=granted))
 
     def _runs_of(self, scenario: Scenario) -> list[Scenario]:
@@ -190,7 +191,7 @@ _FILES_OF_PACK = ("/tools/", "/scenarios/")
 
 def _unread(runtime: Runtime) -> Iterator[NotRun]:
     """Scenarios, tools and files with errors, and files that are left out. Of each document with errors, one at least."""
-    stock = runtime.engine.stock
+    stock = engine_of(runtime).stock
     packs = {pack.origin.source for pack in runtime.packs}
     found = [_refused("scenario", name, problem) for name, problem in stock.refused_scenarios]
     found += [_refused("tool", name, problem) for name, problem in stock.refused.items()]

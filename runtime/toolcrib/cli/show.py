@@ -22,6 +22,7 @@ from toolcrib.cli.output import json_text, outline, print_failure, table, termin
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Descriptor, Icon, Schema
 from toolcrib.core.text import compact, escape_terminal
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.settings import format_limits, tool_limits
 from toolcrib.security.redaction import redact
@@ -42,7 +43,7 @@ def command(ctx: click.Context, *, name: str, as_json: bool, reading: ReadOption
     print_unqueried_servers(runtime)
     tool = runtime.registry.get(runtime.registry.named_by_alias(name) or name)
     if tool is None:
-        result = runtime.engine.not_found(name, runtime.registry)
+        result = engine_of(runtime).not_found(name, runtime.registry)
         if as_json:
             click.echo(json_text(result.as_json()))
         else:
@@ -57,7 +58,7 @@ def command(ctx: click.Context, *, name: str, as_json: bool, reading: ReadOption
 
 def _availability(runtime: Runtime, tool: Descriptor) -> dict[str, str]:
     """Each mode that the tool has a block for -> why it can't run in it; empty where it can."""
-    return {mode: runtime.engine.unavailable(tool._replace(mode=mode)) for mode in tool.bindings}
+    return {mode: engine_of(runtime).unavailable(tool._replace(mode=mode)) for mode in tool.bindings}
 
 
 def _document(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:
@@ -75,13 +76,13 @@ def _document(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:
         )
     }
     return document | {
-        "timeout": runtime.engine.timeout_of(tool),
+        "timeout": engine_of(runtime).timeout_of(tool),
         "alias": runtime.registry.alias_of(tool.name),
         "tags": list(tool.tags),
         "labels": dict(tool.labels),
         "annotations": tool.annotations._asdict(),
         "icons": [icon.as_json() for icon in tool.icons],
-        "unavailable": runtime.engine.unavailable(tool) or None,
+        "unavailable": engine_of(runtime).unavailable(tool) or None,
         "modes": {mode: {"unavailable": why or None} for mode, why in _availability(runtime, tool).items()},
         "input_schema": tool.input_schema,
         "output_schema": tool.output_schema,
@@ -169,7 +170,10 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
         "invalid result": tool.on_invalid_result + _set_by(tool, "on_invalid_result"),
     }
     yield from ((key, value) for key, value in facts.items() if value)
-    reasons = [*availability.values(), "" if tool.mode in availability else runtime.engine.unavailable(tool)]
+    reasons = [
+        *availability.values(),
+        "" if tool.mode in availability else engine_of(runtime).unavailable(tool),
+    ]
     for why in filter(None, dict.fromkeys(reasons)):
         yield "unavailable", why
 
@@ -189,7 +193,7 @@ def _request(tool: Descriptor) -> str:
 
 def _timeout(runtime: Runtime, tool: Descriptor) -> str:
     """How long a call may take, and who says so where it is not the tool's document."""
-    seconds = runtime.engine.timeout_of(tool)
+    seconds = engine_of(runtime).timeout_of(tool)
     return format_duration(seconds) + (_set_by(tool, "timeout") if seconds == tool.timeout else "")
 
 

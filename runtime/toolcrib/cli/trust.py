@@ -17,6 +17,7 @@ from toolcrib.cli.options import ReadOptions, json_option, open_listed, print_re
 from toolcrib.cli.output import columns_of, json_text, plural, table
 from toolcrib.core.text import escape_terminal, in_one_line
 from toolcrib.core.user_folders import working_folder
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.security.hidden_characters import spell_out_hidden
 from toolcrib.security.trust import VARIABLE, Consent, TrustPolicy, TrustRequest, Untrusted, hashes_in
@@ -93,7 +94,7 @@ def grant(
         for request in requests:
             for line in request_lines(request):
                 click.echo(line)
-        for problem in runtime.engine.trust.store.problems:
+        for problem in engine_of(runtime).trust.store.problems:
             click.echo(escape_terminal(problem), err=True)
     agreed = [] if dry_run else [each for each in requests if _agrees(ctx, each, runtime, yes=yes)]
     for each in agreed:
@@ -132,7 +133,7 @@ def _whole(path: str) -> str:
 
 def _requests(runtime: Runtime) -> list[TrustRequest]:
     """What there is to agree to: what was named in any case, of what lies elsewhere only what needs something."""
-    requests = runtime.engine.trust.requests()
+    requests = engine_of(runtime).trust.requests()
     return [*requests[:1], *(each for each in requests[1:] if each.needs or each.undeclared)]
 
 
@@ -142,7 +143,7 @@ def _agrees(ctx: click.Context, request: TrustRequest, runtime: Runtime, *, yes:
         told = f"nothing of {root} can be agreed to: what it needs is not declared"
         click.echo(told, err=True)
         return False
-    if yes or (not request.needs and not request.undeclared) or runtime.engine.trust.grants(request):
+    if yes or (not request.needs and not request.undeclared) or engine_of(runtime).trust.grants(request):
         return True
     if not can_ask():
         click.echo("there is no terminal to ask at; `--yes` agrees to what `--dry-run` shows", err=True)
@@ -154,7 +155,7 @@ def _json_of(runtime: Runtime, request: TrustRequest, agreed: bool) -> dict[str,
     before = request.before
     return {
         **request.as_json(),
-        "trusted": agreed or runtime.engine.trust.grants(request),
+        "trusted": agreed or engine_of(runtime).trust.grants(request),
         "decision": None
         if before is None
         else {"when": before.when, "who": before.who, "how": before.how, "hash": before.hash},
@@ -434,7 +435,7 @@ def ask_for_consent(runtime: Runtime) -> None:
     """Let somebody agree to what the tools in force may touch, before a client or a model calls them."""
     from toolcrib.engine.workspaces import subject_of_tool  # noqa: PLC0415 -- few commands need it
 
-    trust, executors = runtime.engine.trust, runtime.engine.executors
+    trust, executors = engine_of(runtime).trust, engine_of(runtime).executors
     if not trust.policy.everything:
         reaching = [
             card
@@ -447,7 +448,7 @@ def ask_for_consent(runtime: Runtime) -> None:
         for subject in subjects:
             with suppress(Untrusted):
                 trust.check(subject)
-        for name in runtime.engine.undiscovered:
+        for name in engine_of(runtime).undiscovered:
             with suppress(Untrusted):
                 trust.check_server(runtime.servers[name])
     print_denied(runtime)
@@ -474,9 +475,9 @@ def warn_idle_variable() -> None:
 
 def print_denied(runtime: Runtime) -> bool:
     """Say on stderr, once for each workspace, what nobody has agreed to so far; whether there is such."""
-    refused = runtime.engine.trust.refused
+    refused = engine_of(runtime).trust.refused
     if refused:
-        print_untrusted(refused, runtime.engine.trust.store.problems)
+        print_untrusted(refused, engine_of(runtime).trust.store.problems)
         warn_idle_variable()
-    runtime.engine.trust.told = True
+    engine_of(runtime).trust.told = True
     return bool(refused)

@@ -18,6 +18,7 @@ from toolcrib.cli.trust import trust_hint
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.startup import check_offer
 from toolcrib.security.trust import TrustRequest, Untrusted, describe_need
@@ -56,15 +57,15 @@ def command(
     if as_json and form == "github":
         raise click.UsageError("`--json` and `--format github` ask for two forms; leave one of them out")
     runtime = open_and_ask(reading, paths, everything=True)
-    runtime.engine.trust.told = True  # among the problems
+    engine_of(runtime).trust.told = True  # among the problems
     told = [
         *runtime.problems,
-        *check_offer(runtime.registry, runtime.engine.stock),
+        *check_offer(runtime.registry, engine_of(runtime).stock),
         *(asyncio.run(_proved(runtime)) if deep else ()),
     ]
     problems = [
         *(each for each in told if each.code != Untrusted.code),
-        *_untrusted(told, runtime.engine.trust.refused),
+        *_untrusted(told, engine_of(runtime).trust.refused),
     ]
     if strict:
         problems = [problem._replace(severity="error") for problem in problems]
@@ -140,7 +141,7 @@ def _count(problems: Sequence[Problem]) -> Counter[str]:
 
 def _summary(problems: Sequence[Problem], runtime: Runtime) -> str:
     if not problems and not _is_something(runtime):
-        places = escape_terminal(", ".join(runtime.engine.stock.sources))
+        places = escape_terminal(", ".join(engine_of(runtime).stock.sources))
         return f"nothing to validate: there are no tools, packs or scenarios in {places}"
     if not problems:
         there = (

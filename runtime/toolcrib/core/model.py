@@ -15,7 +15,7 @@ from toolcrib.core.pointers import file_and_line, keys_of
 
 if TYPE_CHECKING:
     from toolcrib.core.protocols import CallSession, Files
-    from toolcrib.executors.client.client_call import ClientCall
+    from toolcrib.executors.client import ClientCall
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 """A JSON value: finite numbers, text without lone surrogates, keys that are text."""

@@ -138,7 +138,7 @@ class BoundTool(Protocol):
         ...
 
 
-class PromptTool(BoundTool, Protocol):
+class SyncTool(BoundTool, Protocol):
     """What a bound tool may offer besides: an answer without waiting, which spares a call all machinery for it.
 
     It keeps neither the arguments of a call nor what it answers: both belong to the caller.
@@ -221,7 +221,7 @@ class Remote(NamedTuple):
 class Kinds(Protocol):
     """What loading has to know of modes; the engine supplies it.
 
-    One member more may be there: `formats` (`toolcrib.loading.formats.Formats`), the formats of other systems that are
+    One member more may be there: `formats` (`toolcrib.loading.format_contract.Formats`), the formats of other systems that are
     read. Without it, only toolcrib's own documents are.
     """
 

@@ -2,3 +2,15 @@
 
 It imports `executors` and the rooms below it.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from toolcrib.engine.runtime import Engine, Runtime
+
+
+def engine_of(runtime: Runtime) -> Engine:
+    """What a runtime runs on, for the rooms that need more of it than callers do."""
+    return runtime._engine  # noqa: SLF001 -- callers of a runtime do not see it

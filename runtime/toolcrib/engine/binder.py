@@ -67,7 +67,7 @@ class Binder:
         except Exception as error:  # noqa: BLE001 -- a mode may be anybody's code
             _log().error("a bug in mode `%s` at binding `%s`", tool.mode, tool.name, exc_info=error)
             return self.unable(tool, _not_bound(tool, f"{type(error).__name__}; the log has the trace"))
-        return BoundChain(tool, bound, *build_chain(self._context(tool, bound)), watched=self._watched)
+        return BoundChain(tool, bound, *build_chain(self._context(tool, bound)))
 
     def in_mode(self, tool: Descriptor, mode: str) -> BoundTool:
         """A tool bound in another of its modes, without layers; what says why where it can't be."""
@@ -76,10 +76,6 @@ class Binder:
     def _context(self, tool: Descriptor, bound: BoundTool) -> LayerContext:
         return LayerContext(tool, bound, self._shared, self._middleware, self._observer)
 
-    @property
-    def _watched(self) -> bool:
-        return self._observer is not None or bool(self._middleware)
-
     def of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:
         """What the calls of a tool run through that is not offered: each says why."""
         return self.unable(tool, Unavailable(hidden.message, code=hidden.code, place=hidden.place))
@@ -87,7 +83,7 @@ class Binder:
     def unable(self, tool: Descriptor, bound: Unavailable, *, lasting: bool = True) -> BoundChain:
         """The layers that watch stand around a tool that can't run; those that prepare its call do not."""
         chain = build_chain(self._context(tool, bound), outer=True)
-        return BoundChain(tool, bound, *chain, watched=self._watched, lasting=lasting)
+        return BoundChain(tool, bound, *chain, lasting=lasting)
 
     def missing(self, tool: Descriptor) -> str:
         """Why a tool can't be bound in its mode, and what to write; empty if it can."""

@@ -19,15 +19,15 @@ from toolcrib.engine.workspaces import models_of
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.fingerprints import FileTracker, Permits
-from toolcrib.loading.formats import formats_of
+from toolcrib.loading.format_contract import formats_of
 from toolcrib.loading.packs import Pack, check_requirements
 from toolcrib.loading.project_discovery import PROJECT_FILES
 from toolcrib.loading.projects import (
     Project,
     SourceEntry,
     not_known,
-    one_project,
     other_project_files,
+    parse_project_file,
     places_to_look,
     project_file,
     second_project_file,
@@ -248,7 +248,7 @@ class _Chosen:
         shape = DocumentChecker("project", self.kinds)
         files = files_beside(file, self.stored, self.trail)
         documents = read_documents(Path(file), file)
-        project, problems = one_project(
+        project, problems = parse_project_file(
             file, *documents, shape, self.trail.file, files=files, formats=formats_of(self.kinds)
         )
         problems += [second_project_file(other, file) for other in other_project_files(file)]

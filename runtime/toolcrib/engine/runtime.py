@@ -1,9 +1,10 @@
 """The runtime: a registry, the layers, the executors. A call, read top to bottom.
 
 Runtime.call(name, arguments)
--> the tool's chain, built once          Runtime.chain_for
+-> the tool's chain, built once          Engine.chain_for, Binder.chain (binder.py)
 -> Call, frozen                          Session.call (session.py)
--> events > user > arguments > cache > deadline > limits > retry > breaker > results > Executor.execute
+-> the layers, outermost first           LAYERS (middleware/__init__.py)
+-> the tool                              BoundTool.execute (executors/*)
 -> Result
 """
 
@@ -25,7 +26,7 @@ from toolcrib.core.server_config import MODE, Catalogue, Server
 from toolcrib.engine.binder import Binder
 from toolcrib.engine.middleware import middleware_named
 from toolcrib.engine.middleware.events import Observer
-from toolcrib.engine.session import BoundChain, Session, ToolTable, Unavailable
+from toolcrib.engine.session import BoundChain, Session, ToolTable, Unavailable, count_phrase
 from toolcrib.engine.startup import (
     OpenRequest,
     StartupState,
@@ -65,13 +66,9 @@ T = TypeVar("T")
 
 
 class Runtime:
-    """Tools that can be called: `async with Runtime.open("descriptors") as tools: await tools.call(...)`.
+    """Tools that can be called: `async with Runtime.open("descriptors") as tools: await tools.call(...)`."""
 
-    Attributes:
-        engine: What it runs on; for toolcrib's own rooms, without promises.
-    """
-
-    __slots__ = ("__weakref__", "_main", "engine")
+    __slots__ = ("__weakref__", "_engine", "_main")
 
     def __init__(
         self,
@@ -126,7 +123,7 @@ class Runtime:
         )
 
     def _run_on(self, engine: Engine) -> None:
-        self.engine = engine
+        self._engine = engine
         self._main = engine.default_session
 
     @classmethod
@@ -229,46 +226,46 @@ class Runtime:
 
     def __repr__(self) -> str:
         """What it holds: `Runtime(78 tools, 3 packs, 87 scenarios, project 'shop')`."""
-        parts = [_count(len(self.registry), "tool")]
+        parts = [count_phrase(len(self.registry), "tool")]
         parts += [
-            _count(len(found), noun)
+            count_phrase(len(found), noun)
             for found, noun in ((self.packs, "pack"), (self.scenarios, "scenario"))
             if found
         ]
-        parts += [_count(len(self.servers), "server")] if self.servers else []
+        parts += [count_phrase(len(self.servers), "server")] if self.servers else []
         parts += [f"project {self.project.name!r}"] if self.project is not None else []
-        parts += ["closed"] if self.engine.closed else []
+        parts += ["closed"] if self._engine.closed else []
         return f"Runtime({', '.join(parts)})"
 
     @property
     def registry(self) -> Registry:
         """The tools, as they are now."""
-        return self.engine.registry
+        return self._engine.registry
 
     @property
     def packs(self) -> tuple[Pack, ...]:
         """The packs that the tools came in."""
-        return tuple(self.engine.stock.packs)
+        return tuple(self._engine.stock.packs)
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
         """The scenarios that were found beside the tools."""
-        return tuple(self.engine.stock.scenarios)
+        return tuple(self._engine.stock.scenarios)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The problems of the documents, whose tools are not in the registry; and servers that can't be asked."""
-        return self.engine.problems
+        return self._engine.problems
 
     @property
     def project(self) -> Project | None:
         """The project that the tools belong to."""
-        return self.engine.stock.project
+        return self._engine.stock.project
 
     @property
     def servers(self) -> Mapping[str, Server]:
         """The MCP servers, by name."""
-        return self.engine.stock.servers
+        return self._engine.stock.servers
 
     def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Coroutine[Any, Any, Result]:
         """Call a tool in the default session. See `Session.call`."""
@@ -292,7 +289,7 @@ class Runtime:
             ClosedRuntime: The runtime was closed.
             ConfigurationError: There is a running event loop: `await call(...)` there.
         """
-        return self.engine.call_sync(name, arguments)
+        return self._engine.call_sync(name, arguments)
 
     def session(
         self,
@@ -323,7 +320,7 @@ class Runtime:
         Raises:
             ConfigurationError: There is no such toolset, or `client` is no function.
         """
-        return self.engine.session(
+        return self._engine.session(
             id=id,
             seed=seed,
             clock=clock,
@@ -346,7 +343,7 @@ class Runtime:
             ConfigurationError: The runtime was not opened from files; or what is in force now can't be set up
                 (then everything stays as it was).
         """
-        return await self.engine.reload()
+        return await self._engine.reload()
 
     def watch(self, *, poll: float = 1.0) -> AsyncGenerator[ReloadReport, None]:
         """Reload whenever files change, and report each time: `async for report in runtime.watch()`.
@@ -358,7 +355,7 @@ class Runtime:
             ClosedRuntime: The runtime was closed.
             ConfigurationError: The runtime was not opened from files that can be followed, or `poll` is no time.
         """
-        return self.engine.watch(poll=poll)
+        return self._engine.watch(poll=poll)
 
     async def discover(self, *names: str) -> tuple[Problem, ...]:
         """Ask MCP servers what they offer, and put it in force. The observer receives the tools that appear.
@@ -375,7 +372,7 @@ class Runtime:
             ClosedRuntime: The runtime was closed.
             ConfigurationError: There is no such server.
         """
-        return await self.engine.discover(*names)
+        return await self._engine.discover(*names)
 
     async def catalogue(self, server: str) -> Catalogue:
         """What an MCP server offers; it is started if it does not run.
@@ -386,18 +383,18 @@ class Runtime:
             ServerDown: It can't be started or reached.
             NotReady: A prerequisite is missing: the extra `mcp`, a secret.
         """
-        return await self.engine.catalogue(server)
+        return await self._engine.catalogue(server)
 
     async def aclose(self) -> None:
         """Give back what the executors hold. A later call raises ClosedRuntime."""
-        await self.engine.aclose()
+        await self._engine.aclose()
 
     def close(self) -> None:
         """`aclose` for code without an event loop."""
-        self.engine.close()
+        self._engine.close()
 
     async def __aenter__(self) -> Self:
-        await self.engine.start()
+        await self._engine.start()
         return self
 
     async def __aexit__(
@@ -406,7 +403,7 @@ class Runtime:
         await self.aclose()
 
     def __enter__(self) -> Self:
-        self.engine.start_sync()
+        self._engine.start_sync()
         return self
 
     def __exit__(
@@ -470,7 +467,7 @@ def loaded_runtime(
 class Engine:
     """What a runtime runs on: the registry in force, bound tools, servers, what was read and what may be reached.
 
-    Rooms of toolcrib use it where they need more than callers do (`Runtime.engine`); no promise is made about it.
+    Rooms of toolcrib use it where they need more than callers do (`engine_of`); no promise is made about it.
 
     Attributes:
         executors: The modes.
@@ -1001,10 +998,6 @@ class Engine:
         for problem in problems:
             if problem.code != Untrusted.code or not self.trust.told:
                 _log().warning("%s", problem)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _log() -> logging.Logger:

@@ -17,7 +17,7 @@ from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.core.protocols import Executor, Remote
 
 if TYPE_CHECKING:
-    from toolcrib.loading.formats import Formats
+    from toolcrib.loading.format_contract import Formats
     from toolcrib.security.trust import Workspace
     from toolcrib.security.trust_needs import Need
 
@@ -88,7 +88,7 @@ class Executors:
     @cached_property
     def formats(self) -> Formats:
         """The formats of other systems in which documents are read besides toolcrib's own."""
-        from toolcrib.formats.table import FORMATS  # noqa: PLC0415 -- a start from an index reads no documents
+        from toolcrib.formats.known_formats import FORMATS  # noqa: PLC0415 -- a start from an index reads no documents
 
         return FORMATS
 

@@ -23,7 +23,7 @@ from toolcrib.core.model import JSON
 from toolcrib.loading.documents.document import Document, first_bytes, only_document, parse_documents
 from toolcrib.loading.documents.json_text import without_comments
 from toolcrib.loading.documents.positions import clipped
-from toolcrib.loading.formats import ServerFile
+from toolcrib.loading.format_contract import ServerFile
 from toolcrib.loading.servers import ConfigPosition, ServerBlock, merge_servers, whole_path
 
 SPELLINGS: Final[Mapping[str, str]] = {

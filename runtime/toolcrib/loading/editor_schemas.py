@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from toolcrib.core.model import Schema
 from toolcrib.core.schemas import Kind, with_blocks, with_mode_references
-from toolcrib.expressions import schema_patterns
 from toolcrib.expressions.expression import RESERVED
 from toolcrib.expressions.jmespath_queries import functions as functions_of_jmespath
 from toolcrib.expressions.loops import FORM
 from toolcrib.http.headers import FORBIDDEN
+from toolcrib.loading import editor_patterns
 from toolcrib.loading.scenarios.assertions import (
     ALIASES,
     GUARDING,
@@ -80,16 +80,16 @@ def _text(pattern: str, message: str) -> dict[str, Any]:
 
 
 _CLOSED: Final = _text(
-    schema_patterns.BALANCED, "an expression is closed by `}}`, with its quotes and brackets"
+    editor_patterns.BALANCED, "an expression is closed by `}}`, with its quotes and brackets"
 )
 _READABLE: Final = _text(
-    schema_patterns.READABLE,
+    editor_patterns.READABLE,
     "an expression has operands with operators between them, and calls functions that exist: `{{ args.name | upper }}`",
 )
 _WITHOUT_VARIABLES: Final = _text(
-    schema_patterns.WITHOUT_VARIABLES, "`${` looks nothing up here; for the characters themselves write `$${`"
+    editor_patterns.WITHOUT_VARIABLES, "`${` looks nothing up here; for the characters themselves write `$${`"
 )
-_NOT_COMPUTED: Final = _text(schema_patterns.KEY, "no expression is worked out here")
+_NOT_COMPUTED: Final = _text(editor_patterns.KEY, "no expression is worked out here")
 
 _VARIABLE: Final = (
     r"\$\{(?:(?:env:)?[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?|file:~?/[^{}]*|keyring:[^{}]+/[^{}]+)\}"
@@ -109,10 +109,10 @@ _ORIGIN: Final = (
     rf"|{_VARIABLE}(?:://)?(?:[A-Za-z0-9_.:\[\]-]|{_VARIABLE})*)"
 )
 _PLAIN: Final = r"[^\x00-\x20\x7f-\xa0\\{}#"
-_COMPUTED: Final = rf"|{_VARIABLE}|{schema_patterns.BODY}"
+_COMPUTED: Final = rf"|{_VARIABLE}|{editor_patterns.BODY}"
 _PARAMETER: Final = rf"{_PLAIN}=&]*(?:=(?:{_PLAIN}&]{_COMPUTED})*)?"
 _URL: Final = _text(
-    rf"^{_ORIGIN}(?:/(?:{_PLAIN}?]{_COMPUTED})*)?(?:\?{_PARAMETER}(?:&{_PARAMETER})*)?$|{schema_patterns.MANY}",
+    rf"^{_ORIGIN}(?:/(?:{_PLAIN}?]{_COMPUTED})*)?(?:\?{_PARAMETER}(?:&{_PARAMETER})*)?$|{editor_patterns.MANY}",
     "a url begins with `https://host`, `http://host` or `${VAR}`; expressions stand behind that, in the path or in values of the query, and a blank is `%20`",
 )
 _ADDRESS: Final = _text(
@@ -141,7 +141,7 @@ def _regex(escapes: str, groups: str) -> str:
 
 _QUOTED: Final = r"""(?:'(?:[^'\\]|\\[\s\S])*'|"(?:[^"\\]|\\[\s\S])*"|`(?:[^`\\]|\\[\s\S])*`)"""
 _UNQUOTED: Final = r"""[^'"`()\[\]{}]"""
-_JMESPATH_CLOSED: Final = rf"^{schema_patterns.nested(_QUOTED, _UNQUOTED)}$|{schema_patterns.MANY}"
+_JMESPATH_CLOSED: Final = rf"^{editor_patterns.nested(_QUOTED, _UNQUOTED)}$|{editor_patterns.MANY}"
 
 
 def _jmespath() -> str:
@@ -219,16 +219,16 @@ def _forms() -> Mapping[str, Any]:
             "else": {"type": "array", "items": _refer("rendered")},
         },
         "place": _text(
-            schema_patterns.PLACE, "a place is written `order.payments[0].amount`, without braces"
+            editor_patterns.PLACE, "a place is written `order.payments[0].amount`, without braces"
         ),
         "condition": {
             "allOf": [
-                _text(schema_patterns.WHOLE, "a condition is one whole expression: `{{ args.days > 3 }}`"),
+                _text(editor_patterns.WHOLE, "a condition is one whole expression: `{{ args.days > 3 }}`"),
                 _refer("readable"),
             ]
         },
         "template": _text(
-            schema_patterns.TEMPLATE, "expressions and statements are closed, and call functions that exist"
+            editor_patterns.TEMPLATE, "expressions and statements are closed, and call functions that exist"
         ),
         "request_text": {"allOf": [_refer("closed"), _refer("readable"), _LOOKED_UP]},
         "request": _within("request", "request_text", {"not": {"pattern": r"\{\{|\$\{"}}),

@@ -170,7 +170,7 @@ class Pack:
         Raises:
             DocumentError: There is an error in it. Warnings are logged.
         """
-        pack, problems = one_pack(name, *parse_content(name, content), DocumentChecker("pack", kinds))
+        pack, problems = parse_pack_file(name, *parse_content(name, content), DocumentChecker("pack", kinds))
         problems += pack.faults if pack is not None else ()
         if pack is None or any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)
@@ -212,7 +212,7 @@ def _past_stars(reached: set[int], globs: list[str]) -> set[int]:
     return reached
 
 
-def one_pack(
+def parse_pack_file(
     source: str,
     documents: Sequence[Document],
     problems: Sequence[Problem],

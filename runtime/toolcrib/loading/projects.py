@@ -28,7 +28,7 @@ from toolcrib.loading.descriptors import (
 from toolcrib.loading.document_checks import DocumentChecker, hidden_problems, valid_parts
 from toolcrib.loading.documents.document import Content, Document, only_document, parse_content
 from toolcrib.loading.documents.positions import clipped
-from toolcrib.loading.formats import NO_FORMATS, Formats, formats_of
+from toolcrib.loading.format_contract import NO_FORMATS, Formats, formats_of
 from toolcrib.loading.packs import check_range
 from toolcrib.loading.project_discovery import find_project, other_project_files, places_to_look, project_file
 from toolcrib.loading.settings import (
@@ -57,9 +57,9 @@ __all__ = [
     "chosen_profile",
     "find_project",
     "not_known",
-    "one_project",
     "other_project_files",
     "parse_project",
+    "parse_project_file",
     "places_to_look",
     "project_file",
     "second_project_file",
@@ -358,7 +358,7 @@ class Project:
         Raises:
             DocumentError: There is an error in it. Warnings are logged.
         """
-        project, problems = one_project(
+        project, problems = parse_project_file(
             name, *parse_content(name, content), DocumentChecker("project", kinds), formats=formats_of(kinds)
         )
         problems += project.faults
@@ -376,7 +376,7 @@ class Project:
         return list(found.values())[::-1]
 
 
-def one_project(
+def parse_project_file(
     source: str,
     documents: Sequence[Document],
     problems: Sequence[Problem],

@@ -34,13 +34,13 @@ from toolcrib.loading.documents import json_text, yaml_text
 from toolcrib.loading.documents.document import Document, first_bytes
 from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, CachedFiles
 from toolcrib.loading.documents.positions import TextPosition, root_positions
-from toolcrib.loading.formats import Format, Formats, NamedFile, OverrideFile, Rewording, formats_of
+from toolcrib.loading.format_contract import Format, Formats, NamedFile, OverrideFile, Rewording, formats_of
 from toolcrib.loading.packs import (
     Pack,
     duplicate_pack,
     matches_glob,
-    one_pack,
     parse_pack,
+    parse_pack_file,
     readable_part,
     valid_pack_part,
 )
@@ -220,7 +220,7 @@ def lone_file(
     return next((notice for notice in notices if notice is not None), None)
 
 
-def lacking(value: JSON) -> str:
+def missing_key_hint(value: JSON) -> str:
     """The key that an unknown document lacks to be a PromptPack, as the end of a message; empty for others."""
     if not isinstance(value, dict) or not isinstance(value.get("prompts"), dict):
         return ""
@@ -466,7 +466,7 @@ class DocumentReader:
         knows which of them it would hold and under which names, so nothing of them is taken.
         """
         self._settle()  # what lies before a pack that is refused has nothing to do with it
-        pack, told = one_pack(source, documents, problems, self._pack_shape, files)
+        pack, told = parse_pack_file(source, documents, problems, self._pack_shape, files)
         first = next((known for known in self._packs if pack is not None and known.name == pack.name), None)
         if pack is not None and first is not None:
             told.append(duplicate_pack(first, pack))
@@ -549,7 +549,7 @@ class DocumentReader:
     def _take(self, find: _Classification, file: _PendingFile) -> int:
         """Add what was found, and tell what is wrong with it. Returns how much of it is good."""
         if not find.known:
-            message = f"this is no descriptor, scenario or pack{lacking(find.document.value)}"
+            message = f"this is no descriptor, scenario or pack{missing_key_hint(find.document.value)}"
             file.told.append(find.document.place(unrecognised(message, file.source)))
         file.told.extend(find.told)
         fruits = find.fruits

@@ -20,7 +20,7 @@ from toolcrib.http.headers import fault_of_name, header_fault
 from toolcrib.http.messages import parse_origin
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.documents.positions import clipped
-from toolcrib.loading.formats import Formats, ServerFile, ServerFiles
+from toolcrib.loading.format_contract import Formats, ServerFile, ServerFiles
 from toolcrib.security.redaction import is_secret_name
 from toolcrib.security.secrets import SecretVariable, check_variables, split_variables
 

@@ -33,7 +33,7 @@ from toolcrib.loading.documents.files import (
     pack_file,
 )
 from toolcrib.loading.fingerprints import LINKED, FileTracker
-from toolcrib.loading.formats import ParentDocuments
+from toolcrib.loading.format_contract import ParentDocuments
 from toolcrib.loading.packs import Pack, matches_glob, second_pack_file
 from toolcrib.loading.project_discovery import PROJECT_FILES
 from toolcrib.loading.reader import (

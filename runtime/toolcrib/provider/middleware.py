@@ -2,11 +2,11 @@
 
 ProviderMiddleware.run(messages)
 -> a turn, checked: nothing is open, and what waits is answered     ProviderMiddleware._begin
--> until the turn is over                                           ProviderMiddleware._steps, Turn.over
-     request -> the model's answer, as it comes                     Turn.request, ProviderMiddleware._hear
-     its calls judged by the policy                                 Turn.judge
-     those that may be made, made at once                           Caller.make -> Session.call, layers and all
-     one result for each, in the order of the calls                 Turn.close
+-> until the turn is over                                           ProviderMiddleware._steps, ConversationTurn.stop_reason
+     request -> the model's answer, as it comes                     ConversationTurn.request, ProviderMiddleware._ask
+     its calls judged by the policy                                 ConversationTurn.judge
+     those that may be made, made at once                           CallRunner.make -> Session.call, layers and all
+     one result for each, in the order of the calls                 ConversationTurn.end_round
      written down                                                   Sink.append
 -> Conversation
 """
@@ -22,6 +22,7 @@ from uuid import uuid4
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import NOTHING
+from toolcrib.engine import engine_of
 from toolcrib.engine.middleware.call_failures import is_cancelled_by_caller
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
@@ -67,9 +68,9 @@ class ProviderMiddleware:
             ConfigurationError: Something is wrong with the policy (all of that at once), there is no such toolset,
                 or a value of `config` is none.
         """
-        session = runtime.engine.default_session if isinstance(runtime, Runtime) else runtime
+        session = engine_of(runtime).default_session if isinstance(runtime, Runtime) else runtime
         registry = _within(session.registry, config.toolset)
-        self._is_known = not (isinstance(runtime, Runtime) and runtime.engine.undiscovered)
+        self._is_known = not (isinstance(runtime, Runtime) and engine_of(runtime).undiscovered)
         check_setup(provider, policy, config, registry if self._is_known else None)
         self._provider = provider
         self._session = session

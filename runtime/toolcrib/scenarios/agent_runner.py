@@ -10,7 +10,7 @@ from toolcrib.core.model import JSON, Content, Outcome, Result
 from toolcrib.core.text import compact
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.executors.client.client_call import DEFERRED
+from toolcrib.executors.client import DEFERRED
 from toolcrib.provider import (
     CallRecord,
     Conversation,

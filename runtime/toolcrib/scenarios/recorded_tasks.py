@@ -15,6 +15,7 @@ from toolcrib.core.model import JSON, NOTHING, Outcome, Result, Schema
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.text import compact, decode_json, json_equal, truncate
 from toolcrib.core.virtual_clock import VirtualClock
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.expressions.matchers import MatchDifference, find_differences, shown
@@ -381,7 +382,7 @@ def _hindrance(tool: str, runtime: Runtime) -> Problem | None:
         near = registry.near(tool)
         hint = f"did you mean {' or '.join(f'`{each}`' for each in near)}?" if near else ""
         return Problem(code="unknown_tool", message=f"there is no tool `{shorten(tool)}`", hint=hint)
-    if runtime.engine.reaches_out(registry[name]):
+    if engine_of(runtime).reaches_out(registry[name]):
         message = f"`{name}` is in mode `{registry[name].mode}`, and a replay does nothing real"
         hint = "put a mode in force that answers here, with a profile or in the descriptor"
         return Problem(code="reaches_out", message=message, hint=hint)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import NO_FIXTURE, Descriptor
+from toolcrib.engine import engine_of
 from toolcrib.engine.startup import with_modes
 from toolcrib.engine.workspaces import subject_of_tool, subjects_of_scenario
 from toolcrib.loading.scenarios.model import Scenario
@@ -110,10 +111,10 @@ def tools_for(runtime: Runtime, scenario: Scenario) -> Registry:
 
     So a scenario of a pack from elsewhere calls no tool of a trusted project but its mocks.
     """
-    registry, trust = registry_for(runtime.registry, scenario), runtime.engine.trust
+    registry, trust = registry_for(runtime.registry, scenario), engine_of(runtime).trust
     if trust.policy.everything:
         return registry
-    home, executors = trust.workspace_of(scenario.origin.source), runtime.engine.executors
+    home, executors = trust.workspace_of(scenario.origin.source), engine_of(runtime).executors
     others = [
         card.name
         for card in registry.cards.values()
@@ -143,9 +144,9 @@ def trust_subjects(runtime: Runtime, scenario: Scenario) -> Iterator[TrustSubjec
         if (
             tool is not None
             and tool.mode is not None
-            and not runtime.engine.executors.is_contained(tool.mode)
+            and not engine_of(runtime).executors.is_contained(tool.mode)
         ):
-            yield subject_of_tool(tool, runtime.engine.executors, runtime.engine.trust, tool.mode)
+            yield subject_of_tool(tool, engine_of(runtime).executors, engine_of(runtime).trust, tool.mode)
     yield from subjects_of_scenario(scenario)
 
 

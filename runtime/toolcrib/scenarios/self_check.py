@@ -21,6 +21,7 @@ from toolcrib.core.model import JSON, Descriptor, Outcome, Result, Schema
 from toolcrib.core.pointers import pointer_step, pointer_to
 from toolcrib.core.text import compact, truncate
 from toolcrib.core.virtual_clock import VirtualClock
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Engine, Runtime, runtime_on
 from toolcrib.formats.promptkit.foreign_descriptors import pointer_as_written
 from toolcrib.loading.scenarios.scenario_links import place_problem
@@ -228,7 +229,7 @@ class _Proof:
             return
         fixture = self._schemas.furnish(mock.tool.fixture, guessed=guessed)
         tool = mock.tool._replace(fixture=fixture)
-        for told in self._runtime.engine.executors.check_binding("mock", tool):
+        for told in engine_of(self._runtime).executors.check_binding("mock", tool):
             if told.code != UNKNOWN_ROW_KEY:
                 continue
             message, severity = told.message, told.severity
@@ -285,7 +286,7 @@ class _Proof:
 
     def _only(self, tools: Sequence[Descriptor]) -> Runtime:
         """A runtime with some tools, and nothing around them."""
-        engine = self._runtime.engine
+        engine = engine_of(self._runtime)
         return runtime_on(Engine(Registry(tools), executors=engine.executors, trust=engine.trust))
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.protocols import BoundTool
 from toolcrib.core.text import compact
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.executors.client.client_call import ClientCall
+from toolcrib.executors.client import ClientCall
 from toolcrib.provider import Provider
 from toolcrib.provider.config import Config
 from toolcrib.provider.middleware import ProviderMiddleware
@@ -70,7 +71,7 @@ class ClientStub:
     async def granted(self, call: ClientCall) -> Result:
         """What the tool's mock answers."""
         if call.tool not in self._mocks:
-            self._mocks[call.tool] = self._runtime.engine.in_mode(call.call.tool, "mock")
+            self._mocks[call.tool] = engine_of(self._runtime).in_mode(call.call.tool, "mock")
         made = call.call._replace(tool=call.call.tool._replace(mode="mock"))
         return await self._mocks[call.tool].execute(made)
 
@@ -147,7 +148,7 @@ def open_conversation(
         Untrusted: The scenario names a model, and nobody has agreed to that.
     """
     for subject in setup.subjects:
-        runtime.engine.trust.check(subject)
+        engine_of(runtime).trust.check(subject)
     if setup.error is not None:
         raise setup.error
     agent, prompt = setup.agent, setup.prompt
@@ -215,7 +216,9 @@ def _open(
     """
     from toolcrib.provider.models.installed_providers import allow_base_url, open_provider  # noqa: PLC0415 -- scripts need none of it
 
-    world = allow_base_url(runtime.engine.world, told["base_url"]) if permitted else runtime.engine.world
+    world = (
+        allow_base_url(engine_of(runtime).world, told["base_url"]) if permitted else engine_of(runtime).world
+    )
     return open_provider(**told, world=world, clock=session.clock, trusted=permitted)
 
 

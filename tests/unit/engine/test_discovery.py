@@ -58,7 +58,7 @@ async def test_a_runtime_that_is_entered_knows_the_imported_tools(project):
     offering = Offering(offer("time", NOW, definition("tick")))
     runtime = opened(project(), offering)
     assert list(runtime.registry) == []
-    assert runtime.engine.undiscovered == ("time",)
+    assert runtime._engine.undiscovered == ("time",)
     async with runtime:
         assert list(runtime.registry) == ["time__now", "time__tick"]
         tool = runtime.registry["time__now"]
@@ -120,7 +120,7 @@ def test_code_without_an_event_loop_knows_them_too(project):
         assert list(runtime.registry) == ["time__now"]
         assert runtime.call_sync("time__now", {"zone": "UTC"}).outcome is Outcome.OK
     runtime = opened(project(), offering)
-    assert runtime.engine.default_session.call_at_once("time__now", {"zone": "UTC"}) is None
+    assert runtime._engine.default_session.call_at_once("time__now", {"zone": "UTC"}) is None
     assert runtime.call_sync("time__now", {"zone": "UTC"}).outcome is Outcome.OK
     runtime.close()
 
@@ -151,7 +151,7 @@ async def test_a_descriptor_counts_more_than_an_imported_tool_of_its_name(projec
 async def test_a_descriptor_takes_from_the_server_what_it_leaves_out(project):
     bound = "name: utc\ntitle: UTC\nmcp: {server: time, tool: now, args: {zone: UTC}}\n"
     runtime = opened(project("time: {command: a}", bound=bound), Offering(offer("time", NOW)))
-    assert runtime.engine.undiscovered == ("time",)
+    assert runtime._engine.undiscovered == ("time",)
     async with runtime:
         tool = runtime.registry["utc"]
         assert (tool.title, tool.description) == ("UTC", "The time in a zone.")
@@ -175,7 +175,7 @@ async def test_what_a_descriptor_says_itself_counts(project):
     )
     offering = Offering(offer("time", NOW))
     runtime = opened(project("time: {command: a}", bound=bound), offering)
-    assert runtime.engine.undiscovered == ()
+    assert runtime._engine.undiscovered == ()
     assert (await runtime.call("now", {"zone": "Oslo"})).outcome is Outcome.INVALID_ARGUMENTS
     assert (await runtime.call("now", {"zone": "UTC"})).outcome is Outcome.OK
     assert offering.asked == []
@@ -186,7 +186,7 @@ async def test_in_another_mode_no_server_is_asked(project):
     bound = "name: now\nmode: mcp\nmcp: {server: time}\nmock: {result: 12}\n"
     offering = Offering(offer("time", NOW))
     runtime = opened(project("time: {command: a}", bound=bound), offering, mode="mock")
-    assert runtime.engine.undiscovered == ()
+    assert runtime._engine.undiscovered == ()
     async with runtime:
         assert (await runtime.call("now", {"any": 1})).value == 12
     assert offering.asked == []
@@ -237,7 +237,7 @@ async def test_a_reload_keeps_what_servers_said_and_asks_those_that_are_new(proj
         project("time: {command: a, import: true}, files: {command: b, import: true}")
         await runtime.reload()
         assert list(runtime.registry) == ["files__read", "time__now", "x"]
-        assert set(runtime.engine.world.servers) == {"time", "files"}
+        assert set(runtime._engine.world.servers) == {"time", "files"}
         project("files: {command: b, import: true}")
         await runtime.reload()
         assert list(runtime.registry) == ["files__read", "x"]

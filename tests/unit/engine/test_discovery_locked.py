@@ -40,7 +40,7 @@ def opened(folder, offering: Offering, **options) -> Runtime:
 async def test_what_is_locked_is_known_without_asking(project):
     offering = Offering(offer("time", NOW))
     runtime = opened(project, offering)
-    assert runtime.engine.undiscovered == ()
+    assert runtime._engine.undiscovered == ()
     assert list(runtime.registry) == ["time__now"]
     assert runtime.registry["time__now"].description == "The time in a zone."
     async with runtime:
@@ -72,7 +72,7 @@ async def test_what_was_locked_of_another_server_is_not_known_of_this_one(projec
     text = (project / "toolcrib.yaml").read_text()
     (project / "toolcrib.yaml").write_text(text.replace("command: time-server", "command: other-server"))
     runtime = opened(project, Offering(offer("time", definition("tick"))), profile=profile)
-    assert runtime.engine.undiscovered == ("time",)
+    assert runtime._engine.undiscovered == ("time",)
     async with runtime:
         assert list(runtime.registry) == ["time__tick"]
 
@@ -97,7 +97,7 @@ def test_it_is_known_from_an_index_until_the_lock_changes(project, monkeypatch):
     again = Runtime.open()
     assert list(again.registry) == ["time__now"]
     assert again.servers["time"].command == "time-server"
-    assert again.engine.lock_file == "toolcrib.lock"
+    assert again._engine.lock_file == "toolcrib.lock"
     lock(project, NOW, definition("tick"))
     assert list(Runtime.open().registry) == ["time__now", "time__tick"]
 
@@ -117,14 +117,14 @@ async def test_a_change_is_taken_where_it_is_only_told(project):
 async def test_a_change_is_not_taken_where_it_is_refused(project):
     offering = Offering(offer("time", {**NOW, "description": "Another."}))
     async with opened(project, offering, profile="ci") as runtime:
-        assert runtime.engine.lock_policy == "block"
+        assert runtime._engine.lock_policy == "block"
         await runtime.call("time__now", {"zone": "UTC"})
         revision = runtime.registry.revision
         offering.changed("time", offering.offers["time"])
         await runtime.discover("time")
         assert runtime.registry.revision == revision
         assert runtime.registry["time__now"].description == "The time in a zone."
-        verdict = runtime.engine.world.judge(runtime.servers["time"], offering.offers["time"])
+        verdict = runtime._engine.world.judge(runtime.servers["time"], offering.offers["time"])
         assert list(verdict.refused) == ["now"]
 
 

@@ -30,14 +30,14 @@ WAITING = "\nlatency: 1ms"
 ARGUMENTS = [{}, {"n": 2}, {"n": "3"}, {"n": "x"}, {"m": 1}, {"n": [1]}, {"n": {1}}]
 
 
-def added(monkeypatch, place, layer):
+def added(monkeypatch, place, layer, **options):
     """Add a layer as a new one is added: a module, and a line in the table."""
     module = ModuleType(f"{middleware.__name__}.added")
     module.layer = layer
     monkeypatch.setitem(__import__("sys").modules, module.__name__, module)
     names = [entry.name for entry in middleware.LAYERS]
     at = names.index(place)
-    layers = (*middleware.LAYERS[:at], LayerEntry("added"), *middleware.LAYERS[at:])
+    layers = (*middleware.LAYERS[:at], LayerEntry("added", **options), *middleware.LAYERS[at:])
     monkeypatch.setattr(middleware, "LAYERS", layers)
 
 
@@ -70,6 +70,19 @@ def test_a_layer_that_never_waits_acts_on_both_paths(monkeypatch, place, waiting
         assert session.answers_at_once("tool")
     assert (result.value, result.meta["noted"], seen) == ({"n": 1}, True, [{"n": 1}])
     assert (denied.outcome, denied.message) == (Outcome.DENIED, "not 13")
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_arguments_that_a_layer_keeps_are_nobody_elses(monkeypatch, keeps):
+    """Whoever asks `answers_at_once` hands out its own arguments, and changes the answer."""
+
+    def layer(_context, call_next):
+        return never_waits(call_next)
+
+    added(monkeypatch, "arguments", layer, keeps=keeps)
+    session = runtime_of(mocked(BLOCKS["alone"], inputs=INPUTS)).session()
+    assert session.call_at_once("tool").outcome is Outcome.OK
+    assert session.answers_at_once("tool") is not keeps
 
 
 def test_a_layer_that_may_wait_puts_the_tool_on_the_event_loop(monkeypatch):

@@ -255,7 +255,7 @@ def test_another_binding_begins_without_answers():
     script = Script(fresh())
     held = Held(script)
     held.calls((0, {}))
-    held.runtime.engine._table.chains.clear()
+    held.runtime._engine._table.chains.clear()
     held.calls((0, {}), (0, {}))
     assert len(script.calls) == 2
 

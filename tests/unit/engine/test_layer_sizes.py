@@ -158,11 +158,12 @@ def test_the_event_loop_goes_on_while_large_arguments_are_judged(x):
 
 def test_small_arguments_are_judged_at_once():
     runtime = echo("{}", LARGE)
-    assert runtime.engine.default_session.call_at_once("tool", {"x": [1]}).value == [1]
+    assert runtime._engine.default_session.call_at_once("tool", {"x": [1]}).value == [1]
     assert (
-        runtime.engine.default_session.call_at_once("tool", {"x": ["x"]}).outcome is Outcome.INVALID_ARGUMENTS
+        runtime._engine.default_session.call_at_once("tool", {"x": ["x"]}).outcome
+        is Outcome.INVALID_ARGUMENTS
     )
-    assert runtime.engine.default_session.call_at_once("tool", {"x": [1] * 50_000}) is None
+    assert runtime._engine.default_session.call_at_once("tool", {"x": [1] * 50_000}) is None
 
 
 def test_a_call_whose_large_arguments_are_judged_can_be_cancelled():

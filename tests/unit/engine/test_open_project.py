@@ -28,7 +28,7 @@ def write(tmp_path, monkeypatch):
 
 
 def chosen_paths(paths=(), packs=()):
-    return read_runtime(OpenRequest(paths=tuple(paths), also=tuple(packs))).engine.stock.sources
+    return read_runtime(OpenRequest(paths=tuple(paths), also=tuple(packs)))._engine.stock.sources
 
 
 class TestChosenPaths:
@@ -90,7 +90,7 @@ class TestProjects:
         runtime = read()
         assert list(runtime.registry) == ["a"]
         assert runtime.project.name == "p"
-        assert runtime.engine.stock.sources == ("../../descriptors",)
+        assert runtime._engine.stock.sources == ("../../descriptors",)
 
     def test_its_folder_or_its_file_can_be_named(self, write, monkeypatch):
         folder = write({"p/toolcrib.yaml": "project: p\nsources: [tools]\n", "p/tools/a.yaml": tool("a")})
@@ -116,7 +116,7 @@ class TestProjects:
         runtime = read()
         assert list(runtime.registry) == ["a", "them__a"]
         assert [step.call for step in runtime.scenarios[0].calls] == ["them__a"]
-        assert runtime.engine.stock.ignored == ("mine/data/x.yaml",)
+        assert runtime._engine.stock.ignored == ("mine/data/x.yaml",)
 
     def test_a_source_that_is_missing_is_told_where_it_is_written(self, write):
         write({"toolcrib.yaml": "project: p\nsources:\n  - mine\n  - missing\n", "mine/a.yaml": tool("a")})

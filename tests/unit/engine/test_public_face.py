@@ -15,7 +15,6 @@ FACE = {
     "close",
     "discover",
     "dry_run",
-    "engine",
     "open",
     "packs",
     "problems",
@@ -45,7 +44,7 @@ def test_a_session_gives_back_what_it_holds_at_the_end_of_its_block():
     async def release(session_id):
         released.append(session_id)
 
-    runtime.engine.executors.release = release
+    runtime._engine.executors.release = release
 
     async def run():
         async with runtime.session(id="mine") as session:
@@ -64,6 +63,12 @@ def test_a_runtime_prints_its_content():
     )
     runtime.close()
     assert repr(runtime).endswith(", closed)")
+
+
+def test_a_session_prints_its_tools_and_calls():
+    session = runtime_of(mocked("result: 1")).session(id="mine")
+    asyncio.run(session.call("tool"))
+    assert repr(session) == "Session('mine', 1 tool, 1 call)"
 
 
 def test_a_registry_prints_its_first_names():

@@ -418,7 +418,7 @@ def test_origins_are_known_in_every_spelling():
         "http://[::0001]:8080": "http://127.0.0.1:1",
         "https://b\u00fccher.example": "http://127.0.0.1:2",
     }
-    world = runtime_of(GREET, origins=origins).engine.world
+    world = runtime_of(GREET, origins=origins)._engine.world
     assert world.instead_of("https://api.example.com") == "http://[::1]"
     assert world.instead_of("http://[::1]:8080") == "http://127.0.0.1:1"
     assert world.instead_of("https://xn--bcher-kva.example") == "http://127.0.0.1:2"

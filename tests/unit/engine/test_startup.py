@@ -25,7 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def is_recalled(runtime: Runtime) -> bool:
-    return not isinstance(runtime.engine.stock.scenarios, tuple)
+    return not isinstance(runtime._engine.stock.scenarios, tuple)
 
 
 def code_is_as_imported() -> bool:
@@ -37,13 +37,13 @@ def test_the_second_start_is_from_the_index(cache):
     cold, warm = Runtime.open(), Runtime.open()
     assert not is_recalled(cold)
     assert is_recalled(warm) or not code_is_as_imported()
-    assert_same(warm.engine.stock, cold.engine.stock)
-    assert warm.engine.settings == cold.engine.settings
+    assert_same(warm._engine.stock, cold._engine.stock)
+    assert warm._engine.settings == cold._engine.settings
     assert dict(warm.registry) == dict(cold.registry)
     assert warm.registry.query() == cold.registry.query()
     assert warm.registry.why_hidden("legacy_forecast") == cold.registry.why_hidden("legacy_forecast") != ""
     assert warm.problems == cold.problems
-    assert warm.engine.executors.modes == cold.engine.executors.modes
+    assert warm._engine.executors.modes == cold._engine.executors.modes
     assert asyncio.run(warm.call("get_forecast", {"city": "Oslo"})).value == {"city": "Oslo"}
 
 
@@ -52,7 +52,7 @@ def test_every_profile_starts_from_the_same_index(cache, profile):
     Runtime.open()
     warm, cold = Runtime.open(profile=profile), Runtime.open(profile=profile, index=False)
     assert is_recalled(warm) or not code_is_as_imported()
-    assert warm.engine.settings == cold.engine.settings
+    assert warm._engine.settings == cold._engine.settings
     assert warm.registry.query() == cold.registry.query()
     assert warm.problems == cold.problems
 
@@ -136,8 +136,8 @@ def test_a_mode_of_others_is_found_again_after_a_start_from_the_index(cache, tmp
         monkeypatch.setattr(look, "__defaults__", (2**63,))  # as if the code were older than this process
     Path("team/acme.yaml").write_text("name: acme\nmode: acme\nacme: {}\n")
     cold, warm = Runtime.open(), Runtime.open()
-    assert "acme" in cold.engine.executors.modes == warm.engine.executors.modes
-    assert type(warm.engine.executors.get("acme")) is type(cold.engine.executors.get("acme"))
+    assert "acme" in cold._engine.executors.modes == warm._engine.executors.modes
+    assert type(warm._engine.executors.get("acme")) is type(cold._engine.executors.get("acme"))
     (file,) = (cache / "index").iterdir()
     assert b"acme_of_starting:" not in file.read_bytes()
 

@@ -59,11 +59,11 @@ DENIED = ("denied", "untrusted_workspace")
 
 def the_hash(**how):
     runtime = toolcrib.Runtime.open(trust=False, **how)
-    return runtime.engine.trust.requests()[0].hash
+    return runtime._engine.trust.requests()[0].hash
 
 
 def agree(runtime):
-    for request in runtime.engine.trust.requests():
+    for request in runtime._engine.trust.requests():
         workspace = request.workspace
         made = Decision.of(workspace.root, workspace.kind, request.needs, when=datetime.now(UTC), how="test")
         default_store().add(made)
@@ -125,7 +125,7 @@ def test_every_way_of_calling_is_denied(project):
             async for item in runtime.stream("send", {}):
                 if isinstance(item, Result):
                     yield item
-            yield await runtime.engine.in_mode(tool, "live").execute(None)
+            yield await runtime._engine.in_mode(tool, "live").execute(None)
 
     async def outcomes():
         return [result.outcome async for result in all_of_them(toolcrib.Runtime.open(trust=False))]
@@ -214,7 +214,7 @@ def test_a_mode_that_calls_a_server_that_nobody_names_is_asked_for_all_of_its_bl
 
 def test_a_folder_that_is_the_same_under_another_path_is_the_same_only_with_the_same_hash(project):
     runtime = toolcrib.Runtime.open()
-    (request,) = runtime.engine.trust.requests()
+    (request,) = runtime._engine.trust.requests()
     other = f"{request.workspace.root}/descriptors/.."
     default_store().add(Decision.of(other, "project", request.needs, when=datetime.now(UTC), how="test"))
     assert sent(runtime) == BOUND
@@ -234,7 +234,7 @@ def test_a_part_of_a_trusted_project_is_trusted_with_it(project):
 
 
 def test_requests_are_told_as_json(project):
-    (request,) = toolcrib.Runtime.open().engine.trust.requests()
+    (request,) = toolcrib.Runtime.open()._engine.trust.requests()
     told = json.loads(json.dumps(request.as_json()))
     assert told["workspace"] == str(project.resolve())
     assert [each["what"] for each in told["needs"]] == ["http://127.0.0.1:9", "${MISSING_KEY}"]
@@ -253,11 +253,11 @@ def test_what_an_untrusted_project_puts_in_place_of_others_is_not_in_force(proje
         'project: p\negress: {allow: ["127.0.0.1:9"]}\norigins: {"https://api.openai.com": "http://127.0.0.1:9"}\n'
     )
     with toolcrib.Runtime.open(origins={"https://mine.example": "https://other.example"}) as runtime:
-        assert runtime.engine.world.origins == {"https://mine.example": "https://other.example"}
-        assert runtime.engine.world is runtime.engine.world
+        assert runtime._engine.world.origins == {"https://mine.example": "https://other.example"}
+        assert runtime._engine.world is runtime._engine.world
         agree(runtime)
-        assert runtime.engine.world.origins["https://api.openai.com"] == "http://127.0.0.1:9"
-        assert runtime.engine.world is runtime.engine.world
+        assert runtime._engine.world.origins["https://api.openai.com"] == "http://127.0.0.1:9"
+        assert runtime._engine.world is runtime._engine.world
 
 
 DRIVE = "name: drive\nmode: mcp\nmcp: {server: program, tool: x}\ninput_schema: {type: object}\n"
@@ -304,9 +304,9 @@ def test_a_decision_on_a_folder_above_trusts_no_pack_below(project, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     agree(toolcrib.Runtime.open("project", trust=False))
     runtime = read_runtime(OpenRequest(paths=(str(archive),), trust=TrustPolicy()))
-    (request,) = runtime.engine.trust.requests()
+    (request,) = runtime._engine.trust.requests()
     assert (request.workspace.kind, request.workspace.root) == ("pack", str(archive.resolve()))
     assert sent(runtime) == DENIED
     monkeypatch.chdir(tmp_path / "state" if (tmp_path / "state").is_dir() else tmp_path)
     beside = read_runtime(OpenRequest(also=(str(archive),), trust=TrustPolicy()))
-    assert "pack" in {each.workspace.kind for each in beside.engine.trust.requests()}
+    assert "pack" in {each.workspace.kind for each in beside._engine.trust.requests()}

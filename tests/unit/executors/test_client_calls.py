@@ -153,7 +153,7 @@ async def test_a_stream_has_its_client_too_and_what_that_tells():
 
 def test_it_is_called_without_an_event_loop():
     with tools(client=answering({"lat": 5})) as runtime:
-        assert runtime.engine.default_session.call_at_once("locate", {}) is None
+        assert runtime._engine.default_session.call_at_once("locate", {}) is None
         assert runtime.call_sync("locate", {}).value == {"lat": 5}
 
 

@@ -230,4 +230,4 @@ async def test_what_a_function_returned_is_hidden_in_each_of_many_calls_at_once(
     async with calling(text, echo) as (tools, _server):
         results = await asyncio.gather(*(tools.call("tool") for _ in range(100)))
         assert [result.value for result in results] == [{"seen": "*** ***"}] * 100
-        assert tools.engine.world.secrets.known == frozenset()
+        assert tools._engine.world.secrets.known == frozenset()

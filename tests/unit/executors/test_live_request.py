@@ -7,7 +7,7 @@ import pytest
 import toolcrib
 from drafting import URL, closed, compiled, drafted, misfit, sent, tried
 from toolcrib.executors.live.request import RequestPart
-from toolcrib.executors.live.templates import kind_of, scalar_text
+from toolcrib.executors.live.value_sources import kind_of, scalar_text
 from toolcrib.http import HTTPRequest
 from toolcrib.security.secrets import MissingSecret, SecretResolver
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drafting import compiled
-from toolcrib.executors.live.templates import scalar_text
+from toolcrib.executors.live.value_sources import scalar_text
 from toolcrib.schema.validation.violations import UnusableArguments
 
 NASTY = st.sampled_from(

@@ -20,7 +20,7 @@ from toolcrib.servers.mcp.failures import (
     result_of_protocol_error,
 )
 from toolcrib.servers.mcp.tool_list import approximate_size
-from toolcrib.servers.mcp.transports import Trouble
+from toolcrib.servers.mcp.transports import LinkTrouble
 
 ASKED = CallTarget(Server("shop"), "buy", "shop__buy", repeatable=False)
 READS = ASKED._replace(repeatable=True)
@@ -253,7 +253,7 @@ def test_an_answer_that_is_too_large_is_refused():
         (
             ASKED,
             True,
-            Trouble("too_large", "the server sent much"),
+            LinkTrouble("too_large", "the server sent much"),
             Outcome.LIMIT_EXCEEDED,
             "too_large",
             True,
@@ -261,7 +261,7 @@ def test_an_answer_that_is_too_large_is_refused():
         (
             ASKED,
             True,
-            Trouble("protocol_violation", "it is no message"),
+            LinkTrouble("protocol_violation", "it is no message"),
             Outcome.INVALID_RESULT,
             "protocol_violation",
             True,
@@ -269,16 +269,16 @@ def test_an_answer_that_is_too_large_is_refused():
         (
             ASKED,
             True,
-            Trouble("unauthorized", "the server answered 401"),
+            LinkTrouble("unauthorized", "the server answered 401"),
             Outcome.TOOL_ERROR,
             "unauthorized",
             False,
         ),
-        (ASKED, True, Trouble("read_timeout", "it was silent"), Outcome.TIMEOUT, "read_timeout", True),
+        (ASKED, True, LinkTrouble("read_timeout", "it was silent"), Outcome.TIMEOUT, "read_timeout", True),
         (
             ASKED,
             True,
-            Trouble("http_status", "the server answered 502"),
+            LinkTrouble("http_status", "the server answered 502"),
             Outcome.UNKNOWN_OUTCOME,
             "http_status",
             True,
@@ -286,7 +286,7 @@ def test_an_answer_that_is_too_large_is_refused():
         (
             READS,
             True,
-            Trouble("http_status", "the server answered 502"),
+            LinkTrouble("http_status", "the server answered 502"),
             Outcome.TRANSPORT_ERROR,
             "http_status",
             False,
@@ -294,7 +294,7 @@ def test_an_answer_that_is_too_large_is_refused():
         (
             ASKED,
             False,
-            Trouble("connect_failed", "nobody there"),
+            LinkTrouble("connect_failed", "nobody there"),
             Outcome.UNAVAILABLE,
             "connect_failed",
             False,
@@ -302,7 +302,7 @@ def test_an_answer_that_is_too_large_is_refused():
         (
             ASKED,
             False,
-            Trouble("address_refused", "it is private", "write egress"),
+            LinkTrouble("address_refused", "it is private", "write egress"),
             Outcome.DENIED,
             "address_refused",
             False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.core.server_config import Server
-from toolcrib.formats.table import FORMATS
+from toolcrib.formats.known_formats import FORMATS
 from toolcrib.loading.servers import is_servers_file, read_servers_file
 
 

@@ -144,7 +144,7 @@ def test_a_stale_tool_is_not_kept(shelf):
     Path("descriptors/forecast.tool.yaml").write_text("name: [")
     report = asyncio.run(runtime.reload())
     assert "get_forecast" in report.stale
-    shelf.index.keep(shelf.key, runtime.engine.stock, {}, project_profiles(runtime.engine.stock))
+    shelf.index.keep(shelf.key, runtime._engine.stock, {}, project_profiles(runtime._engine.stock))
     assert shelf.recall() is None
 
 

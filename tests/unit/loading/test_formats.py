@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from toolcrib import Executors, Runtime
-from toolcrib.formats.table import FORMATS
+from toolcrib.formats.known_formats import FORMATS
 from toolcrib.loading.cache.index import decode_value, encode_value
-from toolcrib.loading.formats import NO_FORMATS, Conversion, ForeignTool, Format, Formats
+from toolcrib.loading.format_contract import NO_FORMATS, Conversion, ForeignTool, Format, Formats
 from toolcrib.loading.sources import load, parse
 
 MANIFEST = {"tool": "greet", "says": "{{ args.who }}"}

@@ -16,8 +16,8 @@ from toolcrib.loading.projects import (
     Profile,
     Project,
     SourceEntry,
-    one_project,
     parse_project,
+    parse_project_file,
     second_project_file,
     settings_of,
 )
@@ -375,7 +375,9 @@ BROKEN = {
 
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
 def test_a_broken_project_misses_no_profile_since_its_own_faults_are_told(text):
-    project, problems = one_project("a/toolcrib.yaml", *parse_documents("a/toolcrib.yaml", text), SHAPE)
+    project, problems = parse_project_file(
+        "a/toolcrib.yaml", *parse_documents("a/toolcrib.yaml", text), SHAPE
+    )
     assert problems
     assert (project.broken, project.root) == (True, "a")
     for profile in (None, "ci", "other"):
@@ -384,7 +386,7 @@ def test_a_broken_project_misses_no_profile_since_its_own_faults_are_told(text):
 
 def test_of_broken_sources_those_that_are_clear_are_kept():
     text = P + 'sources: [a, 3, {pat: b}, "x\\0y", c]\n'
-    project, _problems = one_project("toolcrib.yaml", *parse_documents("toolcrib.yaml", text), SHAPE)
+    project, _problems = parse_project_file("toolcrib.yaml", *parse_documents("toolcrib.yaml", text), SHAPE)
     assert [source.path for source in project.sources] == ["a", "3", "c"]
 
 

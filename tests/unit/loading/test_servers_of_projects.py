@@ -12,12 +12,12 @@ from toolcrib.core.errors import DocumentError
 from toolcrib.core.schemas import envelope, with_blocks
 from toolcrib.core.server_config import Server
 from toolcrib.executors import Executors
-from toolcrib.formats.table import FORMATS
+from toolcrib.formats.known_formats import FORMATS
 from toolcrib.loading.cache.index import decode_value, encode_value
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import parse_documents, read_documents
 from toolcrib.loading.fingerprints import FileTracker
-from toolcrib.loading.projects import Project, one_project, settings_of
+from toolcrib.loading.projects import Project, parse_project_file, settings_of
 from toolcrib.loading.servers import parse_servers
 from toolcrib.loading.settings import NO_SETTINGS, Settings, has_same_egress
 
@@ -249,7 +249,7 @@ def test_all_faults_of_all_servers_are_told_at_once():
         "missing_key",
         "invalid_url",
     ]
-    project, _problems = one_project("toolcrib.yaml", *documents(text), SHAPE, formats=FORMATS)
+    project, _problems = parse_project_file("toolcrib.yaml", *documents(text), SHAPE, formats=FORMATS)
     assert list(project.servers) == ["good"]
     assert project.broken
 
@@ -262,7 +262,7 @@ def test_secrets_that_are_written_out_are_warned_of_and_not_shown():
     text = servers(
         "a: {command: x, env: {API_KEY: hunter2, MODE: fast}}\nb: {url: 'https://b.example', headers: {X-Api-Key: hunter2}}"
     )
-    _project, problems = one_project("toolcrib.yaml", *documents(text), SHAPE, formats=FORMATS)
+    _project, problems = parse_project_file("toolcrib.yaml", *documents(text), SHAPE, formats=FORMATS)
     assert [(problem.severity, problem.code, problem.pointer) for problem in problems] == [
         ("warning", "literal_secret", "/servers/a/env/API_KEY"),
         ("warning", "literal_secret", "/servers/b/headers/X-Api-Key"),
@@ -301,7 +301,7 @@ CLIENT = {
 def project_in(folder, text):
     """The project that a folder holds, and its problems."""
     source = str(write(folder / "toolcrib.yaml", text))
-    return one_project(source, *read_documents(source, source), SHAPE, formats=FORMATS)
+    return parse_project_file(source, *read_documents(source, source), SHAPE, formats=FORMATS)
 
 
 def test_all_servers_of_a_file_are_imported(tmp_path):
@@ -460,7 +460,7 @@ def test_files_are_noted_before_they_are_read_whether_they_are_there_or_not(tmp_
     write(tmp_path / ".mcp.json", CLIENT)
     source = str(write(tmp_path / "toolcrib.yaml", "project: p\nservers_from: [.mcp.json, gone.json]\n"))
     trail = FileTracker()
-    one_project(source, *read_documents(source, source), SHAPE, trail.file, formats=FORMATS)
+    parse_project_file(source, *read_documents(source, source), SHAPE, trail.file, formats=FORMATS)
     seen = trail.closed()
     assert seen.unchanged()
     write(tmp_path / "gone.json", CLIENT)

@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.formats.table import FORMATS
+from toolcrib.formats.known_formats import FORMATS
 from toolcrib.loading.reader import unrelated_file_notice
 from toolcrib.loading.sources import load
 

@@ -87,7 +87,7 @@ async def test_a_cancelled_turn_is_written_whole():
     task = asyncio.create_task(
         loop(Model(asks("get_order", "slow", "slower")), tools=tools, sink=notes).run("1")
     )
-    while not notes.portions and tools.engine.default_session.calls != 3:
+    while not notes.portions and tools._engine.default_session.calls != 3:
         await asyncio.wait([task], timeout=0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -558,7 +558,7 @@ async def test_a_default_session_is_used_or_the_one_that_is_given():
     runtime = runtime_of(tools)
     await talk(Model(asks("count")), tools=runtime)
     assert (await runtime.call("count")).value == 2
-    session = runtime.session(clock=runtime.engine.default_session.clock)
+    session = runtime.session(clock=runtime._engine.default_session.clock)
     conversation = await talk(Model(asks("count")), tools=session)
     assert conversation.calls[0].value == 1
 
@@ -567,7 +567,7 @@ async def test_each_runtime_asks_a_model_within_its_own_world():
     model = Model()
     for runtime in (runtime_of(TOOLS), runtime_of(TOOLS)):
         await talk(model, tools=runtime)
-        assert model.requests[-1].world is runtime.engine.world
+        assert model.requests[-1].world is runtime._engine.world
 
 
 async def test_an_unknown_dialect_is_refused_with_the_near_ones():

@@ -97,7 +97,7 @@ async def test_each_tool_has_its_own_bound_and_the_first_glob_counts():
 
 async def test_a_minute_is_any_sixty_seconds_of_the_session():
     tools = runtime_of(TOOLS)
-    clock = tools.engine.default_session.clock
+    clock = tools._engine.default_session.clock
     middleware = loop(Model(asks("get_order"), says("a")), ToolPolicy(max_calls_per_minute=2), tools)
     conversation = await middleware.run("1")
     for passed, stop in ((30, Stop.ANSWERED), (29.9, Stop.MAX_CALLS_PER_MINUTE), (0.1, Stop.ANSWERED)):

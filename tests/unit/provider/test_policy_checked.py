@@ -136,7 +136,7 @@ def test_prices_are_finite_numbers(price):
 async def test_tools_of_servers_that_were_not_asked_yet_are_looked_for_when_a_turn_begins():
     servers = {"far": Server("far", command="false", imports=True)}
     runtime = Runtime(Registry(), servers=servers)
-    assert runtime.engine.undiscovered == ("far",)
+    assert runtime._engine.undiscovered == ("far",)
     middleware = ProviderMiddleware(Model(), runtime, ToolPolicy(deny=("far__delete",)))
     with pytest.raises(ConfigurationError, match="there is no tool `far__delete`"):
         await middleware.run("hello")

@@ -92,7 +92,7 @@ async def test_tools_that_exclude_each_other():
 
 async def test_a_tool_rests_between_two_calls():
     tools = runtime_of(TOOLS)
-    clock = tools.engine.default_session.clock
+    clock = tools._engine.default_session.clock
     policy = ToolPolicy(cooldown={"get_*": 5.0, "*": 0.0}, max_identical=None)
     model = Model(
         asks("get_order", "get_order"), asks("slow"), asks("get_order"), asks("slower"), asks("get_order")
@@ -110,7 +110,7 @@ async def test_a_tool_rests_between_two_calls():
 async def test_a_time_that_another_clock_told_binds_nobody():
     policy = ToolPolicy(cooldown={"*": 5.0}, max_calls_per_minute=1)
     tools = runtime_of(TOOLS)
-    await tools.engine.default_session.clock.advance(1000)
+    await tools._engine.default_session.clock.advance(1000)
     conversation = await loop(Model(asks("get_order"), says("a")), policy, tools).run("1")
     elsewhere = loop(Model(asks("get_order"), says("b")), policy)
     assert outcomes(await elsewhere.run(conversation.saying("2"))) == [Outcome.OK] * 2

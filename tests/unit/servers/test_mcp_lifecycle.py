@@ -303,7 +303,7 @@ async def test_a_server_of_before_that_ends_at_a_message_that_it_does_not_know_i
 async def test_what_was_put_in_force_again_ends_what_was_before_once_its_calls_are_over():
     async with Calling(child("child"), "kin", "echo") as calling:
         numbers = json.loads((await calling.call("kin")).value)
-        calling.executor.world = calling.runtime.engine.world._replace(origins={})
+        calling.executor.world = calling.runtime._engine.world._replace(origins={})
         calling.executor.bind(calling.runtime.registry["kin"])
         async with asyncio.timeout(20):
             while any(map(is_there, numbers)):

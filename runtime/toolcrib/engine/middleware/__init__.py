@@ -33,12 +33,14 @@ class LayerEntry(NamedTuple):
         around: Which tools may need it: the module is imported for these alone. Its `layer` has the last word.
         outer: Whether it stands also around a tool that can't run.
         trusts: Whether it takes a `TrustedAnswer` as well from what is inside; other layers get a `Result`.
+        keeps: Whether it may keep the arguments and results of calls, such as a journal does: then nobody else changes them.
     """
 
     name: str
     around: Callable[[LayerContext], bool] = lambda _context: True
     outer: bool = False
     trusts: bool = False
+    keeps: bool = False
 
 
 def _observed(context: LayerContext) -> bool:
@@ -65,8 +67,8 @@ USER: Final = "user"
 """Stands for the layers of the user. They are outside `arguments`: what they change is still checked."""
 
 LAYERS: Final = (
-    LayerEntry("events", _observed, outer=True),  # outermost: it reports what the caller gets
-    LayerEntry(USER, _wrapped, outer=True),
+    LayerEntry("events", _observed, outer=True, keeps=True),  # outermost: it reports what the caller gets
+    LayerEntry(USER, _wrapped, outer=True, keeps=True),
     LayerEntry("arguments", trusts=True),  # bad arguments cost no attempt
     LayerEntry("cache", _reaching),
     LayerEntry("deadline", _waiting),  # covers queues and all attempts
@@ -85,11 +87,13 @@ class Chain(NamedTuple):
         run: What a call runs through.
         layers: The names of the layers, outermost first.
         at_once: Whether no call waits, unless its arguments are large: then no event loop is needed.
+        kept: Whether a layer may keep the arguments and results of calls.
     """
 
     run: Link
     layers: tuple[str, ...]
     at_once: bool
+    kept: bool
 
 
 def build_chain(context: LayerContext, *, outer: bool = False) -> Chain:
@@ -103,6 +107,7 @@ def build_chain(context: LayerContext, *, outer: bool = False) -> Chain:
     link: Link = context.bound.execute if answer_now is None else _link_to(answer_now)
     names: list[str] = []
     at_once = trusted = answer_now is not None
+    kept = False
     for entry in reversed(LAYERS):
         if (outer and not entry.outer) or not entry.around(context):
             continue
@@ -113,8 +118,9 @@ def build_chain(context: LayerContext, *, outer: bool = False) -> Chain:
             if layer is not None:
                 link = layer
                 at_once = at_once and not may_wait(layer)
+                kept = kept or entry.keeps
                 names.append(entry.name)
-    return Chain(link, tuple(reversed(names)), at_once)
+    return Chain(link, tuple(reversed(names)), at_once, kept)
 
 
 def _link_to(answer_now: Callable[[Call], Answer]) -> Link:

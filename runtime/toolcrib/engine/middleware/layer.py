@@ -1,7 +1,7 @@
 """A layer around every call: what it is built from, what it declares, and what the calls of a runtime share.
 
-A layer is one file with one function `layer(context, call_next)`. It returns an `async` function that takes a call and
-goes on with `call_next(call)`, or None where a tool does not need the layer. A layer that awaits nothing but
+A layer is one file with one function `layer(context, call_next)`. It returns an `async` function, or one that returns
+an awaitable, that takes a call and goes on with `call_next(call)`; or None where a tool does not need the layer. A layer that awaits nothing but
 `call_next` says so (`never_waits`): the chain of a tool that never waits, with only such layers, runs without an event
 loop. So there is one chain, and its layers take effect in whatever way it is called.
 """
@@ -57,7 +57,7 @@ class LayerContext(NamedTuple):
 
     @property
     def answer_now(self) -> Callable[[Call], Answer] | None:
-        """What a tool answers that never waits (`PromptTool`); None for one that may, or does not say."""
+        """What a tool answers that never waits (`SyncTool`); None for one that may, or does not say."""
         answer_now: Callable[[Call], Answer] | None = getattr(self.bound, "answer_now", None)
         return None if self.bound.waits else answer_now
 

@@ -46,7 +46,7 @@ def layer(context: LayerContext, call_next: Link) -> Link:
     """The layer of a tool. Where its descriptor calls it deprecated, `meta.deprecated` of every result does."""
     tool = context.tool
     validator = _validator(tool.output_schema)
-    judge, prompt = validator.judge, context.answer_now is not None
+    judge, is_sync = validator.judge, context.answer_now is not None
     # The tool itself, where it is next and never waits: asking it without a coroutine saves a twentieth of a mocked call.
     answer_now = getattr(call_next, "answer_now", None)
 
@@ -60,7 +60,7 @@ def layer(context: LayerContext, call_next: Link) -> Link:
         left = remaining_budget([result.value, parts], DEPTH + 1, SMALL)
         check = partial(_judged, call, result, parts, validator, left)
         # The answer of a tool that never waits is judged at once whatever its size, unless the arguments are large too.
-        if ALIEN < left < 0 and (not prompt or is_large(call.arguments, DEPTH)):
+        if ALIEN < left < 0 and (not is_sync or is_large(call.arguments, DEPTH)):
             return await off_loop(call, check)
         return check()
 

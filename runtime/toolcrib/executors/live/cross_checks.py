@@ -13,9 +13,9 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import Descriptor
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import described_names
-from toolcrib.executors.live.templates import ValueSources, below
 from toolcrib.executors.live.uri import POINTER as URL
 from toolcrib.executors.live.uri import Url
+from toolcrib.executors.live.value_sources import ValueSources, child_pointer
 from toolcrib.security.egress import is_loopback
 
 _BODILESS: Final = ("GET", "HEAD")
@@ -84,7 +84,7 @@ def check_query_names(names: Collection[str], url: Url, at: str, sources: ValueS
     for name in names:
         if name in written:
             message = f"the parameter `{name}` stands in `url` and here"
-            sources.tell("duplicate_parameter", message, below(at, name), "write it in one place")
+            sources.tell("duplicate_parameter", message, child_pointer(at, name), "write it in one place")
 
 
 _OF_REPETITIONS = ("attempts", "backoff", "retry_budget")

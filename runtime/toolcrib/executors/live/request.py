@@ -21,15 +21,6 @@ from toolcrib.executors.live.cross_checks import (
     parameters_of_auth,
 )
 from toolcrib.executors.live.request_body import NONE, RequestBody, compile_body
-from toolcrib.executors.live.templates import (
-    Arguments,
-    RequestPart,
-    ValueSource,
-    ValueSources,
-    below,
-    kind_of,
-    scalar_text,
-)
 from toolcrib.executors.live.uri import (
     NOWHERE,
     RemainingArguments,
@@ -43,6 +34,15 @@ from toolcrib.executors.live.uri import (
     merge_steps,
 )
 from toolcrib.executors.live.uri import POINTER as URL
+from toolcrib.executors.live.value_sources import (
+    Arguments,
+    RequestPart,
+    ValueSource,
+    ValueSources,
+    child_pointer,
+    kind_of,
+    scalar_text,
+)
 from toolcrib.http.headers import cookie_fault, fault_of_name, header_fault, is_token
 from toolcrib.http.messages import RequestDraft, origin_of
 from toolcrib.schema.validation.violations import UnusableArguments
@@ -75,7 +75,7 @@ def compile_headers(block: dict[str, JSON], sources: ValueSources) -> list[Heade
     found: dict[str, str] = {}
     headers = []
     for name, value in block.items():
-        at = below(HEADERS, name)
+        at = child_pointer(HEADERS, name)
         check_name(name, at, sources)
         other = found.setdefault(name.lower(), name)
         if other != name:
@@ -130,7 +130,7 @@ def compile_cookies(block: dict[str, JSON], sources: ValueSources) -> list[Cooki
     """
     cookies = []
     for name, value in block.items():
-        at = below(COOKIES, name)
+        at = child_pointer(COOKIES, name)
         if not is_token(name):
             message = f"`{name}` is no name of a cookie"
             sources.tell(
@@ -328,7 +328,9 @@ def _query(block: dict[str, Any], url: Url, sources: ValueSources) -> _Query:
     taken = frozenset({*entries, *(parameter.name for parameter in url.query), *parameters_of_auth(block)})
     check_query_names(entries, url, _QUERY, sources)
     compiled = compile_entries(entries, _QUERY, sources, kind="query", taken=taken)
-    left = RemainingArguments(below(_QUERY, "from"), sources, taken, named=True) if takes_rest else None
+    left = (
+        RemainingArguments(child_pointer(_QUERY, "from"), sources, taken, named=True) if takes_rest else None
+    )
     steps: list[Step] = [
         *(parameter.write for parameter in url.query),
         *(entry.step for entry in compiled),

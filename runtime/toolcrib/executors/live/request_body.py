@@ -15,24 +15,24 @@ from urllib.parse import unquote_to_bytes
 
 from toolcrib.core.model import JSON
 from toolcrib.core.pointers import keys_of
-from toolcrib.executors.live.templates import (
-    ABSENT,
-    Arguments,
-    RequestPart,
-    ValueSource,
-    ValueSources,
-    below,
-    fixed,
-    json_text,
-    kind_of,
-    scalar_text,
-)
 from toolcrib.executors.live.uri import (
     RemainingArguments,
     compile_entries,
     fill_steps,
     merge_steps,
     write_one,
+)
+from toolcrib.executors.live.value_sources import (
+    ABSENT,
+    Arguments,
+    RequestPart,
+    ValueSource,
+    ValueSources,
+    child_pointer,
+    constant_source,
+    json_text,
+    kind_of,
+    scalar_text,
 )
 from toolcrib.expressions.jmespath_queries import Select, compile_select
 from toolcrib.schema.validation.violations import UnusableArguments
@@ -72,7 +72,7 @@ def compile_multipart(
     Raises:
         MissingSecret: Something is not there to be looked up.
     """
-    compiled = [_field(name, value, below(at, name), sources) for name, value in block.items()]
+    compiled = [_field(name, value, child_pointer(at, name), sources) for name, value in block.items()]
     adding = [add for add, _part in compiled]
 
     def make(arguments: Arguments) -> Encoded:
@@ -127,11 +127,11 @@ def encoded_text(value: JSON, source: ValueSource) -> bytes:
 
 
 def _file_field(name: str, block: dict[str, str], at: str, sources: ValueSources) -> tuple[_Add, RequestPart]:
-    source = sources.of(block["file"], below(at, "file"))
-    named = sources.of(block.get("name"), below(at, "name"))
+    source = sources.of(block["file"], child_pointer(at, "file"))
+    named = sources.of(block.get("name"), child_pointer(at, "name"))
     media_type = block.get("content_type", "")
     if media_type:
-        check_media_type(media_type, below(at, "content_type"), sources)
+        check_media_type(media_type, child_pointer(at, "content_type"), sources)
     written = _written_file(source, sources) if source.constant else None
 
     def add(arguments: Arguments, fields: list[_Field]) -> None:
@@ -351,7 +351,7 @@ def _left(block: dict[str, Any], sources: ValueSources) -> RequestBody:
     as_json = block.get("as", "json") == "json"
     left = RemainingArguments(f"{POINTER}/from", sources, named=not as_json and "select" not in block)
     select = _select(block, sources)
-    whole = fixed(None, left.at)._replace(subject="what is made of the arguments")
+    whole = constant_source(None, left.at)._replace(subject="what is made of the arguments")
     if as_json:
         return RequestBody(lambda arguments: _encoded(whole, select, left.of(arguments)), (), left)
 

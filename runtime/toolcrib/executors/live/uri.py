@@ -16,16 +16,16 @@ from urllib.parse import quote, unquote, unquote_plus
 
 from toolcrib.core.model import JSON
 from toolcrib.core.subschemas import described_names
-from toolcrib.executors.live.templates import (
+from toolcrib.executors.live.value_sources import (
     ABSENT,
     Arguments,
     Piece,
     RequestPart,
     ValueSource,
     ValueSources,
-    below,
+    child_pointer,
     kind_of,
-    needed,
+    missing_value_error,
     property_schema,
     scalar_text,
     text_within,
@@ -178,7 +178,7 @@ def segment_text(source: ValueSource, arguments: Arguments) -> str:
     """
     value = source.read(arguments)
     if value is ABSENT or value is None:
-        raise needed(source, value)
+        raise missing_value_error(source, value)
     if not isinstance(value, list):
         return _within_segment(value, source)
     if not value:
@@ -590,12 +590,12 @@ def _joined_path(pieces: list[str | Make]) -> Make:
 
     def make(arguments: Arguments) -> str:
         path = "".join([piece if isinstance(piece, str) else piece(arguments) for piece in merged])
-        return same_shape(path, slashes)
+        return check_path_shape(path, slashes)
 
     return make
 
 
-def same_shape(path: str, slashes: int) -> str:
+def check_path_shape(path: str, slashes: int) -> str:
     """The path itself: the last door behind everything that encodes.
 
     Raises:
@@ -681,7 +681,8 @@ def compile_entries(
         taken: All names that the descriptor writes there.
     """
     return [
-        _entry(name, value, below(at, name), sources, kind=kind, taken=taken) for name, value in block.items()
+        _entry(name, value, child_pointer(at, name), sources, kind=kind, taken=taken)
+        for name, value in block.items()
     ]
 
 
@@ -692,7 +693,7 @@ def _entry(
         hint = "write the name; for all arguments that are left: `from: args`"
         sources.tell("expression_not_allowed", "a name is literal text and can't be computed", at, hint)
     styled: dict[str, Any] = value if isinstance(value, dict) else {"value": value}
-    inner = below(at, "value") if isinstance(value, dict) else at
+    inner = child_pointer(at, "value") if isinstance(value, dict) else at
     source = sources.structure(styled["value"], inner)
     style = ParameterStyle(
         styled.get("style", "form"),
@@ -728,7 +729,10 @@ def _check_style(source: ValueSource, style: ParameterStyle, at: str, sources: V
     if style.explode is not expected:
         message = f"style `{style.name}` has no form with `explode: {'true' if style.explode else 'false'}`"
         sources.tell(
-            "wrong_style", message, below(at, "explode"), "leave `explode` out, or write `style: form`"
+            "wrong_style",
+            message,
+            child_pointer(at, "explode"),
+            "leave `explode` out, or write `style: form`",
         )
     types = value_types(source, sources)
     if types is not None:

@@ -37,7 +37,14 @@ from toolcrib.executors.mock.transaction import (
     mock_failure,
     run_transaction,
 )
-from toolcrib.executors.mock.variables import KeepingScope, MockState, Scope, is_stateful, scope_of, state_key
+from toolcrib.executors.mock.variables import (
+    MockState,
+    Scope,
+    StatefulScope,
+    is_stateful,
+    scope_of,
+    state_key,
+)
 
 if TYPE_CHECKING:
     from toolcrib.simulation.store import CallCounter
@@ -232,7 +239,7 @@ class BoundMock:
         """What the reply comes to; a Result where the mock is wrong. Nothing is kept of what is only `tried`."""
         reply, scope, acts = turn.reply, turn.scope, turn.state.acts
         try:
-            if isinstance(scope, KeepingScope):
+            if isinstance(scope, StatefulScope):
                 fits = None if tried else self._fits
                 taken = run_transaction(reply, scope, turn.state, turn.meta, fits)
             else:
@@ -309,6 +316,6 @@ def _keeping(fixture: Fixture, pack: str) -> _Scoping:
     def scope(call: Call, number: int, *, before: bool = False) -> Scope:
         store = store_of(call.context.session)
         version = store.before(fixture) if before else None
-        return KeepingScope(call, number, UnitOfWork(store, fixture, version, pack))
+        return StatefulScope(call, number, UnitOfWork(store, fixture, version, pack))
 
     return scope

@@ -17,21 +17,21 @@ from toolcrib.core.pointers import pointer_step
 from toolcrib.executors.mock.replies import STATEFUL
 from toolcrib.executors.mock.store_rows import (
     CompileContext,
-    Fitting,
     Guard,
     Location,
     Names,
     Row,
+    RowFilter,
     StorePath,
-    compile_fitting,
     compile_guards,
+    compile_row_filter,
     compile_rows,
     constant_condition,
+    constant_result,
     element_keys,
     format_location,
     key_text,
     read_path,
-    settled_by,
     write_path,
 )
 from toolcrib.executors.mock.unit_of_work import UnitOfWork, unknown_state
@@ -96,7 +96,7 @@ def _effect(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Effe
     if "if" in entry:
         found = len(ground.problems)
         test, asked = compile_test(entry["if"], ground.names, ground.problems, f"{pointer}/if")
-        settled = settled_by(test, asked, ground.problems, found)
+        settled = constant_result(test, asked, ground.problems, found)
         if settled is not None:
             outcome = "the effect happens always" if settled else "the effect never happens"
             ground.problems.append(constant_condition(outcome, f"{pointer}/if"))
@@ -410,12 +410,12 @@ class _Chosen(NamedTuple):
     """Which elements an effect means.
 
     Attributes:
-        fitting: Their test.
+        row_filter: Their test.
         one: Whether it means the first one, which must exist.
         names: What the test reads.
     """
 
-    fitting: Fitting
+    row_filter: RowFilter
     one: bool
     names: frozenset[str]
 
@@ -428,7 +428,7 @@ class _Chosen(NamedTuple):
         if not isinstance(value, dict | list):
             raise ExpressionError(f"{format_location(location)} is {kind(value)}, which has no elements")
         root.budget.visit(len(value))
-        fits = self.fitting(scope)
+        fits = self.row_filter(scope)
         found: list[Location] = []
         for key, element in value.items() if isinstance(value, dict) else enumerate(value):
             if fits(element):
@@ -451,8 +451,8 @@ def _chosen(
         return None
     place = f"{pointer.rpartition('/')[0]}/{key}"
     element = None if on is None else element_keys(on, ground)
-    fitting, names = compile_fitting(entry[key], place, ground, element)
-    return _Chosen(fitting, key == "first", names)
+    row_filter, names = compile_row_filter(entry[key], place, ground, element)
+    return _Chosen(row_filter, key == "first", names)
 
 
 def _targets(

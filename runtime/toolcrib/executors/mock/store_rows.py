@@ -328,7 +328,7 @@ Container: TypeAlias = "dict[str, JSON] | list[JSON]"
 Within: TypeAlias = "Callable[[BodyScope], tuple[Location, Container]]"
 """Finds where a row is looked up, and what stands there."""
 
-Fitting: TypeAlias = "Callable[[Scope], Callable[[JSON], bool]]"
+RowFilter: TypeAlias = "Callable[[Scope], Callable[[JSON], bool]]"
 """Prepares the test of `where` or `first`: whether an element is one of those that are meant."""
 
 _NOTHING: Mapping[str, Any] = {}
@@ -464,7 +464,7 @@ def _finding(
 
         return by_key, written.names
     where = f"{pointer}/where"
-    prepare, used = compile_fitting(entry["where"], where, ground, element_keys(place, ground))
+    prepare, used = compile_row_filter(entry["where"], where, ground, element_keys(place, ground))
     spot = ground.spot(place, elements=True)
     if spot is not None and isinstance(entry["where"], dict):
         spot.check_fields(entry["where"], where, ground)
@@ -498,9 +498,9 @@ def _key(value: JSON, container: Container) -> str | int | None:
     raise ExpressionError(f"the elements of a list are numbered, and `key` is {kind(value)}")
 
 
-def compile_fitting(
+def compile_row_filter(
     value: Any, pointer: str, ground: CompileContext, element: KnownKeys | None
-) -> tuple[Fitting, frozenset[str]]:
+) -> tuple[RowFilter, frozenset[str]]:
     """Compile `where` or `first`: fields with their values, or a condition over `row`.
 
     Args:
@@ -620,7 +620,7 @@ def _asked_before(block: Sequence[dict[str, Any]], guards: Sequence[Guard]) -> I
             yield Problem(code="unreachable_guard", message=message, pointer=guard.pointer, hint=hint)
 
 
-def settled_by(test: Run, used: Collection[str], problems: Sequence[Problem], found: int) -> bool | None:
+def constant_result(test: Run, used: Collection[str], problems: Sequence[Problem], found: int) -> bool | None:
     """What a test always says, where it reads nothing and has no fault; None where that depends on the call.
 
     Args:
@@ -651,7 +651,7 @@ def _guard(entry: dict[str, Any], pointer: str, names: Names, problems: list[Pro
     inner: Names = names if read is None else read.inner
     found = len(problems)
     test, used = compile_test(entry["if"], inner, problems, f"{pointer}/if")
-    settled = settled_by(test, used, problems, found)
+    settled = constant_result(test, used, problems, found)
     failing = compile_error(entry["error"], f"{pointer}/error", inner, problems)
     asked, used = used, used | failing.names
     if read is not None:

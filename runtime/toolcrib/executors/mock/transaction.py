@@ -19,7 +19,7 @@ from toolcrib.core.model import (
 )
 from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.executors.mock.replies import RESULT_DEPTH, Reply
-from toolcrib.executors.mock.variables import KeepingScope, MockState, Scope
+from toolcrib.executors.mock.variables import MockState, Scope, StatefulScope
 from toolcrib.expressions import copy_value
 from toolcrib.expressions.values import frozen
 from toolcrib.schema.validation import NotJSONError, Validator, json_violation
@@ -82,7 +82,7 @@ def progress_reports(reply: Reply, scope: Scope) -> tuple[tuple[float, Progress]
 
 
 def run_transaction(
-    reply: Reply, scope: KeepingScope, state: MockState, meta: Meta, fits: Fits | None
+    reply: Reply, scope: StatefulScope, state: MockState, meta: Meta, fits: Fits | None
 ) -> ReplyOutcome:
     """One step: what the reply does, and its answer. All of it is kept, or nothing.
 
@@ -107,7 +107,7 @@ def run_transaction(
     return taken
 
 
-def _step(reply: Reply, scope: KeepingScope, meta: Meta, fits: Fits | None) -> tuple[ReplyOutcome, bool]:
+def _step(reply: Reply, scope: StatefulScope, meta: Meta, fits: Fits | None) -> tuple[ReplyOutcome, bool]:
     """What becomes of the call, and whether that stands: what a guard answers does, and what nobody will refuse."""
     work, body = scope.work, reply.body
     inner: Scope = scope

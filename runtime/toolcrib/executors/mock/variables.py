@@ -107,7 +107,7 @@ def state_key(tool: str) -> str:
     return f"mock:{tool}"
 
 
-class Draws:
+class CallRandom:
     """What draws in one act of a call: other values at each place of the document, and at each use of it.
 
     An attempt that never came to the tool, or a call of another tool, makes no difference.
@@ -132,7 +132,7 @@ class Draws:
 
 
 _READERS: dict[str, Callable[[Call, int], Any]] = {
-    DRAWS: Draws,
+    DRAWS: CallRandom,
     "args": lambda call, _number: call.arguments,
     "attempt": lambda call, _number: call.attempt,
     "call": lambda _call, number: number,
@@ -150,7 +150,7 @@ def scope_of(names: frozenset[str]) -> Callable[[Call, int], Scope]:
     return lambda call, number: {name: read(call, number) for name, read in readers}
 
 
-class KeepingScope(CountedScope):
+class StatefulScope(CountedScope):
     """What expressions of a call read whose mock keeps things: rows and states as they are at that moment.
 
     Everything else is worked out when it is first read.
@@ -181,8 +181,8 @@ class KeepingScope(CountedScope):
 
 def with_arguments(scope: Scope, arguments: JSON) -> Scope:
     """The same scope with other arguments."""
-    if isinstance(scope, KeepingScope):
-        other = KeepingScope(scope.call, scope.number, scope.work)
+    if isinstance(scope, StatefulScope):
+        other = StatefulScope(scope.call, scope.number, scope.work)
         other["args"] = arguments
         return other
     return {**scope, "args": arguments}

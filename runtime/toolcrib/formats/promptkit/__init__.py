@@ -23,7 +23,7 @@ from toolcrib.formats.promptkit.foreign_descriptors import (
     reword_problems,
 )
 from toolcrib.loading.documents.document import Document, first_bytes, parse_documents
-from toolcrib.loading.formats import Conversion, ForeignTool, Format, ParentDocuments
+from toolcrib.loading.format_contract import Conversion, ForeignTool, Format, ParentDocuments
 
 if TYPE_CHECKING:
     from toolcrib.loading.reader import DocumentContext

@@ -23,7 +23,7 @@ from toolcrib.formats.promptkit.scenarios import ArenaContext, scenario_of
 from toolcrib.formats.promptkit.source_nodes import ComposedDocument, SourceNode
 from toolcrib.loading.documents.document import Document, read_documents
 from toolcrib.loading.documents.files import SKIPPED_FOLDERS, SUFFIXES
-from toolcrib.loading.formats import Conversion, ForeignTool, NamedFile
+from toolcrib.loading.format_contract import Conversion, ForeignTool, NamedFile
 from toolcrib.loading.reader import DocumentContext
 from toolcrib.loading.scenarios.model import Scenario
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from toolcrib.core.model import JSON
-from toolcrib.loading.formats import Conversion, Format
+from toolcrib.loading.format_contract import Conversion, Format
 
 if TYPE_CHECKING:
     from toolcrib.core.protocols import Files

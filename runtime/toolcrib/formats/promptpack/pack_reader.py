@@ -25,7 +25,7 @@ from toolcrib.expressions import escape_expressions
 from toolcrib.formats.promptpack import is_promptpack
 from toolcrib.loading.documents.document import Document, parse_documents
 from toolcrib.loading.documents.positions import clipped
-from toolcrib.loading.formats import Conversion, ForeignTool, OverrideFile
+from toolcrib.loading.format_contract import Conversion, ForeignTool, OverrideFile
 
 SYNTAX: Final = "{{variable}}"
 """How places are written unless a PromptPack says otherwise."""

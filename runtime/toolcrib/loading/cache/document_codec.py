@@ -15,7 +15,7 @@ from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.archives import ArchiveFiles, open_archive
 from toolcrib.loading.documents.document import Document, cached_document, first_bytes, parse_documents
 from toolcrib.loading.documents.files import ARCHIVE, CachedFiles, DiskFiles, MemoryFiles
-from toolcrib.loading.formats import Formats
+from toolcrib.loading.format_contract import Formats
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import parse_scenario
 from toolcrib.loading.scenarios.scenario_links import in_namespace

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from toolcrib.core.protocols import Files, Kinds
     from toolcrib.loading.cache.header import Modes
     from toolcrib.loading.documents.document import Document
-    from toolcrib.loading.formats import Formats
+    from toolcrib.loading.format_contract import Formats
     from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
 
@@ -257,7 +257,7 @@ class _LazyPositions:
         return self._locate(pointer)
 
     def _formats(self) -> Formats:
-        from toolcrib.loading.formats import NO_FORMATS, formats_of  # noqa: PLC0415 -- as above
+        from toolcrib.loading.format_contract import NO_FORMATS, formats_of  # noqa: PLC0415 -- as above
 
         return NO_FORMATS if self._kinds is None else formats_of(self._kinds)
 

@@ -18,11 +18,11 @@ from toolcrib.core.model import Call, CallContext, Client, Descriptor, Outcome, 
 from toolcrib.core.text import DuplicateKey, NotFinite, decode_json, truncate
 from toolcrib.engine.middleware.arguments import ArgumentCheck
 from toolcrib.engine.session import Session
-from toolcrib.executors.client.client_call import DEFERRED
+from toolcrib.executors.client import DEFERRED
 from toolcrib.provider.conversations import Answer, Conversation, Pending
 from toolcrib.provider.data_schema import kind_of
 from toolcrib.provider.loop.calls import PlannedCall
-from toolcrib.provider.loop.policy_enforcer import Ledger, Rulebook, ToolOffer
+from toolcrib.provider.loop.policy_enforcer import CallUsage, Rulebook, ToolOffer
 from toolcrib.provider.messages import ToolCall
 from toolcrib.provider.models.protocol import Finish
 
@@ -64,12 +64,12 @@ class ApprovalGate:
         """A tool of the session, offered or not; None for one that is not there."""
         return self._session.registry.get(name)
 
-    def refusal(self, call: ToolCall, ledger: Ledger, finish: Finish) -> Result | Pending | None:
+    def refusal(self, call: ToolCall, call_usage: CallUsage, finish: Finish) -> Result | Pending | None:
         """Why a call is not made, or what it waits for; None where it is made now."""
         if not finish.is_complete:
             return _unfinished(call, finish)
         now, known = self.now(), self.offering.knows(call.name)
-        refused = ledger.judge(call, now, known=known, only=self._only)
+        refused = call_usage.judge(call, now, known=known, only=self._only)
         if refused is None and not known:
             return self._unknown(call.name)
         refused = refused or self._hidden(call.name)
@@ -78,7 +78,7 @@ class ApprovalGate:
         if refused is None and self._rulebook.of(call.name).asks:
             return self._asked(call)
         if refused is None:
-            ledger.begin(call, now)
+            call_usage.begin(call, now)
         return refused
 
     def _unknown(self, name: str) -> Result:

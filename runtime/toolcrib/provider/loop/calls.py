@@ -29,6 +29,7 @@ from toolcrib.core.model import (
 )
 from toolcrib.core.protocols import Clock
 from toolcrib.core.text import part_text, text_for_model
+from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import NO_GRANTS, Session
 from toolcrib.executors import Executors
@@ -152,7 +153,7 @@ class ResultReader:
 
     def call(self, arguments: Mapping[str, Any], spilled: Mapping[str, str]) -> Awaitable[Result]:
         """Read a piece: its text, with a note that says where it goes on."""
-        session = self._runtime.engine.default_session
+        session = engine_of(self._runtime).default_session
         return session.call(self.tool.name, arguments, client=self._from(spilled))
 
     def _from(self, spilled: Mapping[str, str]) -> Callable[[Any], Awaitable[Result]]:

@@ -128,7 +128,7 @@ class _Begun(NamedTuple):
     last: float
 
 
-class Ledger:
+class CallUsage:
     """What was called so far, and what may be called next.
 
     A call counts against a bound once it has reached its tool, or is on its way: arguments that don't fit, unknown

@@ -26,7 +26,7 @@ from toolcrib.provider.loop.calls import (
     media_parts,
     render_result,
 )
-from toolcrib.provider.loop.policy_enforcer import Ledger, Rulebook, ToolOffer
+from toolcrib.provider.loop.policy_enforcer import CallUsage, Rulebook, ToolOffer
 from toolcrib.provider.loop.timeline import Event, Timeline
 from toolcrib.provider.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from toolcrib.provider.models.assembler import AnswerPart, Assembler
@@ -91,7 +91,7 @@ class ConversationTurn:
         self._ids = CallIds(known | conversation.place.calls.keys())
         self._turn = conversation.turns
         self._round = _rounds_of_turn(self._messages)
-        self._ledger = Ledger(settings.rulebook, conversation.calls, self._turn)
+        self._call_usage = CallUsage(settings.rulebook, conversation.calls, self._turn)
         self._calls: tuple[ToolCall, ...] = ()
         self._requested: dict[str, ToolCall] = {}
         self._open: dict[str, ToolCall] = {}
@@ -219,10 +219,10 @@ class ConversationTurn:
         """The calls of the answer that are to be made; the others have their results, or wait."""
         too_dear = self._unaffordable()
         if self._calls and too_dear:
-            self._ledger.exceed(Stop.MAX_COST, too_dear)
+            self._call_usage.exceed(Stop.MAX_COST, too_dear)
         plans = []
         for call in self._calls:
-            refusal = self._gate.refusal(call, self._ledger, self._finish or Finish())
+            refusal = self._gate.refusal(call, self._call_usage, self._finish or Finish())
             if refusal is None:
                 plans.append(PlannedCall(call))
             elif isinstance(refusal, Pending):
@@ -244,7 +244,7 @@ class ConversationTurn:
             pending, now = self._pending.pop(call.id), self._gate.now()
             made = self._open[call.id] = _decided(call, answer, pending)
             refusal = answer_refusal(made, answer, pending, now - self._records[call.id].at)
-            refusal = refusal or self._ledger.judge_again(made, now)
+            refusal = refusal or self._call_usage.judge_again(made, now)
             if refusal is None:
                 plans.append(planned_call(made, answer))
             else:
@@ -341,7 +341,7 @@ class ConversationTurn:
 
     def end_round(self) -> None:
         """The round is over: its results are part of the conversation, in the order of the calls."""
-        self._ledger.settle(self._records[call.id] for call in self._calls if call.id in self._results)
+        self._call_usage.settle(self._records[call.id] for call in self._calls if call.id in self._results)
         if not self._results:
             return
         place = len(self._messages)

@@ -19,9 +19,9 @@ from toolcrib.scenarios.assertions.trajectories import (
     describe_call,
     executed_calls,
     failed,
-    held,
     list_calls,
     name_hint,
+    passed,
     pattern_test,
     result_text,
     same,
@@ -54,7 +54,7 @@ def tools_called(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     if faults:
         score = 0.0 if excess else 1 - len(missing) / len(names)
         return failed(f"{'; '.join(faults)}; {list_calls(trajectory.calls)}", score)
-    return held(", ".join(good_calls.values()))
+    return passed(", ".join(good_calls.values()))
 
 
 def tools_not_called(params: Params, trajectory: Trajectory) -> AssertionVerdict:
@@ -64,7 +64,7 @@ def tools_not_called(params: Params, trajectory: Trajectory) -> AssertionVerdict
         names = ", ".join(f"`{name}`" for name in dict.fromkeys(call.tool for call in found))
         return failed(f"{names} must not be called; {list_calls(found)}")
     names = ", ".join(f"`{name}`" for name in params["tool_names"])
-    return held(f"none of {names} was called")
+    return passed(f"none of {names} was called")
 
 
 def tool_call_count(params: Params, trajectory: Trajectory) -> AssertionVerdict:
@@ -78,7 +78,7 @@ def tool_call_count(params: Params, trajectory: Trajectory) -> AssertionVerdict:
         wanted = f"at least {least}" if number < least else f"at most {most}"
         hint = name_hint(tool, trajectory.calls) if tool else ""
         return failed(f"{words}, wanted {wanted}{hint}; {list_calls(trajectory.calls)}")
-    return held(words)
+    return passed(words)
 
 
 def tool_call_sequence(params: Params, trajectory: Trajectory) -> AssertionVerdict:
@@ -88,7 +88,7 @@ def tool_call_sequence(params: Params, trajectory: Trajectory) -> AssertionVerdi
     found = len(subsequence(sequence, calls))
     words = " > ".join(sequence)
     if found == len(sequence):
-        return held(f"{words} was called in this order")
+        return passed(f"{words} was called in this order")
     tool = sequence[found]
     before = f" after {' > '.join(sequence[:found])}" if found else ""
     hint = name_hint(tool, trajectory.calls, sequence)
@@ -119,7 +119,7 @@ def tool_anti_pattern(params: Params, trajectory: Trajectory) -> AssertionVerdic
             )
     if faults:
         return failed("; ".join(faults))
-    return held(f"none of {count(len(params['patterns']), 'forbidden order')} was found")
+    return passed(f"none of {count(len(params['patterns']), 'forbidden order')} was found")
 
 
 def tool_no_repeat(params: Params, trajectory: Trajectory) -> AssertionVerdict:
@@ -134,7 +134,7 @@ def tool_no_repeat(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     ]
     if faults:
         return failed(f"{'; '.join(faults)}, wanted at most {most}; {list_calls(trajectory.calls)}")
-    return held(f"no tool was called more than {times(most)} in a row")
+    return passed(f"no tool was called more than {times(most)} in a row")
 
 
 def tool_efficiency(params: Params, trajectory: Trajectory) -> AssertionVerdict:
@@ -152,7 +152,7 @@ def tool_efficiency(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     ]
     if faults:
         return failed(f"{'; '.join(faults)}; {list_calls(trajectory.calls)}")
-    return held(f"{count(number, 'call')}, {errors} of them failed")
+    return passed(f"{count(number, 'call')}, {errors} of them failed")
 
 
 def no_tool_errors(params: Params, trajectory: Trajectory) -> AssertionVerdict:
@@ -168,7 +168,7 @@ def no_tool_errors(params: Params, trajectory: Trajectory) -> AssertionVerdict:
         return failed(
             f"{len(errors)} of {count(len(calls), 'call')} failed: {why}{more}", 1 - len(errors) / len(calls)
         )
-    return held(f"{count(len(calls), 'call')}, none of them failed")
+    return passed(f"{count(len(calls), 'call')}, none of them failed")
 
 
 def _failed(calls: Sequence[CallRecord]) -> list[CallRecord]:
@@ -211,7 +211,7 @@ def tool_args(params: Params, trajectory: Trajectory) -> AssertionVerdict:
         return _not_called(params["tool_name"], trajectory)
     misses = [[*_wrong_values(params["expected_args"], call)] for call in calls]
     if not all(misses):
-        return held(describe_call(calls[misses.index([])]))
+        return passed(describe_call(calls[misses.index([])]))
     nearest = min(range(len(calls)), key=lambda index: len(misses[index]))
     message = f"no call of `{params['tool_name']}` had these arguments; nearest is {describe_call(calls[nearest])}: {'; '.join(misses[nearest])}"
     return failed(message)
@@ -232,7 +232,7 @@ def tool_args_excluded(params: Params, trajectory: Trajectory) -> AssertionVerdi
     ]
     if faults:
         return failed("; ".join(faults))
-    return held(f"{count(len(calls), 'call')} of `{params['tool_name']}`, none with these arguments")
+    return passed(f"{count(len(calls), 'call')} of `{params['tool_name']}`, none with these arguments")
 
 
 def tool_calls_with_args(params: Params, trajectory: Trajectory) -> AssertionVerdict:
@@ -244,7 +244,7 @@ def tool_calls_with_args(params: Params, trajectory: Trajectory) -> AssertionVer
     wrong = [f"{describe_call(call)}: {'; '.join(found)}" for call, found in misses if found]
     if wrong:
         return failed("; ".join(wrong), 1 - len(wrong) / len(calls))
-    return held(list_calls(calls))
+    return passed(list_calls(calls))
 
 
 def tool_call_chain(params: Params, trajectory: Trajectory) -> AssertionVerdict:
@@ -261,7 +261,7 @@ def tool_call_chain(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     names = [step["tool"] for step in steps]
     words = " > ".join(names)
     if found == len(steps):
-        return held(f"{words} was called in this order")
+        return passed(f"{words} was called in this order")
     tool = names[found]
     why = (
         f"nearest is {nearest}"
@@ -339,7 +339,7 @@ def _counted(
     number = sum(map(fits, texts))
     whose = f"of `{tool}` " if tool else ""
     if number >= wanted:
-        return held(f"results {whose}had {words} {times(number)}")
+        return passed(f"results {whose}had {words} {times(number)}")
     if not calls:
         hint = name_hint(tool, trajectory.calls) if tool else ""
         return failed(f"no call {whose}was made, wanted {words}{hint}; {list_calls(trajectory.calls)}")
@@ -368,7 +368,7 @@ def _media(
     parts = [part for call in calls for part in call.content]
     whose = f"of `{tool}`" if tool else "of any tool"
     if any(map(fits, parts)):
-        return held(f"a result {whose} has {wanted}")
+        return passed(f"a result {whose} has {wanted}")
     hint = name_hint(tool, trajectory.calls) if tool and not calls else ""
     there = _listed(parts) if parts else "no parts beside the value"
     return failed(f"no result {whose} has {wanted}{hint}; there were {there}; {list_calls(calls)}")

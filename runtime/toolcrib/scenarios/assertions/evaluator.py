@@ -22,9 +22,9 @@ from toolcrib.scenarios.assertions.trajectories import (
     calls_of_tools,
     executed_calls,
     failed,
-    held,
     list_calls,
     outcome_text,
+    passed,
     pattern_test,
     result_text,
     skipped,
@@ -75,7 +75,7 @@ async def tool_exec(params: Params, _trajectory: Trajectory, context: AssertionC
         return failed(f"{words}, which matches the failure {params['failure_pattern']}")
     if "success_pattern" in params and not pattern_test(params["success_pattern"])(text):
         return failed(f"{words}, which does not match {params['success_pattern']}")
-    return held(words)
+    return passed(words)
 
 
 async def llm_judge_tool_calls(
@@ -266,7 +266,7 @@ def guardrail_triggered(params: Params, trajectory: Trajectory) -> AssertionVerd
     found = [finding for guard in settled if (finding := _finding(guard, trajectory))]
     message = f"`{name}` found {'; '.join(found) or 'nothing'}"
     if bool(found) is wanted:
-        return held(message)
+        return passed(message)
     return failed(f"{message}, wanted {'a finding' if wanted else 'nothing'}")
 
 

@@ -20,8 +20,8 @@ from toolcrib.scenarios.assertions.trajectories import (
     contains_words,
     executed_calls,
     failed,
-    held,
     list_calls,
+    passed,
     pattern_test,
     skipped,
     verdict,
@@ -57,7 +57,7 @@ def _all_in(parts: Sequence[str], reply: str) -> AssertionVerdict:
     missing = [part for part in parts if not contains_text(part, reply)]
     if missing:
         return failed(f"{_quoted(missing)} missing; {describe_reply(reply)}", 1 - len(missing) / len(parts))
-    return held(f"the reply has {_quoted(parts)}")
+    return passed(f"the reply has {_quoted(parts)}")
 
 
 def content_includes_any(params: Params, trajectory: Trajectory) -> AssertionVerdict:
@@ -66,7 +66,7 @@ def content_includes_any(params: Params, trajectory: Trajectory) -> AssertionVer
         part for part in params["patterns"] if any(contains_text(part, text) for text in trajectory.texts)
     ]
     if found:
-        return held(f"{_quoted(found)} was said")
+        return passed(f"{_quoted(found)} was said")
     return failed(f"none of {_quoted(params['patterns'])} was said; {describe_reply(trajectory.reply)}")
 
 
@@ -85,7 +85,7 @@ def content_excludes(params: Params, trajectory: Trajectory) -> AssertionVerdict
 def content_matches(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """A regular expression is found in the reply."""
     if pattern_test(params["pattern"])(trajectory.reply):
-        return held(f"the reply matches {params['pattern']}")
+        return passed(f"the reply matches {params['pattern']}")
     return failed(f"no match of {params['pattern']}; {describe_reply(trajectory.reply)}")
 
 
@@ -117,7 +117,7 @@ def sentence_count(params: Params, trajectory: Trajectory) -> AssertionVerdict:
         return failed(
             f"the reply has {count(number, 'sentence')}, wanted {wanted}; {describe_reply(trajectory.reply)}"
         )
-    return held(f"the reply has {count(number, 'sentence')}")
+    return passed(f"the reply has {count(number, 'sentence')}")
 
 
 def _quoted(parts: Sequence[str]) -> str:
@@ -141,7 +141,7 @@ def is_valid_json(params: Params, trajectory: Trajectory) -> AssertionVerdict:
         value = _value(params, trajectory.reply)
     except _NoJSON as error:
         return failed(str(error))
-    return held(f"the reply is {shorten(as_text(value), _SHOWN)}")
+    return passed(f"the reply is {shorten(as_text(value), _SHOWN)}")
 
 
 def json_schema(params: Params, trajectory: Trajectory) -> AssertionVerdict:
@@ -235,7 +235,7 @@ def invariant_fields_preserved(params: Params, trajectory: Trajectory) -> Assert
             lost.append(f"`{field}` is missing in call {there.index(False, there.index(True)) + 1}")
     if lost:
         return failed(f"{'; '.join(lost)}; {list_calls(calls)}", 1 - len(lost) / len(fields))
-    return held(f"{count(len(calls), 'call')} of `{params['tool']}`, no field was lost")
+    return passed(f"{count(len(calls), 'call')} of `{params['tool']}`, no field was lost")
 
 
 def outcome_equivalent(params: Params, trajectory: Trajectory) -> AssertionVerdict:
@@ -274,7 +274,7 @@ def _same_tools(wanted: Sequence[str], trajectory: Trajectory) -> AssertionVerdi
     got = {call.tool for call in executed_calls(trajectory.calls)}
     missing, more = sorted({*wanted} - got), sorted(got - {*wanted})
     if not missing and not more:
-        return held(f"the tools called are {', '.join(sorted(got)) or 'none'}")
+        return passed(f"the tools called are {', '.join(sorted(got)) or 'none'}")
     faults = [f"{', '.join(missing)} not called"] if missing else []
     faults += [f"{', '.join(more)} called as well"] if more else []
     return failed(

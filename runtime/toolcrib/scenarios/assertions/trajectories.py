@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from toolcrib.core.errors import ConfigurationError, Problem, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Outcome, Result
 from toolcrib.core.text import compact, text_for_model
-from toolcrib.executors.client.client_call import DECLINED
+from toolcrib.executors.client import DECLINED
 from toolcrib.expressions.matchers import compile_matcher
 from toolcrib.loading.scenarios.model import GuardrailCheck
 from toolcrib.provider.conversations import CallRecord, Conversation
@@ -141,7 +141,7 @@ class AssertionVerdict(NamedTuple):
     unmet: bool = False
 
 
-def held(message: str, score: float = 1.0) -> AssertionVerdict:
+def passed(message: str, score: float = 1.0) -> AssertionVerdict:
     """The assertion holds."""
     return AssertionVerdict(applies=True, passed=True, score=score, message=message)
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
+from toolcrib.engine import engine_of
 from toolcrib.serve.mcp.options import Options
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ def opening_line(runtime: Runtime, options: Options, where: str) -> str:
     parts = [f"serving {_many(len(cards), 'tool')}{f' ({told})' if told else ''} {where}"]
     if options.toolset:
         parts.append(f"toolset {options.toolset}")
-    if runtime.engine.settings is not None and runtime.engine.settings.profile:
-        parts.append(f"profile {runtime.engine.settings.profile}")
+    settings = engine_of(runtime).settings
+    if settings is not None and settings.profile:
+        parts.append(f"profile {settings.profile}")
     if runtime.problems:
         parts.append(f"{_many(len(runtime.problems), 'problem')}: run `toolcrib validate`")
     return "; ".join(parts)

@@ -30,6 +30,7 @@ from pydantic import ValidationError
 from toolcrib import __version__
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, NOTHING, Outcome, Partial, Progress, Result
+from toolcrib.engine import engine_of
 from toolcrib.engine.session import Session
 from toolcrib.serve.mcp.messages import COMPLETE, render_result
 from toolcrib.serve.mcp.options import Options, Say
@@ -281,7 +282,7 @@ class ToolServer:
 
     def _may_appear(self, ctx: Context, name: str) -> bool:
         """Whether a tool may be that of a server which could not be asked yet; a call asks it again."""
-        return not self._toolset(ctx) and self._runtime.engine.awaited(name) is not None
+        return not self._toolset(ctx) and engine_of(self._runtime).awaited(name) is not None
 
     def _input_schema(self, name: str) -> Mapping[str, JSON] | None:
         """The schema against which the SDK judges `Mcp-Param-*` headers (MCP 2026-07-28, transports)."""
@@ -378,7 +379,7 @@ async def notify_changes(
 ) -> AsyncIterator[None]:
     """Within the block clients are told of changes, and files are followed, if that is wanted."""
     changed = asyncio.Event()
-    unfollow = runtime.engine.follow(changed.set)
+    unfollow = engine_of(runtime).follow(changed.set)
     tasks = [asyncio.create_task(_announced(changed, server))]
     if options.watch:
         tasks.append(asyncio.create_task(_followed(runtime, say)))

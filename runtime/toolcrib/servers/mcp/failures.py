@@ -11,7 +11,7 @@ from toolcrib.core.errors import ServerDown, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Content, Outcome, Result
 from toolcrib.core.server_config import Server
 from toolcrib.core.text import compact, escape_terminal, truncate
-from toolcrib.servers.mcp.transports import Trouble
+from toolcrib.servers.mcp.transports import LinkTrouble
 
 MOST_TOLD: Final = 4096
 """Bytes that are told of what a server says."""
@@ -112,7 +112,7 @@ class ConnectionLoss(Exception):
         trouble: What the link knows; None for nothing.
     """
 
-    def __init__(self, why: str, *, begun: bool, trouble: Trouble | None = None) -> None:
+    def __init__(self, why: str, *, begun: bool, trouble: LinkTrouble | None = None) -> None:
         super().__init__(why)
         self.why = why
         self.begun = begun

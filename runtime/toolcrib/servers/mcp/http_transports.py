@@ -51,7 +51,7 @@ from toolcrib.security.egress import EgressGuard, EgressRefused, is_metadata, re
 from toolcrib.security.hosts import host_and_port, printable
 from toolcrib.servers.environment import NetworkEnvironment, normal_origin
 from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, check_duplicate_keys
-from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, ServerTexts, StartFailure, Trouble
+from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, LinkTrouble, ServerTexts, StartFailure
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -80,7 +80,7 @@ class ExchangeFailure(Exception):
 
     def __init__(
         self,
-        trouble: Trouble,
+        trouble: LinkTrouble,
         *,
         sent: bool,
         refusal: EgressRefused | None = None,
@@ -96,11 +96,13 @@ class ExchangeFailure(Exception):
     def by(cls, error: HTTPError | EgressRefused | AuthFailure) -> ExchangeFailure:
         """What an error of the exchange, the guard or the authentication comes to."""
         if isinstance(error, HTTPError):
-            trouble = Trouble(error.fault.value, error.message, _HINTS.get(error.fault, ""))
+            trouble = LinkTrouble(error.fault.value, error.message, _HINTS.get(error.fault, ""))
             return cls(trouble, sent=error.sent, lost=error.fault in _HINTS)
         if isinstance(error, EgressRefused):
-            return cls(Trouble(error.code, error.message, error.hint), sent=False, refusal=error, lost=True)
-        return cls(Trouble("auth_failed", error.message), sent=False)
+            return cls(
+                LinkTrouble(error.code, error.message, error.hint), sent=False, refusal=error, lost=True
+            )
+        return cls(LinkTrouble("auth_failed", error.message), sent=False)
 
 
 class ServerEndpoint(NamedTuple):
@@ -277,7 +279,7 @@ def is_session_over(status: int, body: bytes) -> bool:
 
 def trouble_in_status(
     status: int, headers: Mapping[str, str], body: bytes, *, proves: bool
-) -> Trouble | None:
+) -> LinkTrouble | None:
     """What is wrong; None where the body says it, or nothing is.
 
     Args:
@@ -292,17 +294,19 @@ def trouble_in_status(
             if proves
             else "name credentials in `auth` of the server"
         )
-        return Trouble("unauthorized", f"the server answered with status {status}", hint)
+        return LinkTrouble("unauthorized", f"the server answered with status {status}", hint)
     if 300 <= status < 400:
-        return Trouble(
+        return LinkTrouble(
             "http_status", f"the server redirects{_to(headers)} (status {status})", "correct its `url`"
         )
     if status == 202 or (200 <= status < 300 and not _is_json(headers)):
         what = "no answer" if status == 202 else "neither JSON nor a stream of events"
-        return Trouble("http_status", f"the server answered a request with status {status} and {what}", _SEE)
+        return LinkTrouble(
+            "http_status", f"the server answered a request with status {status} and {what}", _SEE
+        )
     if status < 400 or (_is_json(headers) and _error_in(body) is not None):
         return None
-    return Trouble(
+    return LinkTrouble(
         "http_status", f"the server answered with status {status}", _SEE if status in (404, 405) else ""
     )
 
@@ -563,7 +567,7 @@ class LinkTransport(httpx2.AsyncBaseTransport):
         """Note what a status says that is no answer of the protocol."""
         in_session = "mcp-session-id" in request.headers
         if in_session and is_session_over(answer.status_code, answer.content):
-            call_trace.trouble = Trouble("session_over", "the server does not know this session any more")
+            call_trace.trouble = LinkTrouble("session_over", "the server does not know this session any more")
             self._gone = True
             self._lost("ended the session", None)
         else:
@@ -644,7 +648,7 @@ class EventStreamBody(httpx2.AsyncByteStream):
             return self._replaced(_ambiguous(error))
         if not chunk:
             message = "the stream ended before the answer came"
-            self._note(Trouble(HTTPFailure.CONNECTION_BROKEN.value, message))
+            self._note(LinkTrouble(HTTPFailure.CONNECTION_BROKEN.value, message))
             raise StopAsyncIteration
         return chunk
 
@@ -668,7 +672,7 @@ class EventStreamBody(httpx2.AsyncByteStream):
 
     def _broken(self, error: HTTPError) -> bytes:
         self._over = True
-        trouble = Trouble(error.fault.value, error.message)
+        trouble = LinkTrouble(error.fault.value, error.message)
         if self._exchange is not None and self._exchange.given_up:
             return _cut(self._exchange.error(error.message))
         if error.fault is HTTPFailure.RESPONSE_TOO_LARGE:
@@ -676,7 +680,7 @@ class EventStreamBody(httpx2.AsyncByteStream):
         self._note(trouble)
         raise httpx2.ReadError(error.message) from None
 
-    def _replaced(self, trouble: Trouble) -> bytes:
+    def _replaced(self, trouble: LinkTrouble) -> bytes:
         """An error in place of the answer, and the end: the SDK would come back for the rest of a stream that broke off."""
         self._over = True
         self._note(trouble)
@@ -684,7 +688,7 @@ class EventStreamBody(httpx2.AsyncByteStream):
             raise httpx2.ReadError(trouble.message) from None
         return _cut(self._exchange.error(trouble.message))
 
-    def _note(self, trouble: Trouble) -> None:
+    def _note(self, trouble: LinkTrouble) -> None:
         if self._exchange is not None:
             self._exchange.call_trace.trouble = trouble
 
@@ -694,8 +698,8 @@ def _cut(answer: bytes) -> bytes:
     return b"\nevent: cut\n\nevent: message\ndata: " + answer + b"\n\n"
 
 
-def _ambiguous(error: DuplicateKey) -> Trouble:
-    return Trouble(
+def _ambiguous(error: DuplicateKey) -> LinkTrouble:
+    return LinkTrouble(
         "protocol_violation", f"what the server answered is no valid message of the protocol: {error}"
     )
 
@@ -811,7 +815,9 @@ class SseLink:
         trouble = trouble_in_status(incoming.status, dict(incoming.headers), b"", proves=self._caller.proves)
         await incoming.aclose()
         if trouble is None:
-            trouble = Trouble("http_status", "the server answered with something that is no stream of events")
+            trouble = LinkTrouble(
+                "http_status", "the server answered with something that is no stream of events"
+            )
         raise self._no_start(trouble.message.removeprefix("the server "), trouble.hint)
 
     async def _target(self, incoming: StreamedResponse, events: Stream) -> str:
@@ -907,7 +913,7 @@ class SseOutbox:
             finally:
                 await answer.aclose()
         except ExchangeFailure as failed:
-            trouble: Trouble | None = failed.trouble
+            trouble: LinkTrouble | None = failed.trouble
         except HTTPError as error:
             trouble = ExchangeFailure.by(error).trouble
         else:

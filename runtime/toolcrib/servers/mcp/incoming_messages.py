@@ -24,7 +24,7 @@ from mcp_types import (
 )
 
 from toolcrib.core.text import DuplicateKey, unique_members
-from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, Trouble
+from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, LinkTrouble
 
 GARBAGE = 100
 """How many lines may be no messages."""
@@ -130,7 +130,7 @@ class PendingRequests:
         """The one request that waits; none where there are several."""
         return next(iter(self._traces)) if len(self._traces) == 1 else None
 
-    def failed(self, number: RequestId, trouble: Trouble, code: int) -> JSONRPCError:
+    def failed(self, number: RequestId, trouble: LinkTrouble, code: int) -> JSONRPCError:
         """What ends a request whose answer can't come."""
         call_trace = self._traces.pop(number, None)
         if call_trace is not None:
@@ -170,7 +170,7 @@ class Intake:
             else:
                 self._take(message, size)
 
-    def fail(self, number: RequestId, trouble: Trouble, code: int) -> None:
+    def fail(self, number: RequestId, trouble: LinkTrouble, code: int) -> None:
         """End a request whose answer can't come."""
         self.inbox.put(self.waiting.failed(number, trouble, code), 0)
 
@@ -189,7 +189,7 @@ class Intake:
             message = "what the server answered is no valid message of the protocol"
             if isinstance(error, DuplicateKey):
                 message += f": {error}"
-            self.fail(number, Trouble("protocol_violation", message), PARSE_ERROR)
+            self.fail(number, LinkTrouble("protocol_violation", message), PARSE_ERROR)
 
     def _meant(self, text: str, error: ValueError) -> RequestId | None:
         """The request that a broken message is an answer to, as far as can be seen."""

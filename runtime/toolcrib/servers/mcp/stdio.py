@@ -27,7 +27,7 @@ from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.servers.mcp.child_process import SAID, ChildProcess
 from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, PendingRequests
-from toolcrib.servers.mcp.transports import ServerTexts, StartFailure, Trouble, never_masked
+from toolcrib.servers.mcp.transports import LinkTrouble, ServerTexts, StartFailure, mask_nothing
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -82,9 +82,9 @@ def resolve_command(server: Server, secrets: SecretResolver) -> ServerCommand:
         MissingSecret: Something is not there; the message tells of all of it, the pointer of the first.
     """
     texts = ServerTexts(server, secrets)
-    argv = [texts.filled(server.command, "/command", secret=never_masked)]
+    argv = [texts.filled(server.command, "/command", secret=mask_nothing)]
     argv += [texts.filled(arg, f"/args/{index}") for index, arg in enumerate(server.args)]
-    cwd = texts.filled(server.cwd, "/cwd", secret=never_masked)
+    cwd = texts.filled(server.cwd, "/cwd", secret=mask_nothing)
     named = {name: texts.named(name, value, f"/env/{name}") for name, value in server.env.items()}
     texts.check()
     folder = Path(server.root, cwd).absolute()
@@ -347,7 +347,7 @@ class StdioLink:
             self._intake.inbox.end()
 
     def _too_long(self) -> None:
-        trouble = Trouble("too_large", f"the server sent a line longer than {format_size(LONGEST)}")
+        trouble = LinkTrouble("too_large", f"the server sent a line longer than {format_size(LONGEST)}")
         only = self._intake.waiting.only()
         if only is not None:
             self._intake.fail(only, trouble, CONNECTION_CLOSED)

@@ -39,7 +39,7 @@ class StartFailure(ToolcribError):
     code = "server_down"
 
 
-class Trouble(NamedTuple):
+class LinkTrouble(NamedTuple):
     """Why an answer does not come, in words and as a code.
 
     Attributes:
@@ -70,7 +70,7 @@ class CallTrace:
 
     def __init__(self) -> None:
         self.begun = False
-        self.trouble: Trouble | None = None
+        self.trouble: LinkTrouble | None = None
 
 
 CALL_TRACE: ContextVar[CallTrace | None] = ContextVar("the trace of a call", default=None)
@@ -198,12 +198,12 @@ Secret = Callable[[SecretVariable], bool]
 """Whether what a variable stands for is masked."""
 
 
-def never_masked(_variable: SecretVariable) -> bool:
+def mask_nothing(_variable: SecretVariable) -> bool:
     """For what everybody may see: commands, folders."""
     return False
 
 
-def masked_without_default(variable: SecretVariable) -> bool:
+def mask_without_default(variable: SecretVariable) -> bool:
     """A value with a default that anybody can read, such as a time zone, is shown, unless its name is that of a secret."""
     return not variable.default or is_secret_name(variable.name)
 
@@ -225,7 +225,7 @@ class ServerTexts:
         for secret in written_secrets(server):
             secrets.register(secret)
 
-    def filled(self, text: str, pointer: str, *, secret: Secret = masked_without_default) -> str:
+    def filled(self, text: str, pointer: str, *, secret: Secret = mask_without_default) -> str:
         """A text as it is meant."""
         return "".join(
             unescape_dollars(piece) if isinstance(piece, str) else self._value(piece, pointer, secret(piece))

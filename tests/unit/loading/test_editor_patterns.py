@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from sampling import examples
 from toolcrib.core.errors import ExpressionError
-from toolcrib.expressions import compile_text, compile_value, schema_patterns
+from toolcrib.expressions import compile_text, compile_value
+from toolcrib.loading import editor_patterns
 
 NAMES = dict.fromkeys(["args", "a", "b", "now"])
-PATTERNS = (schema_patterns.BALANCED, schema_patterns.READABLE, schema_patterns.WITHOUT_VARIABLES)
+PATTERNS = (editor_patterns.BALANCED, editor_patterns.READABLE, editor_patterns.WITHOUT_VARIABLES)
 
 TOKENS = [
     "args",
@@ -143,7 +144,7 @@ def test_a_text_that_is_refused_can_not_be_compiled(text):
 )
 def test_a_template_that_is_refused_can_not_be_compiled(text, around):
     template = around % text
-    if not found(schema_patterns.TEMPLATE, template):
+    if not found(editor_patterns.TEMPLATE, template):
         with pytest.raises(ExpressionError):
             compile_text(template, NAMES)
 
@@ -216,7 +217,7 @@ def test_an_engine_that_backtracks_comes_to_an_end(unit):
     text = "{{ " + unit * 500 + "\x00 !"
     refusing = [
         pattern
-        for pattern in (*PATTERNS, schema_patterns.TEMPLATE, schema_patterns.PLACE)
+        for pattern in (*PATTERNS, editor_patterns.TEMPLATE, editor_patterns.PLACE)
         if not re.search(pattern, text)
     ]
-    assert {schema_patterns.READABLE, schema_patterns.TEMPLATE} <= {*refusing}
+    assert {editor_patterns.READABLE, editor_patterns.TEMPLATE} <= {*refusing}

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from toolcrib.formats.promptkit import ARENA, FOREIGN_KEYS, FUNCTION, MANIFEST
 from toolcrib.formats.promptpack import PROMPTPACK
-from toolcrib.loading.formats import Format, Formats
+from toolcrib.loading.format_contract import Format, Formats
 
 if TYPE_CHECKING:
-    from toolcrib.loading.formats import ServerFiles
+    from toolcrib.loading.format_contract import ServerFiles
 
 
 def _server_files() -> ServerFiles:

@@ -1,4 +1,4 @@
-"""Templates: the texts of a block, which are fixed, looked up when a tool is bound, or read from the arguments of a call."""
+"""Value sources: the texts of a block, which are constant, looked up when a tool is bound, or read from the arguments."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class ValueSource(NamedTuple):
         return pointer_to(self.path or (self.reads if len(self.reads) == 1 else ()))
 
 
-def fixed(value: JSON, at: str, *, secret: bool = False) -> ValueSource:
+def constant_source(value: JSON, at: str, *, secret: bool = False) -> ValueSource:
     """A source of one value."""
     return ValueSource(at, lambda _arguments: value, constant=True, value=value, secret=secret)
 
@@ -196,7 +196,7 @@ class ValueSources:
             MissingSecret: Something is not there to be looked up.
         """
         if not isinstance(value, str) or "{" not in value:
-            return fixed(value, at)
+            return constant_source(value, at)
         pieces = self.split(value, at)
         if len(pieces) == 1:
             return self.source(pieces[0], at)
@@ -222,8 +222,8 @@ class ValueSources:
     def source(self, piece: Piece, at: str) -> ValueSource:
         """The source of one piece."""
         if isinstance(piece, SecretVariable):
-            return fixed(self.looked_up(piece, at), at, secret=True)
-        return fixed(piece, at) if isinstance(piece, str) else self._expression(piece.source, at)
+            return constant_source(self.looked_up(piece, at), at, secret=True)
+        return constant_source(piece, at) if isinstance(piece, str) else self._expression(piece.source, at)
 
     def looked_up(self, variable: SecretVariable, at: str, *, secret: bool = True) -> str:
         """The value of a variable; its default or `STAND_IN` where nothing is looked up yet.
@@ -258,7 +258,7 @@ class ValueSources:
 
         secret = any(source.secret for source in sources)
         if all(source.constant for source in sources):
-            return fixed(read({}), at, secret=secret)
+            return constant_source(read({}), at, secret=secret)
         reads = tuple(dict.fromkeys(name for source in sources for name in source.reads))
         return ValueSource(at, read, reads=reads, secret=secret, parts=tuple(parts))
 
@@ -268,7 +268,7 @@ class ValueSources:
             for key in value:
                 self._check_key(key, at)
             return self._object(
-                {key: self.structure(item, below(at, key)) for key, item in value.items()}, at
+                {key: self.structure(item, child_pointer(at, key)) for key, item in value.items()}, at
             )
         if isinstance(value, list):
             return self._list([self.structure(item, f"{at}/{place}") for place, item in enumerate(value)], at)
@@ -303,7 +303,7 @@ class ValueSources:
         if "{{" in key or "${" in key:
             hint = "an object with computed keys is written as `{{ {args.name: 1} }}`"
             message = "a key is literal text and can't be computed"
-            self.tell("expression_not_allowed", message, below(at, key), hint)
+            self.tell("expression_not_allowed", message, child_pointer(at, key), hint)
 
     def expect(self, source: ValueSource) -> None:
         """Warn of an argument that has to be there and may be left out."""
@@ -322,10 +322,10 @@ class ValueSources:
         try:
             expression = compile_expression(written, watch.names)
             if not expression.names:
-                return fixed(expression.evaluate({}), at)
+                return constant_source(expression.evaluate({}), at)
         except ExpressionError as error:
             self.tell(error.code, error.message, at, error.hint)
-            return fixed("", at)
+            return constant_source("", at)
         reads = tuple(watch.keys)
         self.read.update(reads)
         self.whole = self.whole or watch.whole
@@ -354,12 +354,12 @@ def _container(
     sources = tuple(inner)
     secret = any(source.secret for source in sources)
     if read is None:
-        return fixed(value, at, secret=secret)._replace(inner=sources)
+        return constant_source(value, at, secret=secret)._replace(inner=sources)
     reads = tuple(dict.fromkeys(name for source in sources for name in source.reads))
     return ValueSource(at, read, reads=reads, secret=secret, inner=sources)
 
 
-def below(at: str, key: str) -> str:
+def child_pointer(at: str, key: str) -> str:
     """The pointer of a member."""
     return f"{at}/{pointer_step(key)}"
 
@@ -374,12 +374,12 @@ def text_within(source: ValueSource, arguments: Arguments) -> str:
     if isinstance(value, str):
         return value
     if value is ABSENT or value is None:
-        raise needed(source, value)
+        raise missing_value_error(source, value)
     text = scalar_text(value)
     return json_text(value, source) if text is None else text
 
 
-def needed(source: ValueSource, value: object) -> UnusableArguments:
+def missing_value_error(source: ValueSource, value: object) -> UnusableArguments:
     """The error of what is absent or null where it can't be left out."""
     why = (
         "was not given, and this call needs it" if value is ABSENT else "is null, and this call needs a value"
@@ -448,5 +448,5 @@ def _failed(source: ValueSource, error: ExpressionError, arguments: Mapping[str,
     """The error of an expression; it is that of an absent argument where there is one."""
     absent = next((name for name in source.reads if name not in arguments), None)
     if absent is not None:
-        return needed(source._replace(path=(absent,)), ABSENT)
+        return missing_value_error(source._replace(path=(absent,)), ABSENT)
     return source.misfit(f"can't be worked out: {error.message}", error.hint)

@@ -5,8 +5,7 @@ It imports `executors` and the rooms below it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as `typing` has it, which is slow to import
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Engine, Runtime
 

@@ -15,7 +15,7 @@ from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.sources import load
-from toolcrib.schema.generation import Draw, arguments_for
+from toolcrib.schema.generation import KeyedRandom, arguments_for
 from toolcrib.schema.validation import Validator
 
 KINDS = Executors({"client": ClientExecutor, "live": LiveExecutor, "mock": MockExecutor})
@@ -95,7 +95,7 @@ def test_tools_whose_mode_is_not_there_are_listed_as_unavailable(example):
 
 def arguments_of(tool) -> list[dict]:
     """A few made up arguments that fit."""
-    return arguments_for(tool.input_schema, Draw(0, tool.name), 5)
+    return arguments_for(tool.input_schema, KeyedRandom(0, tool.name), 5)
 
 
 def test_every_mocked_tool_answers_and_its_answer_fits(example):

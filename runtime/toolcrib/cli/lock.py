@@ -26,7 +26,7 @@ from toolcrib.core.server_config import MODE, Server
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
-from toolcrib.security.hidden_characters import HiddenCharacter, spell_out_hidden, spelt
+from toolcrib.security.hidden_characters import HiddenCharacter, decode_tag_characters, spell_out_hidden
 from toolcrib.servers.environment import accept_all
 from toolcrib.servers.lock import Lock, LockedServer, read_lock
 from toolcrib.servers.lock_diff import (
@@ -300,7 +300,7 @@ def warnings_of(found: ServerReview) -> Iterator[str]:
         yield from (f"    {_place(each)}: {each}: {each.why}" for each in characters[:_SHOWN])
         if len(characters) > _SHOWN:
             yield f"    ... and {len(characters) - _SHOWN} more"
-        secret = spelt("".join(chr(each.code) for each in characters))
+        secret = decode_tag_characters("".join(chr(each.code) for each in characters))
         if secret:
             yield f"    the tags spell: {spell_out_hidden(secret[:200])}"
     for tool in found.odd:

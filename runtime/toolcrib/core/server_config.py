@@ -112,10 +112,10 @@ class Catalogue(NamedTuple):
 
     def says(self) -> dict[str, dict[str, Any]]:
         """What of its tools is taken over: the server's name for a tool -> that."""
-        return {name: said_of(definition) for name, definition in self.tools.items()}
+        return {name: copied_keys(definition) for name, definition in self.tools.items()}
 
 
-class Verdict(NamedTuple):
+class LockVerdict(NamedTuple):
     """What a lock says of what a server offers.
 
     Attributes:
@@ -131,7 +131,7 @@ class Verdict(NamedTuple):
 LONGEST_NAME = 128
 """Characters of a tool's name at most, as descriptors have it."""
 
-SAID_OF_TOOLS = ("title", "description", "inputSchema", "outputSchema", "annotations", "icons")
+COPIED_KEYS = ("title", "description", "inputSchema", "outputSchema", "annotations", "icons")
 """What of a tool's definition goes into its descriptor. A server can't name a mode, a block or a permission."""
 
 _FOREIGN_CHARACTERS = re.compile("[^A-Za-z0-9_.-]")
@@ -185,7 +185,7 @@ def _numbered(name: str) -> Iterator[str]:
 def descriptor_of(server: Server, definition: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The descriptor of an imported tool, as it is fed to loading: MCP's spellings, and the block `mcp`.
 
-    Of the definition only `SAID_OF_TOOLS` is taken over, and none of it that is null. What stands beside a tool in
+    Of the definition only `COPIED_KEYS` is taken over, and none of it that is null. What stands beside a tool in
     its `_meta` changes from one listing to the next, and is no part of the tool.
 
     Args:
@@ -193,11 +193,11 @@ def descriptor_of(server: Server, definition: Mapping[str, Any], name: str) -> d
         definition: The tool, as the server lists it.
         name: Its name here, as `tool_names_of` gives it.
     """
-    said = said_of(definition)
+    said = copied_keys(definition)
     block = {"server": server.name, "tool": definition["name"]}
     return {"name": name, **said, "mode": MODE, MODE: block}
 
 
-def said_of(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a server's tool is taken over."""
-    return {key: definition[key] for key in SAID_OF_TOOLS if definition.get(key) is not None}
+def copied_keys(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """What `COPIED_KEYS` of a tool's definition hold, without those that are null."""
+    return {key: definition[key] for key in COPIED_KEYS if definition.get(key) is not None}

@@ -61,24 +61,24 @@ def why_unused(folder: str) -> str:
         return f"it can't be looked at: {error.strerror}"
     if not stat.S_ISDIR(found.st_mode):
         return "it is no folder"
-    return others_may_write(found) or _barred(folder)
+    return why_writable_by_others(found) or _barred(folder)
 
 
-def others_may_write(found: os.stat_result) -> str:
+def why_writable_by_others(found: os.stat_result) -> str:
     """Why somebody else may write to a folder or file; empty if only the user may."""
     if os.name != "posix":
         return ""
-    if is_anothers(found):
+    if is_owned_by_other(found):
         return "it belongs to another user"
     return "others may write to it" if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else ""
 
 
-def is_anothers(found: os.stat_result) -> bool:
+def is_owned_by_other(found: os.stat_result) -> bool:
     """Whether a folder, file or link belongs to somebody else than the user."""
     return os.name == "posix" and found.st_uid != os.geteuid()
 
 
-def in_work_tree(folder: str) -> str:
+def find_work_tree(folder: str) -> str:
     """The nearest folder at or above `folder` that holds `.git` or `.hg`; empty if there is none.
 
     Both the path as given and the path with all links resolved are checked: whoever writes a work tree decides

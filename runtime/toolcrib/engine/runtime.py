@@ -26,7 +26,7 @@ from toolcrib.core.server_config import MODE, Catalogue, Server
 from toolcrib.engine.binder import Binder
 from toolcrib.engine.middleware import middleware_named
 from toolcrib.engine.middleware.events import Observer
-from toolcrib.engine.session import BoundChain, Session, ToolTable, Unavailable
+from toolcrib.engine.session import BoundChain, Session, ToolTable, Unavailable, count_phrase
 from toolcrib.engine.startup import (
     OpenRequest,
     StartupState,
@@ -226,13 +226,13 @@ class Runtime:
 
     def __repr__(self) -> str:
         """What it holds: `Runtime(78 tools, 3 packs, 87 scenarios, project 'shop')`."""
-        parts = [_count(len(self.registry), "tool")]
+        parts = [count_phrase(len(self.registry), "tool")]
         parts += [
-            _count(len(found), noun)
+            count_phrase(len(found), noun)
             for found, noun in ((self.packs, "pack"), (self.scenarios, "scenario"))
             if found
         ]
-        parts += [_count(len(self.servers), "server")] if self.servers else []
+        parts += [count_phrase(len(self.servers), "server")] if self.servers else []
         parts += [f"project {self.project.name!r}"] if self.project is not None else []
         parts += ["closed"] if self._engine.closed else []
         return f"Runtime({', '.join(parts)})"
@@ -998,10 +998,6 @@ class Engine:
         for problem in problems:
             if problem.code != Untrusted.code or not self.trust.told:
                 _log().warning("%s", problem)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _log() -> logging.Logger:

@@ -214,7 +214,8 @@ class Session:
 
     def __repr__(self) -> str:
         """Name, tools and calls: `Session('main', 78 tools, 3 calls)`."""
-        return f"Session({self.id!r}, {len(self.registry)} tools, {self.calls} calls)"
+        tools, calls = count_phrase(len(self.registry), "tool"), count_phrase(self.calls, "call")
+        return f"Session({self.id!r}, {tools}, {calls})"
 
     @property
     def registry(self) -> Registry:
@@ -481,6 +482,11 @@ def _checked(client: Client | None) -> Client | None:
         f"a client is a coroutine function, and a `{type(client).__name__}` can't be called",
         hint="write `async def client(call): ...`, and give it without brackets",
     )
+
+
+def count_phrase(number: int, noun: str) -> str:
+    """A number of things: `1 tool`, `78 tools`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _name(name: object) -> str:

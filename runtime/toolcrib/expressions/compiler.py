@@ -41,14 +41,14 @@ SPLIT = "compute less in one place"
 """The way out of an expression that is too large."""
 
 
-def alone(root: str, key: str) -> str:
+def hidden_key_name(root: str, key: str) -> str:
     """The hidden name of a key of a root, for scopes that need not work out the others when it is read."""
     return f"{root}.{key}"
 
 
-def key_alone(root: str, name: str) -> str:
-    """The key that a hidden name of `alone` stands for; empty for other names."""
-    start = alone(root, "")
+def key_of_hidden_name(root: str, name: str) -> str:
+    """The key that a hidden name of `hidden_key_name` stands for; empty for other names."""
+    start = hidden_key_name(root, "")
     return name.removeprefix(start) if name.startswith(start) else ""
 
 
@@ -82,14 +82,14 @@ class ExpressionPart(NamedTuple):
     keys: KnownKeys | None = None
 
 
-def always(value: JSON) -> Run:
+def constant_function(value: JSON) -> Run:
     """A closure that gives one value, the same object each time."""
     return lambda _scope: value
 
 
 def literal(value: JSON) -> ExpressionPart:
     """A part that is the same value each time."""
-    return ExpressionPart(always(value), constant=True, value=value)
+    return ExpressionPart(constant_function(value), constant=True, value=value)
 
 
 def combined(make: Callable[..., Run], *parts: ExpressionPart) -> ExpressionPart:
@@ -100,7 +100,7 @@ def combined(make: Callable[..., Run], *parts: ExpressionPart) -> ExpressionPart
     run = make(*(part.run for part in parts))
     if not all(part.constant for part in parts):
         return ExpressionPart(run)
-    value = make(*(always(part.value) for part in parts))(NOTHING)
+    value = make(*(constant_function(part.value) for part in parts))(NOTHING)
     if isinstance(value, list | dict):
         return ExpressionPart(run, constant=True, value=value)
     return literal(value)
@@ -131,7 +131,7 @@ class ExpressionCompiler:
     Args:
         names: The root names that may be read; as a mapping, each with the keys that its value may
             have, or None where they are not known. Those that are no identifiers are hidden: functions
-            read them, and no expression can name them; those of `alone` are read in place of their root.
+            read them, and no expression can name them; those of `hidden_key_name` are read in place of their root.
         readers: Kind of node -> what compiles it; other kinds are refused.
         place: Where the expression stands; tells the draws of one place from those of another.
 
@@ -216,9 +216,9 @@ class ExpressionCompiler:
             hint = did_you_mean(name, known) or f"a text is written in quotes: `'{name}'`"
         raise ExpressionError(f"`{name}` is not known: {there}", code="unknown_name", hint=hint)
 
-    def alone(self, root: str, key: str) -> str:
+    def hidden_name(self, root: str, key: str) -> str:
         """The hidden name under which the scope gives a key of a root by itself; empty where it does not."""
-        name = alone(root, key)
+        name = hidden_key_name(root, key)
         return name if name in self._names and root not in self._local else ""
 
     def provided(self, source: str, function: str) -> str:

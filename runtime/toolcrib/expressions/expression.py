@@ -186,9 +186,9 @@ def compile_path(names: list[str], functions: list[str], reader: ExpressionCompi
     """
     for function in reversed(functions):  # faults are told as of a tree, from its top
         check_shape(function, known_function(function), 1, ())
-    alone = reader.alone(names[0], names[1]) if len(names) > 1 else ""
-    part = root_part(reader, alone or names[0])
-    for name in names[2 if alone else 1 :]:
+    hidden = reader.hidden_name(names[0], names[1]) if len(names) > 1 else ""
+    part = root_part(reader, hidden or names[0])
+    for name in names[2 if hidden else 1 :]:
         part = member_part(reader, part, name)
     for function in functions:
         part = apply(reader, function, [part])

@@ -16,7 +16,7 @@ from toolcrib.core.pointers import pointer_step
 from toolcrib.expressions.compiler import ExpressionPart
 from toolcrib.expressions.expression import RESERVED, compile_condition
 from toolcrib.expressions.operators import add, is_number
-from toolcrib.expressions.structures import Rendering, compile_value, placed
+from toolcrib.expressions.structures import Rendering, compile_value, with_location
 from toolcrib.expressions.values import CountedScope, Run, Scope, StepBudget, kind, shortened
 
 FORM = frozenset({"for_each", "let", "where", "value", "sum", "key"})
@@ -119,18 +119,18 @@ def check_lengths(names: tuple[str, ...], sides: list[list[JSON]]) -> None:
         )
 
 
-def records(loop: Loop) -> Run:
+def collect_records(loop: Loop) -> Run:
     """A list of objects of all names of the loop."""
     names = (*loop.names, *loop.lets)
     return lambda scope: [{name: turn[name] for name in names} for turn in loop.turns(scope)]
 
 
-def listed(loop: Loop, value: Run) -> Run:
+def collect_list(loop: Loop, value: Run) -> Run:
     """A list of one value a turn."""
     return lambda scope: [value(turn) for turn in loop.turns(scope)]
 
 
-def summed(loop: Loop, value: Run) -> Run:
+def collect_sum(loop: Loop, value: Run) -> Run:
     """The sum of one number a turn, from 0 and from left to right."""
 
     def run(scope: Scope) -> JSON:
@@ -146,7 +146,7 @@ def summed(loop: Loop, value: Run) -> Run:
     return run
 
 
-def keyed(loop: Loop, key: Run, value: Run) -> Run:
+def collect_object(loop: Loop, key: Run, value: Run) -> Run:
     """An object of one key and value a turn; of two with the same key the later one counts."""
 
     def run(scope: Scope) -> JSON:
@@ -187,7 +187,9 @@ class LoopForm(NamedTuple):
 
     def check_used(self, used: frozenset[str], problems: list[Problem]) -> None:
         """Refuse lets that a turn works out for nothing."""
-        problems += [unused("let", name, place) for name, place in self.lets.items() if name not in used]
+        problems += [
+            unused_name_problem("let", name, place) for name, place in self.lets.items() if name not in used
+        ]
 
 
 def read_form(
@@ -219,15 +221,15 @@ def read_form(
     if parts:
         read.check_used(used, problems)
     runs = {key: part.run for key, part in parts.items()}
-    return ExpressionPart(placed(_maker(read.loop, runs), pointer)), read.outside(used)
+    return ExpressionPart(with_location(_maker(read.loop, runs), pointer)), read.outside(used)
 
 
 def _maker(loop: Loop, runs: Mapping[str, Run]) -> Run:
     if "sum" in runs:
-        return summed(loop, runs["sum"])
+        return collect_sum(loop, runs["sum"])
     if "key" in runs:
-        return keyed(loop, runs["key"], runs["value"])
-    return listed(loop, runs["value"]) if "value" in runs else records(loop)
+        return collect_object(loop, runs["key"], runs["value"])
+    return collect_list(loop, runs["value"]) if "value" in runs else collect_records(loop)
 
 
 def read_loop(
@@ -319,7 +321,7 @@ def compile_test(
     except ExpressionError as error:
         problems.append(error.problem(pointer))
         return (lambda _scope: False), frozenset()
-    return placed(condition.run, pointer), condition.names
+    return with_location(condition.run, pointer), condition.names
 
 
 def check_name(name: str, names: Collection[str], problems: list[Problem], pointer: str) -> None:
@@ -335,7 +337,7 @@ def check_name(name: str, names: Collection[str], problems: list[Problem], point
         )
 
 
-def unused(what: str, name: str, pointer: str) -> Problem:
+def unused_name_problem(what: str, name: str, pointer: str) -> Problem:
     """The fault of a name that nothing reads."""
     message = f"nothing reads the {what} `{shortened(name)}`"
     return Problem(code="unused_name", message=message, pointer=pointer, hint="leave it out, or use it")

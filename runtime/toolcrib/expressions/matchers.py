@@ -117,24 +117,24 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
 
 
-def step(pointer: str, key: str | int) -> str:
+def child_pointer(pointer: str, key: str | int) -> str:
     """The JSON Pointer of a key or index below a place."""
     return f"{pointer}/{pointer_step(key)}"
 
 
-def differ(wanted: JSON, value: object, pointer: str) -> Iterator[MatchDifference]:
+def find_differences(wanted: JSON, value: object, pointer: str) -> Iterator[MatchDifference]:
     """The differences of two JSON values, leaf by leaf."""
     if isinstance(wanted, dict) and isinstance(value, dict):
         for key, item in wanted.items():
-            yield from differ(item, value.get(key, ABSENT), step(pointer, key))
+            yield from find_differences(item, value.get(key, ABSENT), child_pointer(pointer, key))
         for key, item in value.items():
             if key not in wanted:
                 hint = did_you_mean(key, wanted.keys() - value.keys())
-                yield MatchDifference(step(pointer, key), "nothing", shown(item), hint)
+                yield MatchDifference(child_pointer(pointer, key), "nothing", shown(item), hint)
     elif isinstance(wanted, list) and isinstance(value, list):
         yield from _length_difference(len(wanted), len(value), pointer)
         for index, (item, found) in enumerate(zip(wanted, value, strict=False)):
-            yield from differ(item, found, step(pointer, index))
+            yield from find_differences(item, found, child_pointer(pointer, index))
     elif not json_equal(wanted, value):
         yield MatchDifference(pointer, shown(wanted), shown(value), _why_unequal(wanted, value))
 
@@ -159,7 +159,7 @@ def _why_unequal(wanted: object, value: object) -> str:
     return ""
 
 
-def leaf(test: Test, describe: Callable[[Scope], str], *, constant: bool = True) -> MatcherNode:
+def leaf_node(test: Test, describe: Callable[[Scope], str], *, constant: bool = True) -> MatcherNode:
     """A node whose failure is one difference at its own place."""
 
     def explain(value: object, scope: Scope, pointer: str) -> Iterator[MatchDifference]:
@@ -171,7 +171,7 @@ def leaf(test: Test, describe: Callable[[Scope], str], *, constant: bool = True)
 
 def accepts_nothing() -> MatcherNode:
     """What stands in the place of a pattern that could not be compiled."""
-    return leaf(lambda _value, _scope: False, lambda _scope: "nothing: the pattern is broken")
+    return leaf_node(lambda _value, _scope: False, lambda _scope: "nothing: the pattern is broken")
 
 
 def all_of(nodes: Iterable[MatcherNode]) -> MatcherNode:
@@ -192,7 +192,7 @@ def all_of(nodes: Iterable[MatcherNode]) -> MatcherNode:
     )
 
 
-def subset(children: Mapping[str, MatcherNode]) -> MatcherNode:
+def object_node(children: Mapping[str, MatcherNode]) -> MatcherNode:
     """Objects that hold all these keys, each with an accepted value."""
     tests = tuple((key, node.test) for key, node in children.items())
 
@@ -209,7 +209,7 @@ def subset(children: Mapping[str, MatcherNode]) -> MatcherNode:
             yield MatchDifference(pointer, "an object", shown(value))
             return
         for key, node in children.items():
-            for difference in node.explain(value.get(key, ABSENT), scope, step(pointer, key)):
+            for difference in node.explain(value.get(key, ABSENT), scope, child_pointer(pointer, key)):
                 yield _with_near_miss(difference, key, value, children)
 
     return MatcherNode(test, explain, all(node.constant for node in children.values()))
@@ -241,7 +241,7 @@ def items(nodes: list[MatcherNode]) -> MatcherNode:
             return
         yield from _length_difference(len(nodes), len(value), pointer)
         for index, (node, item) in enumerate(zip(nodes, value, strict=False)):
-            yield from node.explain(item, scope, step(pointer, index))
+            yield from node.explain(item, scope, child_pointer(pointer, index))
 
     return MatcherNode(test, explain, all(node.constant for node in nodes))
 
@@ -250,7 +250,7 @@ def equal(wanted: Operand) -> MatcherNode:
     """Values that are equal to the operand."""
 
     def explain(value: object, scope: Scope, pointer: str) -> Iterator[MatchDifference]:
-        yield from differ(wanted.read(scope), value, pointer)
+        yield from find_differences(wanted.read(scope), value, pointer)
 
     return MatcherNode(equality(wanted), explain, wanted.constant)
 
@@ -297,7 +297,9 @@ class MatcherCompiler:
     def node(self, pattern: JSON, pointer: str) -> MatcherNode:
         """Compile a pattern of any form."""
         if isinstance(pattern, list):
-            return items([self.node(item, step(pointer, index)) for index, item in enumerate(pattern)])
+            return items(
+                [self.node(item, child_pointer(pointer, index)) for index, item in enumerate(pattern)]
+            )
         if not isinstance(pattern, dict):
             return equal(self.operand(pattern, pointer))
         operators = [key for key in pattern if key.startswith("$")]
@@ -311,18 +313,20 @@ class MatcherCompiler:
             )
         if operators:
             return all_of(self._operator(key, pattern[key], pointer) for key in operators)
-        return subset({key: self.node(item, step(pointer, key)) for key, item in pattern.items()})
+        return object_node(
+            {key: self.node(item, child_pointer(pointer, key)) for key, item in pattern.items()}
+        )
 
     def _operator(self, name: str, operand: JSON, pointer: str) -> MatcherNode:
         build = self._operators.get(name)
         if build is not None:
-            return build(self, operand, step(pointer, name))
+            return build(self, operand, child_pointer(pointer, name))
         other = _OTHER_WORDS.get(name)
         hint = f"write `{other}`" if other else did_you_mean(name, self._operators)
         return self.refuse(
             "unknown_operator",
             f"`{name}` is no operator",
-            step(pointer, name),
+            child_pointer(pointer, name),
             hint or f"the operators are {', '.join(f'`{known}`' for known in self._operators)}",
         )
 
@@ -409,7 +413,7 @@ def _eq(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
 def _ne(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
     wanted = compiler.operand(operand, pointer)
     same = equality(wanted)
-    return leaf(
+    return leaf_node(
         lambda value, scope: not same(value, scope),
         lambda scope: f"anything but {shown(wanted.read(scope))}",
         constant=wanted.constant,
@@ -430,7 +434,7 @@ def _ordered(words: str, compare: Callable[[Any, Any], bool]) -> Build:
             comparable = is_number(value) if is_number(limit) else isinstance(value, str)
             return comparable and compare(value, limit)
 
-        return leaf(test, lambda scope: _described(words, read(scope)), constant=bound.constant)
+        return leaf_node(test, lambda scope: _described(words, read(scope)), constant=bound.constant)
 
     return build
 
@@ -451,7 +455,7 @@ def _in(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
         options = read(scope)
         return isinstance(options, list) and any(json_equal(option, value) for option in options)
 
-    return leaf(test, lambda scope: f"one of {shown(read(scope))}", constant=choices.constant)
+    return leaf_node(test, lambda scope: f"one of {shown(read(scope))}", constant=choices.constant)
 
 
 def _is_choice(value: JSON) -> bool:
@@ -482,7 +486,7 @@ def _regex(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNod
         except UnicodeEncodeError:
             return False
 
-    return leaf(test, lambda _scope: f"a text that matches {shown(operand)}")
+    return leaf_node(test, lambda _scope: f"a text that matches {shown(operand)}")
 
 
 def _no_pattern(pattern: str, pointer: str) -> tuple[str, str, str]:
@@ -505,21 +509,21 @@ def _exists(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNo
     if not compiler.literal(operand, pointer, lambda value: isinstance(value, bool), "true or false"):
         return accepts_nothing()
     words = "any value" if operand else "nothing"
-    return leaf(lambda value, _scope: (value is not ABSENT) is operand, lambda _scope: words)
+    return leaf_node(lambda value, _scope: (value is not ABSENT) is operand, lambda _scope: words)
 
 
 def _branches(compiler: MatcherCompiler, operand: JSON, pointer: str) -> list[MatcherNode]:
     if not isinstance(operand, list) or not operand:
         compiler.refuse_operand(operand, pointer, "a list of at least one matcher")
         return [accepts_nothing()]
-    return [compiler.node(pattern, step(pointer, index)) for index, pattern in enumerate(operand)]
+    return [compiler.node(pattern, child_pointer(pointer, index)) for index, pattern in enumerate(operand)]
 
 
 def _any(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
     nodes = _branches(compiler, operand, pointer)
     tests = [node.test for node in nodes]
     words = f"any of {shown(operand)}"
-    return leaf(
+    return leaf_node(
         lambda value, scope: any(test(value, scope) for test in tests),
         lambda _scope: words,
         constant=all(node.constant for node in nodes),
@@ -532,7 +536,7 @@ def _all(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
 
 def _not(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
     inner = compiler.node(operand, pointer)
-    return leaf(
+    return leaf_node(
         lambda value, scope: not inner.test(value, scope),
         lambda _scope: f"not {shown(operand)}",
         constant=inner.constant,
@@ -552,7 +556,7 @@ def _contains(compiler: MatcherCompiler, operand: JSON, pointer: str) -> Matcher
         return isinstance(part, str) and part in value
 
     words = f"a list{' or text' if needle is not None else ''} that contains {shown(operand)}"
-    return leaf(test, lambda _scope: words, constant=inner.constant)
+    return leaf_node(test, lambda _scope: words, constant=inner.constant)
 
 
 def _schema(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
@@ -586,7 +590,7 @@ def _type(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode
     is_type = TYPES[str(operand)]
     article = "an" if str(operand)[0] in "aio" else "a"
     words = "null" if operand == "null" else f"{article} {operand}"
-    return leaf(lambda value, _scope: is_type(value), lambda _scope: words)
+    return leaf_node(lambda value, _scope: is_type(value), lambda _scope: words)
 
 
 def _len(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
@@ -628,7 +632,7 @@ def _close(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNod
         target, tolerance = _decimals(read(scope))
         return is_number(value) and abs(_decimal(value) - target) <= tolerance
 
-    return leaf(
+    return leaf_node(
         test,
         lambda scope: "a number within {1} of {0}".format(*_decimals(read(scope))),
         constant=pair.constant,
@@ -798,7 +802,7 @@ class _Reach:
             yield problem
             return
         for name, operand in pattern.items():
-            place = step(pointer, name)
+            place = child_pointer(pointer, name)
             samples = _samples(name, operand)
             if samples and not any(_allows_type(schema, sample) for sample in samples):
                 yield _never({name: operand}, schema, place)
@@ -809,7 +813,7 @@ class _Reach:
                     yield _never(operand, schema, place)
             elif name == "$all" and isinstance(operand, list):
                 for index, part in enumerate(operand):
-                    yield from self.pattern(part, schema, step(place, index))
+                    yield from self.pattern(part, schema, child_pointer(place, index))
 
     def _object(self, pattern: dict[str, JSON], schema: dict[str, JSON], pointer: str) -> Iterator[Problem]:
         if not _allows_type(schema, {}):
@@ -819,14 +823,14 @@ class _Reach:
         known = properties if isinstance(properties, dict) else {}
         for key, inner in pattern.items():
             if key in known:
-                yield from self.pattern(inner, known[key], step(pointer, key))
+                yield from self.pattern(inner, known[key], child_pointer(pointer, key))
             else:
                 unknown = (
                     []
                     if _accepts_absence(inner)
-                    else [*self._unknown(key, schema, known, step(pointer, key))]
+                    else [*self._unknown(key, schema, known, child_pointer(pointer, key))]
                 )
-                yield from unknown or self.pattern(inner, {}, step(pointer, key))
+                yield from unknown or self.pattern(inner, {}, child_pointer(pointer, key))
 
     def _unknown(
         self, key: str, schema: dict[str, JSON], known: dict[str, JSON], pointer: str
@@ -853,7 +857,7 @@ class _Reach:
         prefix = first if isinstance(first, list) else []
         for index, item in enumerate(pattern):
             inner = prefix[index] if index < len(prefix) else schema.get("items")
-            yield from self.pattern(item, inner, step(pointer, index))
+            yield from self.pattern(item, inner, child_pointer(pointer, index))
 
 
 def _accepts_absence(pattern: JSON) -> bool:

@@ -250,18 +250,18 @@ def _name(reader: ExpressionCompiler, node: nodes.Name) -> ExpressionPart:
     return root_part(reader, node.name)
 
 
-def _alone(reader: ExpressionCompiler, owner: nodes.Node, key: object) -> ExpressionPart | None:
+def _hidden_key_part(reader: ExpressionCompiler, owner: nodes.Node, key: object) -> ExpressionPart | None:
     """A key of a root that the scope gives by itself; None for all else."""
     if not isinstance(owner, nodes.Name) or not isinstance(key, str):
         return None
-    name = reader.alone(owner.name, key)
+    name = reader.hidden_name(owner.name, key)
     return root_part(reader, name) if name else None
 
 
 def _attribute(reader: ExpressionCompiler, node: nodes.Getattr) -> ExpressionPart:
-    alone = _alone(reader, node.node, node.attr)
-    if alone is not None:
-        return alone
+    part = _hidden_key_part(reader, node.node, node.attr)
+    if part is not None:
+        return part
     owner = reader.compile(node.node)
     if owner.path:
         return member_part(reader, owner, node.attr)
@@ -272,9 +272,9 @@ def _attribute(reader: ExpressionCompiler, node: nodes.Getattr) -> ExpressionPar
 
 
 def _item(reader: ExpressionCompiler, node: nodes.Getitem) -> ExpressionPart:
-    alone = _alone(reader, node.node, node.arg.value) if isinstance(node.arg, nodes.Const) else None
-    if alone is not None:
-        return alone
+    part = _hidden_key_part(reader, node.node, node.arg.value) if isinstance(node.arg, nodes.Const) else None
+    if part is not None:
+        return part
     owner, place = reader.compile(node.node), _written(node.node)
     if isinstance(node.arg, nodes.Slice):
         bounds = [

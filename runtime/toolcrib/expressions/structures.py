@@ -302,7 +302,7 @@ class _StructureReader:
         except ExpressionError as error:
             self._problems.append(error.problem(pointer))
             return literal(text)
-        return part if part.constant else part._replace(run=placed(part.run, pointer), bare=part.run)
+        return part if part.constant else part._replace(run=with_location(part.run, pointer), bare=part.run)
 
     def _piece(self, piece: str | ExpressionBody, pointer: str, number: int) -> ExpressionPart:
         if isinstance(piece, str):
@@ -320,7 +320,7 @@ def _below(pointer: str, key: str) -> str:
     return f"{pointer}/{pointer_step(key)}"
 
 
-def placed(run: Run, pointer: str) -> Run:
+def with_location(run: Run, pointer: str) -> Run:
     """The same, with errors that say where. An error that has a place comes from a lazy scope and keeps it."""
 
     def leaf(scope: Scope) -> JSON:

@@ -19,9 +19,9 @@ from toolcrib.loading.documents.positions import pointer_of
 from toolcrib.schema.validation import Validator, Violation, check_schema
 from toolcrib.security.hidden_characters import (
     HiddenCharacter,
+    decode_tag_characters,
     each_hidden,
     spell_out_hidden,
-    spelt,
     texts_in,
 )
 
@@ -345,7 +345,7 @@ def _problem(found: list[HiddenCharacter], pointer: str, what: str) -> Problem:
     count = f"{len(found) - 1}" if len(found) <= MAX_HIDDEN_CHARACTERS else "many"
     more = f", and {count} more" if len(found) > 1 else ""
     message = f"{what} holds {first} ({first.why}){more}"
-    said = spelt("".join(chr(each.code) for each in found))
+    said = decode_tag_characters("".join(chr(each.code) for each in found))
     if said:
         message += f"; the tags spell `{spell_out_hidden(said)}`"
     hint = "leave it out, unless it is meant"

@@ -18,7 +18,7 @@ from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.expressions.matchers import MatchDifference, differ, shown
+from toolcrib.expressions.matchers import MatchDifference, find_differences, shown
 from toolcrib.loading.documents.document import parse_json
 from toolcrib.schema.validation import Validator, Violation
 from toolcrib.schema.validation.violations import shorten
@@ -262,7 +262,7 @@ def _told(
 ) -> tuple[tuple[MatchDifference, ...], int]:
     """The first differences of two values, with their secrets masked, and how many more there are."""
     shown_wanted, shown_found = (seen.hide_in(redact(value, schema)) for value in (wanted, found))
-    differences = differ(shown_wanted, shown_found, "")
+    differences = find_differences(shown_wanted, shown_found, "")
     first = tuple(islice(differences, MOST_DIFFERENCES))
     if not first:
         return (MatchDifference("", "another secret", "one that is masked here"),), 0

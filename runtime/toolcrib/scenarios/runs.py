@@ -48,9 +48,9 @@ def _orders(scenario: Scenario, many: int) -> list[int]:
     possible = _possible(scenario)
     if many == possible:
         return list(range(possible))
-    from toolcrib.schema.generation import Draw  # noqa: PLC0415 -- slow to import, and most runs draw no order
+    from toolcrib.schema.generation import KeyedRandom  # noqa: PLC0415 -- slow to import, and most runs draw no order
 
-    draw, number = Draw(scenario.seed, scenario.base or scenario.name, "order"), 0
+    draw, number = KeyedRandom(scenario.seed, scenario.base or scenario.name, "order"), 0
     orders = [0]
     while len(orders) < many:
         number += 1

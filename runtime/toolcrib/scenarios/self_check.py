@@ -28,7 +28,7 @@ from toolcrib.loading.scenarios.scenario_links import locate_problem
 from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state, with_mock
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.store_analysis import RowSchemas, StoreSamples, find_arguments, row_shapes
-from toolcrib.schema.generation import Draw, arguments_for, generate, overlay
+from toolcrib.schema.generation import KeyedRandom, arguments_for, generate, overlay
 from toolcrib.security.redaction import redact
 from toolcrib.simulation.store import FRESH, StoreVersion, store_of
 
@@ -300,7 +300,7 @@ def _arguments(mock: _Mock) -> list[dict[str, Any]]:
     examples = [dict(example.args) for example in tool.examples]
     try:
         made: list[Any] = arguments_for(
-            _of_objects(tool.input_schema), Draw(0, tool.name, "prove"), GENERATED
+            _of_objects(tool.input_schema), KeyedRandom(0, tool.name, "prove"), GENERATED
         )
     except ExpressionError:
         if not examples:
@@ -421,7 +421,7 @@ def _first(patterns: Any) -> JSON:
 
 def _made_up(schema: Schema) -> JSON:
     try:
-        return generate(schema, Draw(0, "fitting"))
+        return generate(schema, KeyedRandom(0, "fitting"))
     except ExpressionError:
         return None
 

@@ -35,7 +35,7 @@ from toolcrib.core.text import decode_json
 from toolcrib.schema.validation import Validator, Violation, ViolationReport, json_violation
 from toolcrib.schema.validation.explanation import wanted_types
 from toolcrib.schema.validation.validator import COMPUTED
-from toolcrib.schema.validation.violations import show
+from toolcrib.schema.validation.violations import describe_value
 
 Level: TypeAlias = Literal["safe", "lenient"]
 """How far repairs may go."""
@@ -159,10 +159,10 @@ def _repair(validator: Validator, value: JSON, step: _Step) -> Repair:
     places = {step.path, (*step.path[:-1], step.name)} if step.name else {step.path}
     shown = (before, step.value)
     hidden = any(validator.secrets.hides(place, each) for place in places for each in shown)
-    after = "nothing" if isinstance(step.value, _Gone) else show(step.value, hidden=hidden)
+    after = "nothing" if isinstance(step.value, _Gone) else describe_value(step.value, hidden=hidden)
     if step.name:
         after = pointer_to((*step.path[:-1], step.name))
-    return Repair(pointer_to(step.path), step.kind, show(before, hidden=hidden), after)
+    return Repair(pointer_to(step.path), step.kind, describe_value(before, hidden=hidden), after)
 
 
 class _Place:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Final, Literal
 
 from toolcrib.core.model import Schema
-from toolcrib.schema import constraints as known
+from toolcrib.schema import constraints
 from toolcrib.schema.constraints import (
     NUMBERS,
     ComparedNode,
@@ -26,16 +26,16 @@ from toolcrib.schema.constraints import (
     Reason,
     alternatives_of,
     cases_of,
-    expanded,
+    closest_reasons,
+    expand_nodes,
+    has_keyword_value,
+    implied_node,
     is_closed,
     is_impossible,
     is_multiple,
-    made,
-    matches,
-    nearest,
+    is_pattern_match,
+    is_same_schema,
     reasons_of_size,
-    same,
-    says,
     types_of,
     values_of,
 )
@@ -61,7 +61,7 @@ def incompatibilities(narrow: Schema, wide: Schema, effort: int = EFFORT) -> lis
         wide: Another one. `unevaluatedProperties` and `unevaluatedItems` follow only from a schema that is the same.
         effort: So often may a fact be looked at; 10,000 take about a second at most.
     """
-    texts = [known.text_of(schema) for schema in (narrow, wide)]
+    texts = [constraints.canonical_text(schema) for schema in (narrow, wide)]
     if "" in texts or max(map(len, texts)) > LARGEST:
         return [Reason("")]
     if texts[0] == texts[1]:
@@ -91,7 +91,7 @@ class _Proof:
             goal: What should take it.
             level: How deep in the value the place is that they judge.
         """
-        facts = expanded(facts)
+        facts = expand_nodes(facts)
         self._left -= 1 + len(facts)
         if self._left < 0 or level > _DEEPEST:
             raise _TooMuchError
@@ -110,10 +110,10 @@ class _Proof:
             del self._assumed[key]
 
     def _directly(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
-        for part in expanded((goal,)):
+        for part in expand_nodes((goal,)):
             if part.site.schema is False:
                 yield Reason("false", part.site.path)
-            if any(same(fact, part) for fact in facts):
+            if any(is_same_schema(fact, part) for fact in facts):
                 continue
             for keyword, _, target in part.side.index.targets(part.site):
                 if target is None:
@@ -145,10 +145,10 @@ class _Proof:
     # Checks: each tells why some keywords of the goal do not follow.
 
     def types(self, facts: Facts, goal: ComparedNode, _level: int) -> Iterator[Reason]:
-        taken = known.types_said(goal.said)
+        taken = constraints.declared_types(goal.said)
         there = types_of(facts)
         left = there - taken
-        if there == known.TYPES and left:
+        if there == constraints.TYPES and left:
             yield Reason("type", (*goal.site.path, "type"))
             return
         for name in sorted(left - {"integer"} if "number" in left else left):
@@ -171,9 +171,9 @@ class _Proof:
             return
         for keyword, sign, strict in _NUMBER_BOUNDS:
             bound = goal.said.get(keyword)
-            if not known.is_number(bound):
+            if not constraints.is_number(bound):
                 continue
-            most = known.upper(facts, sign)
+            most = constraints.upper_bound(facts, sign)
             if (
                 most is None
                 or (most[0] > sign * bound)
@@ -181,7 +181,7 @@ class _Proof:
             ):
                 yield Reason(keyword, (*goal.site.path, keyword))
         factor = goal.said.get("multipleOf")
-        if known.is_number(factor) and not is_multiple(facts, factor):
+        if constraints.is_number(factor) and not is_multiple(facts, factor):
             yield Reason("multipleOf", (*goal.site.path, "multipleOf"))
 
     def strings(self, facts: Facts, goal: ComparedNode, _level: int) -> Iterator[Reason]:
@@ -194,30 +194,31 @@ class _Proof:
         )
         pattern = goal.said.get("pattern")
         if isinstance(pattern, str) and not (
-            says(facts, "pattern", pattern) or (listed and all(matches(pattern, text) for text in texts))
+            has_keyword_value(facts, "pattern", pattern)
+            or (listed and all(is_pattern_match(pattern, text) for text in texts))
         ):
             yield Reason("pattern", (*goal.site.path, "pattern"))
         for keyword in ("format", "contentEncoding", "contentMediaType", "contentSchema"):
-            if keyword in goal.said and not says(facts, keyword, goal.said[keyword]):
+            if keyword in goal.said and not has_keyword_value(facts, keyword, goal.said[keyword]):
                 yield Reason(keyword, (*goal.site.path, keyword))
 
     def lists(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         if "array" not in types_of(facts):
             return
         yield from reasons_of_size(facts, goal, "minItems", "maxItems", None)
-        longest = known.most(facts, "maxItems")
+        longest = constraints.max_size(facts, "maxItems")
         if (
             goal.said.get("uniqueItems") is True
-            and not says(facts, "uniqueItems", True)
+            and not has_keyword_value(facts, "uniqueItems", True)
             and (longest is None or longest > 1)
         ):
             yield Reason("uniqueItems", (*goal.site.path, "uniqueItems"))
-        ahead, rest = known.items_of(goal)
-        single = max([len(ahead), *(len(known.items_of(node)[0]) for node in facts)])
+        ahead, rest = constraints.items_of(goal)
+        single = max([len(ahead), *(len(constraints.items_of(node)[0]) for node in facts)])
         for at in range(single + 1):
             wanted = ahead[at] if at < len(ahead) else rest
             if wanted is not None and (longest is None or at < longest):
-                yield from self.follows(known.item(facts, at), wanted, level + 1)
+                yield from self.follows(constraints.item(facts, at), wanted, level + 1)
 
     def contains(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         wanted = goal.under("contains")
@@ -228,7 +229,7 @@ class _Proof:
             there = node.under("contains")
             if there is None or any(node.said.get(key) != goal.said.get(key) for key in counts):
                 continue
-            if same(there, wanted):
+            if is_same_schema(there, wanted):
                 return
             if "maxContains" not in goal.said and not self.follows((there,), wanted, level + 1):
                 return
@@ -237,8 +238,8 @@ class _Proof:
     def objects(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         if "object" not in types_of(facts):
             return
-        there = known.required(facts)
-        for name in sorted(known.required((goal,)) - there):
+        there = constraints.required(facts)
+        for name in sorted(constraints.required((goal,)) - there):
             yield Reason("required", (*goal.site.path, "required"), name)
         yield from self._counted(facts, goal)
         yield from self._named(facts, goal, level)
@@ -251,31 +252,33 @@ class _Proof:
     def _counted(self, facts: Facts, goal: ComparedNode) -> Iterator[Reason]:
         fewest = goal.said.get("minProperties")
         if (
-            known.is_number(fewest)
-            and max(known.least(facts, "minProperties"), len(known.required(facts))) < fewest
+            constraints.is_number(fewest)
+            and max(constraints.min_size(facts, "minProperties"), len(constraints.required(facts))) < fewest
         ):
             yield Reason("minProperties", (*goal.site.path, "minProperties"))
         most = goal.said.get("maxProperties")
-        if known.is_number(most):
-            there = known.most(facts, "maxProperties")
-            names = len(known.named(facts)) if is_closed(facts) else None
+        if constraints.is_number(most):
+            there = constraints.max_size(facts, "maxProperties")
+            names = len(constraints.named_properties(facts)) if is_closed(facts) else None
             if not any(number is not None and number <= most for number in (there, names)):
                 yield Reason("maxProperties", (*goal.site.path, "maxProperties"))
 
     def _named(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         for name in goal.table("properties"):
             wanted = goal.under("properties", name)
-            there, told = known.members(facts, name)
+            there, told = constraints.members(facts, name)
             if wanted is not None and (told or self._strict):
                 yield from self.follows(there, wanted, level + 1)
 
     def _patterned(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
-        for pattern, wanted in known.patterned((goal,)):
-            for name in known.named(facts):
-                if matches(pattern, name) is not False:
-                    yield from self.follows(known.members(facts, name)[0], wanted, level + 1)
-            there = [each for other, each in known.patterned(facts) if other == pattern]
-            rest = [] if any(known.patterned(facts)) else known.others(facts)
+        for pattern, wanted in constraints.pattern_properties((goal,)):
+            for name in constraints.named_properties(facts):
+                if is_pattern_match(pattern, name) is not False:
+                    yield from self.follows(constraints.members(facts, name)[0], wanted, level + 1)
+            there = [each for other, each in constraints.pattern_properties(facts) if other == pattern]
+            rest = (
+                [] if any(constraints.pattern_properties(facts)) else constraints.additional_properties(facts)
+            )
             yield from self.follows((*there, *rest), wanted, level + 1)
 
     def _others(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
@@ -283,27 +286,27 @@ class _Proof:
         if wanted is None:
             return
         names, patterns = goal.table("properties"), goal.table("patternProperties")
-        for name in known.named(facts):
-            fits = [matches(pattern, name) for pattern in patterns]
+        for name in constraints.named_properties(facts):
+            fits = [is_pattern_match(pattern, name) for pattern in patterns]
             if name not in names and True not in fits:
-                found = self.follows(known.members(facts, name)[0], wanted, level + 1)
+                found = self.follows(constraints.members(facts, name)[0], wanted, level + 1)
                 if found and wanted.site.schema is False:
                     yield Reason("properties", (*goal.site.path, "properties", name), name)
                 else:
                     yield from found
-        for pattern, each in known.patterned(facts):
+        for pattern, each in constraints.pattern_properties(facts):
             if pattern not in patterns:
                 yield from self.follows((each,), wanted, level + 1)
-        if self.follows(known.others(facts), wanted, level + 1):
+        if self.follows(constraints.additional_properties(facts), wanted, level + 1):
             yield Reason("additionalProperties", (*goal.site.path, "additionalProperties"))
 
     def _names(self, facts: Facts, goal: ComparedNode, wanted: ComparedNode, level: int) -> Iterator[Reason]:
         there = [node.under("propertyNames") for node in facts]
         if not self.follows(tuple(each for each in there if each is not None), wanted, level + 1):
             return
-        listed = known.named(facts) if is_closed(facts) else None
+        listed = constraints.named_properties(facts) if is_closed(facts) else None
         if listed is None or any(
-            self.follows((made({"const": name}),), wanted, level + 1) for name in listed
+            self.follows((implied_node({"const": name}),), wanted, level + 1) for name in listed
         ):
             yield Reason("propertyNames", (*goal.site.path, "propertyNames"))
 
@@ -317,18 +320,18 @@ class _Proof:
 
     def _depends(self, facts: Facts, goal: ComparedNode, keyword: str, name: str, level: int) -> bool:
         """Whether what a goal asks of objects with a property holds for those that the facts take."""
-        with_it = (*facts, made({"required": [name]}))
+        with_it = (*facts, implied_node({"required": [name]}))
         for node in facts:
             for other in ("dependentRequired", "dependencies"):
                 listed = node.table(other).get(name)
-                if isinstance(listed, list) and known.knows(node, other):
-                    with_it = (*with_it, made({"required": listed}))
+                if isinstance(listed, list) and constraints.is_known_keyword(node, other):
+                    with_it = (*with_it, implied_node({"required": listed}))
             for other in ("dependentSchemas", "dependencies"):
                 under = node.under(other, name)
-                if under is not None and known.knows(node, other):
+                if under is not None and constraints.is_known_keyword(node, other):
                     with_it = (*with_it, under)
         asked = goal.table(keyword)[name]
-        wanted = made({"required": asked}) if isinstance(asked, list) else goal.under(keyword, name)
+        wanted = implied_node({"required": asked}) if isinstance(asked, list) else goal.under(keyword, name)
         return wanted is not None and not self.follows(with_it, wanted, level)
 
     def any_of(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
@@ -338,7 +341,7 @@ class _Proof:
             if not reasons:
                 return
             tries.append(reasons)
-        yield from nearest(tries) or [Reason("anyOf", (*goal.site.path, "anyOf"))]
+        yield from closest_reasons(tries) or [Reason("anyOf", (*goal.site.path, "anyOf"))]
 
     def one_of(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         wanted = alternatives_of(goal, "oneOf")
@@ -348,10 +351,10 @@ class _Proof:
         for at, each in enumerate(wanted):
             reasons = self.follows(facts, each, level)
             rest = [*wanted[:at], *wanted[at + 1 :]]
-            if not reasons and all(is_impossible(expanded((*facts, other))) for other in rest):
+            if not reasons and all(is_impossible(expand_nodes((*facts, other))) for other in rest):
                 return
             tries.append(reasons or [Reason("oneOf", (*goal.site.path, "oneOf"))])
-        yield from nearest(tries) or [Reason("oneOf", (*goal.site.path, "oneOf"))]
+        yield from closest_reasons(tries) or [Reason("oneOf", (*goal.site.path, "oneOf"))]
 
     def _is_same_choice(
         self, facts: Facts, there: list[ComparedNode], wanted: list[ComparedNode], level: int
@@ -368,7 +371,7 @@ class _Proof:
 
     def negated(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         wanted = goal.under("not")
-        if wanted is None or is_impossible(expanded((*facts, wanted))):
+        if wanted is None or is_impossible(expand_nodes((*facts, wanted))):
             return
         there = [each for node in facts if (each := node.under("not")) is not None]
         with self._with_own_facts():
@@ -383,7 +386,7 @@ class _Proof:
         yes, no = (*facts, condition), facts
         for node in facts:
             other = node.under("if")
-            if other is not None and same(other, condition):
+            if other is not None and is_same_schema(other, condition):
                 yes = (*yes, *filter(None, [node.under("then")]))
                 no = (*no, *filter(None, [node.under("else")]))
         for keyword, there in (("then", yes), ("else", no)):

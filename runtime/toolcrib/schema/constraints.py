@@ -65,7 +65,7 @@ class ComparedSchema:
         return bool(self.dialect) and not moving and not mixed
 
 
-_MADE: Final = ComparedSchema(True)
+_IMPLIED: Final = ComparedSchema(True)
 
 
 class ComparedNode(NamedTuple):
@@ -100,7 +100,7 @@ class ComparedNode(NamedTuple):
         )
 
     def without(self, keyword: str) -> ComparedNode:
-        """The same without a keyword that was dealt with, what `expanded` has followed, and what depends on either."""
+        """The same without a keyword that was dealt with, what `expand_nodes` has followed, and what depends on either."""
         gone = {keyword, *_FOLLOWED, "unevaluatedProperties", "unevaluatedItems"}
         schema = {key: item for key, item in self.said.items() if key not in gone}
         return ComparedNode(
@@ -108,31 +108,31 @@ class ComparedNode(NamedTuple):
         )
 
     def flat(self) -> ComparedNode:
-        """The same, so that what `expanded` has followed is not followed once more."""
+        """The same, so that what `expand_nodes` has followed is not followed once more."""
         there = isinstance(self.site.schema, dict) and any(key in self.site.schema for key in _FOLLOWED)
         return self.without("allOf") if there else self
 
     @property
     def values(self) -> dict[str, JSON] | None:
-        """The values that `enum` and `const` leave over, by their sameness; None where neither is there."""
+        """The values that `enum` and `const` leave over, by their `equality_key`; None where neither is there."""
         said = self.said
         if "enum" not in said and "const" not in said:
             return None
-        if self.side is _MADE:
-            return values_said(said)
+        if self.side is _IMPLIED:
+            return declared_values(said)
         known, key = self.side.values, self.key
         if key not in known:
-            known[key] = values_said(said)
+            known[key] = declared_values(said)
         return known[key]
 
     @property
     def text(self) -> str:
         """The subschema as canonical JSON; empty where it is none."""
-        if self.side is _MADE:
+        if self.side is _IMPLIED:
             return self.site.document
         texts, key = self.side.texts, self.key
         if key not in texts:
-            texts[key] = text_of(self.site.schema)
+            texts[key] = canonical_text(self.site.schema)
         return texts[key]
 
     def table(self, keyword: str) -> Mapping[str, Any]:
@@ -145,12 +145,12 @@ Facts: TypeAlias = tuple[ComparedNode, ...]
 """Schemas that all take a value."""
 
 
-def made(schema: dict[str, JSON]) -> ComparedNode:
+def implied_node(schema: dict[str, JSON]) -> ComparedNode:
     """A fact that was not written anywhere: `{"type": "string"}`, `{"const": 3}`."""
-    return ComparedNode(_MADE, Site(schema, "", text_of(schema), ()))
+    return ComparedNode(_IMPLIED, Site(schema, "", canonical_text(schema), ()))
 
 
-def text_of(schema: Schema) -> str:
+def canonical_text(schema: Schema) -> str:
     """A schema as canonical JSON; empty where it is none."""
     try:
         return canonical(schema)
@@ -158,7 +158,7 @@ def text_of(schema: Schema) -> str:
         return ""
 
 
-def expanded(nodes: Iterable[ComparedNode]) -> Facts:
+def expand_nodes(nodes: Iterable[ComparedNode]) -> Facts:
     """Nodes with all that judges the same value in any case: what they refer to, and `allOf`."""
     found: dict[object, ComparedNode] = {}
     for node in nodes:
@@ -168,7 +168,7 @@ def expanded(nodes: Iterable[ComparedNode]) -> Facts:
     return tuple(found.values())
 
 
-def knows(node: ComparedNode, keyword: str) -> bool:
+def is_known_keyword(node: ComparedNode, keyword: str) -> bool:
     """Whether a keyword means something in the node's dialect, so that it may be relied on."""
     if keyword in _SINCE_2019:
         return node.side.dialect >= 2019
@@ -190,7 +190,7 @@ def type_of(value: JSON) -> str:
     return {float: "number", str: "string", list: "array"}.get(type(value), "object")
 
 
-def types_said(said: Mapping[str, Any]) -> frozenset[str]:
+def declared_types(said: Mapping[str, Any]) -> frozenset[str]:
     """The types that the keyword `type` takes."""
     named = said.get("type")
     if isinstance(named, str):
@@ -208,14 +208,14 @@ def types_of(facts: Facts) -> frozenset[str]:
     """The types that a value may have."""
     found = TYPES
     for node in facts:
-        found &= types_said(node.said)
+        found &= declared_types(node.said)
         values = node.values
         if values is not None:
             found &= {type_of(value) for value in values.values()}
     return found
 
 
-def sameness(value: JSON) -> str:
+def equality_key(value: JSON) -> str:
     """Equal texts for values that are equal to JSON Schema, to which 1 and 1.0 are."""
     return canonical(_plain(value))
 
@@ -228,18 +228,18 @@ def _plain(value: JSON) -> JSON:
     return {key: _plain(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def values_said(said: Mapping[str, Any]) -> dict[str, JSON] | None:
-    """The values that `enum` and `const` leave over, by their sameness; None where neither says any."""
+def declared_values(said: Mapping[str, Any]) -> dict[str, JSON] | None:
+    """The values that `enum` and `const` leave over, by their `equality_key`; None where neither says any."""
     found = None
     for listed in (said.get("enum"), [said["const"]] if "const" in said else None):
         if isinstance(listed, list):
-            here = {sameness(value): value for value in listed}
+            here = {equality_key(value): value for value in listed}
             found = here if found is None else {key: found[key] for key in found if key in here}
     return found
 
 
 def values_of(facts: Facts) -> dict[str, JSON] | None:
-    """All values that there may be, by their sameness; None where they are not known one by one."""
+    """All values that there may be, by their `equality_key`; None where they are not known one by one."""
     types = types_of(facts)
     found: dict[str, JSON] | None = None
     for node in facts:
@@ -248,7 +248,7 @@ def values_of(facts: Facts) -> dict[str, JSON] | None:
             found = here if found is None else {key: found[key] for key in found if key in here}
     if found is None and types <= {"null", "boolean"}:
         few: Sequence[JSON] = (None, False, True)
-        found = {sameness(value): value for value in few}
+        found = {equality_key(value): value for value in few}
     return None if found is None else {key: value for key, value in found.items() if type_of(value) in types}
 
 
@@ -257,7 +257,7 @@ def is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def upper(facts: Facts, sign: Literal[1, -1]) -> Bound | None:
+def upper_bound(facts: Facts, sign: Literal[1, -1]) -> Bound | None:
     """The greatest number that there may be; with the sign -1, the least one, negated.
 
     Where there are integers only, it is one of them.
@@ -279,12 +279,12 @@ def upper(facts: Facts, sign: Literal[1, -1]) -> Bound | None:
     return (math.ceil(greatest) - 1 if left_out else math.floor(greatest)), False
 
 
-def least(facts: Facts, keyword: str) -> int:
+def min_size(facts: Facts, keyword: str) -> int:
     """The greatest lower bound of a size: `minLength`, `minItems`, `minProperties`."""
     return max((int(node.said[keyword]) for node in facts if is_number(node.said.get(keyword))), default=0)
 
 
-def most(facts: Facts, keyword: str) -> int | None:
+def max_size(facts: Facts, keyword: str) -> int | None:
     """The least upper bound of a size; None where there is none."""
     return min((int(node.said[keyword]) for node in facts if is_number(node.said.get(keyword))), default=None)
 
@@ -295,10 +295,10 @@ def required(facts: Iterable[ComparedNode]) -> set[str]:
     return {name for listed in lists if isinstance(listed, list) for name in listed if isinstance(name, str)}
 
 
-def matches(pattern: str, name: str) -> bool | None:
-    """Whether a name fits a pattern; None where that can't be said."""
+def is_pattern_match(pattern: str, text: str) -> bool | None:
+    """Whether a text fits a pattern; None where that can't be said."""
     try:
-        return bool(pattern_validator(pattern).is_valid(name))
+        return bool(pattern_validator(pattern).is_valid(text))
     except ValueError:
         return None
 
@@ -312,7 +312,7 @@ def members(facts: Facts, name: str) -> tuple[Facts, bool]:
     listing = False
     for node in facts:
         here = [_at(node, "properties", name)] if name in node.table("properties") else []
-        patterns = {pattern: matches(pattern, name) for pattern in node.table("patternProperties")}
+        patterns = {pattern: is_pattern_match(pattern, name) for pattern in node.table("patternProperties")}
         here += [_at(node, "patternProperties", pattern) for pattern, fits in patterns.items() if fits]
         if not here and None not in patterns.values():
             here.append(node.under("additionalProperties"))
@@ -325,18 +325,18 @@ def _at(node: ComparedNode, keyword: str, name: str) -> ComparedNode | None:
     return node.under(keyword, name)
 
 
-def others(facts: Facts) -> Facts:
+def additional_properties(facts: Facts) -> Facts:
     """What judges a property that no schema names and no pattern fits."""
     found = (node.under("additionalProperties") for node in facts if "additionalProperties" in node.said)
     return tuple(each for each in found if each is not None)
 
 
-def named(facts: Facts) -> list[str]:
+def named_properties(facts: Facts) -> list[str]:
     """The properties that schemas name, in the order written."""
     return [*dict.fromkeys(name for node in facts for name in node.table("properties"))]
 
 
-def patterned(facts: Facts) -> Iterator[tuple[str, ComparedNode]]:
+def pattern_properties(facts: Facts) -> Iterator[tuple[str, ComparedNode]]:
     """The patterns of names of properties, each with what judges those."""
     for node in facts:
         for pattern in node.table("patternProperties"):
@@ -361,16 +361,16 @@ def item(facts: Facts, at: int) -> Facts:
     """What judges an item of a list, as far as the dialects of the facts say so."""
     found = []
     for node in facts:
-        if "prefixItems" in node.said and not knows(node, "prefixItems"):
+        if "prefixItems" in node.said and not is_known_keyword(node, "prefixItems"):
             continue
-        if isinstance(node.said.get("items"), list) and not knows(node, "items as a list"):
+        if isinstance(node.said.get("items"), list) and not is_known_keyword(node, "items as a list"):
             continue
         ahead, rest = items_of(node)
         found.append(ahead[at] if at < len(ahead) else rest)
     return tuple(each for each in found if each is not None)
 
 
-def same(one: ComparedNode, other: ComparedNode) -> bool:
+def is_same_schema(one: ComparedNode, other: ComparedNode) -> bool:
     """Whether two subschemas are the same in all that they say and refer to."""
     pairs, seen = [(one, other)], set()
     while pairs:
@@ -404,13 +404,15 @@ def is_impossible(facts: Facts, *, deep: bool = True) -> bool:
     return (
         deep
         and types_of(facts) == {"object"}
-        and any(is_impossible(expanded(members(facts, name)[0]), deep=False) for name in required(facts))
+        and any(is_impossible(expand_nodes(members(facts, name)[0]), deep=False) for name in required(facts))
     )
 
 
 def is_closed(facts: Facts) -> bool:
     """Whether an object has no properties but those that are named."""
-    return any(node.site.schema is False for node in others(facts)) and not any(patterned(facts))
+    return any(node.site.schema is False for node in additional_properties(facts)) and not any(
+        pattern_properties(facts)
+    )
 
 
 def alternatives_of(node: ComparedNode, keyword: str) -> list[ComparedNode]:
@@ -430,14 +432,14 @@ def cases_of(facts: Facts, goal: ComparedNode) -> list[Facts]:
                 rest = [each for each in flat if each.said or each.site.schema is False]
                 return [(*rest, each) for each in alternatives]
     choices = ("anyOf", "oneOf", "if", "not")
-    if not any(keyword in part.said for part in expanded((goal,)) for keyword in choices):
+    if not any(keyword in part.said for part in expand_nodes((goal,)) for keyword in choices):
         return []
     values, types = values_of(facts), types_of(facts)
     if values is not None and 1 < len(values) <= CASES:
-        return [(*facts, made({"const": value})) for value in values.values()]
+        return [(*facts, implied_node({"const": value})) for value in values.values()]
     if 1 < len(types) < len(TYPES) and not types <= NUMBERS:
         kinds = sorted((types - NUMBERS) | ({"number"} if "number" in types else types & {"integer"}))
-        return [(*facts, made({"type": kind})) for kind in kinds]
+        return [(*facts, implied_node({"type": kind})) for kind in kinds]
     return []
 
 
@@ -472,22 +474,24 @@ def reasons_of_size(
     """Why bounds of a size do not follow; `sizes` are all that there are, where that is known."""
     bound = goal.said.get(low)
     if is_number(bound):
-        there = least(facts, low) if sizes is None else min(sizes, default=bound)
+        there = min_size(facts, low) if sizes is None else min(sizes, default=bound)
         if there < bound:
             yield Reason(low, (*goal.site.path, low))
     bound = goal.said.get(high)
     if is_number(bound):
-        largest = most(facts, high) if sizes is None else max(sizes, default=0)
+        largest = max_size(facts, high) if sizes is None else max(sizes, default=0)
         if largest is None or largest > bound:
             yield Reason(high, (*goal.site.path, high))
 
 
-def says(facts: Facts, keyword: str, value: JSON) -> bool:
+def has_keyword_value(facts: Facts, keyword: str, value: JSON) -> bool:
     """Whether one of the facts says just this at a keyword."""
-    return any(keyword in node.said and sameness(node.said[keyword]) == sameness(value) for node in facts)
+    return any(
+        keyword in node.said and equality_key(node.said[keyword]) == equality_key(value) for node in facts
+    )
 
 
-def nearest(tries: list[list[Reason]]) -> list[Reason]:
+def closest_reasons(tries: list[list[Reason]]) -> list[Reason]:
     """The reasons of the alternative that is nearest: of the right type, and with the fewest faults."""
     if len(tries) > 1 and all(any(reason.keyword == "type" for reason in each) for each in tries):
         return []

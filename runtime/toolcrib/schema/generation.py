@@ -20,7 +20,7 @@ from toolcrib.core.pointers import pointer_step
 from toolcrib.core.subschemas import SchemaIndex, pattern_validator
 from toolcrib.core.text import canonical
 from toolcrib.schema.all_of import merge_closely
-from toolcrib.schema.keyed_random import Draw
+from toolcrib.schema.keyed_random import KeyedRandom
 from toolcrib.schema.scalar_generation import (
     Size,
     UnknownSyntax,
@@ -34,8 +34,8 @@ from toolcrib.schema.validation import Validator
 
 __all__ = [
     "Choices",
-    "Draw",
     "ExamplesPolicy",
+    "KeyedRandom",
     "Sampler",
     "arguments_for",
     "generate",
@@ -102,7 +102,9 @@ class Sampler:
         self._index = index
         self._choices = choices
 
-    def grow(self, schema: JSON, draw: Draw, pointer: str = "", depth: int = 0, name: str = "") -> JSON:
+    def grow(
+        self, schema: JSON, draw: KeyedRandom, pointer: str = "", depth: int = 0, name: str = ""
+    ) -> JSON:
         """A value for a schema at a place.
 
         Raises:
@@ -116,10 +118,10 @@ class Sampler:
             error.pointer = error.pointer or pointer
             raise
 
-    def _flat(self, schema: JSON, draw: Draw, depth: int) -> tuple[dict[str, JSON], int]:
+    def _flat(self, schema: JSON, draw: KeyedRandom, depth: int) -> tuple[dict[str, JSON], int]:
         """The schema with everything that holds at the same place folded into it."""
         whole: JSON = {}
-        queue: list[tuple[JSON, Draw]] = [(schema, draw)]
+        queue: list[tuple[JSON, KeyedRandom]] = [(schema, draw)]
         folded = 0
         while queue:
             part, place = queue.pop(0)
@@ -136,8 +138,10 @@ class Sampler:
             raise UnsatisfiableKeyword("false", "the schema `false` accepts nothing")
         return whole, depth
 
-    def _parts(self, schema: dict[str, JSON], draw: Draw, depth: int) -> list[tuple[JSON, Draw]]:
-        parts: list[tuple[JSON, Draw]] = []
+    def _parts(
+        self, schema: dict[str, JSON], draw: KeyedRandom, depth: int
+    ) -> list[tuple[JSON, KeyedRandom]]:
+        parts: list[tuple[JSON, KeyedRandom]] = []
         for keyword in ("$ref", "$dynamicRef"):
             reference = schema.get(keyword)
             if isinstance(reference, str):
@@ -160,19 +164,19 @@ class Sampler:
             raise UnsatisfiableKeyword(keyword, f"the reference `{reference}` was not found")
         return site.schema
 
-    def _branch(self, branches: Sequence[JSON], draw: Draw, depth: int) -> JSON:
+    def _branch(self, branches: Sequence[JSON], draw: KeyedRandom, depth: int) -> JSON:
         if depth < _DEEP:
             return draw.choice(branches)
         # The way out of a recursion is a branch that refers to nothing.
         ends = [branch for branch in branches if '"$ref"' not in canonical(branch)]
         return draw.choice(ends or branches)
 
-    def _conditional(self, schema: dict[str, JSON], draw: Draw) -> list[tuple[JSON, Draw]]:
+    def _conditional(self, schema: dict[str, JSON], draw: KeyedRandom) -> list[tuple[JSON, KeyedRandom]]:
         if not self._choices.free or draw.integer(0, 1):
             return [(schema["if"], draw), (schema.get("then", True), draw.at("then"))]
         return [(schema.get("else", True), draw.at("else"))]
 
-    def _given(self, schema: dict[str, JSON], draw: Draw) -> list[JSON]:
+    def _given(self, schema: dict[str, JSON], draw: KeyedRandom) -> list[JSON]:
         """The value that the schema spells out, if it does, in a list of one."""
         if "const" in schema:
             return [schema["const"]]
@@ -188,7 +192,7 @@ class Sampler:
             return [draw.at("examples").choice(examples)]
         return [schema[key] for key in ("example", "default") if key in schema][:1]
 
-    def _typed(self, schema: dict[str, JSON], draw: Draw, pointer: str, depth: int, name: str) -> JSON:
+    def _typed(self, schema: dict[str, JSON], draw: KeyedRandom, pointer: str, depth: int, name: str) -> JSON:
         kind = self._kind(schema, draw)
         if kind == "object":
             return self._object(schema, draw, pointer, depth)
@@ -202,7 +206,7 @@ class Sampler:
             return None
         return make_text(schema, draw, "odd" if self._choices.odd else self._choices.size, name)
 
-    def _kind(self, schema: dict[str, JSON], draw: Draw) -> str:
+    def _kind(self, schema: dict[str, JSON], draw: KeyedRandom) -> str:
         named = schema.get("type")
         kinds = [named] if isinstance(named, str) else named
         if not isinstance(kinds, list):
@@ -215,7 +219,7 @@ class Sampler:
             return str(draw.at("type").choice(kinds))
         return str(next((kind for kind in kinds if kind != "null"), "null"))
 
-    def _array(self, schema: dict[str, JSON], draw: Draw, pointer: str, depth: int) -> list[JSON]:
+    def _array(self, schema: dict[str, JSON], draw: KeyedRandom, pointer: str, depth: int) -> list[JSON]:
         first, rest = _items_of(schema)
         least, most = count_of(schema, "minItems") or 0, count_of(schema, "maxItems")
         wanted = self._wanted_contained(schema)
@@ -247,7 +251,7 @@ class Sampler:
         least = count_of(schema, "minContains")
         return 1 if least is None else least
 
-    def _length(self, draw: Draw, usual: int, least: int, most: int | None, depth: int) -> int:
+    def _length(self, draw: KeyedRandom, usual: int, least: int, most: int | None, depth: int) -> int:
         size = self._choices.size
         if size == "minimal" or depth >= _DEEP:
             wanted = least
@@ -258,7 +262,9 @@ class Sampler:
         wanted = max(wanted, least)
         return wanted if most is None else min(wanted, most)
 
-    def _different(self, taken: list[JSON], schema: JSON, draw: Draw, pointer: str, depth: int) -> JSON:
+    def _different(
+        self, taken: list[JSON], schema: JSON, draw: KeyedRandom, pointer: str, depth: int
+    ) -> JSON:
         """A value that is not among those taken."""
         known = {canonical(value) for value in taken}
         for number in range(_AGAIN):
@@ -268,7 +274,9 @@ class Sampler:
         reason = f"no further item was found that differs from the other {len(taken)}"
         raise UnsatisfiableKeyword("uniqueItems", reason, pointer)
 
-    def _object(self, schema: dict[str, JSON], draw: Draw, pointer: str, depth: int) -> dict[str, JSON]:
+    def _object(
+        self, schema: dict[str, JSON], draw: KeyedRandom, pointer: str, depth: int
+    ) -> dict[str, JSON]:
         schema = self._with_dependents(schema, draw)
         properties = schema.get("properties")
         known: dict[str, JSON] = properties if isinstance(properties, dict) else {}
@@ -291,13 +299,13 @@ class Sampler:
             del value[name]
         return value
 
-    def _gives(self, name: str, draw: Draw, depth: int) -> bool:
+    def _gives(self, name: str, draw: KeyedRandom, depth: int) -> bool:
         """Whether an optional property is given."""
         if self._choices.size == "minimal" or depth >= _DEEP:
             return False
         return not self._choices.free or bool(draw.at(name, "given").integer(0, 1))
 
-    def _with_dependents(self, schema: dict[str, JSON], draw: Draw) -> dict[str, JSON]:
+    def _with_dependents(self, schema: dict[str, JSON], draw: KeyedRandom) -> dict[str, JSON]:
         """The schema with what its own properties call for."""
         for keyword in ("dependentSchemas", "dependentRequired", "dependencies"):
             table = schema.get(keyword)
@@ -322,7 +330,7 @@ class Sampler:
         return {"allOf": found}
 
     def _add_further(
-        self, value: dict[str, JSON], schema: dict[str, JSON], draw: Draw, pointer: str, depth: int
+        self, value: dict[str, JSON], schema: dict[str, JSON], draw: KeyedRandom, pointer: str, depth: int
     ) -> None:
         """Add properties without fixed names: as many as must be, and a few where the object is a table."""
         least, most = count_of(schema, "minProperties") or 0, count_of(schema, "maxProperties")
@@ -342,7 +350,7 @@ class Sampler:
                 if number >= _AGAIN and len(value) < least:
                     raise
 
-    def _key(self, schema: dict[str, JSON], draw: Draw) -> str:
+    def _key(self, schema: dict[str, JSON], draw: KeyedRandom) -> str:
         table = schema.get("patternProperties")
         if isinstance(table, dict) and table:
             try:
@@ -378,7 +386,7 @@ _COMPILED: Final = 256
 """Schemas that are kept compiled."""
 
 
-def generate(schema: Schema, draw: Draw, *, examples: ExamplesPolicy = "prefer") -> JSON:
+def generate(schema: Schema, draw: KeyedRandom, *, examples: ExamplesPolicy = "prefer") -> JSON:
     """A value that the schema accepts; the same for the same schema and draw.
 
     Args:
@@ -395,7 +403,7 @@ def generate(schema: Schema, draw: Draw, *, examples: ExamplesPolicy = "prefer")
     return copy.deepcopy(_generator(json.dumps(schema)).make(draw, "usual", examples))
 
 
-def arguments_for(schema: Schema, draw: Draw, count: int) -> list[JSON]:
+def arguments_for(schema: Schema, draw: KeyedRandom, count: int) -> list[JSON]:
     """Up to `count` different valid values: the usual, the least and the fullest one, then others.
 
     Fewer where the schema does not hold so many.
@@ -441,7 +449,7 @@ class _Generator:
         self._schema = schema
         self._validator = Validator(schema)
 
-    def make(self, draw: Draw, size: Size, examples: ExamplesPolicy, first: int = 0) -> JSON:
+    def make(self, draw: KeyedRandom, size: Size, examples: ExamplesPolicy, first: int = 0) -> JSON:
         """The first of many tries that is valid; higher tries are freer."""
         failure: UnsatisfiableKeyword | None = None
         for number in range(first, _TRIES):

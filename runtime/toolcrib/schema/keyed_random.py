@@ -15,11 +15,11 @@ _BITS = 256
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-class Draw:
+class KeyedRandom:
     """A place in the tree of draws. It is a value: asking it twice gives the same answer.
 
-    `Draw(7, "a").at("b")` is the same place as `Draw(7, "a", "b")`. Different questions to one place are not
-    independent of each other; ask them at places of their own.
+    `KeyedRandom(7, "a").at("b")` is the same place as `KeyedRandom(7, "a", "b")`. Different questions to one place are
+    not independent of each other; ask them at places of their own.
     """
 
     __slots__ = ("_hash",)
@@ -27,9 +27,9 @@ class Draw:
     def __init__(self, seed: int, *key: str | int) -> None:
         self._hash = hashlib.blake2b(_encoded((seed, *key)), digest_size=_BITS // 8)
 
-    def at(self, *key: str | int) -> Draw:
+    def at(self, *key: str | int) -> KeyedRandom:
         """The place under this one that a key names."""
-        child = Draw.__new__(Draw)
+        child = KeyedRandom.__new__(KeyedRandom)
         child._hash = self._hash.copy()  # noqa: SLF001 -- a copy of the same class
         child._hash.update(_encoded(key))  # noqa: SLF001 -- as above
         return child

@@ -17,7 +17,7 @@ from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, Schema
 from toolcrib.core.subschemas import Path, SchemaIndex, Site
 from toolcrib.schema.generation import arguments_for
-from toolcrib.schema.keyed_random import Draw
+from toolcrib.schema.keyed_random import KeyedRandom
 from toolcrib.schema.validation import Validator
 
 ABSENT: Final[Any] = object()
@@ -326,7 +326,7 @@ class Mutations:
 
     def _samples(self) -> list[JSON]:
         try:
-            return arguments_for(self._schema, Draw(0, "violations"), _SAMPLES)
+            return arguments_for(self._schema, KeyedRandom(0, "violations"), _SAMPLES)
         except ExpressionError:
             return []  # nothing valid can be made here, and the tool may well know how
 

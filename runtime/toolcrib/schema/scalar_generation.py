@@ -16,7 +16,7 @@ from string import hexdigits
 from typing import Final, Literal, TypeAlias
 
 from toolcrib.core.model import JSON
-from toolcrib.schema.keyed_random import Draw
+from toolcrib.schema.keyed_random import KeyedRandom
 
 _TRIES = 24
 _USUAL_EXTRA = 3
@@ -62,7 +62,7 @@ class UnknownSyntax(ValueError):
     """The pattern holds something that is not understood here."""
 
 
-def text_matching(pattern: str, draw: Draw, least: int = 0, most: int | None = None) -> str:
+def text_matching(pattern: str, draw: KeyedRandom, least: int = 0, most: int | None = None) -> str:
     """A text that matches a pattern, of `least` to `most` characters.
 
     Raises:
@@ -75,7 +75,7 @@ def text_matching(pattern: str, draw: Draw, least: int = 0, most: int | None = N
         raise UnknownSyntax("the pattern nests its groups too deeply") from None
 
 
-def _fitting(piece: _Piece, draw: Draw, least: int, most: int | None) -> str:
+def _fitting(piece: _Piece, draw: KeyedRandom, least: int, most: int | None) -> str:
     shortest = piece(draw, _Room(0, eager=True))
     for number in range(_TRIES):
         eager = number % 4 == 3
@@ -101,7 +101,7 @@ class _Room:
         self._spent += times
         return self._spent
 
-    def take(self, limit: int | None, draw: Draw) -> int:
+    def take(self, limit: int | None, draw: KeyedRandom) -> int:
         """How many repetitions there are beyond the least number, at most `limit`."""
         most = self._extra if limit is None else min(limit, self._extra)
         if not self._eager:
@@ -110,7 +110,7 @@ class _Room:
         return most
 
 
-_Piece: TypeAlias = Callable[[Draw, _Room], str]
+_Piece: TypeAlias = Callable[[KeyedRandom, _Room], str]
 
 
 class _Parser:
@@ -166,7 +166,7 @@ class _Parser:
         if not self._skip("?") and self._peek() == "+":
             raise self._unknown("a possessive repetition")
 
-        def write(draw: Draw, room: _Room) -> str:
+        def write(draw: KeyedRandom, room: _Room) -> str:
             times = least + room.take(limit, draw)
             if room.spent(times) > _MOST_REPEATS:
                 raise UnknownSyntax(f"a text with more than {_MOST_REPEATS:,} repetitions is not made")
@@ -326,7 +326,7 @@ def _any_of(ranges: _Ranges, pattern: str) -> _Piece:
         raise UnknownSyntax(f"`{pattern}` holds a character class without a printable character")
     total = sum(sizes)
 
-    def write(draw: Draw, _room: _Room) -> str:
+    def write(draw: KeyedRandom, _room: _Room) -> str:
         place = draw.integer(0, total - 1)
         for (low, _), size in zip(ranges, sizes, strict=True):
             if place < size:
@@ -416,7 +416,9 @@ class UnsatisfiableKeyword(Exception):
         self.pointer = pointer
 
 
-def make_text(schema: Mapping[str, JSON], draw: Draw, size: Size | Literal["odd"], name: str = "") -> str:
+def make_text(
+    schema: Mapping[str, JSON], draw: KeyedRandom, size: Size | Literal["odd"], name: str = ""
+) -> str:
     """A text that keeps `pattern`, `minLength`, `maxLength` and, where there is room for it, `format`.
 
     Raises:
@@ -440,14 +442,14 @@ def make_text(schema: Mapping[str, JSON], draw: Draw, size: Size | Literal["odd"
     return _sized_text(draw, size, least, most)
 
 
-def _meant_text(schema: Mapping[str, JSON], draw: Draw, name: str) -> str | None:
+def _meant_text(schema: Mapping[str, JSON], draw: KeyedRandom, name: str) -> str | None:
     given = schema.get("format", _NAMED_FORMATS.get(name))
     if isinstance(given, str) and given in FORMATS:
         return FORMATS[given](draw)
     return draw.choice(_NAMED[name]) if name in _NAMED else None
 
 
-def _sized_text(draw: Draw, size: Size, least: int, most: int | None) -> str:
+def _sized_text(draw: KeyedRandom, size: Size, least: int, most: int | None) -> str:
     words = {"minimal": 1, "usual": 2, "maximal": 8}[size]
     text = " ".join(draw.at("word", number).choice(_WORDS) for number in range(words))
     if len(text) < least:
@@ -456,7 +458,7 @@ def _sized_text(draw: Draw, size: Size, least: int, most: int | None) -> str:
     return text if most is None or len(text) <= most else text[:most].replace(" ", "-")
 
 
-def make_number(schema: Mapping[str, JSON], draw: Draw, size: Size, *, whole: bool) -> int | float:
+def make_number(schema: Mapping[str, JSON], draw: KeyedRandom, size: Size, *, whole: bool) -> int | float:
     """A number that keeps `minimum`, `maximum`, their exclusive forms and `multipleOf`.
 
     Raises:
@@ -526,23 +528,23 @@ def count_of(schema: Mapping[str, JSON], keyword: str) -> int | None:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _moment(draw: Draw) -> datetime:
+def _moment(draw: KeyedRandom) -> datetime:
     return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=draw.integer(0, 365 * 86400 - 1))
 
 
-def _uuid(draw: Draw) -> str:
+def _uuid(draw: KeyedRandom) -> str:
     return str(uuid.UUID(int=draw.integer(0, 2**128 - 1), version=4))
 
 
-def _host(draw: Draw) -> str:
+def _host(draw: KeyedRandom) -> str:
     return f"{draw.choice(_WORDS)}.example.com"
 
 
-def _duration(draw: Draw) -> str:
+def _duration(draw: KeyedRandom) -> str:
     return f"PT{draw.integer(1, 90)}M"
 
 
-FORMATS: Final[Mapping[str, Callable[[Draw], str]]] = {
+FORMATS: Final[Mapping[str, Callable[[KeyedRandom], str]]] = {
     "date": lambda draw: _moment(draw).strftime("%Y-%m-%d"),
     "date-time": lambda draw: _moment(draw).strftime("%Y-%m-%dT%H:%M:%SZ"),
     "time": lambda draw: _moment(draw).strftime("%H:%M:%SZ"),

@@ -107,7 +107,7 @@ def hidden_in(definition: Mapping[str, Any]) -> list[HiddenCharacter]:
     ]
 
 
-def spelt(text: str) -> str:
+def decode_tag_characters(text: str) -> str:
     """What the tag characters of a text spell; empty where there are none."""
     return "".join(chr(ord(each) - 0xE0000) for each in text if 0xE0020 <= ord(each) < 0xE007F)
 

@@ -19,10 +19,10 @@ from typing import Any, Final, NamedTuple
 
 from toolcrib.core.user_folders import (
     STATE_VARIABLE,
-    in_work_tree,
-    is_anothers,
-    others_may_write,
+    find_work_tree,
+    is_owned_by_other,
     state_folder,
+    why_writable_by_others,
 )
 from toolcrib.security.trust_needs import Need, hash_of
 
@@ -173,7 +173,7 @@ class DecisionStore:
             OSError: It can't be looked at.
         """
         state = os.path.dirname(self.folder)
-        top = in_work_tree(self.folder)
+        top = find_work_tree(self.folder)
         if top:
             why = f": it lies in the work tree {top}; set {STATE_VARIABLE} to a folder outside of it"
         elif why_not := _why_not_the_users(state):
@@ -189,7 +189,7 @@ class DecisionStore:
         try:
             with open(path, "rb", opener=_open_regular) as file:
                 about = os.fstat(file.fileno())
-                why = others_may_write(about) if stat.S_ISREG(about.st_mode) else "it is no file"
+                why = why_writable_by_others(about) if stat.S_ISREG(about.st_mode) else "it is no file"
                 raw = b"" if why else file.read(_LARGEST)
         except FileNotFoundError:
             return None
@@ -224,12 +224,12 @@ def _why_not_the_users(folder: str, *, links: bool = True) -> str:
         if stat.S_ISLNK(found.st_mode):
             if not links:
                 return "it is a symbolic link"
-            if is_anothers(found):
+            if is_owned_by_other(found):
                 return "it is a symbolic link of another user"
             found = os.stat(folder)
     except FileNotFoundError:
         return ""
-    return others_may_write(found) if stat.S_ISDIR(found.st_mode) else "it is no folder"
+    return why_writable_by_others(found) if stat.S_ISDIR(found.st_mode) else "it is no folder"
 
 
 def _open_regular(path: str, flags: int) -> int:

@@ -7,19 +7,19 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from toolcrib.core.model import NOTHING
-from toolcrib.core.server_config import Catalogue, Server, Verdict
+from toolcrib.core.server_config import Catalogue, LockVerdict, Server
 from toolcrib.http.messages import origin_of, parse_origin
 from toolcrib.security.egress import EgressGuard, read_host
 from toolcrib.security.secrets import SecretResolver
 from toolcrib.security.trust import Trust
 
-LockJudge = Callable[[Server, Catalogue | None], Verdict]
+LockJudge = Callable[[Server, Catalogue | None], LockVerdict]
 """Checks a server against a lock: before it is started (no catalogue), and whenever it has listed its tools."""
 
 
-def accept_all(_server: Server, _catalogue: Catalogue | None) -> Verdict:
+def accept_all(_server: Server, _catalogue: Catalogue | None) -> LockVerdict:
     """The judge where nothing is locked."""
-    return Verdict()
+    return LockVerdict()
 
 
 class NetworkEnvironment(NamedTuple):

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.pointers import keys_of, pointer_to
-from toolcrib.core.server_config import LOCK_FILE, Catalogue, Server, Verdict
+from toolcrib.core.server_config import LOCK_FILE, Catalogue, LockVerdict, Server
 from toolcrib.core.text import canonical, decode_json, escape_terminal
 from toolcrib.security.hidden_characters import hidden_in
 from toolcrib.security.server_display import shown_args, shown_url
@@ -333,7 +333,7 @@ _DECODER: Final = json.JSONDecoder()
 Policy: TypeAlias = Literal["warn", "block"]
 """What is done about what differs from a lock: it is told, or it is refused too."""
 
-Judgement: TypeAlias = Callable[[Server, Catalogue | None], Verdict]
+Judgement: TypeAlias = Callable[[Server, Catalogue | None], LockVerdict]
 
 _THOROUGH = 5
 """Of so many tools it is told what their change means: calls wait meanwhile."""
@@ -406,20 +406,20 @@ def read_lock(path: str | Path) -> tuple[Lock, list[Problem]]:
     return Lock(shown, servers or NOTHING, there, tuple(problems)), problems
 
 
-def _verdict(lock: Lock, policy: Policy, server: Server, catalogue: Catalogue | None) -> Verdict:
+def _verdict(lock: Lock, policy: Policy, server: Server, catalogue: Catalogue | None) -> LockVerdict:
     blocks = policy == "block"
     why = _why_none(lock, server, blocks=blocks) or _why_elsewhere(lock, server)
     warnings = [] if catalogue is None else [*_hidden(server, catalogue)]
     if why and blocks:
-        return Verdict({EVERY: why}, tuple(warnings))
+        return LockVerdict({EVERY: why}, tuple(warnings))
     if catalogue is None:
-        return Verdict(NOTHING, (why,) if why else ())
+        return LockVerdict(NOTHING, (why,) if why else ())
     if why:  # it was told before the start; what is locked is another server's
-        return Verdict(NOTHING, tuple(warnings))
+        return LockVerdict(NOTHING, tuple(warnings))
     against, gone = _against(lock, server, catalogue), [*_gone(lock, server, catalogue)]
     if blocks:
-        return Verdict(against, (*gone, *warnings))
-    return Verdict(NOTHING, (*_first(server, [*against.values()]), *gone, *warnings))
+        return LockVerdict(against, (*gone, *warnings))
+    return LockVerdict(NOTHING, (*_first(server, [*against.values()]), *gone, *warnings))
 
 
 def _first(server: Server, told: Sequence[str]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.text import canonical
-from toolcrib.core.user_folders import cache_folder, in_work_tree, why_unused
+from toolcrib.core.user_folders import cache_folder, find_work_tree, why_unused
 
 _FORMAT = 1
 _LARGEST = 32 << 20
@@ -82,7 +82,7 @@ def _folder() -> str:
     if top is None:
         return ""
     folder = os.path.join(top, "catalogues")
-    return "" if why_unused(folder) or in_work_tree(folder) else folder
+    return "" if why_unused(folder) or find_work_tree(folder) else folder
 
 
 def _key(server: Server) -> str:

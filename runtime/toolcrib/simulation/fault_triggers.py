@@ -18,7 +18,7 @@ from toolcrib.core.protocols import CallSession
 from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
 from toolcrib.expressions import Scope, compile_condition
-from toolcrib.expressions.compiler import alone
+from toolcrib.expressions.compiler import hidden_key_name
 from toolcrib.expressions.matchers import Matcher, compile_matcher, find_impossible
 
 if TYPE_CHECKING:
@@ -282,13 +282,13 @@ def _between(ends: list[str], writing: _Writing) -> _Made:
 
 
 def _probability(share: float, writing: _Writing) -> _Made:
-    from toolcrib.schema.keyed_random import Draw  # noqa: PLC0415 -- slow to import, and rarely used
+    from toolcrib.schema.keyed_random import KeyedRandom  # noqa: PLC0415 -- slow to import, and rarely used
 
     key = writing.key
 
     def holds(call: Call, number: int, _scope: Scope) -> bool:
         session = call.context.session
-        draw = Draw(session.seed, "fault", key, call.tool.name, session.id, number, call.attempt)
+        draw = KeyedRandom(session.seed, "fault", key, call.tool.name, session.id, number, call.attempt)
         return draw.number(0, 1) < share
 
     return frozenset(), holds
@@ -319,7 +319,7 @@ def fault_variables(tool: Descriptor | None = None) -> Mapping[str, Collection[s
         names["args"] = closed_names(tool.input_schema)
         names["state"] = tuple(tool.fixture.machines)
         names["store"] = tuple(tool.fixture.collections)
-        names |= {alone("store", name): None for name in tool.fixture.collections}
+        names |= {hidden_key_name("store", name): None for name in tool.fixture.collections}
     return names
 
 

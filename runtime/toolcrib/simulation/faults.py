@@ -166,10 +166,10 @@ def compile_violation(name: str, pointer: str, tool: Descriptor, key: str, probl
     def spoil(result: Result, call: Call, number: int) -> Any:
         if not known.accepts(result.value):
             return None, NOTHING
-        from toolcrib.schema.keyed_random import Draw  # noqa: PLC0415 -- as above
+        from toolcrib.schema.keyed_random import KeyedRandom  # noqa: PLC0415 -- as above
 
         session = call.context.session
-        draw = Draw(session.seed, "violate_schema", key, tool.name, session.id, number, call.attempt)
+        draw = KeyedRandom(session.seed, "violate_schema", key, tool.name, session.id, number, call.attempt)
         first = draw.integer(0, len(chosen) - 1) if name == ANY else 0
         # Any violation will do where any is asked for; one that is named must be made.
         tried = (*chosen[first:], *chosen[:first]) if name == ANY else chosen[:1]

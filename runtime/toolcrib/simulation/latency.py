@@ -29,12 +29,12 @@ def compile_latency(
     if isinstance(block, str):
         seconds = parse_duration(block)
         return lambda _call, _number: seconds
-    from toolcrib.schema.generation import Draw  # noqa: PLC0415 -- slow to import, and rarely used
+    from toolcrib.schema.generation import KeyedRandom  # noqa: PLC0415 -- slow to import, and rarely used
 
-    def draw(call: Call, number: int) -> Draw:
+    def draw(call: Call, number: int) -> KeyedRandom:
         """The draw of one answer: an inserted call changes no other one's."""
         session = call.context.session
-        return Draw(session.seed, session.id, call.tool.name, number, call.attempt, purpose)
+        return KeyedRandom(session.seed, session.id, call.tool.name, number, call.attempt, purpose)
 
     if "median" in block:
         from statistics import NormalDist  # noqa: PLC0415 -- as above

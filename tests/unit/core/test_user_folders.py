@@ -7,7 +7,13 @@ import sys
 
 import pytest
 
-from toolcrib.core.user_folders import cache_folder, in_work_tree, others_may_write, state_folder, why_unused
+from toolcrib.core.user_folders import (
+    cache_folder,
+    find_work_tree,
+    state_folder,
+    why_unused,
+    why_writable_by_others,
+)
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="modes of folders are POSIX's")
 
@@ -57,14 +63,14 @@ def test_the_folder_on_each_system(folder, variable, xdg, linux, mac, windows, m
 
 
 def test_a_folder_in_a_work_tree_names_its_top(tmp_path):
-    assert in_work_tree(str(tmp_path / "a" / "b")) == ""
+    assert find_work_tree(str(tmp_path / "a" / "b")) == ""
     (tmp_path / "a" / ".git").mkdir(parents=True)
     for folder in (tmp_path / "a", tmp_path / "a" / "not" / "there"):
-        assert in_work_tree(str(folder)) == str(tmp_path / "a")
-    assert in_work_tree(str(tmp_path / "other")) == ""
+        assert find_work_tree(str(folder)) == str(tmp_path / "a")
+    assert find_work_tree(str(tmp_path / "other")) == ""
     (tmp_path / "a" / "b").mkdir()
     (tmp_path / "a" / "b" / ".git").write_text("gitdir: elsewhere")
-    assert in_work_tree(str(tmp_path / "a" / "b" / "c")) == str(tmp_path / "a" / "b")
+    assert find_work_tree(str(tmp_path / "a" / "b" / "c")) == str(tmp_path / "a" / "b")
 
 
 @POSIX
@@ -74,8 +80,8 @@ def test_a_link_into_or_out_of_a_work_tree_counts(tmp_path):
     (tmp_path / "plain" / "inward").symlink_to(tmp_path / "tree")
     (tmp_path / "tree" / "outward").symlink_to(tmp_path / "plain")
     for folder in ("plain/inward", "plain/inward/index", "tree/outward", "tree/outward/index"):
-        assert in_work_tree(str(tmp_path / folder)) == str(tmp_path / "tree")
-    assert in_work_tree(str(tmp_path / "plain" / "index")) == ""
+        assert find_work_tree(str(tmp_path / folder)) == str(tmp_path / "tree")
+    assert find_work_tree(str(tmp_path / "plain" / "index")) == ""
 
 
 @POSIX
@@ -95,6 +101,6 @@ def test_why_a_folder_is_unused(tmp_path):
 @POSIX
 def test_a_folder_of_somebody_else_is_not_the_users(tmp_path, monkeypatch):
     found = tmp_path.stat()
-    assert others_may_write(found) == ""
+    assert why_writable_by_others(found) == ""
     monkeypatch.setattr(os, "geteuid", lambda: found.st_uid + 1)
-    assert others_may_write(found) == "it belongs to another user"
+    assert why_writable_by_others(found) == "it belongs to another user"

@@ -14,7 +14,7 @@ from in_memory import fake, loaded, mocked, runtime_of
 from live_tools import API, calling, live_executors, live_tool
 from toolcrib import Outcome, RealClock, Result
 from toolcrib.core.text import compact, format_size, parse_size
-from toolcrib.schema.validation.json_values import count_elements, excess
+from toolcrib.schema.validation.json_values import count_elements, describe_excess
 
 MIB = 1024 * 1024
 ECHO = 'result: "{{ args.x }}"'
@@ -37,8 +37,8 @@ JSON_VALUES = st.recursive(
 @given(JSON_VALUES, st.integers(1, 200))
 def test_a_value_passes_a_limit_by_its_bytes_or_by_its_values(value, limit):
     fits = len(compact(value).encode()) <= limit and count_elements(value, 10**9) * 4 <= limit
-    assert excess(value, 1000, limit) is not None
-    assert bool(excess(value, 1000, limit)) is not fits
+    assert describe_excess(value, 1000, limit) is not None
+    assert bool(describe_excess(value, 1000, limit)) is not fits
 
 
 @given(st.integers(1, 10**8))

@@ -68,7 +68,7 @@ def test_a_runtime_prints_its_content():
 def test_a_session_prints_its_tools_and_calls():
     session = runtime_of(mocked("result: 1")).session(id="mine")
     asyncio.run(session.call("tool"))
-    assert repr(session) == "Session('mine', 1 tools, 1 calls)"
+    assert repr(session) == "Session('mine', 1 tool, 1 call)"
 
 
 def test_a_registry_prints_its_first_names():

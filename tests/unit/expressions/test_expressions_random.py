@@ -12,7 +12,7 @@ from library import played, refused
 from toolcrib.core.errors import ExpressionError
 from toolcrib.expressions import compile_condition, compile_expression, compile_text, compile_value
 from toolcrib.expressions.functions import COUNTS, DRAWS
-from toolcrib.schema.generation import Draw
+from toolcrib.schema.generation import KeyedRandom
 
 NAMES = {"args": None, DRAWS: None, COUNTS: None}
 
@@ -26,7 +26,7 @@ class Drawing:
 
     def __call__(self, place):
         self.places.append(place)
-        return Draw(self.seed, place, self.places.count(place))
+        return KeyedRandom(self.seed, place, self.places.count(place))
 
 
 def drawn(value, seed=0, **args):

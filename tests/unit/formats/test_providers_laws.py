@@ -15,7 +15,7 @@ from toolcrib.core.model import Descriptor
 from toolcrib.core.text import compact
 from toolcrib.formats.providers import DIALECTS, declare
 from toolcrib.formats.providers.openai_strict import MOST_LEVELS
-from toolcrib.schema.generation import Draw, arguments_for
+from toolcrib.schema.generation import KeyedRandom, arguments_for
 from toolcrib.schema.validation import Validator, check_schema
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -146,7 +146,10 @@ def valid_arguments(schema, values):
     judge = Validator(schema)
     drawn = [value for value in values if judge.is_valid(value)]
     try:
-        return [*drawn, *(value for value in arguments_for(schema, Draw(1), 3) if isinstance(value, dict))]
+        return [
+            *drawn,
+            *(value for value in arguments_for(schema, KeyedRandom(1), 3) if isinstance(value, dict)),
+        ]
     except ExpressionError:
         return drawn
 
@@ -175,7 +178,7 @@ def test_where_nothing_is_lost_whatever_fits_the_declaration_fits_the_tool(diale
     told = judged(declaration, dialect)
     judge = Validator(schema)
     try:
-        made = arguments_for(told, Draw(7), 4)
+        made = arguments_for(told, KeyedRandom(7), 4)
     except ExpressionError:
         made = []
     for arguments in made:

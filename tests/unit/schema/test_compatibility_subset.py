@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from toolcrib.core.errors import DocumentError, ExpressionError
 from toolcrib.schema.compatibility import incompatibilities
-from toolcrib.schema.generation import Draw, arguments_for
+from toolcrib.schema.generation import KeyedRandom, arguments_for
 from toolcrib.schema.validation import Validator, check_schema
 
 NAMES = st.sampled_from(["a", "b", "ab"])
@@ -169,7 +169,7 @@ def test_what_is_shown_to_be_taken_is_taken(pair):
 def made(schema):
     """Some values that a schema takes."""
     try:
-        return arguments_for(schema, Draw(1), 8)
+        return arguments_for(schema, KeyedRandom(1), 8)
     except (ExpressionError, DocumentError):
         return []
 

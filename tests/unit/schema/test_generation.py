@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from toolcrib.core.errors import DocumentError, ExpressionError
 from toolcrib.core.text import canonical
 from toolcrib.schema.all_of import merge_closely
-from toolcrib.schema.generation import Draw, arguments_for, generate, overlay
+from toolcrib.schema.generation import KeyedRandom, arguments_for, generate, overlay
 from toolcrib.schema.validation import Validator
 
 KEYS = st.lists(st.text(max_size=5) | st.integers(), max_size=3)
@@ -21,7 +21,9 @@ KEYS = st.lists(st.text(max_size=5) | st.integers(), max_size=3)
 
 @given(st.integers(), KEYS, KEYS)
 def test_a_place_is_named_by_its_whole_path(seed, above, below):
-    assert Draw(seed, *above).at(*below).integer(0, 2**64) == Draw(seed, *above, *below).integer(0, 2**64)
+    assert KeyedRandom(seed, *above).at(*below).integer(0, 2**64) == KeyedRandom(
+        seed, *above, *below
+    ).integer(0, 2**64)
 
 
 def test_no_two_paths_are_the_same_place():
@@ -40,12 +42,12 @@ def test_no_two_paths_are_the_same_place():
         (-1,),
         ("i1;",),
     ]
-    assert len({Draw(7, *path).integer(0, 2**64) for path in paths}) == len(paths)
-    assert Draw(7).integer(0, 2**64) != Draw(8).integer(0, 2**64)
+    assert len({KeyedRandom(7, *path).integer(0, 2**64) for path in paths}) == len(paths)
+    assert KeyedRandom(7).integer(0, 2**64) != KeyedRandom(8).integer(0, 2**64)
 
 
 def test_a_place_gives_the_same_answer_each_time_and_its_children_do_not_change_it():
-    draw = Draw(1, "a")
+    draw = KeyedRandom(1, "a")
     before = draw.integer(0, 2**64)
     draw.at("b").text(5)
     assert draw.integer(0, 2**64) == before
@@ -53,40 +55,40 @@ def test_a_place_gives_the_same_answer_each_time_and_its_children_do_not_change_
 
 @given(st.integers(), st.integers(), st.integers(0, 2**300))
 def test_whole_numbers_lie_within_their_bounds(seed, low, span):
-    assert low <= Draw(seed).integer(low, low + span) <= low + span
+    assert low <= KeyedRandom(seed).integer(low, low + span) <= low + span
 
 
 @given(st.integers(), st.floats(-1e300, 1e300), st.floats(-1e300, 1e300))
 def test_numbers_lie_within_their_bounds(seed, one, other):
     low, high = sorted((one, other))
-    drawn = Draw(seed).number(low, high)
+    drawn = KeyedRandom(seed).number(low, high)
     assert low <= drawn <= high or drawn == pytest.approx(low) == pytest.approx(high)
 
 
 def test_draws_spread_over_their_range():
     counts = [0] * 6
     for number in range(600):
-        counts[Draw(3, number).integer(0, 5)] += 1
+        counts[KeyedRandom(3, number).integer(0, 5)] += 1
     assert min(counts) > 60
-    assert len({Draw(3, number).choice("abc") for number in range(30)}) == 3
+    assert len({KeyedRandom(3, number).choice("abc") for number in range(30)}) == 3
 
 
 @given(st.integers(0, 400))
 def test_texts_have_their_length(length):
-    text = Draw(1).text(length)
+    text = KeyedRandom(1).text(length)
     assert len(text) == length
     assert re.fullmatch("[a-z]*", text)
 
 
 def test_an_empty_range_has_no_number_and_no_choice():
     with pytest.raises(ValueError, match="from 3 to 2"):
-        Draw(1).integer(3, 2)
+        KeyedRandom(1).integer(3, 2)
     with pytest.raises(ValueError, match="from 0 to -1"):
-        Draw(1).choice([])
+        KeyedRandom(1).choice([])
 
 
 def test_draws_are_the_same_on_every_machine():
-    draw = Draw(42, "orders", 3)
+    draw = KeyedRandom(42, "orders", 3)
     assert [draw.integer(0, 999), draw.text(6), round(draw.number(0, 1), 6)] == [901, "xqmode", 0.419315]
 
 
@@ -118,10 +120,10 @@ def valid(schema, value) -> bool:
 
 def made(schema, *key, **options):
     before = copy.deepcopy(schema)
-    value = generate(schema, Draw(1, *key), **options)
+    value = generate(schema, KeyedRandom(1, *key), **options)
     assert schema == before
     assert valid(schema, value), value
-    assert generate(schema, Draw(1, *key), **options) == value
+    assert generate(schema, KeyedRandom(1, *key), **options) == value
     return value
 
 
@@ -150,8 +152,8 @@ def test_different_keys_give_different_instances():
 
 def test_what_is_given_belongs_to_the_caller():
     schema = {"const": {"list": [1]}}
-    generate(schema, Draw(1))["list"].append(2)
-    assert generate(schema, Draw(1)) == {"list": [1]}
+    generate(schema, KeyedRandom(1))["list"].append(2)
+    assert generate(schema, KeyedRandom(1)) == {"list": [1]}
 
 
 @pytest.mark.parametrize(
@@ -339,7 +341,7 @@ LIST = {
 def test_instances_are_valid(schema, key):
     made(schema, key)
     made(schema, key, examples="ignore")
-    for value in arguments_for(schema, Draw(key), 4):
+    for value in arguments_for(schema, KeyedRandom(key), 4):
         assert valid(schema, value)
 
 
@@ -392,20 +394,20 @@ def test_instances_are_valid(schema, key):
 )
 def test_where_nothing_can_be_made_the_place_and_the_keyword_are_named(schema, keyword, pointer):
     with pytest.raises(ExpressionError) as caught:
-        generate(schema, Draw(1))
+        generate(schema, KeyedRandom(1))
     assert caught.value.code == "can_not_generate"
     assert f"`{keyword}`" in caught.value.message
     if keyword != "$ref":
         assert caught.value.pointer == pointer
     with pytest.raises(ExpressionError):
-        arguments_for(schema, Draw(1), 2)
+        arguments_for(schema, KeyedRandom(1), 2)
 
 
 def test_a_reference_out_of_the_schema_is_not_followed():
     with pytest.raises(DocumentError):
-        generate({"$ref": "https://example.com/other.json"}, Draw(1))
+        generate({"$ref": "https://example.com/other.json"}, KeyedRandom(1))
     with pytest.raises(ExpressionError, match="was not found"):
-        generate({"$ref": "https://json-schema.org/draft/2020-12/schema"}, Draw(1))
+        generate({"$ref": "https://json-schema.org/draft/2020-12/schema"}, KeyedRandom(1))
 
 
 SMALL = st.integers(0, 4)
@@ -442,13 +444,13 @@ SCHEMAS = st.recursive(
 
 @given(SCHEMAS, st.integers(0, 5))
 def test_what_is_made_is_always_valid(schema, seed):
-    value = generate(schema, Draw(seed))
+    value = generate(schema, KeyedRandom(seed))
     assert jsonschema.Draft202012Validator(schema).is_valid(value)
-    assert generate(schema, Draw(seed)) == value
+    assert generate(schema, KeyedRandom(seed)) == value
 
 
 def test_arguments_come_in_the_usual_the_least_and_the_fullest_form():
-    usual, least, fullest, *others = arguments_for(FORECAST, Draw(1), 6)
+    usual, least, fullest, *others = arguments_for(FORECAST, KeyedRandom(1), 6)
     assert usual.keys() == {"city", "daily", "days"}
     assert usual["days"] == 3
     assert least.keys() == {"city", "daily"}
@@ -461,13 +463,13 @@ def test_arguments_come_in_the_usual_the_least_and_the_fullest_form():
 
 def test_arguments_reach_every_type_and_branch():
     schema = {"type": "object", "properties": {"a": {"type": ["integer", "null"]}}, "required": ["a"]}
-    assert {type(value["a"]) for value in arguments_for(schema, Draw(1), 10)} == {int, type(None)}
+    assert {type(value["a"]) for value in arguments_for(schema, KeyedRandom(1), 10)} == {int, type(None)}
 
 
 def test_a_schema_with_few_values_gives_few_arguments():
-    assert arguments_for({"type": "object", "additionalProperties": False}, Draw(1), 5) == [{}]
-    assert sorted(arguments_for({"type": "boolean"}, Draw(1), 5)) == [False, True]
-    assert arguments_for(FORECAST, Draw(1), 0) == []
+    assert arguments_for({"type": "object", "additionalProperties": False}, KeyedRandom(1), 5) == [{}]
+    assert sorted(arguments_for({"type": "boolean"}, KeyedRandom(1), 5)) == [False, True]
+    assert arguments_for(FORECAST, KeyedRandom(1), 0) == []
 
 
 @pytest.mark.parametrize(

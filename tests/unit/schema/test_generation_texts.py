@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.schema.generation import Draw, generate
+from toolcrib.schema.generation import KeyedRandom, generate
 from toolcrib.schema.scalar_generation import FORMATS, UnknownSyntax, text_matching
 
 PATTERNS = [
@@ -54,7 +54,7 @@ def test_texts_match_their_pattern(pattern):
         else None
     )
     for number in range(20):
-        text = text_matching(pattern, Draw(1, number))
+        text = text_matching(pattern, KeyedRandom(1, number))
         if judge is not None:
             assert judge.is_valid(text), text
         else:
@@ -75,7 +75,7 @@ def test_texts_match_their_pattern(pattern):
 )
 def test_texts_have_the_length_that_is_wanted(pattern, least, most):
     for number in range(5):
-        text = text_matching(pattern, Draw(1, number), least, most)
+        text = text_matching(pattern, KeyedRandom(1, number), least, most)
         assert re.search(pattern, text)
         assert least <= len(text) <= most
 
@@ -89,24 +89,24 @@ def test_texts_have_the_length_that_is_wanted(pattern, least, most):
 )  # fmt: skip
 def test_what_is_not_understood_is_refused(pattern):
     with pytest.raises(UnknownSyntax):
-        text_matching(pattern, Draw(1))
+        text_matching(pattern, KeyedRandom(1))
 
 
 @given(st.text("ab()[]{}|*+?\\^$.-d1,=!<>:P", max_size=12))
 def test_a_pattern_gives_a_text_or_is_refused(pattern):
     with contextlib.suppress(UnknownSyntax):
-        assert isinstance(text_matching(pattern, Draw(1)), str)
+        assert isinstance(text_matching(pattern, KeyedRandom(1)), str)
 
 
 def test_a_length_that_no_text_has_is_refused():
     with pytest.raises(UnknownSyntax, match="length"):
-        text_matching("^abc$", Draw(1), 5)
+        text_matching("^abc$", KeyedRandom(1), 5)
     with pytest.raises(UnknownSyntax, match="length"):
-        text_matching("^abc$", Draw(1), 0, 2)
+        text_matching("^abc$", KeyedRandom(1), 0, 2)
 
 
 def text_of(**schema):
-    return generate({"type": "string", **schema}, Draw(3))
+    return generate({"type": "string", **schema}, KeyedRandom(3))
 
 
 def test_formats_are_kept():
@@ -124,7 +124,7 @@ def test_formats_are_kept():
 def test_every_format_passes_an_asserting_judge(name):
     judge = jsonschema_rs.validator_for({"type": "string", "format": name}, validate_formats=True)
     for number in range(10):
-        assert judge.is_valid(FORMATS[name](Draw(1, number)))
+        assert judge.is_valid(FORMATS[name](KeyedRandom(1, number)))
 
 
 def test_a_format_gives_way_to_a_length_and_an_unknown_one_is_passed_over():
@@ -133,7 +133,9 @@ def test_a_format_gives_way_to_a_length_and_an_unknown_one_is_passed_over():
 
 
 def test_a_cut_text_has_no_blanks_at_its_end():
-    assert all(generate({"type": "string", "maxLength": 6}, Draw(number))[-1] != " " for number in range(50))
+    assert all(
+        generate({"type": "string", "maxLength": 6}, KeyedRandom(number))[-1] != " " for number in range(50)
+    )
 
 
 def test_the_name_of_a_property_suggests_its_text():
@@ -141,10 +143,10 @@ def test_the_name_of_a_property_suggests_its_text():
         "type": "object",
         "properties": {name: {"type": "string"} for name in ("city", "email", "url", "other")},
     }
-    made = generate(schema, Draw(1))
+    made = generate(schema, KeyedRandom(1))
     assert made["city"].istitle()
     assert made["email"].endswith("@example.com")
     assert made["url"].startswith("https://")
     assert " " in made["other"]
     short = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 2}}}
-    assert len(generate(short, Draw(1))["city"]) == 2
+    assert len(generate(short, KeyedRandom(1))["city"]) == 2

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from toolcrib.schema.validation import SUBCLASS, as_dict, as_json, json_violation
 from toolcrib.schema.validation.json_values import ALIEN as NO_JSON
-from toolcrib.schema.validation.json_values import weigh
+from toolcrib.schema.validation.json_values import remaining_budget
 
 
 class Text(str):
@@ -275,4 +275,6 @@ def test_json_comes_back_from_its_text_as_it_was(value):
 
 @given(ANYTHING, st.integers(1, 3))
 def test_what_is_weighed_is_json_where_nothing_keeps_it_from_being_so(value, depth):
-    assert (weigh(value, depth, 10**9) == NO_JSON) is (json_violation(value, depth=depth) is not None)
+    assert (remaining_budget(value, depth, 10**9) == NO_JSON) is (
+        json_violation(value, depth=depth) is not None
+    )

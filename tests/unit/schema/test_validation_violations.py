@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sampling import examples
 from toolcrib.schema.validation import Validator, Violation, report, validate
-from toolcrib.schema.validation.violations import show
+from toolcrib.schema.validation.violations import describe_value
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
@@ -351,8 +351,8 @@ SHOWN = [
 
 @pytest.mark.parametrize(("value", "text"), SHOWN)
 def test_a_value_is_shown_in_a_few_words(value, text):
-    assert show(value) == text
-    assert show(value, hidden=True) == "***"
+    assert describe_value(value) == text
+    assert describe_value(value, hidden=True) == "***"
 
 
 def test_a_report_is_cut_to_its_bytes_and_says_how_much_is_missing():

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.security.hidden_characters import (
+    decode_tag_characters,
     hidden_characters,
     hidden_in,
     is_ordinary_name,
     spell_out_hidden,
-    spelt,
 )
 
 TAGGED = "".join(chr(0xE0000 + ord(letter)) for letter in "rm -rf ~")
@@ -96,8 +96,8 @@ def test_endless_nesting_is_no_end():
 
 
 def test_tags_are_read():
-    assert spelt(f"harmless{TAGGED}") == "rm -rf ~"
-    assert spelt("harmless") == ""
+    assert decode_tag_characters(f"harmless{TAGGED}") == "rm -rf ~"
+    assert decode_tag_characters("harmless") == ""
 
 
 def test_what_is_hidden_is_spelt_out():

@@ -10,7 +10,7 @@ import pytest
 from mcp_calling import Calling, http_server, over_http
 from mcp_sdk_server import sdk_server
 from toolcrib import Outcome
-from toolcrib.core.server_config import Verdict
+from toolcrib.core.server_config import LockVerdict
 
 
 @pytest.fixture(params=["handshake", "modern"])
@@ -61,7 +61,7 @@ async def test_the_list_of_a_process_that_changed_is_read_again(era):  # D80
 async def test_what_changed_is_judged_before_another_call_is_sent(server):  # D80
     def judge(_server, catalogue):
         late = catalogue is not None and "late" in catalogue.tools
-        return Verdict({"echo": "`echo` is not what was locked"}) if late else Verdict()
+        return LockVerdict({"echo": "`echo` is not what was locked"}) if late else LockVerdict()
 
     async with Calling(server, "register", "echo", judge=judge) as calling:
         await listening(calling)

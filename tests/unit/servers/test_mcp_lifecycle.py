@@ -14,7 +14,7 @@ from mcp_calling import Calling, http_server, over_http, over_http_from_a_proces
 from mcp_scripts import scripted
 from mcp_sdk_server import listening_on, sdk_server
 from toolcrib import Outcome, RealClock, VirtualClock
-from toolcrib.core.server_config import Server, Verdict
+from toolcrib.core.server_config import LockVerdict, Server
 from toolcrib.security.secrets import SecretResolver
 
 READS = {"annotations": {"read_only": True}}
@@ -340,8 +340,8 @@ async def test_what_a_lock_refuses_is_not_called(tmp_path):
     def judge(server, catalogue):
         told.append(None if catalogue is None else list(catalogue.tools))
         if catalogue is None:
-            return Verdict()
-        return Verdict({"echo": "`echo` is not what was locked"}, ("`kin` has a new description",))
+            return LockVerdict()
+        return LockVerdict({"echo": "`echo` is not what was locked"}, ("`kin` has a new description",))
 
     async with Calling(child(f"log={log}"), "echo", "kin", judge=judge) as calling:
         result = await calling.call("echo")
@@ -353,7 +353,7 @@ async def test_what_a_lock_refuses_is_not_called(tmp_path):
 
 
 async def test_what_a_lock_warns_of_is_logged_once(caplog):
-    warned = Verdict(warnings=("`echo` has a new description",))
+    warned = LockVerdict(warnings=("`echo` has a new description",))
     async with Calling(child("die=3"), "echo", judge=lambda _server, _catalogue: warned) as calling:
         with caplog.at_level(logging.WARNING, "toolcrib"):
             for _turn in range(2):
@@ -363,7 +363,7 @@ async def test_what_a_lock_warns_of_is_logged_once(caplog):
 
 async def test_a_server_that_a_lock_refuses_is_not_started(tmp_path):
     log = tmp_path / "log"
-    refused = Verdict({"*": "the command of `scripted` is not what was locked"})
+    refused = LockVerdict({"*": "the command of `scripted` is not what was locked"})
     async with Calling(child(f"log={log}"), "echo", judge=lambda _server, _catalogue: refused) as calling:
         for result in (await calling.call("echo"), await calling.runtime.dry_run("echo")):
             assert (result.outcome, result.error.code) == (Outcome.DENIED, "definition_changed")

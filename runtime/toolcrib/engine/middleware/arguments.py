@@ -12,7 +12,12 @@ from toolcrib.core.text import format_size
 from toolcrib.engine.middleware.call_failures import mask_violation, without_attempts
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, never_waits, off_loop
 from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, compile_defaults
-from toolcrib.schema.validation.json_values import excess, is_large, room_for, weigh
+from toolcrib.schema.validation.json_values import (
+    budget_for_bytes,
+    describe_excess,
+    is_large,
+    remaining_budget,
+)
 from toolcrib.schema.validation.validator import MOST
 
 if TYPE_CHECKING:
@@ -51,11 +56,11 @@ class ArgumentCheck:
         tool, validator = call.tool, self._validator
         judge, fill = self.judge, self.fill
         given: JSON = call.arguments
-        too_much = excess(given, DEPTH, tool.limits.input_size)
+        too_much = describe_excess(given, DEPTH, tool.limits.input_size)
         fault = None
         if too_much is None:  # it is not plain JSON: it may have objects and lists of subclasses
             given, fault = as_json(given, depth=DEPTH)
-            too_much = excess(given, DEPTH, tool.limits.input_size) if fault is None else None
+            too_much = describe_excess(given, DEPTH, tool.limits.input_size) if fault is None else None
         if too_much:
             return _too_large(tool, too_much)
         if fault is not None:
@@ -80,13 +85,13 @@ class ArgumentCheck:
 def layer(context: LayerContext, call_next: Link) -> Link:
     """The layer of a tool."""
     check = ArgumentCheck(context.tool)
-    fill, judge, room = check.fill, check.judge, room_for(context.tool.limits.input_size)
+    fill, judge, room = check.fill, check.judge, budget_for_bytes(context.tool.limits.input_size)
 
     @never_waits
     def arguments(call: Call) -> Awaitable[Answer]:
         # Almost all arguments are small, and good as they are: then no coroutine is made, which is felt in a mocked call.
         given: JSON = call.arguments
-        if weigh(given, DEPTH, room) >= 0:
+        if remaining_budget(given, DEPTH, room) >= 0:
             filled = given if fill is None else fill(given)
             if type(filled) is dict and judge(filled):
                 return call_next(call if filled is given else call.with_arguments(filled))

@@ -11,7 +11,7 @@ from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import Path
 from toolcrib.schema.validation import Validator, Violation, as_dict, as_json
 from toolcrib.schema.validation.json_values import DEPTH
-from toolcrib.schema.validation.violations import plain_scalar, show
+from toolcrib.schema.validation.violations import describe_value, plain_scalar
 from toolcrib.security.redaction import HIDDEN, Redactor
 
 _OK = Outcome.OK
@@ -111,7 +111,7 @@ def _without(seen: Redactor, fault: Violation, value: object) -> Violation:
     # What is there is judged whole: the text of a fault may be shortened within the secret.
     shown = seen.hide_in(there)  # type: ignore[arg-type]
     hidden = shown is not there and shown != there  # NaN is not equal to itself
-    if path != fault.path or (hidden and fault.got == show(there)):
+    if path != fault.path or (hidden and fault.got == describe_value(there)):
         return fault._replace(path=path, pointer=pointer_to(path), got=HIDDEN, hint="")
     return fault._replace(got=seen.hide_in_text(fault.got), hint=seen.hide_in_text(fault.hint))
 

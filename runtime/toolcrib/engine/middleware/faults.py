@@ -12,7 +12,7 @@ from toolcrib.core.model import JSON, Call, Descriptor, InjectedFault, Outcome, 
 from toolcrib.core.protocols import BoundTool, CallNext
 from toolcrib.core.text import canonical
 from toolcrib.engine.middleware.layer import LayerContext
-from toolcrib.expressions.compiler import key_alone
+from toolcrib.expressions.compiler import key_of_hidden_name
 from toolcrib.simulation.fault_history import (
     READY,
     FaultAttempt,
@@ -269,7 +269,7 @@ def _memory(call: Call) -> str:
 def _kept(call: Call, name: str) -> JSON:
     """What the session's mocks keep, as expressions read it."""
     store = store_of(call.context.session)
-    fixture, collection = call.tool.fixture, key_alone("store", name)
+    fixture, collection = call.tool.fixture, key_of_hidden_name("store", name)
     read: Any
     if collection:
         read = store.held(fixture.collections[collection])

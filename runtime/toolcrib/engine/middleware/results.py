@@ -21,7 +21,15 @@ from toolcrib.core.text import format_size
 from toolcrib.engine.middleware.call_failures import hide_secrets, mask_violation, may_have_acted, reportable
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, never_waits, off_loop
 from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, json_violation
-from toolcrib.schema.validation.json_values import ALIEN, DEPTH, SMALL, excess, is_large, room_for, weigh
+from toolcrib.schema.validation.json_values import (
+    ALIEN,
+    DEPTH,
+    SMALL,
+    budget_for_bytes,
+    describe_excess,
+    is_large,
+    remaining_budget,
+)
 from toolcrib.schema.validation.validator import MOST
 from toolcrib.security.redaction import Redactor
 
@@ -49,7 +57,7 @@ def layer(context: LayerContext, call_next: Link) -> Link:
             return answer
         result = as_result(answer)
         parts: list[JSON] = [part.as_json() for part in result.content]
-        left = weigh([result.value, parts], DEPTH + 1, SMALL)
+        left = remaining_budget([result.value, parts], DEPTH + 1, SMALL)
         check = partial(_judged, call, result, parts, validator, left)
         # The answer of a tool that never waits is judged at once whatever its size, unless the arguments are large too.
         if ALIEN < left < 0 and (not is_sync or is_large(call.arguments, DEPTH)):
@@ -70,7 +78,7 @@ def _deprecating(tool: Descriptor, results: Link) -> Link:
 def _judged(call: Call, result: Result, parts: list[JSON], validator: Validator, left: int) -> Result:
     """What becomes of a result. Where its value is large this takes long, and belongs in a thread.
 
-    `left` is what its value and its parts leave of `SMALL`; see `weigh`.
+    `left` is what its value and its parts leave of `SMALL`; see `remaining_budget`.
     """
     tool = call.tool
     # Most calls have the shared empty mapping, which needs no look.
@@ -81,14 +89,14 @@ def _judged(call: Call, result: Result, parts: list[JSON], validator: Validator,
     if result.outcome is not Outcome.OK:
         return result
     value, limit = result.value, tool.limits.output_size
-    fits = SMALL - left <= room_for(limit) if left >= 0 else False
-    too_much = "" if fits else excess([value, parts], DEPTH + 1, limit)
+    fits = SMALL - left <= budget_for_bytes(limit) if left >= 0 else False
+    too_much = "" if fits else describe_excess([value, parts], DEPTH + 1, limit)
     if too_much is None:  # it is not plain JSON: it may have objects and lists of subclasses
         result = _plain(call, result, parts, validator)
         if result.outcome is not Outcome.OK:
             return result
         value = result.value
-        too_much = excess([value, parts], DEPTH + 1, limit)
+        too_much = describe_excess([value, parts], DEPTH + 1, limit)
     if too_much:
         return _too_large(call, result, too_much)
     if validator.judge(value):

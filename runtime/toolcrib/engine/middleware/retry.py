@@ -135,12 +135,12 @@ class _Attempts:
         session = self._call.context.session
         if isinstance(session.clock, RealClock):
             return random.random()  # noqa: S311 -- other processes must not draw the same
-        from toolcrib.schema.keyed_random import Draw  # noqa: PLC0415 -- as above
+        from toolcrib.schema.keyed_random import KeyedRandom  # noqa: PLC0415 -- as above
         from toolcrib.simulation.store import call_counter_of  # noqa: PLC0415 -- virtual time, which is to repeat itself
 
         tool = self._call.tool.name
         number = call_counter_of(session, tool).of(self._call)
-        return Draw(session.seed, "backoff", session.id, tool, number, self._made).number(0, 1)
+        return KeyedRandom(session.seed, "backoff", session.id, tool, number, self._made).number(0, 1)
 
     def _stops(self, state: RetryCallState) -> bool:
         deadline = self._call.deadline

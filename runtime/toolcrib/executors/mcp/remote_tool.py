@@ -27,7 +27,7 @@ from toolcrib.core.model import (
     Result,
     Schema,
 )
-from toolcrib.core.server_config import Catalogue, Server, Verdict
+from toolcrib.core.server_config import Catalogue, LockVerdict, Server
 from toolcrib.core.subschemas import cached_per_schema, closed_names
 from toolcrib.core.text import DuplicateKey, canonical, compact, decode_json, format_size
 from toolcrib.executors.mcp.argument_overlay import ArgumentOverlay
@@ -430,7 +430,7 @@ class BoundMcp:
             return None
         return lambda event: emit(event._replace(message=hide(event.message)))
 
-    def _refused_by(self, verdict: Verdict) -> Result | None:
+    def _refused_by(self, verdict: LockVerdict) -> Result | None:
         """The result where a lock refuses the tool."""
         refused = verdict.refused
         if not refused:

@@ -40,7 +40,7 @@ from toolcrib.executors.mock.variables import collection_of, names_for
 from toolcrib.expressions import Rendering, compile_value
 from toolcrib.expressions.compiler import ExpressionPart
 from toolcrib.expressions.functions import COUNTS
-from toolcrib.expressions.loops import check_name, compile_test, read_loop, unused
+from toolcrib.expressions.loops import check_name, compile_test, read_loop, unused_name_problem
 from toolcrib.expressions.operators import add, is_number, subtract
 from toolcrib.expressions.values import (
     MOST_ITEMS,
@@ -820,7 +820,7 @@ def unused_names(block: Mapping[str, Any], pointer: str, used: abc.Collection[st
     read |= {*used, *_KEY_OF.findall(json.dumps(block))}
     rows = {name: row for name, row in block.get("rows", {}).items() if "missing" not in row}
     return [
-        unused(what, name, f"{pointer}/{key}/{pointer_step(name)}")
+        unused_name_problem(what, name, f"{pointer}/{key}/{pointer_step(name)}")
         for key, what, names in (("rows", "row", rows), ("let", "let", block.get("let", {})))
         for name in names
         if name not in read

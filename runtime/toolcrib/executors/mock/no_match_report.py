@@ -21,7 +21,7 @@ from toolcrib.executors.mock.rules import BARE, SEQUENCE, MockRule, blocking_rul
 from toolcrib.executors.mock.variables import MockState, Scope, with_arguments
 from toolcrib.expressions import escape_expressions
 from toolcrib.expressions.matchers import MatchDifference, Matcher
-from toolcrib.schema.generation import Draw, generate
+from toolcrib.schema.generation import KeyedRandom, generate
 from toolcrib.security.redaction import HIDDEN, Redactor, SecretPlaces, redact
 
 NEAREST = 3
@@ -261,7 +261,7 @@ def _some_reply(call: Call) -> str:
     if call.tool.output_schema is None:
         return "result: null"
     try:
-        answer = generate(call.tool.output_schema, Draw(0, call.tool.name))
+        answer = generate(call.tool.output_schema, KeyedRandom(0, call.tool.name))
     except ExpressionError:
         return "error: no answer is written yet"
     return f"result: {_flow(escape_expressions(answer))}"

@@ -28,7 +28,7 @@ from toolcrib.expressions import (
     copy_value,
 )
 from toolcrib.schema.validation import NotJSONError, unshared_copy
-from toolcrib.schema.validation.json_values import SMALL, excess, room_for, weigh
+from toolcrib.schema.validation.json_values import SMALL, budget_for_bytes, describe_excess, remaining_budget
 from toolcrib.simulation.error_reply import compile_error
 from toolcrib.simulation.latency import Latency, compile_latency
 
@@ -343,8 +343,8 @@ def _check_size(value: JSON, limit: int) -> None:
     Each expression gives something small (see `_small`), or the answer is worked out in the ordinary way.
     """
     text = repr(value)
-    room = room_for(limit, most=limit) - SMALL * (text.count("{{") + text.count("$"))
-    if room < 0 or weigh(value, RESULT_DEPTH, room) < 0:
+    room = budget_for_bytes(limit, most=limit) - SMALL * (text.count("{{") + text.count("$"))
+    if room < 0 or remaining_budget(value, RESULT_DEPTH, room) < 0:
         raise NotJSONError
 
 
@@ -353,7 +353,7 @@ def _small(value: Any, depth: int) -> Any:
     kind = type(value)
     if (kind is str and len(value) < SMALL and value.isascii()) or (kind is int and -_EXACT < value < _EXACT):
         return value
-    if weigh(value, depth, SMALL) < 0:
+    if remaining_budget(value, depth, SMALL) < 0:
         raise NotJSONError
     return unshared_copy(value, depth)
 
@@ -363,7 +363,7 @@ def _fixed(value: JSON, tool: Descriptor) -> _Compiled:
     fresh = compile_copier(value)
 
     def prepare(*, alone: bool) -> ValueFunction:  # noqa: ARG001 -- it reads neither
-        if excess(value, RESULT_DEPTH, tool.limits.output_size):
+        if describe_excess(value, RESULT_DEPTH, tool.limits.output_size):
             raise NotJSONError
         make = compile_copier(unshared_copy(value, RESULT_DEPTH))
         return lambda _read: make()
@@ -386,7 +386,7 @@ def _error(value: Any, pointer: str, _tool: Descriptor, names: Names, problems: 
 def _generate(
     value: JSON, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]
 ) -> _Compiled:
-    from toolcrib.schema.generation import Draw, generate, overlay  # noqa: PLC0415 -- slow to import, and rarely used
+    from toolcrib.schema.generation import KeyedRandom, generate, overlay  # noqa: PLC0415 -- slow to import, and rarely used
 
     options: dict[str, Any] = value if isinstance(value, dict) else {}
     patch = compile_value(options.get("overlay", {}), names, problems, f"{pointer}/overlay")
@@ -405,12 +405,12 @@ def _generate(
         return _Compiled(frozenset(), lambda _scope: Result.ok())
 
     def answer(scope: Scope) -> Result:
-        draw = Draw(cast("int", scope["seed"]), tool.name, canonical(scope["args"]), "generate")
+        draw = KeyedRandom(cast("int", scope["seed"]), tool.name, canonical(scope["args"]), "generate")
         made = generate(schema, draw, examples=examples)
         return Result.ok(copy_value(overlay(made, patch.render(scope)) if options.get("overlay") else made))
 
     try:
-        generate(schema, Draw(0, tool.name, "check"), examples=examples)
+        generate(schema, KeyedRandom(0, tool.name, "check"), examples=examples)
     except ExpressionError as error:
         problems.append(error.problem(pointer, hint="write a `result` instead"))
     return _Compiled(patch.names | {"args", "seed"}, answer)

@@ -14,12 +14,12 @@ from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.core.model import JSON, Descriptor, Result
 from toolcrib.core.pointers import pointer_step
 from toolcrib.expressions import Rendering, compile_expression, compile_value
-from toolcrib.expressions.compiler import KnownKeys, alone
+from toolcrib.expressions.compiler import KnownKeys, hidden_key_name
 from toolcrib.expressions.expression import STRING
 from toolcrib.expressions.functions import COUNTS, DRAWS
 from toolcrib.expressions.loops import Loop, LoopScope, check_name, compile_test, read_loop
 from toolcrib.expressions.operators import missing_key
-from toolcrib.expressions.structures import placed
+from toolcrib.expressions.structures import with_location
 from toolcrib.expressions.values import Run, Scope, as_text, equal, kind, list_of_names, shortened
 from toolcrib.simulation.error_reply import ErrorTemplate, compile_error
 
@@ -397,7 +397,7 @@ def _row(name: str, entry: Mapping[str, Any], pointer: str, ground: CompileConte
 
 def element_keys(place: StorePath, ground: CompileContext) -> KnownKeys | None:
     """The keys of the elements of what stands at a place, where these are known."""
-    keys = ground.names.get(alone("store", place.root) if place.in_store else place.root)
+    keys = ground.names.get(hidden_key_name("store", place.root) if place.in_store else place.root)
     for step in (*place.steps, PathStep()):
         keys = keys.below(step.name or None) if isinstance(keys, KnownKeys) else None
     return keys if isinstance(keys, KnownKeys) else None
@@ -438,7 +438,7 @@ def _inside(place: StorePath) -> Within:
 
 def _placed(find: Find, pointer: str) -> Find:
     """The same, with errors that say where."""
-    run: Any = placed(cast("Any", find), pointer)
+    run: Any = with_location(cast("Any", find), pointer)
     return run  # type: ignore[no-any-return]
 
 

@@ -11,7 +11,7 @@ from toolcrib.core.model import JSON, Call, Descriptor, Result
 from toolcrib.core.model import Collection as Rows
 from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
-from toolcrib.expressions.compiler import KnownKeys, alone, key_alone
+from toolcrib.expressions.compiler import KnownKeys, hidden_key_name, key_of_hidden_name
 from toolcrib.expressions.functions import COUNTS, DRAWS, Chance
 from toolcrib.expressions.values import CountedScope
 
@@ -33,7 +33,7 @@ def is_stateful(names: Collection[str]) -> bool:
 
 def collection_of(name: str) -> str:
     """The collection that a hidden name of a scope stands for; empty for other names."""
-    return key_alone("store", name)
+    return key_of_hidden_name("store", name)
 
 
 def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
@@ -48,7 +48,7 @@ def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
         "session": ("id", "calls"),
         "state": tuple(tool.fixture.machines),
         "store": tuple(tool.fixture.collections),
-        **{alone("store", name): _keys_of(each) for name, each in tool.fixture.collections.items()},
+        **{hidden_key_name("store", name): _keys_of(each) for name, each in tool.fixture.collections.items()},
     }
     return {**dict.fromkeys(NAMES), **known}
 
@@ -122,13 +122,13 @@ class CallRandom:
 
     def __call__(self, place: str) -> Chance:
         """The next draw at a place."""
-        from toolcrib.schema.keyed_random import Draw  # noqa: PLC0415 -- slow to import, and rarely used
+        from toolcrib.schema.keyed_random import KeyedRandom  # noqa: PLC0415 -- slow to import, and rarely used
 
         call, number = self._call, self._number
         session, tool = call.context.session, call.tool.name
         acts = session.slot(state_key(tool), MockState).acts.get(number, call.attempt - 1)
         use = self._uses[place] = self._uses.get(place, 0) + 1
-        return Draw(session.seed, session.id, tool, number, acts, place, use)
+        return KeyedRandom(session.seed, session.id, tool, number, acts, place, use)
 
 
 _READERS: dict[str, Callable[[Call, int], Any]] = {

@@ -14,10 +14,10 @@ import time
 
 from toolcrib.core.user_folders import (
     STATE_VARIABLE,
-    in_work_tree,
-    others_may_write,
+    find_work_tree,
     state_folder,
     why_unused,
+    why_writable_by_others,
 )
 
 try:
@@ -154,12 +154,12 @@ def _why_refused(path: str, found: os.stat_result) -> str:
 
 def _why_folder_refused(folder: str) -> str:
     """Why the folder of a key is not used; empty if only the user decides what is in it."""
-    why = others_may_write(os.stat(folder))
+    why = why_writable_by_others(os.stat(folder))
     return f"its key can't be kept in {folder}: {why}" if why else _why_in_work_tree(folder)
 
 
 def _why_in_work_tree(folder: str) -> str:
-    top = in_work_tree(folder)
+    top = find_work_tree(folder)
     return f"the folder of its key, {folder}, lies in the work tree {top}" if top else ""
 
 
@@ -202,7 +202,7 @@ class IndexFolder:
 
     def why_unused(self) -> str:
         """Why no index is read or written, as the end of a sentence about the file; empty if indexes are used."""
-        top = in_work_tree(self._folder)
+        top = find_work_tree(self._folder)
         return f"it lies in the work tree {top}" if top else why_unused(self._folder) or why_no_key()
 
     def read(self, key: bytes) -> memoryview | None:
@@ -250,7 +250,7 @@ class IndexFolder:
         Raises:
             OSError: It can't be written; nothing is left of it.
         """
-        top = in_work_tree(self._folder)
+        top = find_work_tree(self._folder)
         if top:
             raise PermissionError(f"{self._folder} lies in the work tree {top}")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
@@ -275,7 +275,7 @@ class IndexFolder:
     def _is_safe(self) -> bool:
         """Whether only the user decides what is in the folder."""
         try:
-            return not others_may_write(os.stat(self._folder)) and not in_work_tree(self._folder)
+            return not why_writable_by_others(os.stat(self._folder)) and not find_work_tree(self._folder)
         except OSError:
             return False
 

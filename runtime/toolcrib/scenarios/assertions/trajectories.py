@@ -17,7 +17,7 @@ from toolcrib.loading.scenarios.model import GuardrailCheck
 from toolcrib.provider.conversations import CallRecord, Conversation
 from toolcrib.provider.messages import Message
 from toolcrib.provider.models.protocol import Tokens
-from toolcrib.schema.validation.violations import count, shorten, show
+from toolcrib.schema.validation.violations import count, describe_value, shorten
 from toolcrib.security.redaction import Redactor, redact
 
 _NO_TOKENS: Final = Tokens()
@@ -298,7 +298,7 @@ def as_text(value: JSON) -> str:
     try:
         return compact(value)
     except ValueError:
-        return show(value)
+        return describe_value(value)
 
 
 def _is_number(value: JSON) -> bool:

@@ -19,7 +19,7 @@ from toolcrib.schema.validation.violation_search import (
     UnexplainedError,
     true_path,
 )
-from toolcrib.schema.validation.violations import Violation, count, fault, shorten, show
+from toolcrib.schema.validation.violations import Violation, count, describe_value, make_violation, shorten
 
 LISTED: Final = 10
 """Options, names or forms that a text lists."""
@@ -45,7 +45,7 @@ def nouns(types: Sequence[str]) -> str:
 
 def one_of(options: Sequence[object]) -> str:
     """`one of "metric", "imperial"`; the value itself where there is one alone."""
-    texts = [show(option) for option in options[:LISTED]]
+    texts = [describe_value(option) for option in options[:LISTED]]
     more = f" ({len(options)} in all)" if len(options) > LISTED else ""
     return texts[0] if len(options) == 1 else f"one of {', '.join(texts)}{more}"
 
@@ -60,16 +60,16 @@ def nearest_option(value: object, options: Sequence[object]) -> str:
         close = [text for text in texts if text == json.dumps(value)]
     else:
         close = []
-    return f"did you mean {show(close[0])}?" if close else ""
+    return f"did you mean {describe_value(close[0])}?" if close else ""
 
 
-def misspelt(name: str, names: Sequence[str]) -> str:
+def near_miss_hint(name: str, names: Sequence[str]) -> str:
     """A hint that names the near misses of a name among the first names of a list, or nothing."""
     compared = [each for each in names[:_MOST_COMPARED] if len(each) <= _MOST_COMPARED]
     return did_you_mean(name, compared) if len(name) <= _MOST_COMPARED else ""
 
 
-def known(names: Sequence[str]) -> str:
+def known_names_hint(names: Sequence[str]) -> str:
     """A hint that lists the known names."""
     if not names:
         return "no property is allowed"
@@ -86,7 +86,7 @@ def expectation(kind: Kind | UnexplainedError) -> str:
     return tell(kind) if tell is not None else f"a value that fits `{kind.name}`"
 
 
-def advice(kind: Kind | UnexplainedError, value: object) -> str:
+def correction_hint(kind: Kind | UnexplainedError, value: object) -> str:
     """What else helps to mend a value, or nothing."""
     match kind:
         case Kind.BacktrackLimitExceeded():
@@ -95,13 +95,13 @@ def advice(kind: Kind | UnexplainedError, value: object) -> str:
             return f"it has {len(value)}"
         case Kind.MultipleOf(step) if isinstance(step, int) and isinstance(value, int):
             below = value // step * step
-            return f"nearest: {show(below)} or {show(below + step)}"
+            return f"nearest: {describe_value(below)} or {describe_value(below + step)}"
         case _:
             return ""
 
 
 def _bound(text: str, attribute: str) -> Callable[[Kind], str]:
-    return lambda kind: f"{text} {show(getattr(kind, attribute))}"
+    return lambda kind: f"{text} {describe_value(getattr(kind, attribute))}"
 
 
 def _sized(text: str, noun: str) -> Callable[[Kind], str]:
@@ -216,8 +216,12 @@ class Explanation:
     def _refused(self, path: Path, kind: Kind | UnexplainedError) -> Violation:
         value = self._at(path)
         hidden = self._hides(path, value)
-        hint = "" if hidden and not isinstance(kind, Kind.BacktrackLimitExceeded) else advice(kind, value)
-        return fault(path, kind.name, expectation(kind), show(value, hidden=hidden), hint)
+        hint = (
+            ""
+            if hidden and not isinstance(kind, Kind.BacktrackLimitExceeded)
+            else correction_hint(kind, value)
+        )
+        return make_violation(path, kind.name, expectation(kind), describe_value(value, hidden=hidden), hint)
 
     def _known(self, path: Path) -> list[str]:
         tables = (site.get("properties") for site in self._index.at(path))
@@ -232,31 +236,35 @@ class Explanation:
         close = near_misses(name, [*islice(strays, _COMPARED)], most=1)
         hint = f"is `{shorten(close[0])}` meant for it?" if close else ""
         expected = f"{nouns(types) or 'a value'} (required)"
-        return fault((*path, name), "required", expected, "nothing", hint)
+        return make_violation((*path, name), "required", expected, "nothing", hint)
 
     def _stray(self, path: Path, keyword: str, name: str) -> Violation:
         names = self._known(path)
-        hint = misspelt(name, names) or known(names)
-        return fault((*path, name), keyword, "no property of this name", f"`{shorten(name)}`", hint)
+        hint = near_miss_hint(name, names) or known_names_hint(names)
+        return make_violation((*path, name), keyword, "no property of this name", f"`{shorten(name)}`", hint)
 
     def _misnamed(self, path: Path, inner: ValidationError) -> Violation:
         name = str(inner.instance)
         expected = f"a property name that is {expectation(inner.kind)}"
-        return fault((*path, name), "propertyNames", expected, f"`{shorten(name)}`")
+        return make_violation((*path, name), "propertyNames", expected, f"`{shorten(name)}`")
 
     def _option(self, path: Path, keyword: str, options: Sequence[object]) -> Violation:
         value = self._at(path)
         # A number is not secret by its name, the text that should stand in its place may be.
         if any(self._hides(path, each) for each in (value, *options)):
-            return fault(path, keyword, "a value that the schema lists", show(value, hidden=True))
-        return fault(path, keyword, one_of(options), show(value), nearest_option(value, options))
+            return make_violation(
+                path, keyword, "a value that the schema lists", describe_value(value, hidden=True)
+            )
+        return make_violation(
+            path, keyword, one_of(options), describe_value(value), nearest_option(value, options)
+        )
 
     def _several(self, path: Path, branches: Context) -> Iterator[Violation]:
         fitting = [str(number) for number, errors in enumerate(branches, start=1) if not errors]
         expected = f"a value that fits exactly one of {len(branches)} forms"
         value = self._at(path)
-        got = show(value, hidden=self._hides(path, value))
-        yield fault(path, "oneOf", expected, got, f"it fits the forms {', '.join(fitting[:LISTED])}")
+        got = describe_value(value, hidden=self._hides(path, value))
+        yield make_violation(path, "oneOf", expected, got, f"it fits the forms {', '.join(fitting[:LISTED])}")
 
     def _nearest(self, path: Path, keyword: str, branches: Context) -> Iterator[Violation]:
         """The faults of the branch that fits best; of another type than all, or off all lists: one fault."""
@@ -269,7 +277,7 @@ class Explanation:
         else:
             hint = f"nearest of {len(branches)} forms" if len(branches) > 1 else ""
             for each in self.of(ranked[0], LISTED):
-                yield fault(each.path, each.keyword, each.expected, each.got, each.hint or hint)
+                yield make_violation(each.path, each.keyword, each.expected, each.got, each.hint or hint)
 
     def _none_fits(self, path: Path, keyword: str, branches: Context) -> Violation:
         types: dict[str, None] = {}
@@ -279,7 +287,7 @@ class Explanation:
                     types.update(dict.fromkeys(error.kind.types))
         value = self._at(path)
         expected = nouns(list(types)) or "a value that fits one of the forms"
-        return fault(path, keyword, expected, show(value, hidden=self._hides(path, value)))
+        return make_violation(path, keyword, expected, describe_value(value, hidden=self._hides(path, value)))
 
 
 def wanted_types(index: SchemaIndex, path: Path) -> list[str]:

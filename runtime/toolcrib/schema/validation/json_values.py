@@ -13,7 +13,7 @@ from typing import Any, Final
 from toolcrib.core.model import JSON
 from toolcrib.core.subschemas import Path
 from toolcrib.core.text import compact, format_size
-from toolcrib.schema.validation.violations import Violation, fault, show
+from toolcrib.schema.validation.violations import Violation, describe_value, make_violation
 
 DIGITS: Final = 4300
 """Decimal digits of an integer; CPython's own bound for turning it into text."""
@@ -97,11 +97,11 @@ def json_violation(value: Any, depth: int = 100, left: list[int] | None = None) 
 
 
 ALIEN: Final = -(1 << 62)
-"""What `weigh` says of a value that is no JSON."""
+"""What `remaining_budget` returns for a value that is not JSON."""
 
 
-def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0912 -- as `json_violation`
-    """What is left of some room when a plain JSON value is put there; negative as soon as it does not fit.
+def remaining_budget(value: Any, depth: int, budget: int) -> int:  # noqa: C901, PLR0912 -- as `json_violation`
+    """What a plain JSON value leaves of a budget; negative as soon as it does not fit.
 
     Each character of a text or a name weighs 1, each member of an object or list 4. As compact JSON a value takes
     at most eight times its weight in bytes.
@@ -109,22 +109,22 @@ def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0912 -- a
     Args:
         value: Anything.
         depth: Containers that may be nested in one another, at least 1.
-        room: What the value may weigh.
+        budget: The weight that the value may have.
 
     Returns:
-        The room left, or `ALIEN` where `json_violation` would find a fault.
+        The rest of the budget, or `ALIEN` where `json_violation` would find a fault.
     """
     kind = type(value)
     items: Iterable[Any]
     if kind is dict or kind is list:
-        room -= 4 * len(value)
-        if room < 0:
-            return room
+        budget -= 4 * len(value)
+        if budget < 0:
+            return budget
         if kind is dict:
             for key in value:
                 if type(key) is not str or not (key.isascii() or _encodes(key)):
                     return ALIEN
-                room -= len(key)
+                budget -= len(key)
             items = value.values()
         else:
             items = value
@@ -135,22 +135,22 @@ def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0912 -- a
         if kind is str:
             if not (item.isascii() or _encodes(item)):
                 return ALIEN
-            room -= len(item)
+            budget -= len(item)
         elif kind is int:
             if not -9007199254740992 < item < 9007199254740992:
                 if not -_BIG < item < _BIG:
                     return ALIEN
-                room -= item.bit_length() // 4
+                budget -= item.bit_length() // 4
         elif kind is float:
             if not -_INFINITY < item < _INFINITY:
                 return ALIEN
         elif kind is not bool and item is not None:
             if depth < 2 or not (kind is dict or kind is list):
                 return ALIEN
-            room = weigh(item, depth - 1, room)
-            if room < 0:
-                return room
-    return room
+            budget = remaining_budget(item, depth - 1, budget)
+            if budget < 0:
+                return budget
+    return budget
 
 
 def as_json(value: Any, *, depth: int = 100) -> tuple[JSON, Violation | None]:
@@ -202,10 +202,10 @@ class _Search:
         if not issubclass(kind, dict | list):
             return _fault_of_scalar(value, path)
         if depth <= 0:
-            return fault(path, "depth", "fewer levels of nesting", show(value))
+            return make_violation(path, "depth", "fewer levels of nesting", describe_value(value))
         if kind is not dict and kind is not list and self._subclass is None:
             plain = "dict" if issubclass(kind, dict) else "list"
-            self._subclass = fault(path, SUBCLASS, f"a `{plain}`", f"a Python `{kind.__name__}`")
+            self._subclass = make_violation(path, SUBCLASS, f"a `{plain}`", f"a Python `{kind.__name__}`")
         return self._fault_within(value, depth, path)
 
     def _fault_within(self, value: Any, depth: int, path: Path) -> Violation | None:
@@ -214,9 +214,13 @@ class _Search:
             self._left -= dict.__len__(value) + 2
             for key in dict.__iter__(value):
                 if type(key) is not str:
-                    return fault(path, "json", "keys that are text", f"the key {show(key)}")
+                    return make_violation(
+                        path, "json", "keys that are text", f"the key {describe_value(key)}"
+                    )
                 if not _encodes(key):
-                    return fault(path, "json", "keys without lone surrogates", f"the key {show(key)}")
+                    return make_violation(
+                        path, "json", "keys without lone surrogates", f"the key {describe_value(key)}"
+                    )
             items = dict.items(value)
         else:
             self._left -= list.__len__(value) + 2
@@ -231,17 +235,31 @@ class _Search:
 
 
 def _too_many(path: Path) -> Violation:
-    return fault(path, _SIZE, f"at most {MOST:,} values in all", "more, as a part is held many times")
+    return make_violation(
+        path, _SIZE, f"at most {MOST:,} values in all", "more, as a part is held many times"
+    )
 
 
 def _fault_of_scalar(value: Any, path: Path) -> Violation | None:
     kind = type(value)
     if kind is str:
-        return None if _encodes(value) else fault(path, "json", "text without lone surrogates", show(value))
+        return (
+            None
+            if _encodes(value)
+            else make_violation(path, "json", "text without lone surrogates", describe_value(value))
+        )
     if kind is float:
-        return None if -_INFINITY < value < _INFINITY else fault(path, "json", "a finite number", show(value))
+        return (
+            None
+            if -_INFINITY < value < _INFINITY
+            else make_violation(path, "json", "a finite number", describe_value(value))
+        )
     if kind is int:
-        return None if -_BIG < value < _BIG else fault(path, "json", f"at most {DIGITS} digits", show(value))
+        return (
+            None
+            if -_BIG < value < _BIG
+            else make_violation(path, "json", f"at most {DIGITS} digits", describe_value(value))
+        )
     if value is None or kind is bool:
         return None
     plain = next((each.__name__ for each in (str, int, float) if issubclass(kind, each)), "")
@@ -249,7 +267,7 @@ def _fault_of_scalar(value: Any, path: Path) -> Violation | None:
         hint = f"make it a plain `{plain}`: it is a `{kind.__name__}`"
     else:
         hint = "make it a `dict`" if issubclass(kind, Mapping) else _REMEDIES.get(kind.__name__, "")
-    return fault(path, "json", "a JSON value", show(value), hint)
+    return make_violation(path, "json", "a JSON value", describe_value(value), hint)
 
 
 class NotJSONError(ValueError):
@@ -301,7 +319,7 @@ def _encodes(text: str) -> bool:
 
 
 SMALL: Final = 64 * 1024
-"""What a value may weigh that is judged on the event loop. Judging it takes about a millisecond; a thread, 0.1 ms."""
+"""The weight up to which a value is judged on the event loop. Judging it takes about a millisecond; a thread, 0.1 ms."""
 
 DEPTH: Final = 100
 """How deep a result may be nested."""
@@ -313,14 +331,14 @@ _ELEMENT: Final = 4
 """Bytes of a limit for each value that it allows: an empty object in memory takes more."""
 
 
-def room_for(limit: int, *, most: int = SMALL) -> int:
-    """What a value may weigh whose compact JSON certainly has at most `limit` bytes; no more than `most`."""
+def budget_for_bytes(limit: int, *, most: int = SMALL) -> int:
+    """The weight up to which the compact JSON of a value certainly has at most `limit` bytes; no more than `most`."""
     return min(most, limit // _BYTES - _ELEMENT)
 
 
 def is_large(value: Any, depth: int) -> bool:
     """Whether a value is too large to be judged on the event loop."""
-    return ALIEN < weigh(value, depth, SMALL) < 0
+    return ALIEN < remaining_budget(value, depth, SMALL) < 0
 
 
 def count_elements(value: JSON, most: int) -> int:
@@ -337,12 +355,12 @@ def count_elements(value: JSON, most: int) -> int:
     return total
 
 
-def excess(value: JSON, depth: int, limit: int) -> str | None:
+def describe_excess(value: JSON, depth: int, limit: int) -> str | None:
     """What of a value passes a limit: `5,242,880 bytes`; empty where nothing does, None where it is no JSON."""
-    left = weigh(value, depth, 2 * limit)
+    left = remaining_budget(value, depth, 2 * limit)
     if left == ALIEN:
         return None
-    if 2 * limit - left <= room_for(limit, most=limit):
+    if 2 * limit - left <= budget_for_bytes(limit, most=limit):
         return ""
     if left < 0:  # its characters alone, or its values alone, pass the limit
         return f"more than {format_size(limit)}"

@@ -24,9 +24,9 @@ from toolcrib.core.subschemas import Key, Path, SchemaIndex, Site, children, is_
 from toolcrib.schema.dereference import WAYS, reference_problems
 from toolcrib.schema.validation.explanation import Error, Explanation
 from toolcrib.schema.validation.json_values import as_json, count_elements
-from toolcrib.schema.validation.validator import compile_parts, compile_schema, refusal
+from toolcrib.schema.validation.validator import compile_parts, compile_schema, refusal_text
 from toolcrib.schema.validation.violation_search import ErrorBudget, LocatedError, located
-from toolcrib.schema.validation.violations import Violation, shorten, show
+from toolcrib.schema.validation.violations import Violation, describe_value, shorten
 from toolcrib.security.redaction import SecretPlaces, is_secret_name
 
 DEPTH: Final = 64
@@ -82,7 +82,7 @@ def _problems_of_form(schema: JSON, found: Violation | None) -> Iterator[Problem
         message = f"expected {found.expected}, got {found.got}"
         yield Problem(code="not_json", message=message, pointer=found.pointer, hint=found.hint)
     elif not is_schema(schema):
-        message = f"a schema is an object, true or false, not {show(schema)}"
+        message = f"a schema is an object, true or false, not {describe_value(schema)}"
         yield Problem(code="invalid_schema", message=message, hint="e.g. `{type: object}`")
     elif (size := len(json.dumps(schema, ensure_ascii=False, separators=(",", ":")).encode())) > SIZE:
         message = f"the schema has {size:,} bytes; at most {SIZE:,} are allowed"
@@ -117,7 +117,10 @@ def _unknown_dialect(site: Site) -> Problem:
     hint = did_you_mean(named[:200], DIALECTS) or f"known: {', '.join(DIALECTS)}"
     place = pointer_to((*site.path, "$schema"))
     return Problem(
-        code="unknown_dialect", message=f"the dialect {show(named)} is not known", pointer=place, hint=hint
+        code="unknown_dialect",
+        message=f"the dialect {describe_value(named)} is not known",
+        pointer=place,
+        hint=hint,
     )
 
 
@@ -243,7 +246,7 @@ def _problems_of_compiling(index: SchemaIndex, sites: dict[Key, Site]) -> Iterat
         compile_schema(schema)
     except ValueError as error:
         place = pointer_to(tuple(getattr(error, "instance_path", ())))
-        yield Problem(code="invalid_schema", message=refusal(error), pointer=place)
+        yield Problem(code="invalid_schema", message=refusal_text(error), pointer=place)
         return
     parts = {
         f"default {number}": site

@@ -15,7 +15,7 @@ from toolcrib.core.model import JSON, NOTHING, Schema
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import BACKTRACKING, LINEAR, Key, Path, SchemaIndex, Site
 from toolcrib.schema.validation.json_values import as_json, count_elements
-from toolcrib.schema.validation.violations import Violation, fault, show
+from toolcrib.schema.validation.violations import Violation, describe_value, make_violation
 from toolcrib.security.redaction import HIDDEN, SecretPlaces
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Validator:
         try:
             self._compiled = compile_schema(schema, self._remotes)
         except ValueError as error:
-            raise DocumentError([Problem(code="invalid_schema", message=refusal(error))]) from None
+            raise DocumentError([Problem(code="invalid_schema", message=refusal_text(error))]) from None
         self.judge: Callable[[JSON], bool] = self._compiled.is_valid
 
     @cached_property
@@ -268,9 +268,9 @@ class Validator:
             key, here, heads = inner
             path = (*path, key)
         types = nouns(types_named(self.index.together(heads)))
-        got = show(here, hidden=self.secrets.hides(path, here))
+        got = describe_value(here, hidden=self.secrets.hides(path, here))
         hint = "there may be more: the schema has too many ways to tell all"
-        return fault(path, "schema", types or "a value that fits its schema", got, hint)
+        return make_violation(path, "schema", types or "a value that fits its schema", got, hint)
 
     def _unfit_member(self, heads: list[Site], value: JSON) -> tuple[str | int, JSON, list[Site]] | None:
         from toolcrib.schema.validation.violation_search import members_of  # noqa: PLC0415 -- as above
@@ -293,6 +293,6 @@ def validate(schema: Schema, value: JSON, remotes: Mapping[str, JSON] | None = N
     return Validator(schema, remotes=remotes).faults(value)
 
 
-def refusal(error: ValueError) -> str:
+def refusal_text(error: ValueError) -> str:
     """What jsonschema-rs said when it refused a schema, in one line."""
     return (getattr(error, "message", "") or str(error)).splitlines()[0][:300]

@@ -50,7 +50,7 @@ class Violation(NamedTuple):
         return f"{place}: expected {self.expected}, got {self.got}{hint}"
 
 
-def fault(path: Path, keyword: str, expected: str, got: str, hint: str = "") -> Violation:
+def make_violation(path: Path, keyword: str, expected: str, got: str, hint: str = "") -> Violation:
     """A fault at a path, its texts cut to their bounds."""
     return Violation(
         pointer_to(path), keyword, shorten(expected, EXPECTED), got, shorten(hint, EXPECTED), path
@@ -78,7 +78,7 @@ def shorten(text: str, most: int = SHOWN) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
-def show(value: Any, *, hidden: bool = False) -> str:
+def describe_value(value: Any, *, hidden: bool = False) -> str:
     """A value in a few words: scalars as JSON, containers (also as text) by their size, secrets as `***`."""
     if hidden:
         return HIDDEN

@@ -42,7 +42,7 @@ from pydantic import ValidationError
 import toolcrib
 from toolcrib.core.clock import RealClock
 from toolcrib.core.model import JSON, NOTHING, Progress
-from toolcrib.core.server_config import Catalogue, Server, Verdict
+from toolcrib.core.server_config import Catalogue, LockVerdict, Server
 from toolcrib.servers.mcp.failures import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
@@ -252,7 +252,7 @@ class ServerConnection:
         server: Server,
         link: Link,
         hooks: ServerRequestHooks,
-        judge: Callable[[Catalogue], Verdict],
+        judge: Callable[[Catalogue], LockVerdict],
         listed: Callable[[Catalogue], None],
     ) -> None:
         """Hold what a connection needs; `run` makes it.
@@ -265,7 +265,7 @@ class ServerConnection:
             listed: Told whenever it has listed its tools.
         """
         self.catalogue = Catalogue(server.name)
-        self.verdict = Verdict()
+        self.verdict = LockVerdict()
         self.calls = 0
         self.ended = False
         self.modern = False

@@ -19,7 +19,7 @@ from toolcrib.core.errors import DocumentError, NotReady, ToolcribError
 from toolcrib.core.model import JSON, Outcome
 from toolcrib.core.pointers import keys_of
 from toolcrib.core.protocols import Clock
-from toolcrib.core.server_config import Catalogue, Server, Verdict
+from toolcrib.core.server_config import Catalogue, LockVerdict, Server
 from toolcrib.security.egress import EgressRefused
 from toolcrib.security.secrets import MissingSecret, SecretResolver, variables_of
 from toolcrib.security.trust import Untrusted
@@ -62,7 +62,7 @@ def missing_secret(server: Server, error: MissingSecret) -> ServerUnavailable:
     return ServerUnavailable(message, code=error.code, hint=error.hint, retryable=False)
 
 
-def check_lock(server: Server, verdict: Verdict) -> ServerUnavailable | None:
+def check_lock(server: Server, verdict: LockVerdict) -> ServerUnavailable | None:
     """The error of a server that a lock refuses as a whole; None where it does not."""
     why = verdict.refused.get("*")
     if why is None:
@@ -466,7 +466,7 @@ class Supervisor:
         self._why = None
         self.say(connection)
 
-    def judged(self, catalogue: Catalogue) -> Verdict:
+    def judged(self, catalogue: Catalogue) -> LockVerdict:
         """What a lock says of a list; warnings are told once."""
         verdict = self._judge(self.server, catalogue)
         for warning in verdict.warnings:

@@ -13,15 +13,15 @@ from toolcrib.loading.prompts import Guardrail
 from toolcrib.loading.scenarios.assertions import (
     ALIASES,
     SPELLINGS,
+    assertion_kinds,
     check_assertions,
     compile_guardrails,
-    kinds,
 )
 from toolcrib.loading.scenarios.model import Assertion
 from toolcrib.provider.conversations import CallRecord
 from toolcrib.provider.messages import Message, Text
 from toolcrib.provider.models.protocol import Delta, Finish, Request, TextDelta, Tokens
-from toolcrib.scenarios.assertions import AssertionContext, AssertionVerdict, Trajectory, judge
+from toolcrib.scenarios.assertions import AssertionContext, AssertionVerdict, Trajectory, evaluate_assertion
 
 EXAMPLES: Mapping[str, dict[str, Any]] = json.loads(
     (Path(__file__).parent / "assertion_examples.json").read_text(encoding="utf-8")
@@ -92,7 +92,7 @@ def judged(kind: str, case: str) -> AssertionVerdict:
         return Result.ok(told["answer"])
 
     around = AssertionContext(call_tool, Answering(told["judge"]) if "judge" in told else None)
-    return asyncio.run(judge(settled(kind), trajectory_of(told), around))
+    return asyncio.run(evaluate_assertion(settled(kind), trajectory_of(told), around))
 
 
 def other_names(kind: str) -> list[str]:
@@ -107,7 +107,7 @@ def other_spellings(kind: str) -> list[str]:
 
 def section(kind: str, table: str) -> str:
     """One kind: what it means, its parameters, its examples."""
-    schema = kinds()[kind]
+    schema = assertion_kinds()[kind]
     names, spellings = other_names(kind), other_spellings(kind)
     example = {"type": kind, "params": EXAMPLES[kind]["params"]}
     parts = [

@@ -10,7 +10,13 @@ from toolcrib.loading.scenarios.assertions import check_assertions, compile_guar
 from toolcrib.loading.scenarios.model import Assertion
 from toolcrib.provider.conversations import CallRecord, Conversation
 from toolcrib.provider.messages import Message, Text, user
-from toolcrib.scenarios.assertions import NOBODY, AssertionContext, AssertionVerdict, Trajectory, judge
+from toolcrib.scenarios.assertions import (
+    NOBODY,
+    AssertionContext,
+    AssertionVerdict,
+    Trajectory,
+    evaluate_assertion,
+)
 
 
 def called(tool: str, *, outcome: str | None = "ok", turn: int = 1, **more: Any) -> CallRecord:
@@ -66,4 +72,4 @@ def judged(
     **more: Any,
 ) -> AssertionVerdict:
     """What comes of an assertion."""
-    return asyncio.run(judge(settled(kind, params, **more), trajectory, surroundings))
+    return asyncio.run(evaluate_assertion(settled(kind, params, **more), trajectory, surroundings))

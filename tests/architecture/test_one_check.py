@@ -37,7 +37,7 @@ def calls(name: str) -> dict[str, list[ast.Call]]:
         ("open_link", {"servers/mcp/supervisor.py"}),
         ("load_hook", {"http/auth/schemes.py", "servers/mcp/server_requests.py"}),  # of tools that are bound, of servers whose link was opened
         ("open_conversation", {"scenarios/agent_runner.py"}),  # asks for the models that scenarios name
-        ("read_anywhere", {"loading/stores.py"}),  # of paths that the trail permits
+        ("read_operator_file", {"loading/stores.py"}),  # of paths that the trail permits
         ("look_up", {
             "executors/live/__init__.py", "executors/live/value_sources.py",  # of tools that are bound
             "http/auth/credentials.py", "servers/mcp/supervisor.py", "servers/mcp/transports.py",  # of servers that were checked

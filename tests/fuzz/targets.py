@@ -25,7 +25,7 @@ from toolcrib.core.model import JSON
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.text import DuplicateKey, canonical, decode_json, escape_terminal
 from toolcrib.engine.runtime import loaded_runtime
-from toolcrib.executors.live.response import json_in
+from toolcrib.executors.live.response import parse_json_body
 from toolcrib.executors.mcp.remote_tool import result_of
 from toolcrib.expressions import compile_expression, compile_text
 from toolcrib.expressions.jmespath_queries import compile_select
@@ -314,7 +314,7 @@ def foreign_json(data: bytes) -> str:
         value = decode_json(text)
     except DuplicateKey:
         assert parse_arguments(text) is None
-        assert json_in(text) is None
+        assert parse_json_body(text) is None
         return "twice"
     except (ValueError, RecursionError):
         assert parse_arguments(text) is None or not text.strip()

@@ -369,13 +369,13 @@ async def violated_guardrails(guardrails: Sequence[Guardrail], conversation: Con
     if not guardrails:
         return []
     from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415 -- most conversations have none
-    from toolcrib.scenarios.assertions import Trajectory, judge  # noqa: PLC0415 -- as above
+    from toolcrib.scenarios.assertions import Trajectory, evaluate_assertion  # noqa: PLC0415 -- as above
 
     lines = []
     texts = Trajectory.of(conversation, conversation.turns).texts
     for each in guardrails:
         for settled in check_guardrails([{"type": each.type, "params": {**each.params}}], "", []):
-            verdicts = [await judge(settled, Trajectory(texts=(text,))) for text in texts]
+            verdicts = [await evaluate_assertion(settled, Trajectory(texts=(text,))) for text in texts]
             found = next((verdict for verdict in verdicts if verdict.applies and not verdict.passed), None)
             if found is not None:
                 lines.append(f"guardrail `{each.type}`: {each.message or found.message}")

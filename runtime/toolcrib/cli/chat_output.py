@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import click
 
-from toolcrib.cli.output import cut, table, terminal_width
+from toolcrib.cli.output import table, terminal_width, truncate
 from toolcrib.core.errors import ToolcribError, did_you_mean
 from toolcrib.core.model import JSON, Client, Result
 from toolcrib.core.text import DuplicateKey, compact, decode_json, escape_terminal, first_sentence
@@ -228,7 +228,7 @@ _TELLS: Mapping[str, Callable[[Terminal, Event], None]] = {
 def _short(text: str) -> str:
     """A text on one line that is not too long."""
     width = terminal_width()
-    return cut(escape_terminal(" ".join(text.split())), _SHORT if width is None else max(width - 20, 20))
+    return truncate(escape_terminal(" ".join(text.split())), _SHORT if width is None else max(width - 20, 20))
 
 
 def print_stop(conversation: Conversation) -> None:

@@ -12,7 +12,7 @@ from toolcrib.cli.options import (
     filter_options,
     json_option,
     list_exit_code,
-    open_listed,
+    open_offline,
     parse_filters,
     paths_argument,
     print_refusals,
@@ -21,7 +21,7 @@ from toolcrib.cli.options import (
     print_why_closed,
     read_options,
 )
-from toolcrib.cli.output import json_text, not_offered, plural, table, terminal_width
+from toolcrib.cli.output import json_text, not_offered_note, plural, table, terminal_width
 from toolcrib.core.text import compact
 from toolcrib.formats.providers import DIALECTS, Declaration, declare
 from toolcrib.formats.providers.tokens import ENCODING, EXTRA, TokenCounter, token_counter
@@ -71,7 +71,7 @@ def command(
     With PATH: the tools there. The most expensive stand first. With the extra `tokens` they are counted with the
     encoding of OpenAI's models, else estimated; the last line says which.
     """
-    runtime = open_listed(reading, paths)
+    runtime = open_offline(reading, paths)
     print_refusals(runtime)
     print_unqueried_servers(runtime)
     registry = runtime.registry
@@ -86,7 +86,7 @@ def command(
         for line in _page(costs, dialect, counting, losses=losses):
             click.echo(line)
         left = len(everything) - len(names)
-        click.echo(_last_line(costs, dialect, counting, exist=bool(registry)) + not_offered(left))
+        click.echo(_last_line(costs, dialect, counting, exist=bool(registry)) + not_offered_note(left))
     print_why_closed(runtime)
     if registry and not everything:
         print_unknown_filters(registry, filters)

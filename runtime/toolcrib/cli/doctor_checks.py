@@ -38,7 +38,7 @@ from toolcrib.loading.cache.header import SWITCH, index_key
 from toolcrib.loading.cache.index import default_index
 from toolcrib.loading.documents.files import ARCHIVE, pack_file
 from toolcrib.loading.packs import InstalledPack, installed_packs
-from toolcrib.loading.project_discovery import places_to_look
+from toolcrib.loading.project_discovery import candidate_folders
 from toolcrib.loading.projects import Project, SourceEntry, settings_of
 from toolcrib.loading.settings import PROFILE_VARIABLE, Settings, chosen_profile
 from toolcrib.loading.snapshot import LoadedProject
@@ -256,7 +256,7 @@ class Checkup:
     def _project(self) -> dict[str, Any]:
         project = self.project
         if not self.stock.project_file:
-            return {"file": None, "looked_in": list(places_to_look("."))}
+            return {"file": None, "looked_in": list(candidate_folders("."))}
         told: dict[str, Any] = {"file": self.stock.project_file}
         if project is not None:
             told |= {"name": project.name, "description": project.description, "root": project.root}

@@ -11,12 +11,12 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.options import (
     ReadOptions,
-    open_listed,
+    open_offline,
     print_refusals,
     print_unqueried_servers,
     read_options,
 )
-from toolcrib.cli.output import write_whole
+from toolcrib.cli.output import write_atomically
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
 from toolcrib.formats.promptpack.pack_writer import export_promptpack
@@ -51,7 +51,7 @@ def promptpack(
     """
     if file is not None and os.path.lexists(file) and not force:
         raise click.UsageError(escape_terminal(f"{file} exists; overwrite it with `--force`"))
-    runtime = open_listed(reading, (path,) if path else ())
+    runtime = open_offline(reading, (path,) if path else ())
     print_refusals(runtime)
     print_unqueried_servers(runtime)
     exported = export_promptpack(runtime.registry.values(), runtime.packs, name=_name(runtime, path))
@@ -75,7 +75,7 @@ def _name(runtime: Runtime, path: str | None) -> str:
 
 def _write(file: Path, text: str) -> None:
     try:
-        write_whole(file, text)
+        write_atomically(file, text)
     except OSError as error:
         raise click.ClickException(escape_terminal(f"{file} can't be written: {error.strerror}")) from error
     click.echo(escape_terminal(f"wrote {file}"))

@@ -134,6 +134,6 @@ def _print_result(result: Result, *, as_json: bool, worded: bool) -> int:
     ):
         return code
     from toolcrib.cli.call import print_result  # noqa: PLC0415 -- only failures need click
-    from toolcrib.cli.group import end_with_click  # noqa: PLC0415
+    from toolcrib.cli.group import exit_through_click  # noqa: PLC0415
 
-    return end_with_click(lambda: print_result(result, as_json=as_json, worded=worded))
+    return exit_through_click(lambda: print_result(result, as_json=as_json, worded=worded))

@@ -140,7 +140,7 @@ def _settle_colours(ctx: click.Context) -> None:
         ctx.color = False
 
 
-def end_with_click(tell: Callable[[], int]) -> NoReturn:
+def exit_through_click(tell: Callable[[], int]) -> NoReturn:
     """Let a verb that was begun without click end as any other does: with its colours, and its broken pipes.
 
     Args:

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.options import ReadOptions, open_listed
+from toolcrib.cli.options import ReadOptions, open_offline
 from toolcrib.cli.output import json_text
 from toolcrib.cli.trust import store_decision
 from toolcrib.core.schemas import KINDS, Kind
@@ -59,7 +59,7 @@ def command(ctx: click.Context, *, folder: str, force: bool) -> None:
 
 def _trust(folder: str) -> None:
     """Trust the project that was written: it needs nothing. What is there besides is somebody else's to agree to."""
-    request = engine_of(open_listed(ReadOptions(), (folder,))).trust.requests()[0]
+    request = engine_of(open_offline(ReadOptions(), (folder,))).trust.requests()[0]
     if request.needs:
         click.echo(
             f"not trusted: {escape_terminal(request.workspace.root)} holds more than was written", err=True

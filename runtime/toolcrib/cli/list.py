@@ -12,7 +12,7 @@ from toolcrib.cli.options import (
     filter_options,
     json_option,
     list_exit_code,
-    open_listed,
+    open_offline,
     parse_filters,
     print_refusals,
     print_unknown_filters,
@@ -25,7 +25,7 @@ from toolcrib.cli.output import (
     entry_of,
     json_text,
     mode_text,
-    not_offered,
+    not_offered_note,
     plural,
     terminal_width,
     tool_lines,
@@ -79,7 +79,7 @@ def command(
     annotations and toolsets a tool must have each; of names, categories, modes, files and packs one. With `--any`
     one condition is enough.
     """
-    runtime = open_listed(reading, paths)
+    runtime = open_offline(reading, paths)
     print_refusals(runtime)
     if strict:
         for problem in runtime.problems:
@@ -177,7 +177,7 @@ def search(
     accents and plurals; the beginning of a word is enough. Tools that have more of the words, rarer words, and
     words in their names stand first. The other options are those of `toolcrib list`.
     """
-    runtime = open_listed(reading)
+    runtime = open_offline(reading)
     print_refusals(runtime)
     print_unqueried_servers(runtime)
     registry = runtime.registry
@@ -206,4 +206,4 @@ def search(
 def _count_line(shown: int, found: int, *, exist: bool, hidden: int) -> str:
     told = plural(found, "tool") if found else "no tool fits" if exist else "no tools"
     more = f", the best {shown} of them shown; `-n` shows more" if shown < found else ""
-    return told + more + not_offered(hidden)
+    return told + more + not_offered_note(hidden)

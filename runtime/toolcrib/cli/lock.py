@@ -18,7 +18,7 @@ from toolcrib.cli.options import (
     read_options,
     server_names,
 )
-from toolcrib.cli.output import json_text, plural, problem_text, write_whole
+from toolcrib.cli.output import json_text, plural, problem_text, write_atomically
 from toolcrib.core.errors import ConfigurationError, ToolcribError, did_you_mean
 from toolcrib.core.model import Outcome
 from toolcrib.core.pointers import keys_of, pointer_to
@@ -187,7 +187,7 @@ def _text(lock: Lock, found: LockFindings) -> str:
 
 def _write(path: Path, text: str) -> None:
     try:
-        write_whole(path, text)
+        write_atomically(path, text)
     except OSError as error:
         raise click.ClickException(escape_terminal(f"{path} can't be written: {error.strerror}")) from error
 

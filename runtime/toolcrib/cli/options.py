@@ -312,7 +312,7 @@ def _asked_for(reading: ReadOptions, paths: Iterable[str]) -> OpenRequest:
     )
 
 
-def open_listed(reading: ReadOptions, paths: Iterable[str] = (), *, remembers: bool = True) -> Runtime:
+def open_offline(reading: ReadOptions, paths: Iterable[str] = (), *, remembers: bool = True) -> Runtime:
     """The runtime for a verb that only lists: nothing is started, contacted or looked up, and nobody is asked.
 
     Args:
@@ -352,7 +352,7 @@ def list_exit_code(runtime: Runtime, *, empty: bool, strict: bool = False) -> in
     return exit_codes.PROBLEMS if wrong or (strict and incomplete) else exit_codes.OK
 
 
-def open_and_ask(
+def open_with_servers(
     reading: ReadOptions,
     paths: Iterable[str] = (),
     *,
@@ -395,7 +395,7 @@ def known_tools(reading: ReadOptions, *, hidden: bool = False) -> list[Card]:
         hidden: Also the tools that are not offered.
     """
     try:
-        return open_listed(reading).registry.query(hidden=hidden)
+        return open_offline(reading).registry.query(hidden=hidden)
     except ToolcribError:
         return []
 
@@ -403,7 +403,7 @@ def known_tools(reading: ReadOptions, *, hidden: bool = False) -> list[Card]:
 def known_profiles(reading: ReadOptions) -> list[Profile]:
     """The profiles of the project, for a shell to complete; none where there is no project."""
     try:
-        project = open_listed(reading._replace(profile=None)).project
+        project = open_offline(reading._replace(profile=None)).project
     except ToolcribError:
         return []
     return [] if project is None else list(project.profiles.values())
@@ -412,7 +412,7 @@ def known_profiles(reading: ReadOptions) -> list[Profile]:
 def known_servers(reading: ReadOptions) -> list[str]:
     """The names of the MCP servers, for a shell to complete; none where they can't be read."""
     try:
-        return [*open_listed(reading).servers]
+        return [*open_offline(reading).servers]
     except ToolcribError:
         return []
 

@@ -60,7 +60,7 @@ def _columns_of_character(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def cut(text: str, width: int | None) -> str:
+def truncate(text: str, width: int | None) -> str:
     """The text in at most `width` columns; what is cut ends with `…`."""
     if width is None or columns_of(text) <= width:
         return text
@@ -85,7 +85,7 @@ def table(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
         padded = [
             cell + " " * (size - columns_of(cell)) for cell, size in zip(row, widths, strict=True) if size
         ]
-        lines.append(cut(CELL_GAP.join(padded).rstrip(), width))
+        lines.append(truncate(CELL_GAP.join(padded).rstrip(), width))
     return lines
 
 
@@ -103,7 +103,7 @@ def _plain_table(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
     *sizes, _last = (max(map(len, column)) for column in zip(*rows, strict=True))
     form = "".join([*(f"%-{size}s{CELL_GAP}" if size else "%s" for size in sizes), "%s"])
     lines = [(form % tuple(row)).rstrip() for row in rows]
-    return lines if width is None else [cut(line, width) for line in lines]
+    return lines if width is None else [truncate(line, width) for line in lines]
 
 
 def _escaped(text: str) -> str:
@@ -236,7 +236,7 @@ def write_file(data: bytes, path: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """Write a UTF-8 text under its name at once, so that nobody ever reads half of it; folders are made.
 
     Raises:
@@ -246,7 +246,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_new(contents: Mapping[Path, str | bytes], *, force: bool) -> set[Path]:
-    """Write files as `write_whole` does; what is there already is left alone, unless forced. Gives what was written.
+    """Write files as `write_atomically` does; what is there already is left alone, unless forced. Gives what was written.
 
     Raises:
         click.ClickException: One can't be written.
@@ -355,10 +355,10 @@ def _count(modes: Sequence[str], *, exist: bool, hidden: int, unasked: int = 0) 
         told = "no tool fits"
     else:
         told = "no tool is known" if unasked else "no tools"
-    return told + (f"; {plural(unasked, 'server')} not queried" if unasked else "") + not_offered(hidden)
+    return told + (f"; {plural(unasked, 'server')} not queried" if unasked else "") + not_offered_note(hidden)
 
 
-def not_offered(hidden: int) -> str:
+def not_offered_note(hidden: int) -> str:
     """The end of the last line, where tools that fit are left out because they are not offered."""
     return f"; {hidden} not offered, `--all` shows why" if hidden else ""
 

@@ -9,7 +9,7 @@ from itertools import chain
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.options import ReadOptions, json_option, open_and_ask, paths_argument, read_options
+from toolcrib.cli.options import ReadOptions, json_option, open_with_servers, paths_argument, read_options
 from toolcrib.cli.output import json_text, plural, problem_text
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.text import escape_terminal
@@ -51,7 +51,7 @@ def command(
     """
     tasks, problems = _read(file)
     tasks = _chosen(tasks, names, sound=not problems)
-    runtime = open_and_ask(reading, paths)
+    runtime = open_with_servers(reading, paths)
     hindered = {task.line: found for task in tasks if (found := check_task(file, task, runtime))}
     ready = [task for task in tasks if task.line not in hindered]
     problems = _sorted(runtime, [*problems, *chain.from_iterable(hindered.values())])

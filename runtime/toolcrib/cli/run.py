@@ -11,7 +11,7 @@ import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.options import ReadOptions, json_option, passthrough_option, paths_argument, read_options
-from toolcrib.cli.output import json_text, plural, problem_text, write_whole
+from toolcrib.cli.output import json_text, plural, problem_text, write_atomically
 from toolcrib.cli.run_output import (
     GoldenUpdate,
     junit_text,
@@ -352,7 +352,7 @@ def _write_junit(run: _Run, path: Path) -> None:
     skipped = run.scenarios[len(run.reports) :]
     text = junit_text(run.reports, skipped, run.problems, run.not_run, duration=run.duration)
     try:
-        write_whole(path, text)
+        write_atomically(path, text)
     except OSError as error:
         raise click.FileError(str(path), hint=error.strerror or str(error)) from error
 

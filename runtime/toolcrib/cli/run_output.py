@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 import click
 
 from toolcrib.cli.list import modes_summary
-from toolcrib.cli.output import plural, table, write_whole
+from toolcrib.cli.output import plural, table, write_atomically
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, Result
 from toolcrib.core.text import compact, truncate
@@ -463,7 +463,7 @@ def _updated(path: Path, wishes: Sequence[_Wish]) -> GoldenUpdate:
             first.place, f"not written: a golden file has at most {BYTES:,} bytes", failed=True
         )
     try:
-        write_whole(path, text)
+        write_atomically(path, text)
     except OSError as error:
         return GoldenUpdate(first.place, f"not written: {error.strerror or error}", failed=True)
     return GoldenUpdate(first.place, "wrote" if first.change.missing else "updated")

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, NoReturn, TypeAlias
 
 import click
 
-from toolcrib.cli.options import ReadOptions, open_and_ask
+from toolcrib.cli.options import ReadOptions, open_with_servers
 from toolcrib.cli.trust import Consents
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import Problem, ToolcribError
@@ -21,7 +21,7 @@ from toolcrib.core.text import escape_terminal
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.fingerprints import FileFingerprints
-from toolcrib.loading.reload import changes
+from toolcrib.loading.reload import watch_changes
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import example_scenario
 from toolcrib.loading.scenarios.scenario_links import tools_of
@@ -110,7 +110,7 @@ class RunPlan(NamedTuple):
         """
         consents = self.consents or Consents()
         reading = self.reading._replace(granted=(*self.reading.granted, *consents.granted))
-        runtime = open_and_ask(reading, self.paths, passthrough=self.passthrough, consents=consents)
+        runtime = open_with_servers(reading, self.paths, passthrough=self.passthrough, consents=consents)
         examples = [
             scenario
             for tool in runtime.registry.values()
@@ -363,7 +363,7 @@ def run_on_changes(round_of: Callable[[], FileFingerprints | None]) -> NoReturn:
     seen = round_of() or FileFingerprints({}, {}, {})
     # Its end closes what waits, wherever Ctrl-C came.
     with asyncio.Runner() as runner:
-        coming = changes(lambda: seen, clock=RealClock())
+        coming = watch_changes(lambda: seen, clock=RealClock())
         while True:
             click.echo("waiting for changes; Ctrl-C ends", err=True)
             try:

@@ -12,7 +12,7 @@ from toolcrib.cli.list import mode_of
 from toolcrib.cli.options import (
     ReadOptions,
     json_option,
-    open_listed,
+    open_offline,
     print_refusals,
     print_unqueried_servers,
     read_options,
@@ -38,7 +38,7 @@ def command(ctx: click.Context, *, name: str, as_json: bool, reading: ReadOption
 
     Where it is from, its parameters and result, its modes and why one can't run here.
     """
-    runtime = open_listed(reading)
+    runtime = open_offline(reading)
     print_refusals(runtime)
     print_unqueried_servers(runtime)
     tool = runtime.registry.get(runtime.registry.named_by_alias(name) or name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.options import ReadOptions, json_option, open_listed, print_refusals, read_options
+from toolcrib.cli.options import ReadOptions, json_option, open_offline, print_refusals, read_options
 from toolcrib.cli.output import columns_of, json_text, plural, table
 from toolcrib.core.text import escape_terminal, in_one_line
 from toolcrib.core.user_folders import working_folder
@@ -87,7 +87,7 @@ def grant(
     """Agree to what a project or a pack starts, contacts and reads."""
     _be_somewhere(path or ".")
     path = _whole(path) if path else None
-    runtime = open_listed(reading, (path,) if path else (), remembers=False)
+    runtime = open_offline(reading, (path,) if path else (), remembers=False)
     print_refusals(runtime)
     requests = _requests(runtime)
     if not as_json:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.options import ReadOptions, json_option, open_and_ask, paths_argument, read_options
+from toolcrib.cli.options import ReadOptions, json_option, open_with_servers, paths_argument, read_options
 from toolcrib.cli.output import json_text, plural, problem_text
 from toolcrib.cli.trust import trust_hint
 from toolcrib.core.errors import Problem, Severity
@@ -56,7 +56,7 @@ def command(
     """
     if as_json and form == "github":
         raise click.UsageError("`--json` and `--format github` ask for two forms; leave one of them out")
-    runtime = open_and_ask(reading, paths, everything=True)
+    runtime = open_with_servers(reading, paths, everything=True)
     engine_of(runtime).trust.told = True  # among the problems
     told = [
         *runtime.problems,

@@ -25,12 +25,12 @@ from toolcrib.loading.project_discovery import PROJECT_FILES
 from toolcrib.loading.projects import (
     Project,
     SourceEntry,
-    not_known,
+    candidate_folders,
     other_project_files,
     parse_project_file,
-    places_to_look,
     project_file,
     second_project_file,
+    unknown_name_problem,
 )
 from toolcrib.loading.reader import LoadedDocuments
 from toolcrib.loading.reload import PreviousLoad, keep_last_good
@@ -318,7 +318,7 @@ def _is_barred(path: str) -> bool:
 def _places_to_look() -> list[str]:
     """Where a project is looked for; nowhere if the working directory was removed."""
     try:
-        return list(places_to_look("."))
+        return list(candidate_folders("."))
     except FileNotFoundError:
         return []
 
@@ -450,7 +450,9 @@ def check_settings(stock: LoadedProject, kinds: Kinds) -> list[Problem]:
     for name, profile in project.profiles.items():
         base = f"/profiles/{pointer_step(name)}"
         told = [] if not profile.toolset or profile.toolset in toolsets else [profile.toolset]
-        faults = [not_known("toolset", toolset, sorted(toolsets), f"{base}/toolset") for toolset in told]
+        faults = [
+            unknown_name_problem("toolset", toolset, sorted(toolsets), f"{base}/toolset") for toolset in told
+        ]
         for glob, mode in profile.modes.items():
             pointer = f"{base}/modes/{pointer_step(glob)}"
             faults += _faults_of_mode(cards, glob, mode, known, pointer)

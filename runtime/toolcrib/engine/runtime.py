@@ -912,7 +912,7 @@ class Engine:
             ClosedRuntime: The runtime was closed.
             ConfigurationError: The runtime was not opened from files that can be followed, or `poll` is no time.
         """
-        from toolcrib.loading.reload import changes  # noqa: PLC0415 -- few runtimes watch
+        from toolcrib.loading.reload import watch_changes  # noqa: PLC0415 -- few runtimes watch
 
         self.check_open()
         if not poll > 0:
@@ -926,7 +926,7 @@ class Engine:
             return self._stock.seen
 
         clock = RealClock()
-        async with aclosing(changes(seen, clock=clock, poll=poll)) as changed:
+        async with aclosing(watch_changes(seen, clock=clock, poll=poll)) as changed:
             async for _paths in changed:
                 while True:
                     try:

@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 
 from toolcrib.core.errors import Problem, Severity, did_you_mean
 from toolcrib.core.model import JSON
-from toolcrib.loading.documents.document import Document, first_bytes, only_document, parse_documents
+from toolcrib.loading.documents.document import Document, first_bytes, parse_documents, single_document
 from toolcrib.loading.documents.json_text import without_comments
-from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.documents.positions import excerpt
 from toolcrib.loading.format_contract import ServerFile
 from toolcrib.loading.servers import ConfigPosition, ServerBlock, merge_servers, whole_path
 
@@ -167,7 +167,7 @@ class VariableTranslation:
         variable = f"_{variable}" if not variable or variable[0].isdigit() else variable
         default = self._inputs.get(name)
         usable = isinstance(default, str) and default and not {"{", "}"} & {*default}
-        message = f"`${{input:{clipped(name)}}}` is asked of the user by an editor; here it is looked up in the environment as `{variable}`"
+        message = f"`${{input:{excerpt(name)}}}` is asked of the user by an editor; here it is looked up in the environment as `{variable}`"
         hint = f"set `{variable}`" + (", or leave it to its default" if usable else "")
         self._note(f"input:{name}", spot.problem("looked_up", message, hint, "notice"))
         return f"${{{variable}:-{default}}}" if usable else f"${{{variable}}}"
@@ -238,7 +238,7 @@ class ServerEntries:
             elif not isinstance(entry, dict):
                 self._unfit(place, "an object", entry)
             elif entry.get("disabled") is True or entry.get("enabled") is False:
-                message = f"`{clipped(name)}` is switched off in this file, and left out"
+                message = f"`{excerpt(name)}` is switched off in this file, and left out"
                 self._complain(place, "server_left_out", message, severity="notice")
             else:
                 written = self._server(name, entry, place)
@@ -332,7 +332,7 @@ class ServerEntries:
         known = TRANSPORTS.get(value.lower().replace("-", "").replace("_", ""))
         if known is not None:
             return known
-        message = f"there is no transport `{clipped(value)}` here, so this server is left out"
+        message = f"there is no transport `{excerpt(value)}` here, so this server is left out"
         hint = did_you_mean(value, TRANSPORTS) or "the transports are: `stdio`, `http`, `sse`"
         self._complain(spot, "server_left_out", message, hint, severity="warning")
         return _NONE
@@ -382,8 +382,8 @@ def _kind_of(value: JSON) -> str:
 
 def _of_foreign(key: str, spot: ConfigPosition, servers: list[str]) -> Problem:
     """The problem for a key without a meaning here, reported once for a file."""
-    whose = ", ".join(f"`{clipped(name)}`" for name in servers[:3]) + (" ..." if len(servers) > 3 else "")
-    message = f"`{clipped(key)}` of {whose} has no meaning here"
+    whose = ", ".join(f"`{excerpt(name)}`" for name in servers[:3]) + (" ..." if len(servers) > 3 else "")
+    message = f"`{excerpt(key)}` of {whose} has no meaning here"
     if key in MISSED:
         return spot.problem(
             "client_key", f"{message}, and without it the server may refuse", MISSED[key], "warning"
@@ -453,7 +453,7 @@ def read_servers_file(path: str, named: ConfigPosition | None = None) -> ServerF
         text = first_bytes(path)
     except (OSError, ValueError) as error:
         return ServerFile([_unreadable(path, error, named)], unread=True)
-    document, problems = only_document(path, *_parsed(path, text), "servers file", _WAY)
+    document, problems = single_document(path, *_parsed(path, text), "servers file", _WAY)
     if document is None:
         return ServerFile(problems, unread=True)
     found = _servers_of(document, path)
@@ -483,9 +483,9 @@ def _unreadable(path: str, error: OSError | ValueError, named: ConfigPosition | 
     spot = named or ConfigPosition(path, "", _first_line)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         hint = "the path is relative to the folder of the project" if named is not None else ""
-        return spot.problem("path_not_found", f"there is no file `{clipped(path)}`", hint)
+        return spot.problem("path_not_found", f"there is no file `{excerpt(path)}`", hint)
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    return spot.problem("file_unreadable", f"`{clipped(path)}` can't be read: {reason}")
+    return spot.problem("file_unreadable", f"`{excerpt(path)}` can't be read: {reason}")
 
 
 def _places(value: Mapping[str, JSON]) -> Iterator[tuple[tuple[str, ...], JSON]]:
@@ -516,7 +516,7 @@ def _others(value: Mapping[str, JSON], known: list[str], top: ConfigPosition) ->
     """The one notice for everything else in the file."""
     others = [key for key in value if key not in {*known, *_BESIDE}]
     if others:
-        names = ", ".join(f"`{clipped(key)}`" for key in others[:5]) + (" ..." if len(others) > 5 else "")
+        names = ", ".join(f"`{excerpt(key)}`" for key in others[:5]) + (" ..." if len(others) > 5 else "")
         message = f"{names} {'has' if len(others) == 1 else 'have'} no meaning here; the servers are read"
         yield top.below(others[0]).problem("client_key", message, severity="notice")
 
@@ -539,7 +539,7 @@ def root_of(path: str) -> str:
 def notice_of(path: str) -> Problem:
     """The notice for a file that names servers in a scanned folder: nothing in it is started."""
     message = "the file names MCP servers, and none of them is used"
-    name = clipped(os.path.basename(path), 200)
+    name = excerpt(os.path.basename(path), 200)
     hint = f"to use them, name the file in `toolcrib.yaml`, relative to that: `servers_from: {name}`"
     notice = Problem(code=FOUND, message=message, hint=hint, severity="notice")
     return notice.at(path, 1, 1)

@@ -31,10 +31,16 @@ from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.core.schemas import KNOWN_MODES, envelope
 from toolcrib.core.text import canonical, compact
-from toolcrib.loading.document_checks import TOO_MANY, DocumentChecker, hidden_problems, may_hide, valid_parts
+from toolcrib.loading.document_checks import (
+    TOO_MANY,
+    DocumentChecker,
+    hidden_problems,
+    may_have_hidden_characters,
+    valid_parts,
+)
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.documents.files import CachedFiles, files_at
-from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.documents.positions import excerpt
 from toolcrib.loading.settings import check_limits, flatten_limits, parse_limits
 from toolcrib.schema.validation import Validator, Violation, check_schema
 from toolcrib.schema.validation.schema_check import SMALL, is_evident
@@ -152,7 +158,7 @@ class _DescriptorParser:
         kept = valid_parts(value, self.problems, shape)
         self._whole = kept is value
         text = canonical(value)
-        if may_hide(text):
+        if may_have_hidden_characters(text):
             self.problems += hidden_problems(value)
         content = text.encode("utf-8")
         self._size = len(content)
@@ -372,7 +378,7 @@ def check_names(said: Mapping[str, Any], keys: Sequence[str]) -> Iterator[Proble
     for key in keys:
         for name in said.get(key, {}):
             if not _NAME.fullmatch(name):
-                message = f"`{clipped(name)}` is no name of a {key[:-1]}"
+                message = f"`{excerpt(name)}` is no name of a {key[:-1]}"
                 hint = "a name begins with a letter or `_` and goes on with letters, digits, `_`, `-`, at most 64 in all"
                 pointer = f"/{key}/{pointer_step(name)}"
                 yield Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
@@ -398,7 +404,7 @@ def check_tool_glob(glob: str, pointer: str) -> Iterator[Problem]:
     """A glob that no name of a tool can fit is misspelt."""
     if _TOOL_GLOB.fullmatch(glob):
         return
-    message = f"`{clipped(glob)}` is no glob over names of tools, which have letters, digits, `_`, `.`, `-`"
+    message = f"`{excerpt(glob)}` is no glob over names of tools, which have letters, digits, `_`, `.`, `-`"
     hint = "`*` stands for any text, `?` for one character, `[ab]` for one of these; write several in a list"
     yield Problem(code="bad_glob", message=message, pointer=pointer, hint=hint)
 
@@ -470,7 +476,7 @@ def _place(document: Document, key: str) -> str:
     return f"{document.source}:{document.position(f'/{pointer_step(key)}')[0]}"
 
 
-def lay_over(upper: Document, lower: Document) -> OverlaidDocument:
+def overlay_document(upper: Document, lower: Document) -> OverlaidDocument:
     """The document that comes of laying one over another; the upper one gives the file and line."""
     below = lower.value if isinstance(lower.value, dict) else {}
     above = upper.value if isinstance(upper.value, dict) else {}
@@ -522,13 +528,13 @@ def files_of(upper: Files | None, lower: Files | None, above: Document) -> Files
     return OverlaidFiles(upper, lower, keys)
 
 
-def kept_files(files: Files | None) -> tuple[Files | None, tuple[CachedFiles, ...]]:
+def with_cached_files(files: Files | None) -> tuple[Files | None, tuple[CachedFiles, ...]]:
     """The files, so that what is read is kept, and what keeps it: one for each of the documents, the upper one first."""
     if files is None:
         return None, ()
     if isinstance(files, OverlaidFiles):
-        upper, above = kept_files(files.upper)
-        lower, below = kept_files(files.lower)
+        upper, above = with_cached_files(files.upper)
+        lower, below = with_cached_files(files.lower)
         assert upper is not None  # noqa: S101 -- both are always given
         assert lower is not None  # noqa: S101
         return OverlaidFiles(upper, lower, files.keys), above + below
@@ -536,7 +542,7 @@ def kept_files(files: Files | None) -> tuple[Files | None, tuple[CachedFiles, ..
     return kept, (kept,)
 
 
-def nothing_below(
+def missing_override_target(
     document: Document, name: str, names: Iterable[str], refused: Mapping[str, Problem]
 ) -> Problem:
     """The problem of an override without a tool that it could be laid over.
@@ -561,7 +567,7 @@ def overrides_of(document: Document) -> tuple[str, ...]:
     return () if lower is None else (f"{lower.source}:{lower.line}", *overrides_of(lower))
 
 
-def each_changed_once(tools: Sequence[Descriptor], changed: Mapping[str, Descriptor]) -> list[Descriptor]:
+def replace_overridden(tools: Sequence[Descriptor], changed: Mapping[str, Descriptor]) -> list[Descriptor]:
     """The tools, the first of a name that was overridden as it is now; a second one stays for the report."""
     left = dict(changed)
     return [left.pop(tool.name, tool) for tool in tools]

@@ -317,7 +317,7 @@ _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _ESCAPED: Final = re.compile(r"\\[bfru]")
 
 
-def may_hide(text: str) -> bool:
+def may_have_hidden_characters(text: str) -> bool:
     """Whether a document, as JSON without needless escapes, may hold a hidden character: a quick look."""
     return not text.isascii() or "\x7f" in text or _ESCAPED.search(text) is not None
 

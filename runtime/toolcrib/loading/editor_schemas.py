@@ -22,7 +22,7 @@ from toolcrib.loading.scenarios.assertions import (
     GUARDING,
     SPELLINGS,
     KindAlias,
-    kinds,
+    assertion_kinds,
     takes_text_list,
 )
 from toolcrib.loading.scenarios.model import WRAPPER
@@ -370,15 +370,15 @@ _JSON_SCHEMA: Final[Mapping[str, Any]] = {
 
 def _assertions() -> dict[str, Any]:
     """The forms of assertions and guardrails: for each type, what it takes."""
-    definitions: Mapping[str, Any] = next(iter(kinds().values()))["$defs"]
+    definitions: Mapping[str, Any] = next(iter(assertion_kinds().values()))["$defs"]
     settled = {name: alias for name, alias in ALIASES.items() if alias.params}
-    every, guarding = _names(kinds()), _names(GUARDING)
+    every, guarding = _names(assertion_kinds()), _names(GUARDING)
     return {
         "assertion": _unless_unsupported(_by_type(every, "type", "params")),
         "guardrail": _unless_unsupported(_by_type(_names({*GUARDING, WRAPPER}), "type", "params")),
         "wrapped": _by_type(every, "eval_type", "eval_params"),
         "guarding": {"enum": [name for those in guarding.values() for name in those]},
-        **{f"params.{name}": _params(KindAlias(name)) for name in kinds()},
+        **{f"params.{name}": _params(KindAlias(name)) for name in assertion_kinds()},
         **{f"params.{name}": _params(alias) for name, alias in settled.items()},
         **{
             f"{_PARAMS}.{name}": with_mode_references(part, f"{_FORM}.{_PARAMS}")
@@ -422,12 +422,12 @@ def _by_type(names: Mapping[str, list[str]], key: str, holder: str) -> dict[str,
 
 
 def _needs_params(alias: KindAlias) -> bool:
-    return not alias.params.keys() >= {*kinds()[alias.kind].get("required", ())}
+    return not alias.params.keys() >= {*assertion_kinds()[alias.kind].get("required", ())}
 
 
 def _params(alias: KindAlias) -> dict[str, Any]:
     """What an assertion takes, under all names; of a list of texts also a text alone."""
-    schema = kinds()[alias.kind]
+    schema = assertion_kinds()[alias.kind]
     own = {
         key: {"anyOf": [{"type": "string"}, entry]} if takes_text_list(schema, key) else entry
         for key, entry in with_mode_references(schema["properties"], f"{_FORM}.{_PARAMS}").items()

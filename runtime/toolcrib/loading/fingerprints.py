@@ -121,7 +121,7 @@ class FileFingerprints:
         moment = now()
         if any(os.environ.get(name) != value for name, value in self.variables.items()):
             return None
-        if any(state_of(path) != state for path, state in self.files.items()):
+        if any(file_state(path) != state for path, state in self.files.items()):
             return None
         contents = {}
         for path, digest in self.contents.items():
@@ -142,7 +142,7 @@ class FileFingerprints:
 
     def changed(self) -> list[str]:
         """The paths that are different now, sorted; of a folder those of the entries that came and went."""
-        paths = {path for path, state in self.files.items() if state_of(path) != state}
+        paths = {path for path, state in self.files.items() if file_state(path) != state}
         paths.update(path for path, digest in self.contents.items() if _digest(path) != digest)
         for path, (_state_then, names) in self.folders.items():
             paths.update(_differing(path, names, _names(path)))
@@ -203,7 +203,7 @@ class FileTracker:
         if path in self._files:
             return
         moment = self._now()
-        state = self._files[path] = state_of(path)
+        state = self._files[path] = file_state(path)
         if is_racy(state, moment) and state[-6] & _KIND == _FILE:
             self._contents[path] = _digest(path)
 
@@ -217,7 +217,7 @@ class FileTracker:
         path = os.fspath(path) if inner else os.path.join(path, "")
         if path not in self._folders:
             moment = self._now()
-            state = state_of(path)
+            state = file_state(path)
             names = _names(path)
             # One that can't be listed may be listed again without a trace, so its state tells nothing.
             self._folders[path] = (() if names is None or is_racy(state, moment) else state, names)
@@ -241,7 +241,7 @@ class FileTracker:
         )
 
 
-def state_of(path: str) -> State:
+def file_state(path: str) -> State:
     """The state of a file or folder."""
     try:
         own = os.lstat(path)
@@ -307,7 +307,7 @@ def _names_that_matter(entries: Iterator[os.DirEntry[str]]) -> Iterator[str]:
 def _folder_now(path: str, known: tuple[State, Names], moment: int) -> tuple[State, Names] | None:
     """The fingerprint of a folder, brought up to date; None where other names are in it."""
     state, names = known
-    found = state_of(path)
+    found = file_state(path)
     if state and found == state:
         return known
     if _names(path) != names:
@@ -415,7 +415,7 @@ def search_path() -> list[str]:
 
 def _entry(folder: str, trail: FileTracker) -> Entry:
     moment = time.time_ns()
-    state = state_of(folder)
+    state = file_state(folder)
     distributions = _distributions(folder)
     if not os.path.isdir(folder):
         trail.file(folder)
@@ -429,7 +429,7 @@ def _entry(folder: str, trail: FileTracker) -> Entry:
 def _entry_now(folder: str, known: Entry, moment: int) -> Entry | None:
     """The fingerprint of a folder, brought up to date; None where something else is installed there."""
     state, distributions = known
-    found = state_of(folder)
+    found = file_state(folder)
     if state and found == state:
         return known
     if _distributions(folder) != distributions:
@@ -443,7 +443,7 @@ def _distributions(folder: str) -> Distributions:
             names = sorted(entry.name for entry in entries if entry.name.endswith(_METADATA))
     except OSError:
         return ()
-    return tuple((name, state_of(os.path.join(folder, name, "entry_points.txt"))) for name in names)
+    return tuple((name, file_state(os.path.join(folder, name, "entry_points.txt"))) for name in names)
 
 
 _OWN_CODE: list[FileFingerprints] = []

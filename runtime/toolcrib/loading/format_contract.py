@@ -186,7 +186,7 @@ class Format:
             by which an index finds places again; none for any other document.
         is_pack: Whether such a document is a pack, which is passed over where no tools are taken.
         parents: Documents that hold others together; None where there are none.
-        without_repeats: Of all scenarios read so far those that count, and what is reported of the others.
+        drop_duplicates: Of all scenarios read so far those that count, and what is reported of the others.
         notice: What is reported of a file given by itself that means nothing by itself; None for another file.
         server_keys: Top-level keys of files that name MCP servers: one of them is in each.
         server_files: Imports what reads such files; None where the format has none.
@@ -198,7 +198,7 @@ class Format:
     documents: Callable[[Document, Files | None], Sequence[Document]] = lambda _document, _files: ()
     is_pack: bool = False
     parents: ParentDocuments | None = None
-    without_repeats: Callable[[Sequence[Scenario]], tuple[list[Scenario], list[Problem]]] | None = None
+    drop_duplicates: Callable[[Sequence[Scenario]], tuple[list[Scenario], list[Problem]]] | None = None
     notice: Callable[[Path, str, Sequence[Document], Sequence[Problem]], Problem | None] | None = None
     server_keys: frozenset[str] = frozenset()
     server_files: Callable[[], ServerFiles] | None = None

@@ -28,12 +28,12 @@ from toolcrib.loading.document_checks import DocumentChecker, hidden_problems, v
 from toolcrib.loading.documents.document import (
     Content,
     Document,
-    only_document,
     parse_content,
     read_documents,
+    single_document,
 )
 from toolcrib.loading.documents.files import pack_file
-from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.documents.positions import excerpt
 from toolcrib.loading.prompts import Prompt, check_prompts, prompts_of
 from toolcrib.loading.snapshot import log_problems
 from toolcrib.loading.stores import parse_document_fixture, with_refused_names
@@ -61,7 +61,7 @@ def check_range(text: str, pointer: str = "") -> list[Problem]:
     """
     if _range(text) is not None:
         return []
-    message = f"`{clipped(text)}` is no range of versions"
+    message = f"`{excerpt(text)}` is no range of versions"
     return [Problem(code="wrong_form", message=message, pointer=pointer, hint=_instead(text))]
 
 
@@ -75,10 +75,10 @@ def version_mismatch(version: str, wanted: str) -> str:
     """
     found = _version(version)
     if found is None:
-        return f"has version `{clipped(version)}`, which can't be compared: `-a.1`, `-b.1`, `-rc.1` and `-dev.1` can"
+        return f"has version `{excerpt(version)}`, which can't be compared: `-a.1`, `-b.1`, `-rc.1` and `-dev.1` can"
     conditions = _range(wanted)
     if conditions is None:
-        raise ValueError(f"`{clipped(wanted)}` is no range of versions")
+        raise ValueError(f"`{excerpt(wanted)}` is no range of versions")
     fits = conditions.contains(found, prereleases=True)
     return "" if fits else f"has version {version}"
 
@@ -228,12 +228,12 @@ def parse_pack_file(
         shape: The pack schema, compiled.
         files: The files that it may name; None for a lone text from memory.
     """
-    document, told = only_document(source, documents, problems, "pack", _FIRST)
+    document, told = single_document(source, documents, problems, "pack", _FIRST)
     pack, faults = parse_pack(document, shape, files) if document is not None else (None, [])
     return pack, told + faults
 
 
-def readable_part(
+def parse_readable_part(
     source: str, documents: Sequence[Document], shape: DocumentChecker, files: Files | None = None
 ) -> Pack:
     """The readable part of a refused pack: its name, namespace, globs, defaults and store.
@@ -319,7 +319,7 @@ def _check_pack(said: Mapping[str, Any]) -> Iterator[Problem]:
     for name, wanted in needs.get("packs", {}).items():
         pointer = f"/requires/packs/{pointer_step(name)}"
         if not _PACK_NAME.fullmatch(name):
-            message = f"`{clipped(name)}` is no name of a pack"
+            message = f"`{excerpt(name)}` is no name of a pack"
             hint = "a name is lower case letters, digits and `-`, at most 64 in all, and begins with a letter"
             yield Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
         yield from check_range(wanted, pointer)
@@ -430,7 +430,7 @@ def _folders(point: EntryPoint) -> tuple[list[Path], str]:
     """Where the package of an entry point lies, or what keeps it from being found."""
     parts = point.value.split(".")
     if not all(part.isidentifier() for part in parts):
-        return [], f"`{clipped(point.value)}` is no name of a package"
+        return [], f"`{excerpt(point.value)}` is no name of a package"
     within: list[str] | None = None
     for at, part in enumerate(parts):
         name = ".".join(parts[: at + 1])
@@ -461,7 +461,7 @@ def _only(packs: Sequence[InstalledPack]) -> InstalledPack:
 def _unknown(name: str, known: Iterable[str]) -> Problem:
     there = ", ".join(f"`{each}`" for each in known)
     listed = f"installed packs are {there}" if there else "install the distribution that has it, with pip"
-    message = f"no installed distribution offers pack `{clipped(name)}`"
+    message = f"no installed distribution offers pack `{excerpt(name)}`"
     return Problem(code="unknown_pack", message=message, hint=did_you_mean(name, known) or listed)
 
 
@@ -469,7 +469,7 @@ def _check_name(pack: InstalledPack, path: Path) -> Iterator[Problem]:
     own = _said(path, "name")
     if own not in {None, pack.name}:
         message = (
-            f"{pack} offers pack `{pack.name}`, which calls itself `{clipped(str(own))}` in its `pack.yaml`"
+            f"{pack} offers pack `{pack.name}`, which calls itself `{excerpt(str(own))}` in its `pack.yaml`"
         )
         hint = f"ask its author to give the entry point in group `{GROUP}` the name of the pack"
         yield Problem(code="unknown_pack", message=message, hint=hint)

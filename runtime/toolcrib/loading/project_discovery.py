@@ -31,13 +31,13 @@ def _project_files(folder: str) -> Iterator[str]:
 def find_project(folder: str | os.PathLike[str] = ".") -> str | None:
     """The file of the project that a folder lies in, named relative to the working directory if the folder is.
 
-    The nearest folder above counts; `places_to_look` says where the search ends.
+    The nearest folder above counts; `candidate_folders` says where the search ends.
     """
-    files = (project_file(place) for place in places_to_look(folder))
+    files = (project_file(place) for place in candidate_folders(folder))
     return next((file for file in files if file is not None), None)
 
 
-def places_to_look(folder: str | os.PathLike[str] = ".") -> Iterator[str]:
+def candidate_folders(folder: str | os.PathLike[str] = ".") -> Iterator[str]:
     """The folders in which a project's file is looked for, the nearest first.
 
     The last one is a folder that holds `.git`, the home folder, or the root. A folder above the first into

@@ -26,11 +26,16 @@ from toolcrib.loading.descriptors import (
     toolsets_of,
 )
 from toolcrib.loading.document_checks import DocumentChecker, hidden_problems, valid_parts
-from toolcrib.loading.documents.document import Content, Document, only_document, parse_content
-from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.documents.document import Content, Document, parse_content, single_document
+from toolcrib.loading.documents.positions import excerpt
 from toolcrib.loading.format_contract import NO_FORMATS, Formats, formats_of
 from toolcrib.loading.packs import check_range
-from toolcrib.loading.project_discovery import find_project, other_project_files, places_to_look, project_file
+from toolcrib.loading.project_discovery import (
+    candidate_folders,
+    find_project,
+    other_project_files,
+    project_file,
+)
 from toolcrib.loading.settings import (
     NO_SETTINGS,
     PROFILE_VARIABLE,
@@ -52,18 +57,18 @@ __all__ = [
     "Settings",
     "SourceEntry",
     "apply_settings",
+    "candidate_folders",
     "check_project",
     "check_reach",
     "chosen_profile",
     "find_project",
-    "not_known",
     "other_project_files",
     "parse_project",
     "parse_project_file",
-    "places_to_look",
     "project_file",
     "second_project_file",
     "settings_of",
+    "unknown_name_problem",
 ]
 
 
@@ -113,7 +118,7 @@ def check_project(said: Mapping[str, Any], written: Mapping[str, Any]) -> list[P
         *check_reach(said, ""),
     ]
     if "profile" in said and profiles is not None and said["profile"] not in profiles:
-        problems.append(not_known("profile", said["profile"], profiles, "/profile"))
+        problems.append(unknown_name_problem("profile", said["profile"], profiles, "/profile"))
     for name, profile in said.get("profiles", {}).items():
         problems += _check_profile(profile, f"/profiles/{pointer_step(name)}", profiles)
     return problems + list(_circles(said.get("profiles", {})))
@@ -127,7 +132,7 @@ def _names(written: Mapping[str, Any], key: str) -> list[str] | None:
 
 def _check_profile(said: Mapping[str, Any], pointer: str, profiles: list[str] | None) -> Iterator[Problem]:
     if "extends" in said and profiles is not None and said["extends"] not in profiles:
-        yield not_known("profile", said["extends"], profiles, f"{pointer}/extends")
+        yield unknown_name_problem("profile", said["extends"], profiles, f"{pointer}/extends")
     yield from check_defaults(said, pointer)
     yield from check_limits(said, pointer)
     yield from check_reach(said, pointer)
@@ -140,14 +145,14 @@ def _check_profile(said: Mapping[str, Any], pointer: str, profiles: list[str] | 
 _CODES = {"profile": "unknown_profile", "toolset": "unknown_toolset"}
 
 
-def not_known(kind: str, name: str, known: Collection[str], pointer: str) -> Problem:
+def unknown_name_problem(kind: str, name: str, known: Collection[str], pointer: str) -> Problem:
     """The problem of a name under which no profile or toolset is written; `kind` says which of the two."""
     there = ", ".join(f"`{each}`" for each in known)
     listed = f"the {kind}s are: {there}" if there else f"write it under `{kind}s:`"
     near = did_you_mean(name, known)
     return Problem(
         code=_CODES[kind],
-        message=f"there is no {kind} `{clipped(name)}`",
+        message=f"there is no {kind} `{excerpt(name)}`",
         pointer=pointer,
         hint=f"{near} {listed}" if near else listed,
     )
@@ -175,7 +180,7 @@ def _check_ignore(globs: Any) -> Iterator[Problem]:
     for index, glob in enumerate(globs):
         fault = _fault_of_file_glob(glob)
         if fault:
-            message = f"`{clipped(glob)}` fits no file: {fault}"
+            message = f"`{excerpt(glob)}` fits no file: {fault}"
             hint = "globs are relative to this file: `fixtures/**`, `**/*.data.yaml`"
             yield Problem(code="bad_glob", message=message, pointer=f"/ignore/{index}", hint=hint)
 
@@ -203,7 +208,7 @@ def _check_sources(sources: Any) -> Iterator[Problem]:
             yield from check_range(written["version"], f"{pointer}/version")
         name = posixpath.normpath(path) if path else f"pack {written['pack']}"
         if name in first:
-            message = f"`{clipped(path or written['pack'])}` is a source already, number {first[name] + 1} of the list"
+            message = f"`{excerpt(path or written['pack'])}` is a source already, number {first[name] + 1} of the list"
             yield Problem(
                 code="duplicate_name", message=message, pointer=pointer, hint="a source is read once"
             )
@@ -212,10 +217,10 @@ def _check_sources(sources: Any) -> Iterator[Problem]:
 
 def _check_path(path: str, pointer: str) -> Iterator[Problem]:
     if not path.isprintable():
-        message = f"`{clipped(path)}` is no path: it holds a control character"
+        message = f"`{excerpt(path)}` is no path: it holds a control character"
         yield Problem(code="wrong_form", message=message, pointer=pointer)
     elif "${" in path:
-        message = f"`{clipped(path)}` holds `${{`, and nothing is looked up here"
+        message = f"`{excerpt(path)}` holds `${{`, and nothing is looked up here"
         hint = "write the path itself"
         yield Problem(code="variable_not_allowed", message=message, pointer=pointer, hint=hint)
 
@@ -399,7 +404,7 @@ def parse_project_file(
         files: The files that it names; None for a lone text from memory.
         formats: Those whose files may name servers.
     """
-    document, told = only_document(source, documents, problems, "project", "write `project: my-project`")
+    document, told = single_document(source, documents, problems, "project", "write `project: my-project`")
     project, faults = None, list[Problem]()
     if document is not None:
         project, faults = parse_project(document, shape, note, files, formats)
@@ -538,7 +543,7 @@ def settings_of(project: Project | None, profile: str | None = None, chosen_by: 
     """
     if project is None:
         if profile is not None and chosen_by != PROFILE_VARIABLE:
-            raise no_profile(profile, chosen_by)
+            raise missing_project_error(profile, chosen_by)
         return NO_SETTINGS
     if profile is None:
         profile = project.profile
@@ -546,11 +551,11 @@ def settings_of(project: Project | None, profile: str | None = None, chosen_by: 
     if project.broken and profile not in project.profiles:
         profile = ""  # it may stand where the file is wrong, which is told
     if profile and profile not in project.profiles:
-        raise unknown_profile(project, profile, chosen_by)
+        raise unknown_profile_error(project, profile, chosen_by)
     return _in_force(project, profile, chosen_by)
 
 
-def no_profile(profile: str, chosen_by: str) -> ConfigurationError:
+def missing_project_error(profile: str, chosen_by: str) -> ConfigurationError:
     """The error for a profile that is asked for where there is no project."""
     return ConfigurationError(
         f"there is no profile `{profile}`{_by(chosen_by)}: what is read here is no project",
@@ -559,7 +564,7 @@ def no_profile(profile: str, chosen_by: str) -> ConfigurationError:
     )
 
 
-def unknown_profile(project: Project, profile: str, chosen_by: str) -> ConfigurationError:
+def unknown_profile_error(project: Project, profile: str, chosen_by: str) -> ConfigurationError:
     """The error for a profile that a project does not have, with the near misses."""
     there = ", ".join(f"`{name}`" for name in project.profiles)
     known = f"the profiles are: {there}" if there else f"{project.origin.place()} has no profiles"

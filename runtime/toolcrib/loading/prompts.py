@@ -16,7 +16,7 @@ from toolcrib.core.pointers import pointer_step
 from toolcrib.core.schemas import part_schema
 from toolcrib.core.text import compact
 from toolcrib.loading.descriptors import check_tool_globs
-from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.documents.positions import excerpt
 from toolcrib.registry.names import full_name
 from toolcrib.schema.validation import Validator, Violation
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
@@ -125,10 +125,10 @@ class PromptVariable(NamedTuple):
     def fault(self, value: JSON) -> str:
         """Why a value can't stand for it; empty if it can."""
         if not _IS[self.type](value):
-            return f"`{self.name}` is of type {self.type}, and {clipped(compact(value))} is not"
+            return f"`{self.name}` is of type {self.type}, and {excerpt(compact(value))} is not"
         if self.values and all(compact(value) != compact(each) for each in self.values):
             listed = ", ".join(compact(each) for each in self.values)
-            return f"`{self.name}` is one of {listed}, and not {clipped(compact(value))}"
+            return f"`{self.name}` is one of {listed}, and not {excerpt(compact(value))}"
         return ""
 
 
@@ -215,7 +215,7 @@ class Prompt:
             yield f"no value is given for {listed}", ""
         for name, value in values.items():
             if name not in self.variables:
-                yield f"there is no variable `{clipped(name)}`", did_you_mean(name, self.variables)
+                yield f"there is no variable `{excerpt(name)}`", did_you_mean(name, self.variables)
             elif fault := self.variables[name].fault(value):
                 yield fault, ""
 
@@ -291,7 +291,7 @@ def find_prompt(packs: Sequence[Pack], name: str) -> Prompt:
     near = did_you_mean(name, [*known, *(each for pack in packs for each in pack.prompts)])
     those = f"the prompts are: {', '.join(f'`{each}`' for each in known)}" if known else _NO_PROMPTS
     raise ConfigurationError(
-        f"there is no prompt `{clipped(name)}`", code="unknown_prompt", hint=near or those
+        f"there is no prompt `{excerpt(name)}`", code="unknown_prompt", hint=near or those
     )
 
 
@@ -392,7 +392,7 @@ def check_prompts(prompts: Mapping[str, Any]) -> Iterator[Problem]:
     for name, entry in prompts.items():
         pointer = f"/prompts/{pointer_step(name)}"
         if not _PROMPT_NAME.fullmatch(name):
-            message = f"`{clipped(name)}` is no name of a prompt"
+            message = f"`{excerpt(name)}` is no name of a prompt"
             hint = "a name has at most 100 characters, no `/`, and no blanks at its ends"
             yield Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
         yield from check_tool_globs(entry.get("tools", ()), f"{pointer}/tools")
@@ -425,7 +425,7 @@ def _check_policy(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
 
 def _check_variable(name: str, entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
     if not _VARIABLE_NAME.fullmatch(name) or name in _WORDS:
-        message = f"`{clipped(name)}` is no name of a variable"
+        message = f"`{excerpt(name)}` is no name of a variable"
         hint = "a name begins with a letter or `_`, goes on with letters, digits and `_`, and is no word of expressions"
         yield Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
     if entry.get("required") and "default" in entry:

@@ -19,15 +19,15 @@ from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fixture
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.loading.descriptors import (
     DescriptorSource,
-    each_changed_once,
     files_of,
     is_descriptor,
     is_override,
-    kept_files,
-    lay_over,
-    nothing_below,
+    missing_override_target,
+    overlay_document,
     overrides_of,
     parse_descriptors,
+    replace_overridden,
+    with_cached_files,
 )
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents import json_text, yaml_text
@@ -41,7 +41,7 @@ from toolcrib.loading.packs import (
     matches_glob,
     parse_pack,
     parse_pack_file,
-    readable_part,
+    parse_readable_part,
     valid_pack_part,
 )
 from toolcrib.loading.scenarios.model import Scenario
@@ -123,7 +123,7 @@ class _PreparedDraft:
         self.draft = draft
         where, document = draft.where, draft.document
         self._defaults = _defaults_for(document, where.pack)
-        files, self._kept = kept_files(where.files)
+        files, self._kept = with_cached_files(where.files)
         if self._defaults and isinstance(document.value, dict):
             document = document.moved({**document.value, **self._defaults}, {})
         pack = "" if where.pack is None else where.pack.name
@@ -202,7 +202,7 @@ def unrelated_file(
     return unrelated_file_notice(path, source, problems, formats) if problems else None
 
 
-def lone_file(
+def check_lone_file(
     path: Path, source: str, documents: Sequence[Document], problems: Sequence[Problem], formats: Formats
 ) -> Problem | None:
     """The problem of a file that was given alone and means nothing alone; None for another file.
@@ -227,7 +227,7 @@ def missing_key_hint(value: JSON) -> str:
     return "; a PromptPack has `template_engine` beside its `prompts`"
 
 
-def unrecognised(message: str, source: str) -> Problem:
+def unrecognised_file_problem(message: str, source: str) -> Problem:
     """A file called `*.tool.yaml` that holds no descriptor is an error, any other one a notice."""
     hint = "a descriptor has `name` and a schema or mode, a scenario begins with `scenario:`; keep other data out of the folder"
     severity: Severity = "error" if source.endswith(TOOL_SUFFIXES) else "notice"
@@ -473,7 +473,7 @@ class DocumentReader:
         self._problems[key] = told
         error = next((problem for problem in told if problem.severity == "error"), None)
         if pack is None or error is not None:
-            pack = pack or readable_part(source, documents, self._pack_shape, files)
+            pack = pack or parse_readable_part(source, documents, self._pack_shape, files)
             self._refused_packs[source] = pack.name, error or told[0]
         if namespace:
             pack = replace(pack, namespace=namespace)
@@ -486,7 +486,7 @@ class DocumentReader:
         """A pack whose pack file is not read; nothing of its files is taken."""
         self.add_problem(key, problem)
         self._refused_packs[source] = "", problem
-        return readable_part(source, (), self._pack_shape)
+        return parse_readable_part(source, (), self._pack_shape)
 
     def holds(self, pack: Pack | None, path: str) -> bool:
         """Whether a file (relative to its pack) is to be read; globs that fit it are noted."""
@@ -525,7 +525,7 @@ class DocumentReader:
         """The documents of one file, and what was wrong with its text. They wait for others, and are looked at together."""
         told = [problem for problem in problems if problem.code != "empty_document"]
         if not documents and not told:
-            told.append(unrecognised("the file is empty", source).at(source, 1, 1))
+            told.append(unrecognised_file_problem("the file is empty", source).at(source, 1, 1))
         self._problems[key] = told
         error = next((problem for problem in problems if problem.severity == "error"), None)
         if not documents and error is not None and where.tools:
@@ -550,7 +550,7 @@ class DocumentReader:
         """Add what was found, and tell what is wrong with it. Returns how much of it is good."""
         if not find.known:
             message = f"this is no descriptor, scenario or pack{missing_key_hint(find.document.value)}"
-            file.told.append(find.document.place(unrecognised(message, file.source)))
+            file.told.append(find.document.place(unrecognised_file_problem(message, file.source)))
         file.told.extend(find.told)
         fruits = find.fruits
         for draft in find.drafts:
@@ -601,8 +601,8 @@ class DocumentReader:
         for scenario in read.scenarios:
             told += self._add_scenario(scenario, where)
         fruits += len(self._scenarios) - before
-        if foreign.without_repeats is not None:
-            self._scenarios, left_out = foreign.without_repeats(self._scenarios)
+        if foreign.drop_duplicates is not None:
+            self._scenarios, left_out = foreign.drop_duplicates(self._scenarios)
             told += left_out
         self._named += read.files
         drafts = [
@@ -695,7 +695,7 @@ class DocumentReader:
             name = full_name(upper.home.namespace, said["name"])
             lower = self._written.get(name)
             if lower is None:
-                problem = nothing_below(upper.document, name, self._written, self._refused)
+                problem = missing_override_target(upper.document, name, self._written, self._refused)
                 self._problems[key].append(problem)
                 continue
             tool, problems = self._laid_over(upper, lower, name)
@@ -703,13 +703,13 @@ class DocumentReader:
             if tool is not None:
                 changed[name] = tool
         self._overrides = []
-        return each_changed_once(self._tools, changed)
+        return replace_overridden(self._tools, changed)
 
     def _laid_over(
         self, upper: _ToolDocument, lower: _ToolDocument, name: str
     ) -> tuple[Descriptor | None, list[Problem]]:
         """The tool with one more document laid over it; where that is refused the tool stays as it was."""
-        document = lay_over(upper.document, lower.document)
+        document = overlay_document(upper.document, lower.document)
         where = replace(lower.home, files=files_of(upper.home.files, lower.home.files, upper.document))
         # The name stands in both documents, in the upper one with its namespace.
         document = replace(document, value={**document.value, "name": short_name(where.namespace, name)})  # type: ignore[dict-item]

@@ -316,7 +316,7 @@ PATIENCE = 20
 """Files that never rest are reported after so many times the quiet that was waited for."""
 
 
-async def changes(
+async def watch_changes(
     seen: Callable[[], FileFingerprints],
     *,
     clock: Clock,

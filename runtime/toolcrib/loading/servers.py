@@ -19,7 +19,7 @@ from toolcrib.core.server_config import LONGEST_NAME, SEPARATOR, Server
 from toolcrib.http.headers import fault_of_name, header_fault
 from toolcrib.http.messages import parse_origin
 from toolcrib.loading.documents.document import Document
-from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.documents.positions import excerpt
 from toolcrib.loading.format_contract import Formats, ServerFile, ServerFiles
 from toolcrib.security.redaction import is_secret_name
 from toolcrib.security.secrets import SecretVariable, check_variables, split_variables
@@ -55,7 +55,7 @@ def check_texts(said: Mapping[str, Any], where: _PositionOf) -> Iterator[Problem
     for name, text in said.get("env", {}).items():
         spot = where("env", name)
         if not name or "=" in name or "\0" in name:
-            message = f"`{clipped(name)}` is no name of an environment variable"
+            message = f"`{excerpt(name)}` is no name of an environment variable"
             yield spot.problem("wrong_form", message, "a name is not empty and holds no `=`")
         yield from _check_text(text, spot)
         yield from _check_literal(name, text, spot)
@@ -74,11 +74,11 @@ def _check_program(command: str, spot: ConfigPosition) -> Iterator[Problem]:
     """A whole command line in place of the program is a common slip, and no program is called so."""
     first, _, rest = command.strip().partition(" ")
     if rest and not re.search(r"[/\\]|\$\{", first):
-        message = f"`{clipped(command)}` is a command line; `command` is the program alone"
+        message = f"`{excerpt(command)}` is a command line; `command` is the program alone"
         yield spot.problem(
             "wrong_form",
             message,
-            f"write `command: {clipped(first)}`, and the rest in `args`, one text for each argument",
+            f"write `command: {excerpt(first)}`, and the rest in `args`, one text for each argument",
         )
 
 
@@ -100,7 +100,7 @@ def check_headers(headers: Mapping[str, str], where: _PositionOf) -> Iterator[Pr
             yield spot.problem("duplicate_header", message, "leave out one of them")
         unsendable = header_fault(text)
         if unsendable:
-            yield spot.problem("unusable_credential", f"the header `{clipped(name)}` {unsendable}")
+            yield spot.problem("unusable_credential", f"the header `{excerpt(name)}` {unsendable}")
         for problem in check_variables(text, ""):
             yield spot.problem(problem.code, problem.message, problem.hint)
         yield from _check_literal(name, text, spot)
@@ -109,7 +109,7 @@ def check_headers(headers: Mapping[str, str], where: _PositionOf) -> Iterator[Pr
 def _check_literal(name: str, text: str, spot: ConfigPosition) -> Iterator[Problem]:
     if text and is_secret_name(name) and "${" not in text:
         message = (
-            f"the secret `{clipped(name)}` is written in the document, where everybody who reads it knows it"
+            f"the secret `{excerpt(name)}` is written in the document, where everybody who reads it knows it"
         )
         variable = re.sub(r"\W", "_", name, flags=re.ASCII).upper()
         yield spot.problem(
@@ -149,7 +149,7 @@ def _fault_of_url(url: str) -> tuple[str, str] | None:
         return None
     scheme, _, rest = known.partition("://")
     if scheme.lower() not in {"http", "https"} or not rest:
-        seen = f", and this one begins with `{clipped(scheme)}:`" if "://" in known else ""
+        seen = f", and this one begins with `{excerpt(scheme)}:`" if "://" in known else ""
         return f"the url of a server begins with `https://` or `http://`{seen}", _ADDRESS
     authority = re.split(r"[/?#\\]", rest, maxsplit=1)[0]
     if "@" in authority:
@@ -159,7 +159,7 @@ def _fault_of_url(url: str) -> tuple[str, str] | None:
     try:
         parse_origin(f"{scheme}://{_with_a_port(authority)}")
     except ValueError:
-        return f"`{clipped(authority)}` is no host with perhaps a port", _ADDRESS
+        return f"`{excerpt(authority)}` is no host with perhaps a port", _ADDRESS
     return None
 
 
@@ -311,7 +311,7 @@ def check_name(spot: ConfigPosition, name: str) -> Iterator[Problem]:
     """A name that a project writes must be able to stand in names of tools as it is."""
     if _NAME.fullmatch(name):
         return
-    message = f"`{clipped(name)}` is no name of a server"
+    message = f"`{excerpt(name)}` is no name of a server"
     fit = prefix_of(name)[:64]
     hint = "a name begins with a letter or `_` and goes on with letters, digits, `_`, `-`, at most 64 in all"
     yield spot.problem("wrong_form", message, f"{hint}: `{fit}`" if _NAME.fullmatch(fit) else hint)
@@ -330,11 +330,11 @@ def check_prefixes(written: Mapping[str, ServerBlock]) -> Iterator[Problem]:
         prefix = prefix_of(name)
         other = first.setdefault(prefix, name)
         if other != name:
-            message = f"the tools of `{clipped(name)}` would have the names of those of `{clipped(other)}`"
+            message = f"the tools of `{excerpt(name)}` would have the names of those of `{excerpt(other)}`"
             hint = f"rename one of the two servers; else the second tool of a name `{prefix}{SEPARATOR}...` gets `_2`"
             yield each.spot().problem("server_name", message, hint, "warning")
         elif prefix != name or len(name) > LONGEST_NAME // 2:
-            message = f"the tools of `{clipped(name)}` are called `{clipped(prefix)}{SEPARATOR}...` here"
+            message = f"the tools of `{excerpt(name)}` are called `{excerpt(prefix)}{SEPARATOR}...` here"
             yield each.spot().problem("server_name", message, severity="notice")
 
 
@@ -385,7 +385,7 @@ def _check_kind(written: ServerBlock) -> Iterator[Problem]:
         message = "a server has `command`, which is started, or `url`, where it is reached; there is neither"
         hint = "write one of them"
         if not said.keys() & {*_OF_PROCESSES, *_OF_ADDRESSES}:
-            hint += f", or name a file of `{clipped(written.name)}` in `servers_from`"
+            hint += f", or name a file of `{excerpt(written.name)}` in `servers_from`"
         yield written.spot().problem("missing_key", message, hint)
         return
     starts = "command" in said
@@ -418,7 +418,7 @@ def merge_servers(
     for servers in several:
         for name, written in servers.items():
             if name in found and found[name].said != written.said:
-                message = f"`{clipped(name)}` is also in {found[name].spot().place()}; this one counts"
+                message = f"`{excerpt(name)}` is also in {found[name].spot().place()}; this one counts"
                 problems.append(
                     written.spot().problem("duplicate_name", message, "remove one of them", "warning")
                 )
@@ -491,7 +491,7 @@ def _read_file(path: str, named: ConfigPosition | None, formats: Formats) -> Ser
     several = [*formats.server_files()]
     if not several:
         spot = named or ConfigPosition(path, "", _no_line)
-        message = f"nothing here reads `{clipped(path)}`, which another program has written"
+        message = f"nothing here reads `{excerpt(path)}`, which another program has written"
         return ServerFile([spot.problem("no_servers", message)], unread=True)
     recognised = (files for files in several[1:] if files.is_servers_file(path))
     reader: ServerFiles = next(recognised, several[0]) if len(several) > 1 else several[0]
@@ -550,8 +550,8 @@ def servers_of_project(
 
 def _fault_of_path(path: str) -> tuple[str, str, str] | None:
     if not path.isprintable():
-        return "wrong_form", f"`{clipped(path)}` is no path: it holds a control character", ""
+        return "wrong_form", f"`{excerpt(path)}` is no path: it holds a control character", ""
     if "${" in path:
-        message = f"`{clipped(path)}` holds `${{`, and nothing is looked up here"
+        message = f"`{excerpt(path)}` holds `${{`, and nothing is looked up here"
         return "variable_not_allowed", message, "write the path itself; `~/` is the home folder"
     return None

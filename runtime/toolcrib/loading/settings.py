@@ -133,21 +133,21 @@ def flatten_limits(said: Mapping[str, Any]) -> dict[str, JSON]:
     return flat
 
 
-def overlaps(key: str, other: str) -> bool:
+def keys_overlap(key: str, other: str) -> bool:
     """Whether two names with dots speak of the same: `breaker` does of `breaker.failures`."""
     return key == other or key.startswith(f"{other}.") or other.startswith(f"{key}.")
 
 
 def overlay_limits(lower: Mapping[str, JSON], upper: Mapping[str, JSON]) -> dict[str, JSON]:
     """Two sayings as one, by names with dots: what the upper one speaks of is as it says."""
-    left = {key: value for key, value in lower.items() if not any(overlaps(key, said) for said in upper)}
+    left = {key: value for key, value in lower.items() if not any(keys_overlap(key, said) for said in upper)}
     return {**left, **upper}
 
 
 def without_limits(limits: Mapping[str, JSON], told: Iterable[str]) -> dict[str, JSON]:
     """The limits, by names with dots, of which nothing that is told of a tool speaks: `limits.breaker` ..."""
     said = [name.removeprefix(_BELOW) for name in told if name.startswith(_BELOW)]
-    return {key: value for key, value in limits.items() if not any(overlaps(key, each) for each in said)}
+    return {key: value for key, value in limits.items() if not any(keys_overlap(key, each) for each in said)}
 
 
 def parse_limits(said: Mapping[str, Any]) -> Limits:

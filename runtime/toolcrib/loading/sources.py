@@ -29,7 +29,7 @@ from toolcrib.loading.documents.files import (
     DiskFiles,
     ExternalAccess,
     MemoryFiles,
-    leads_outside,
+    is_outside,
     pack_file,
 )
 from toolcrib.loading.fingerprints import LINKED, FileTracker
@@ -40,8 +40,8 @@ from toolcrib.loading.reader import (
     DocumentContext,
     DocumentReader,
     LoadedDocuments,
+    check_lone_file,
     document_context,
-    lone_file,
     unrelated_file,
 )
 from toolcrib.loading.snapshot import log_problems
@@ -214,7 +214,7 @@ class Folders:
         if os.path.isdir(path):
             return here
         linked = os.path.islink(path)
-        if linked and leads_outside(Path(path), Path(here.path)):
+        if linked and is_outside(Path(path), Path(here.path)):
             pack = self._reader.refuse_pack(path, path, _outside(path, here.path))
             return _WalkPosition(here.path, here.real, pack, here.path)
         key = os.path.realpath(path) if linked else here.key(name)
@@ -235,7 +235,7 @@ class Folders:
         linked = os.path.islink(path)
         key = os.path.realpath(path) if linked else here.key(name)
         bound = Path(here.pack_path) if here.pack_path else root
-        if linked and leads_outside(Path(path), bound):
+        if linked and is_outside(Path(path), bound):
             reader.add_problem(path, _outside(path, bound))
         elif reader.knows(key):
             return
@@ -270,7 +270,7 @@ class Folders:
             return
         self._trail.file(path)
         documents, problems = read_documents(path, path)
-        known = unrelated_file if scanned else lone_file
+        known = unrelated_file if scanned else check_lone_file
         stranger = known(Path(path), path, documents, problems, self._formats)
         if stranger is not None:
             documents, problems = [], [stranger]

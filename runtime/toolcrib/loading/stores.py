@@ -22,9 +22,9 @@ from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files
 from toolcrib.core.text import canonical, compact
 from toolcrib.loading.documents.document import Document, parse_documents, parse_json
-from toolcrib.loading.documents.files import external_access, read_anywhere
+from toolcrib.loading.documents.files import external_access, read_operator_file
 from toolcrib.loading.documents.json_text import LargeJSON
-from toolcrib.loading.documents.positions import INTEGER_DIGITS, clipped
+from toolcrib.loading.documents.positions import INTEGER_DIGITS, excerpt
 from toolcrib.schema.validation import Validator, check_schema
 from toolcrib.security.secrets import SecretVariable, split_variables, unescape_dollars
 from toolcrib.simulation.store import lost_rows
@@ -65,7 +65,7 @@ def rows_by_key(
     rows: dict[str, JSON] = {}
     for pointer, name, row in _entries(written.value, key, told):
         if name in rows:
-            message = f"two rows have the key `{clipped(name)}`"
+            message = f"two rows have the key `{excerpt(name)}`"
             told.tell("duplicate_row", message, pointer, "the key of a row tells it from all others")
         elif judge is not None and not judge.judge(row):
             told.add_misfit(judge, row, pointer)
@@ -137,7 +137,7 @@ def _under_keys(value: dict[str, JSON], key: str, told: _RowProblems) -> Iterato
             continue
         own = _key_of(row, key, pointer, told) if key else name
         if own is not None and own != name:
-            message = f"the row under `{clipped(name)}` has `{clipped(own)}` in `{key}`"
+            message = f"the row under `{excerpt(name)}` has `{excerpt(own)}` in `{key}`"
             told.tell("row_key_differs", message, pointer, "make the two equal, or leave `key` out")
         yield pointer, name, row
 
@@ -318,7 +318,7 @@ def _faults_of_header(source: str, names: Sequence[str]) -> Iterator[Problem]:
         if not name:
             yield _csv_problem(source, 1, f"field {index + 1} of the header has no name", hint=hint)
         elif name in names[:index]:
-            yield _csv_problem(source, 1, f"two fields of the header are called `{clipped(name)}`", hint=hint)
+            yield _csv_problem(source, 1, f"two fields of the header are called `{excerpt(name)}`", hint=hint)
 
 
 _NONE: Final = object()
@@ -467,7 +467,7 @@ def _fault_of_name(name: str, what: str, pointer: str) -> Problem | None:
         return Problem(code="wrong_form", message=message, pointer=pointer, hint="take another name")
     if _NAME.fullmatch(name):
         return None
-    message = f"`{clipped(name)}` is no name of {what}"
+    message = f"`{excerpt(name)}` is no name of {what}"
     hint = "a name begins with a letter or `_` and goes on with letters, digits, `_`, at most 64 in all"
     return Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
 
@@ -475,7 +475,7 @@ def _fault_of_name(name: str, what: str, pointer: str) -> Problem | None:
 def _doubled(states: Sequence[str], pointer: str) -> Iterator[Problem]:
     for index, state in enumerate(states):
         if state in states[:index]:
-            message = f"the state `{clipped(state)}` is listed twice"
+            message = f"the state `{excerpt(state)}` is listed twice"
             yield Problem(
                 code="duplicate_name", message=message, pointer=f"{pointer}/{index}", hint="list it once"
             )
@@ -624,7 +624,7 @@ def _fault_of_ending(path: str, pointer: str) -> Problem | None:
     if file_ending(path) in READERS:
         return None
     known = ", ".join(f"`{suffix}`" for suffix in READERS)
-    message = f"`{clipped(path)}` is no file of rows: its name ends with none of {known}"
+    message = f"`{excerpt(path)}` is no file of rows: its name ends with none of {known}"
     near = did_you_mean(file_ending(path), READERS) if file_ending(path) else ""
     hint = near or "write `rows:` to give rows in place"
     return Problem(code="unknown_row_format", message=message, pointer=pointer, hint=hint)
@@ -632,7 +632,7 @@ def _fault_of_ending(path: str, pointer: str) -> Problem | None:
 
 def _unreadable(error: OSError, collection: Collection, pointer: str) -> Problem:
     text = (
-        str(error) if error.errno is None else f"`{clipped(collection.file)}` can't be read: {error.strerror}"
+        str(error) if error.errno is None else f"`{excerpt(collection.file)}` can't be read: {error.strerror}"
     )
     hint = "paths are relative to the file that names them and may not leave its folder or pack"
     if collection.anywhere:
@@ -648,9 +648,9 @@ def _content(collection: Collection) -> bytes:
     """
     files = collection.origin.files
     if collection.anywhere:
-        return read_anywhere(collection.file, files)
+        return read_operator_file(collection.file, files)
     if files is None:
-        name = clipped(collection.file)
+        name = excerpt(collection.file)
         raise FileNotFoundError(f"`{name}` can't be found: the document came from memory, without files")
     return files.read(collection.file)
 

@@ -101,7 +101,7 @@ def dialect_of(provider: Provider) -> str:
     return str(getattr(provider, "dialect", "plain"))
 
 
-def free_name(registry: Registry) -> str:
+def unused_tool_name(registry: Registry) -> str:
     """The name of the tool that reads on in long results: one that no other tool has."""
     name, number = READ_RESULT, 1
     while name in registry or registry.named_by_alias(name) is not None:

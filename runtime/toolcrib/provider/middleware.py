@@ -26,10 +26,10 @@ from toolcrib.engine import engine_of
 from toolcrib.engine.middleware.call_failures import is_cancelled_by_caller
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.provider.config import Config, check_conversation, check_setup, dialect_of, free_name
+from toolcrib.provider.config import Config, check_conversation, check_setup, dialect_of, unused_tool_name
 from toolcrib.provider.conversations import Answer, Conversation, SinkFailed, append_once
 from toolcrib.provider.loop.approvals import ApprovalGate, check_answers
-from toolcrib.provider.loop.calls import CallRunner, PlannedCall, ResultReader, let_others_run
+from toolcrib.provider.loop.calls import CallRunner, PlannedCall, ResultReader, yield_to_event_loop
 from toolcrib.provider.loop.policy_enforcer import Rulebook, ToolOffer
 from toolcrib.provider.loop.timeline import Event
 from toolcrib.provider.loop.turn import ConversationTurn, TurnSettings
@@ -76,7 +76,7 @@ class ProviderMiddleware:
         self._session = session
         self._config = config
         self._offering: tuple[Registry, ToolOffer] | None = None
-        name = free_name(registry)
+        name = unused_tool_name(registry)
         self._rulebook = Rulebook(policy, own=name)
         self._reader = ResultReader(name, config.result_limit, session.clock)
         self._runner = CallRunner(session, config.client, policy.max_parallel)
@@ -220,7 +220,7 @@ class ProviderMiddleware:
         if (
             turn.stop_reason() is None
         ):  # a model in memory and prompt mocks never wait: others have their turn
-            await let_others_run()
+            await yield_to_event_loop()
 
     async def _write(self, turn: ConversationTurn) -> None:
         new, sink = turn.unwritten(), self._config.sink
@@ -270,7 +270,7 @@ class ProviderMiddleware:
         registry = self._session.registry
         if self._offering is None or self._offering[0] is not registry:
             within, dialect = _within(registry, self._config.toolset), dialect_of(self._provider)
-            name = free_name(within)
+            name = unused_tool_name(within)
             if name != self._reader.tool.name:  # a reload has brought a tool of that name, or taken it away
                 self._reader = ResultReader(name, self._config.result_limit, self._session.clock)
                 self._rulebook.own(name)

@@ -25,7 +25,7 @@ from toolcrib.provider import (
 from toolcrib.provider.loop.approvals import REFUSED_ANSWER
 from toolcrib.provider.models.scripted import ModelView
 from toolcrib.registry.names import short_name
-from toolcrib.scenarios.assertions import Trajectory, judge
+from toolcrib.scenarios.assertions import Trajectory, evaluate_assertion
 from toolcrib.scenarios.reports import (
     AgentCall,
     AgentReport,
@@ -377,7 +377,7 @@ class AgentRunner:
     async def _judge_one(
         self, assertion: Assertion, trajectory: Trajectory, setup: ConversationSetup
     ) -> AssertionReport:
-        verdict = await judge(assertion, trajectory, setup.context)
+        verdict = await evaluate_assertion(assertion, trajectory, setup.context)
         threshold = assertion.pass_threshold
         return AssertionReport(
             type=assertion.type,

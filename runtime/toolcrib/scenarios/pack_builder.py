@@ -20,7 +20,7 @@ from toolcrib.core.model import Descriptor
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.documents.archives import RATIO, RATIO_FROM, ArchiveFiles, open_archive, parse_archive
-from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES, SKIPPED_FOLDERS, leads_outside, pack_file
+from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES, SKIPPED_FOLDERS, is_outside, pack_file
 from toolcrib.loading.fingerprints import FileTracker
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import DocumentReader, LoadedDocuments
@@ -208,7 +208,7 @@ def _fault(path: Path, name: str, folder: Path) -> Problem | None:
         message = "the pack holds another pack, and an archive is one pack"
         hint = "build that one too, move it out of this one, and name it in `requires`"
         return Problem(code="pack_in_pack", message=message, hint=hint, source=str(path))
-    if leads_outside(path, folder):
+    if is_outside(path, folder):
         message = f"the file is a link that leads outside {folder}, and does not travel"
         hint = "put a copy in its place"
         return Problem(code="link_leads_outside", message=message, hint=hint, source=str(path))

@@ -23,8 +23,8 @@ from toolcrib.core.text import compact, truncate
 from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Engine, Runtime, runtime_on
-from toolcrib.formats.promptkit.foreign_descriptors import pointer_as_written
-from toolcrib.loading.scenarios.scenario_links import place_problem
+from toolcrib.formats.promptkit.foreign_descriptors import original_pointer
+from toolcrib.loading.scenarios.scenario_links import locate_problem
 from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state, with_mock
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.store_analysis import RowSchemas, StoreSamples, find_arguments, row_shapes
@@ -106,7 +106,7 @@ class _Mock:
         return Problem(
             code=code,
             message=message,
-            pointer=pointer_as_written(origin, pointer)
+            pointer=original_pointer(origin, pointer)
             if self.place == "/mock"
             else self.place + pointer.removeprefix("/mock"),
             source=origin.file_of(pointer),
@@ -121,12 +121,12 @@ async def run_self_check(runtime: Runtime) -> list[Problem]:
 
     Returns:
         Placed problems: `reply_breaks_schema` and `reply_fails` for a computed reply of a mock, `unknown_row_key` for
-        a key that rows never have, `not_proved` for a mock without any arguments to try, `second_opinion` for a
+        a key that rows never have, `not_proved` for a mock without any arguments to try, `check_with_jsonschema` for a
         schema that jsonschema refuses.
     """
     problems = await _Proof(runtime).problems()
     for tool in runtime.registry.values():
-        problems += second_opinion(tool)
+        problems += check_with_jsonschema(tool)
     return [problem for problem in problems if not _is_known(problem, runtime.problems)]
 
 
@@ -189,7 +189,7 @@ class _Proof:
         for scenario in self._runtime.scenarios:
             seen = with_inherited_state(scenario, self._runtime.registry, [])
             closed = replace(seen, fixture=self._schemas.furnish(seen.fixture, guessed=False))
-            yield from (place_problem(problem, scenario) for problem in check_state_names(closed, tools))
+            yield from (locate_problem(problem, scenario) for problem in check_state_names(closed, tools))
 
     async def _prove(self, mock: _Mock) -> list[Problem]:
         found = {problem.pointer: problem for problem in self._unknown_keys(mock, guessed=False)}
@@ -310,7 +310,7 @@ def _arguments(mock: _Mock) -> list[dict[str, Any]]:
     patterns = [
         rule["when"]["args"] for rule in mock.block.get("rules", ()) if "args" in rule.get("when", {})
     ]
-    fitted = [overlay(arguments, fitting(pattern)) for pattern in patterns for arguments in start]
+    fitted = [overlay(arguments, example_value(pattern)) for pattern in patterns for arguments in start]
     return [*examples, *made, *(arguments for arguments in fitted if isinstance(arguments, dict))]
 
 
@@ -390,18 +390,18 @@ def _reply_pointer(block: Mapping[str, Any], result: Result) -> str:
     return "/mock"
 
 
-def fitting(pattern: JSON) -> JSON:
+def example_value(pattern: JSON) -> JSON:
     """A value that a matcher accepts, where one is easily found; else what comes near.
 
     Of an object's members those without an easy value are left out.
     """
     if isinstance(pattern, list):
-        return [fitting(item) for item in pattern]
+        return [example_value(item) for item in pattern]
     if not isinstance(pattern, dict):
         return pattern
     members = {key: item for key, item in pattern.items() if not key.startswith("$")}
     if members or not pattern:
-        return {key: fitting(item) for key, item in members.items() if not _is_open(item)}
+        return {key: example_value(item) for key, item in members.items() if not _is_open(item)}
     operator = next((operator for operator in pattern if operator in _FITTING), None)
     return None if operator is None else _FITTING[operator](pattern[operator])
 
@@ -416,7 +416,7 @@ def _is_open(pattern: JSON) -> bool:
 
 
 def _first(patterns: Any) -> JSON:
-    return fitting(patterns[0]) if patterns else None
+    return example_value(patterns[0]) if patterns else None
 
 
 def _made_up(schema: Schema) -> JSON:
@@ -437,13 +437,13 @@ _FITTING: Mapping[str, Callable[[Any], JSON]] = {
     "$lt": lambda bound: bound - 1 if isinstance(bound, int | float) else bound,
     "$lte": lambda bound: bound,
     "$close": lambda pair: pair[0],
-    "$contains": lambda item: item if isinstance(item, str) else [fitting(item)],
+    "$contains": lambda item: item if isinstance(item, str) else [example_value(item)],
     "$schema": _made_up,
     "$regex": lambda pattern: _made_up({"type": "string", "pattern": pattern}),
 }
 
 
-def second_opinion(tool: Descriptor) -> Iterator[Problem]:
+def check_with_jsonschema(tool: Descriptor) -> Iterator[Problem]:
     """Where jsonschema refuses a schema that loading accepted: other programs may refuse it as well."""
     schemas: Sequence[tuple[str, Schema | None]] = (
         ("/input_schema", tool.input_schema),

@@ -205,7 +205,7 @@ def parse_lock(text: str, shown: str) -> tuple[dict[str, LockedServer] | None, l
         why = str(error) if isinstance(error, ValueError) else "it is nested too deeply"
         return None, [Problem(code="invalid_lock", message=why, hint=_ANEW).at(shown, 1, 1)]
     problems = [
-        problem.at(shown, *place_of(text, keys_of(problem.pointer))) for problem in _problems_of(value)
+        problem.at(shown, *locate_key(text, keys_of(problem.pointer))) for problem in _problems_of(value)
     ]
     if problems:
         return None, problems
@@ -296,7 +296,7 @@ def _wrong(message: str, path: tuple[str, ...], hint: str = "") -> Problem:
     return Problem(code="invalid_lock", message=message, pointer=pointer_to(path), hint=hint or _ANEW)
 
 
-def place_of(text: str, path: list[str]) -> tuple[int, int]:
+def locate_key(text: str, path: list[str]) -> tuple[int, int]:
     """Line and column, from 1, of the key that a path through objects leads to, or of the last one that is there."""
     at = found = _after_blanks(text, 0)
     for name in path:
@@ -427,12 +427,12 @@ def _first(server: Server, told: Sequence[str]) -> Iterator[str]:
     yield from told[:_THOROUGH]
     if len(told) > _THOROUGH:
         more = len(told) - _THOROUGH
-        yield f"{more} more tools of the server `{shown_name(server.name)}` are not what was locked; {_look(server)}"
+        yield f"{more} more tools of the server `{display_name(server.name)}` are not what was locked; {_look(server)}"
 
 
 def _why_none(lock: Lock, server: Server, *, blocks: bool) -> str:
     """Why nothing is known of a server; empty where it is known, or need not be."""
-    name = shown_name(server.name)
+    name = display_name(server.name)
     if lock.problems:
         first = lock.problems[0]
         place = f"{first.source}:{first.line}" if first.line else first.source
@@ -460,7 +460,7 @@ def _why_elsewhere(lock: Lock, server: Server) -> str:
     place = next((server.places[key] for key in changed if key in server.places), server.place())
     keys = " and ".join(f"`{key}`" for key in changed)
     return (
-        f"{f'{place}: ' if place else ''}the server `{shown_name(server.name)}` is reached otherwise than {lock.source} "
+        f"{f'{place}: ' if place else ''}the server `{display_name(server.name)}` is reached otherwise than {lock.source} "
         f"says: {keys} {'is' if len(changed) == 1 else 'are'} not what was locked; {_look(server)}"
     )
 
@@ -476,7 +476,7 @@ def _against(lock: Lock, server: Server, catalogue: Catalogue) -> dict[str, str]
         why = _why_other(locked.get(name), said, thorough=thorough) if server.offers(name) else ""
         if why:
             told[name] = (
-                f"the tool `{shown_name(name)}` of the server `{shown_name(server.name)}` {why}; {_look(server)}"
+                f"the tool `{display_name(name)}` of the server `{display_name(server.name)}` {why}; {_look(server)}"
             )
     return told
 
@@ -506,9 +506,9 @@ def _gone(lock: Lock, server: Server, catalogue: Catalogue) -> Iterator[str]:
     gone = [name for name in locked if name not in catalogue.tools and server.offers(name)]
     if gone:
         more = f" and {len(gone) - _THOROUGH} more" if len(gone) > _THOROUGH else ""
-        names = ", ".join(f"`{shown_name(name)}`" for name in gone[:_THOROUGH])
+        names = ", ".join(f"`{display_name(name)}`" for name in gone[:_THOROUGH])
         which = "which is" if len(gone) == 1 else "which are"
-        yield f"the server `{shown_name(server.name)}` no longer offers {names}{more}, {which} locked; {_look(server)}"
+        yield f"the server `{display_name(server.name)}` no longer offers {names}{more}, {which} locked; {_look(server)}"
 
 
 def _hidden(server: Server, catalogue: Catalogue) -> Iterator[str]:
@@ -518,19 +518,19 @@ def _hidden(server: Server, catalogue: Catalogue) -> Iterator[str]:
             kinds = ", ".join(dict.fromkeys(each.name for each in found[:10]))
             many = f"{len(found)} hidden character{'s' if len(found) != 1 else ''}"
             yield (
-                f"the tool `{shown_name(name)}` of the server `{shown_name(server.name)}` says something with {many} ({kinds}), "
+                f"the tool `{display_name(name)}` of the server `{display_name(server.name)}` says something with {many} ({kinds}), "
                 f"which a model reads and a person does not; `toolcrib lock --check {_word(server)}` shows where"
             )
 
 
-def shown_name(name: str) -> str:
+def display_name(name: str) -> str:
     """A name that a server or a file gave, on one line, for people and models."""
     flat = escape_terminal(name).replace("\n", "\\n").replace("\t", "\\t").replace("`", "'")
     return flat if len(flat) <= 128 else f"{flat[:127]}…"
 
 
 def _word(server: Server) -> str:
-    return shlex.quote(shown_name(server.name))
+    return shlex.quote(display_name(server.name))
 
 
 def _run(server: Server) -> str:

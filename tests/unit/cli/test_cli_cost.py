@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from toolcrib.formats.providers.tokens import estimate, token_counter
+from toolcrib.formats.providers.tokens import estimate_tokens, token_counter
 
 STORE = """
 name: put.row
@@ -117,7 +117,7 @@ def test_a_dialect_that_is_not_there_is_refused(tools, toolcrib):
     [("", 0), ("a b", 2), ("abcdefghij", 1), ("abcdefghijk", 2), ("1234", 2), ("日本語", 3)],
 )
 def test_the_rule_of_the_estimate(text, tokens):
-    assert estimate(text) == tokens
+    assert estimate_tokens(text) == tokens
 
 
 def test_the_estimate_is_near_for_declarations():
@@ -127,4 +127,4 @@ def test_the_estimate_is_near_for_declarations():
         '{"email":{"type":"string","description":"The email of the user, such as \'something@example.com\'."}},'
         '"required":["email"]}}}'
     )
-    assert estimate(text) == pytest.approx(token_counter().count(text), rel=0.1)
+    assert estimate_tokens(text) == pytest.approx(token_counter().count(text), rel=0.1)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from toolcrib.cli.output import (
     columns_of,
-    cut,
     json_text,
     outline,
     part_line,
@@ -19,6 +18,7 @@ from toolcrib.cli.output import (
     print_failure,
     problem_text,
     table,
+    truncate,
 )
 from toolcrib.cli.show import parameter_rows, type_of
 from toolcrib.core.errors import Problem
@@ -41,7 +41,7 @@ def test_json_text_says_the_value_and_can_not_steer_a_terminal(value):
 
 @given(st.text(), st.integers(min_value=1, max_value=20))
 def test_a_cut_text_is_never_wider_than_it_may_be(text, width):
-    assert columns_of(cut(text, width)) <= width
+    assert columns_of(truncate(text, width)) <= width
 
 
 @given(

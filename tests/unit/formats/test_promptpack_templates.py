@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.expressions import compile_value
-from toolcrib.formats.promptpack.pack_reader import TemplateProblem, Templates, place_of
+from toolcrib.formats.promptpack.pack_reader import TemplateProblem, Templates, placeholder_pattern
 
 VALUES = {"a": "A", "bb": "{{ a }}", "c_1": "${c}"}
 
 
 def turned(text, fragments=None, syntax="{{variable}}", declared=()):
-    place = place_of(syntax)
+    place = placeholder_pattern(syntax)
     assert place is not None
     return Templates(place, fragments or {}).convert(text, declared)
 
@@ -60,8 +60,8 @@ def test_places_are_written_as_the_promptpack_says(syntax, text, expected):
 
 
 def test_a_syntax_says_how_a_variable_is_written():
-    assert place_of("{{x}}") is None
-    assert place_of("variable}}") is None
+    assert placeholder_pattern("{{x}}") is None
+    assert placeholder_pattern("variable}}") is None
 
 
 def test_fragments_stand_in_their_places():

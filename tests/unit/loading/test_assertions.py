@@ -12,9 +12,9 @@ from toolcrib.loading.scenarios.assertions import (
     ALIASES,
     GUARDING,
     SPELLINGS,
+    assertion_kinds,
     check_assertions,
     check_guardrails,
-    kinds,
 )
 from toolcrib.loading.scenarios.model import SPEAKING
 
@@ -80,26 +80,26 @@ def entry(kind, **params):
 
 @pytest.mark.parametrize("name", PROMPTKIT)
 def test_the_names_of_promptkit_are_known(name):
-    assert name in kinds() or ALIASES[name].kind in kinds()
+    assert name in assertion_kinds() or ALIASES[name].kind in assertion_kinds()
 
 
 def test_an_alias_means_a_kind_and_is_none_itself():
-    assert {alias.kind for alias in ALIASES.values()} <= kinds().keys()
-    assert not ALIASES.keys() & kinds().keys()
-    assert SPEAKING <= kinds().keys() >= SPELLINGS.keys()
+    assert {alias.kind for alias in ALIASES.values()} <= assertion_kinds().keys()
+    assert not ALIASES.keys() & assertion_kinds().keys()
+    assert SPEAKING <= assertion_kinds().keys() >= SPELLINGS.keys()
     assert GUARDING < SPEAKING
 
 
 def test_other_spellings_of_a_parameter_mean_one_of_its_own():
     for kind, spellings in SPELLINGS.items():
-        own = kinds()[kind]["properties"]
+        own = assertion_kinds()[kind]["properties"]
         assert {*spellings.values()} <= own.keys()
         assert not spellings.keys() & own.keys()
 
 
-@pytest.mark.parametrize("kind", kinds())
+@pytest.mark.parametrize("kind", assertion_kinds())
 def test_what_a_kind_takes_is_a_schema_that_explains_itself(kind):
-    schema = kinds()[kind]
+    schema = assertion_kinds()[kind]
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["title"]
     assert schema["description"].endswith(".")
@@ -337,7 +337,7 @@ VALUES = st.recursive(
     st.lists(
         VALUES
         | st.fixed_dictionaries(
-            {"type": st.sampled_from([*kinds(), *ALIASES])},
+            {"type": st.sampled_from([*assertion_kinds(), *ALIASES])},
             optional={"params": VALUES, "when": VALUES, "message": VALUES, "scope": VALUES},
         ),
         max_size=4,
@@ -349,4 +349,4 @@ def test_whatever_is_written_is_settled_or_told(entries):
         *(assertion.pointer for assertion in found),
         *("/".join(problem.pointer.split("/")[:3]) for problem in problems),
     }
-    assert all(assertion.type in kinds() for assertion in found)
+    assert all(assertion.type in assertion_kinds() for assertion in found)

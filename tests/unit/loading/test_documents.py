@@ -19,7 +19,7 @@ from toolcrib.loading.documents.document import (
     read_documents,
     restore_text,
 )
-from toolcrib.loading.documents.positions import Problems, clipped, pointer_of
+from toolcrib.loading.documents.positions import Problems, excerpt, pointer_of
 from toolcrib.loading.documents.yaml_text import read_yaml
 
 
@@ -363,4 +363,4 @@ def test_a_pointer_that_would_be_very_long_ends_at_an_ancestor():
 
 
 def test_texts_in_messages_are_short_and_printable():
-    assert clipped("a\x1b[31m\n" + "b" * 100, 12) == "a\\x1b[31m\\nbbbb…"
+    assert excerpt("a\x1b[31m\n" + "b" * 100, 12) == "a\\x1b[31m\\nbbbb…"

@@ -19,7 +19,7 @@ from toolcrib.executors import Executors
 from toolcrib.loading.documents.document import parse_content, read_documents
 from toolcrib.loading.editor_schemas import editor_schema
 from toolcrib.loading.projects import Project
-from toolcrib.loading.scenarios.assertions import ALIASES, kinds
+from toolcrib.loading.scenarios.assertions import ALIASES, assertion_kinds
 from toolcrib.loading.sources import parse, parse_files
 from toolcrib.schema.validation import check_schema
 
@@ -486,4 +486,4 @@ def test_a_form_that_does_not_exist_is_an_error():
 
 def test_every_assertion_is_known_under_all_its_names():
     form = editor_schema("scenario", MODES.blocks())["$defs"]["x-form.assertion"]
-    assert sorted(form["else"]["properties"]["type"]["enum"]) == sorted({*kinds(), *ALIASES})
+    assert sorted(form["else"]["properties"]["type"]["enum"]) == sorted({*assertion_kinds(), *ALIASES})

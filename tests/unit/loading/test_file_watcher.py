@@ -18,7 +18,7 @@ from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.loading.fingerprints import FileFingerprints, FileTracker
-from toolcrib.loading.reload import PATIENCE, changes
+from toolcrib.loading.reload import PATIENCE, watch_changes
 
 
 class ScriptedClock:
@@ -108,7 +108,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 def test_a_change_is_reported_when_it_rests(folder: Folder) -> None:
     async def main() -> None:
         clock = ScriptedClock(nothing, folder.save)
-        async with aclosing(changes(lambda: folder.seen, clock=clock, events=False)) as reports:
+        async with aclosing(watch_changes(lambda: folder.seen, clock=clock, events=False)) as reports:
             assert await anext(reports) == [str(folder.file)]
         assert clock.waits == [1.0, 1.0, 0.1]
         assert clock.outsides == 2
@@ -120,7 +120,7 @@ def test_several_saves_are_one_report(folder: Folder) -> None:
     async def main() -> None:
         other = folder.path / "b.yaml"
         clock = ScriptedClock(folder.save, folder.save, other.touch, folder.save, nothing)
-        async with aclosing(changes(lambda: folder.seen, clock=clock, events=False)) as reports:
+        async with aclosing(watch_changes(lambda: folder.seen, clock=clock, events=False)) as reports:
             assert await anext(reports) == [str(folder.file), str(other)]
         assert clock.waits == [1.0, 0.1, 0.1, 0.1, 0.1]
 
@@ -130,7 +130,7 @@ def test_several_saves_are_one_report(folder: Folder) -> None:
 def test_a_file_that_never_rests_is_reported_in_the_end(folder: Folder) -> None:
     async def main() -> None:
         clock = ScriptedClock(*[folder.save] * 1000)
-        async with aclosing(changes(lambda: folder.seen, clock=clock, events=False)) as reports:
+        async with aclosing(watch_changes(lambda: folder.seen, clock=clock, events=False)) as reports:
             assert await anext(reports) == [str(folder.file)]
         assert folder.saves == 1 + PATIENCE
 
@@ -141,7 +141,7 @@ def test_what_was_put_back_while_it_was_waited_for_is_no_change(folder: Folder) 
     async def main() -> None:
         added = folder.path / "b.yaml"
         clock = ScriptedClock(added.touch, added.unlink, nothing, folder.save)
-        async with aclosing(changes(lambda: folder.seen, clock=clock, events=False)) as reports:
+        async with aclosing(watch_changes(lambda: folder.seen, clock=clock, events=False)) as reports:
             assert await anext(reports) == [str(folder.file)]
         assert clock.waits == [1.0, 0.1, 1.0, 1.0, 0.1]
 
@@ -151,7 +151,7 @@ def test_what_was_put_back_while_it_was_waited_for_is_no_change(folder: Folder) 
 def test_what_was_reported_is_not_reported_again(folder: Folder) -> None:
     async def main() -> None:
         clock = ScriptedClock(folder.save, *[nothing] * 9, folder.save)
-        async with aclosing(changes(lambda: folder.seen, clock=clock, events=False)) as reports:
+        async with aclosing(watch_changes(lambda: folder.seen, clock=clock, events=False)) as reports:
             await anext(reports)
             assert await anext(reports) == [str(folder.file)]
         assert folder.saves == 2
@@ -163,7 +163,7 @@ def test_whoever_looks_anew_is_followed(folder: Folder) -> None:
     async def main() -> None:
         added = folder.path / "b.yaml"
         clock = ScriptedClock(folder.save, nothing, nothing, added.touch, nothing, nothing, added.unlink)
-        async with aclosing(changes(lambda: folder.seen, clock=clock, events=False)) as reports:
+        async with aclosing(watch_changes(lambda: folder.seen, clock=clock, events=False)) as reports:
             assert await anext(reports) == [str(folder.file)]
             folder.look()
             assert await anext(reports) == [str(added)]
@@ -184,7 +184,7 @@ class SlowClock(ScriptedClock):
 def test_looking_costs_a_twentieth_of_the_time(folder: Folder) -> None:
     async def main() -> None:
         clock = SlowClock(nothing, folder.save)
-        async with aclosing(changes(lambda: folder.seen, clock=clock, events=False)) as reports:
+        async with aclosing(watch_changes(lambda: folder.seen, clock=clock, events=False)) as reports:
             await anext(reports)
         assert 38.0 in clock.waits
 
@@ -194,7 +194,7 @@ def test_looking_costs_a_twentieth_of_the_time(folder: Folder) -> None:
 def test_virtual_time_runs_as_real_time_while_it_is_waited(folder: Folder) -> None:
     async def main() -> None:
         clock, began = VirtualClock(), time.monotonic()
-        reports = changes(lambda: folder.seen, clock=clock, poll=0.02, quiet=0.02, events=False)
+        reports = watch_changes(lambda: folder.seen, clock=clock, poll=0.02, quiet=0.02, events=False)
         async with aclosing(reports):
             folder.save()
             await anext(reports)
@@ -214,7 +214,7 @@ async def saved_until_told(folder: Folder, reports: AsyncIterator[list[str]]) ->
 
 def test_file_events_wake_an_early_look(folder: Folder) -> None:
     async def main() -> None:
-        reports = changes(lambda: folder.seen, clock=RealClock(), poll=3600, quiet=0.01, events=True)
+        reports = watch_changes(lambda: folder.seen, clock=RealClock(), poll=3600, quiet=0.01, events=True)
         async with aclosing(reports):
             assert await saved_until_told(folder, reports) == [str(folder.file)]
             folder.look()
@@ -228,7 +228,7 @@ def test_folders_that_come_later_are_listened_to(folder: Folder) -> None:
         (folder.path / "inner").mkdir()
         inner = Folder(folder.path / "inner")
         at = folder
-        reports = changes(lambda: at.seen, clock=RealClock(), poll=3600, quiet=0.01, events=True)
+        reports = watch_changes(lambda: at.seen, clock=RealClock(), poll=3600, quiet=0.01, events=True)
         async with aclosing(reports):
             assert str(folder.file) in await saved_until_told(folder, reports)
             at = inner
@@ -243,7 +243,7 @@ def test_a_folder_that_is_gone_leaves_the_regular_looks(tmp_path: Path) -> None:
         trail.folder(tmp_path / "tools")
         seen = trail.closed()
         clock = ScriptedClock(nothing, (tmp_path / "tools").mkdir)
-        async with aclosing(changes(lambda: seen, clock=clock, events=True)) as reports:
+        async with aclosing(watch_changes(lambda: seen, clock=clock, events=True)) as reports:
             assert await anext(reports) == [str(tmp_path / "tools")]
 
     run(main())
@@ -252,7 +252,7 @@ def test_a_folder_that_is_gone_leaves_the_regular_looks(tmp_path: Path) -> None:
 def test_cancelling_ends_everything(folder: Folder) -> None:
     async def main() -> None:
         async def follow() -> None:
-            async for _paths in changes(lambda: folder.seen, clock=RealClock(), poll=3600, events=True):
+            async for _paths in watch_changes(lambda: folder.seen, clock=RealClock(), poll=3600, events=True):
                 raise AssertionError
 
         task = asyncio.ensure_future(follow())
@@ -270,7 +270,7 @@ def test_without_the_extra_files_are_looked_at(
 ) -> None:
     async def main() -> None:
         clock = ScriptedClock(folder.save, nothing, nothing, folder.save)
-        async with aclosing(changes(lambda: folder.seen, clock=clock)) as reports:
+        async with aclosing(watch_changes(lambda: folder.seen, clock=clock)) as reports:
             assert await anext(reports) == [str(folder.file)]
             assert await anext(reports) == [str(folder.file)]
 
@@ -285,7 +285,7 @@ def test_without_the_extra_files_are_looked_at(
 def test_whoever_insists_on_events_is_told_the_extra(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         with pytest.raises(ConfigurationError) as caught:
-            await anext(changes(lambda: folder.seen, clock=RealClock(), events=True))
+            await anext(watch_changes(lambda: folder.seen, clock=RealClock(), events=True))
         assert caught.value.hint == "pip install 'toolcrib[watch]'"
         assert caught.value.code == "missing_extra"
 
@@ -304,7 +304,7 @@ def test_events_that_fail_leave_the_regular_looks(
 
     async def main() -> None:
         clock = ScriptedClock(nothing, folder.save)
-        async with aclosing(changes(lambda: folder.seen, clock=clock, events=True)) as reports:
+        async with aclosing(watch_changes(lambda: folder.seen, clock=clock, events=True)) as reports:
             assert await anext(reports) == [str(folder.file)]
 
     monkeypatch.setitem(sys.modules, "watchfiles", Full)

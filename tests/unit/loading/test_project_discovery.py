@@ -8,9 +8,9 @@ import pytest
 
 from toolcrib.loading.project_discovery import (
     PROJECT_FILES,
+    candidate_folders,
     find_project,
     other_project_files,
-    places_to_look,
     project_file,
 )
 
@@ -52,7 +52,7 @@ def test_a_file_that_is_found_is_named_as_the_folder_is(folders, monkeypatch):
 def test_the_search_ends_at_the_home_folder(folders):
     put(folders.parent)
     assert find_project(folders / "a" / "b") is None
-    assert list(places_to_look(folders / "a" / "b")) == [
+    assert list(candidate_folders(folders / "a" / "b")) == [
         str(folders / "a" / "b"),
         str(folders / "a"),
         str(folders),
@@ -76,20 +76,20 @@ def test_nothing_is_taken_from_a_folder_above_into_which_everybody_may_put_files
     shared.chmod(0o1777)
     planted = put(shared)
     assert find_project(shared / "b" / "c") is None
-    assert list(places_to_look(shared / "b")) == [str(shared / "b")]
+    assert list(candidate_folders(shared / "b")) == [str(shared / "b")]
     assert find_project(shared) == planted, "who stands in it sees what lies there"
 
 
 def test_where_the_working_directory_is_gone_there_is_no_place(folders, monkeypatch):
     monkeypatch.chdir(folders / "a" / "b" / "c")
     (folders / "a" / "b" / "c").rmdir()
-    assert list(places_to_look()) == []
+    assert list(candidate_folders()) == []
     assert find_project() is None
 
 
 def test_the_root_is_the_last_place(monkeypatch):
     monkeypatch.setenv("HOME", "/nowhere/at/all")
-    assert list(places_to_look("/usr/lib")) == ["/usr/lib", "/usr", "/"]
+    assert list(candidate_folders("/usr/lib")) == ["/usr/lib", "/usr", "/"]
 
 
 def test_a_folder_of_that_name_is_no_project(folders):

@@ -18,7 +18,7 @@ from toolcrib.loading.settings import (
     apply_settings,
     flatten_limits,
     format_limits,
-    overlaps,
+    keys_overlap,
     overlay_limits,
     parse_limits,
     tool_limits,
@@ -174,7 +174,7 @@ def test_laying_over_is_the_same_in_whatever_order_it_is_done(one, two, three):
 def test_what_the_tool_says_counts_whatever_the_project_says(project, own):
     said = flatten_limits(own)
     left = without_limits(flatten_limits(project), [f"limits.{key}" for key in said])
-    assert not any(overlaps(key, other) for key in left for other in said)
+    assert not any(keys_overlap(key, other) for key in left for other in said)
     assert with_limits(parse_limits(own), left) == with_limits(
         Limits(), overlay_limits(flatten_limits(project), said)
     )

@@ -23,7 +23,7 @@ from toolcrib.provider import (
     user,
 )
 from toolcrib.provider.middleware import ProviderMiddleware
-from toolcrib.provider.models.scripted import ModelView, Scripted, as_decided, value_of
+from toolcrib.provider.models.scripted import ModelView, Scripted, decision_note, value_of
 
 ORDER = """
 name: get_order
@@ -241,7 +241,7 @@ async def test_it_drives_the_loop_like_any_model():
         ("NaN", "NaN"),
         ("", ""),
         ('{"a":1} and so on', '{"a":1} and so on'),
-        (as_decided({"x": "\n"}) + '{"a":1}', {"a": 1}),
+        (decision_note({"x": "\n"}) + '{"a":1}', {"a": 1}),
         ("[" * 100_000, "[" * 100_000),
     ],
 )

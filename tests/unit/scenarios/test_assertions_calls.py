@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib import Content
 from toolcrib.scenarios.assertions import Trajectory
-from toolcrib.scenarios.assertions.trajectories import same
+from toolcrib.scenarios.assertions.trajectories import matches_expected
 from trajectories import called, judged, stopped, way
 
 REFUSED = stopped("pay", "invalid_arguments", code="invalid_arguments", args={"to": 1})
@@ -111,7 +111,7 @@ def test_the_nearest_call_is_told():
     ],
 )
 def test_values_are_compared_as_people_mean_them(wanted, got, fits):
-    assert same(wanted, got) is fits
+    assert matches_expected(wanted, got) is fits
 
 
 JSON = st.recursive(
@@ -124,7 +124,7 @@ JSON = st.recursive(
 @settings(max_examples=30, deadline=None)
 @given(JSON)
 def test_every_value_is_as_itself(value):
-    assert same(value, value)
+    assert matches_expected(value, value)
 
 
 def test_excluded_arguments_are_not_tried_either():

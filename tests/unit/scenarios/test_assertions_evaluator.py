@@ -13,12 +13,18 @@ from in_memory import runtime_of
 from toolcrib import Outcome, Result, VirtualClock
 from toolcrib.core.model import Usage
 from toolcrib.loading.prompts import Guardrail
-from toolcrib.loading.scenarios.assertions import compile_guardrails, kinds
+from toolcrib.loading.scenarios.assertions import assertion_kinds, compile_guardrails
 from toolcrib.loading.scenarios.model import SPEAKING, WRAPPER
 from toolcrib.provider.conversations import CallRecord, Conversation
 from toolcrib.provider.messages import Message, Text, ToolCall, system, user
 from toolcrib.provider.models.protocol import Finish, ProviderError, ReasoningDelta, TextDelta, Tokens
-from toolcrib.scenarios.assertions import CHECKS, JUDGE_CHECKS, AssertionContext, Trajectory, judge
+from toolcrib.scenarios.assertions import (
+    CHECKS,
+    JUDGE_CHECKS,
+    AssertionContext,
+    Trajectory,
+    evaluate_assertion,
+)
 from trajectories import called, conversation, judged, settled, stopped, way
 
 TALK = conversation(
@@ -31,9 +37,9 @@ TALK = conversation(
 
 
 def test_every_kind_is_judged():
-    assert {*CHECKS, *JUDGE_CHECKS, WRAPPER} == {*kinds()}
+    assert {*CHECKS, *JUDGE_CHECKS, WRAPPER} == {*assertion_kinds()}
     assert not CHECKS.keys() & JUDGE_CHECKS.keys()
-    assert {*SPEAKING} <= {*kinds()}
+    assert {*SPEAKING} <= {*assertion_kinds()}
 
 
 class TestTrajectories:
@@ -83,8 +89,8 @@ class TestTrajectories:
 def test_what_an_assertion_of_a_turn_sees(entry, holds):
     written = {"type": "tools_called", "params": {"tool_names": ["find"]}, **entry}
     assertion = settled(written.pop("type"), written.pop("params"), **written)
-    assert asyncio.run(judge(assertion, Trajectory.of(TALK, 2))).passed is holds
-    assert asyncio.run(judge(assertion, Trajectory.of(TALK))).passed
+    assert asyncio.run(evaluate_assertion(assertion, Trajectory.of(TALK, 2))).passed is holds
+    assert asyncio.run(evaluate_assertion(assertion, Trajectory.of(TALK))).passed
 
 
 @pytest.mark.parametrize(
@@ -271,7 +277,9 @@ class TestToolsThatCheck:
             async with runtime_of(CHECK) as runtime:
                 session = runtime.session(clock=VirtualClock())
                 around = AssertionContext(call_tool=session.call)
-                return await judge(settled("tool_exec", {"tool": "run_tests", **params}), way(), around)
+                return await evaluate_assertion(
+                    settled("tool_exec", {"tool": "run_tests", **params}), way(), around
+                )
 
         return asyncio.run(main())
 

@@ -10,7 +10,7 @@ from toolcrib.core.model import Descriptor
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import parse, parse_files
-from toolcrib.scenarios.self_check import fitting, run_self_check, second_opinion
+from toolcrib.scenarios.self_check import check_with_jsonschema, example_value, run_self_check
 
 HEAD = """
 name: tool
@@ -195,19 +195,19 @@ mock: {result: "{{ args.password | length ~ 'x' }}"}
     ],
 )
 def test_values_are_made_to_fit_matchers(pattern, value):
-    assert fitting(pattern) == value
+    assert example_value(pattern) == value
 
 
 def test_a_value_fits_a_regular_expression():
-    assert fitting({"$regex": "^ab?c$"}) in {"abc", "ac"}
-    assert fitting({"$regex": "(?=x)(?!y)"}) is None
+    assert example_value({"$regex": "^ab?c$"}) in {"abc", "ac"}
+    assert example_value({"$regex": "(?=x)(?!y)"}) is None
 
 
 def test_a_schema_that_jsonschema_refuses_gets_its_opinion():
     tool = Descriptor(
         name="tool", input_schema={"properties": {"a/b": {"type": "strng"}}}, output_schema={"minimum": "1"}
     )
-    first, second = second_opinion(tool)
+    first, second = check_with_jsonschema(tool)
     assert (first.code, first.severity, first.pointer) == (
         "second_opinion",
         "warning",
@@ -226,7 +226,7 @@ def test_a_schema_that_jsonschema_refuses_gets_its_opinion():
     ],
 )
 def test_a_schema_that_both_accept_gets_none(schema):
-    assert list(second_opinion(Descriptor(name="tool", output_schema=schema))) == []
+    assert list(check_with_jsonschema(Descriptor(name="tool", output_schema=schema))) == []
 
 
 @pytest.mark.parametrize("kind", ["violate_schema", "empty", "not_json", "timeout", "hang", "lost_ack"])

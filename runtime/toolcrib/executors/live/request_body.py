@@ -20,7 +20,7 @@ from toolcrib.executors.live.uri import (
     compile_entries,
     fill_steps,
     merge_steps,
-    write_one,
+    write_named_parameter,
 )
 from toolcrib.executors.live.value_sources import (
     ABSENT,
@@ -361,7 +361,7 @@ def _left(block: dict[str, Any], sources: ValueSources) -> RequestBody:
             raise whole.misfit(f"is {kind_of(fields)}, and a form has fields")
         pieces: list[str] = []
         for name, value in fields.items():
-            write_one(name, value, left.source(name), pieces)
+            write_named_parameter(name, value, left.source(name), pieces)
         return _form_of(pieces)
 
     return RequestBody(make, (), left)

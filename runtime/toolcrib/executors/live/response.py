@@ -141,7 +141,7 @@ def read_any_body(response: HTTPResponse) -> Body:
         return response.body.decode("utf-8", "replace"), ()
 
 
-def json_in(text: str) -> JSON:
+def parse_json_body(text: str) -> JSON:
     """The object or list that a text is in JSON; None where it is neither. RecursionError where it is too deep."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
@@ -305,7 +305,7 @@ def redact_body(text: str, paths: Iterable[RedactionPath]) -> str:
     """A body as it was sent, with `***` at the paths; JSON is written anew."""
     text = text.removeprefix("\ufeff")
     try:
-        value = json_in(text)
+        value = parse_json_body(text)
         return _redacted_text(text, paths) if value is None else _ENCODER.encode(redact_paths(value, paths))
     except RecursionError:
         return HIDDEN
@@ -315,9 +315,9 @@ def _redacted_text(text: str, paths: Iterable[RedactionPath]) -> str:
     if _LIKE_JSON.match(text) is None:
         return text
     try:
-        values = [json_in(text)]
+        values = [parse_json_body(text)]
         if values == [None]:
-            values = [json_in(line) for line in text.split("\n") if line.strip()]
+            values = [parse_json_body(line) for line in text.split("\n") if line.strip()]
         if None in values:
             return HIDDEN
         return "\n".join(_ENCODER.encode(redact_paths(each, paths)) for each in values)

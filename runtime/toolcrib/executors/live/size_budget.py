@@ -63,7 +63,7 @@ class SizeBudget:
         A value that is no JSON is left to those who judge it.
         """
         try:
-            size = weight(result.value)
+            size = json_size(result.value)
         except (ValueError, TypeError):
             return result
         if size <= self.size:
@@ -125,7 +125,7 @@ def compile_budget(block: Mapping[str, Any], tool: Descriptor, problems: list[Pr
     return SizeBudget(parse_size(block["size"]), None, tool)
 
 
-def weight(value: JSON) -> int:
+def json_size(value: JSON) -> int:
     """Bytes of a value as compact JSON in UTF-8.
 
     Raises:
@@ -158,8 +158,10 @@ class _Trimmer:
             if kept >= must:
                 return value[:kept]
             return list(self._shared(enumerate(value[:must]), room - 1 - must, path).values())
-        if isinstance(value, dict) and weight(value) > room:
-            names = sum(weight(key) + 2 for key in value)  # each has a colon, and a comma or the last brace
+        if isinstance(value, dict) and json_size(value) > room:
+            names = sum(
+                json_size(key) + 2 for key in value
+            )  # each has a colon, and a comma or the last brace
             return self._shared(value.items(), room - 1 - names, path)
         return value
 
@@ -172,7 +174,7 @@ class _Trimmer:
         array: Any = value
         for key in path:
             array = array[key]
-        kept = _prefix(array, room - (weight(value) - weight(array)))
+        kept = _prefix(array, room - (json_size(value) - json_size(array)))
         if kept < max(self._must(array, path), 1):
             raise TooLarge(
                 "it has too few items that could be left out of its list, or the rest is too large already"
@@ -183,7 +185,7 @@ class _Trimmer:
     def minimum(self, value: JSON, path: Path) -> int:
         """The bytes below which the value can't be cut."""
         if len(path) >= _DEPTH or not value or not isinstance(value, dict | list):
-            return weight(value)
+            return json_size(value)
         known = self._minima.get(path)
         if known is None:
             if isinstance(value, list):
@@ -191,7 +193,9 @@ class _Trimmer:
                 inner = sum(self.minimum(item, (*path, index)) for index, item in enumerate(value[:must]))
                 known = inner + 1 + must
             else:
-                inner = sum(weight(key) + 2 + self.minimum(item, (*path, key)) for key, item in value.items())
+                inner = sum(
+                    json_size(key) + 2 + self.minimum(item, (*path, key)) for key, item in value.items()
+                )
                 known = inner + 1
             self._minima[path] = known
         return known
@@ -202,7 +206,7 @@ class _Trimmer:
 
     def _shared(self, members: Iterable[tuple[Any, JSON]], room: int, path: Path) -> dict[Any, JSON]:
         """The members, which share the room: the small ones stay whole, the large ones get equal shares."""
-        held = [(key, item, self.minimum(item, (*path, key)), weight(item)) for key, item in members]
+        held = [(key, item, self.minimum(item, (*path, key)), json_size(item)) for key, item in members]
         share = _level([(least, size) for _key, _item, least, size in held], room)
         return {
             key: item if size <= share else self.cut(item, max(share, least), (*path, key))
@@ -214,7 +218,7 @@ def _prefix(items: list[JSON], room: int) -> int:
     """How many of the first items fit into a list of at most `room` bytes."""
     left = room - 1  # of the brackets one; the other stands for the comma that the last item lacks
     for index, item in enumerate(items):
-        left -= weight(item) + 1
+        left -= json_size(item) + 1
         if left < 0:
             return index
     return len(items)

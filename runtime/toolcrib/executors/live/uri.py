@@ -24,11 +24,11 @@ from toolcrib.executors.live.value_sources import (
     ValueSource,
     ValueSources,
     child_pointer,
+    interpolated_text,
     kind_of,
     missing_value_error,
     property_schema,
     scalar_text,
-    text_within,
 )
 from toolcrib.expressions.expression import ExpressionBody
 from toolcrib.http.headers import COOKIE_SAFE, header_fault
@@ -197,7 +197,7 @@ def _within_segment(value: JSON, source: ValueSource) -> str:
     return quote_value(text, source)
 
 
-def checked_segment(segment: str, source: ValueSource) -> str:
+def check_segment(segment: str, source: ValueSource) -> str:
     r"""The encoded segment of a path itself.
 
     Servers and proxies may decode it before they resolve `.` and `..` (RFC 3986 section 5.2.4), take `\` or an
@@ -210,12 +210,12 @@ def checked_segment(segment: str, source: ValueSource) -> str:
         return segment
     if not segment:
         raise source.misfit("is empty, and a segment of the path would be missing", "give a value")
-    if leads_elsewhere(segment):
+    if has_dot_segment(segment):
         raise source.misfit("holds `.` or `..` as a whole step, which would lead to another path")
     return segment
 
 
-def leads_elsewhere(segment: str) -> bool:
+def has_dot_segment(segment: str) -> bool:
     """Whether an encoded segment of a path has a step `.` or `..` in it, in any reading of it."""
     steps = re.split(r"[/\\]", unquote(segment))
     return any(step.partition(";")[0] in (".", "..") for step in steps)
@@ -273,7 +273,7 @@ def cookie_text(source: ValueSource, arguments: Arguments) -> str | None:
 
 
 def _cookie_part(source: ValueSource, arguments: Arguments) -> str:
-    text = text_within(source, arguments)
+    text = interpolated_text(source, arguments)
     return text if source.constant else _encoded_for_cookie(text, source)
 
 
@@ -558,7 +558,7 @@ def _reads(parts: list[str | ValueSource]) -> tuple[str, ...]:
 
 def _literal_segment(text: str, sources: ValueSources) -> str:
     segment = literal_part(text)
-    if leads_elsewhere(segment):
+    if has_dot_segment(segment):
         message = f"the path of `url` has a step `{text}`, which would lead to another path"
         sources.tell("invalid_url", message, POINTER, "write the path that it leads to")
     return segment
@@ -567,11 +567,11 @@ def _literal_segment(text: str, sources: ValueSources) -> str:
 def _segment(parts: list[str | ValueSource]) -> Make:
     source = _sources_in(parts)[0]
     if len(parts) == 1:
-        return lambda arguments: checked_segment(segment_text(source, arguments), source)
+        return lambda arguments: check_segment(segment_text(source, arguments), source)
 
     def make(arguments: Arguments) -> str:
         texts = [part if isinstance(part, str) else segment_text(part, arguments) for part in parts]
-        return checked_segment("".join(texts), source)
+        return check_segment("".join(texts), source)
 
     return make
 
@@ -641,7 +641,7 @@ def _mixed(lead: str, parts: list[str | ValueSource]) -> Write:
 
     def write(arguments: Arguments, out: list[str]) -> None:
         texts = [
-            part if isinstance(part, str) else quote_value(text_within(part, arguments), part)
+            part if isinstance(part, str) else quote_value(interpolated_text(part, arguments), part)
             for part in parts
         ]
         out.append(lead + "".join(texts))
@@ -852,7 +852,7 @@ class RemainingArguments(NamedTuple):
                 source = known.get(name) or self.source(name)
                 if name in self.taken:
                     raise source.misfit("is set by the descriptor", "leave it out")
-                write_one(name, value, source, out)
+                write_named_parameter(name, value, source, out)
 
         return write
 
@@ -863,7 +863,7 @@ class RemainingArguments(NamedTuple):
         )
 
 
-def write_one(name: str, value: JSON, source: ValueSource, out: list[str]) -> None:
+def write_named_parameter(name: str, value: JSON, source: ValueSource, out: list[str]) -> None:
     """Write a parameter whose name comes with the arguments; null leaves it out.
 
     Raises:

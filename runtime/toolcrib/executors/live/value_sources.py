@@ -253,7 +253,7 @@ class ValueSources:
 
         def read(arguments: Arguments) -> str:
             return "".join(
-                [part if isinstance(part, str) else text_within(part, arguments) for part in parts]
+                [part if isinstance(part, str) else interpolated_text(part, arguments) for part in parts]
             )
 
         secret = any(source.secret for source in sources)
@@ -364,7 +364,7 @@ def child_pointer(at: str, key: str) -> str:
     return f"{at}/{pointer_step(key)}"
 
 
-def text_within(source: ValueSource, arguments: Arguments) -> str:
+def interpolated_text(source: ValueSource, arguments: Arguments) -> str:
     """A value as a part of a longer text: scalars as they are, lists and objects as JSON.
 
     Raises:

@@ -420,7 +420,7 @@ class BoundMcp:
             result = failures.result_of_invalid_answer(target, error.message, error.raw)
         if result.outcome is Outcome.TOOL_ERROR:
             unanswered = connection.unanswered(result.message)
-            return failures.with_more(result, unanswered) if unanswered else result
+            return failures.append_message(result, unanswered) if unanswered else result
         return result
 
     def _listener(self, context: CallContext) -> Callable[[Progress], None] | None:

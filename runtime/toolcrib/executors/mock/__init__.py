@@ -81,9 +81,9 @@ class MockExecutor:
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
         """Expressions, files and matchers compile; fixed answers fit the output schema; every rule can be reached."""
-        from toolcrib.executors.mock.checks import problems_of  # noqa: PLC0415 -- no call needs them
+        from toolcrib.executors.mock.checks import check_mock_block  # noqa: PLC0415 -- no call needs them
 
-        return problems_of(descriptor)
+        return check_mock_block(descriptor)
 
     def bind(self, descriptor: Descriptor) -> BoundMock:
         """Compile the block; ready to be called.

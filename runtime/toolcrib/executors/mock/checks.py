@@ -9,7 +9,7 @@ from toolcrib.executors.mock.rules import MockRule, compile_rules
 from toolcrib.schema.validation import Validator
 
 
-def problems_of(descriptor: Descriptor) -> list[Problem]:
+def check_mock_block(descriptor: Descriptor) -> list[Problem]:
     """Everything that is wrong with the `mock` block of a descriptor."""
     problems: list[Problem] = []
     rules = compile_rules(descriptor, problems)

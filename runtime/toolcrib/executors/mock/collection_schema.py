@@ -143,7 +143,7 @@ def _of_others(schema: dict[str, JSON]) -> JSON:
     return others if isinstance(others, dict) and "patternProperties" not in schema else None
 
 
-def kinds_of(schema: Schema) -> frozenset[str] | None:
+def possible_types(schema: Schema) -> frozenset[str] | None:
     """The types, in the words of JSON Schema, of which a value is that fits a schema; None where all may be."""
     if not isinstance(schema, dict) or any(keyword in schema for keyword in REFERENCES):
         return None
@@ -212,7 +212,7 @@ class LiteralPlace(NamedTuple):
         """Refuse an effect at a place where never stands what it needs: `append`, `increment` and `decrement`."""
         schema = plain_schema(self.schema, self.path)
         types = ("array",) if effect == "append" else ("number", "integer")
-        kinds = None if schema is None else kinds_of(schema)
+        kinds = None if schema is None else possible_types(schema)
         if kinds is not None and kinds.isdisjoint(types):
             needs = "a list" if effect == "append" else "a number"
             there = " or ".join(sorted(kinds)) or "nothing"

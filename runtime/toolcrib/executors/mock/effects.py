@@ -376,7 +376,7 @@ _NOTHING: Change = (lambda _scope, _root: None), frozenset()
 # Values that are written.
 
 
-def stored(value: JSON, budget: StepBudget) -> JSON:
+def copy_for_store(value: JSON, budget: StepBudget) -> JSON:
     """A copy that belongs to the store alone, within bounds; what is copied is counted.
 
     Raises:
@@ -518,7 +518,10 @@ def _update(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
                     f"{format_location(location)} is {kind(value)}, and only an object has keys to `set`"
                 )
             write_path(
-                work, location, value | {key: stored(item, budget) for key, item in changes.items()}, pointer
+                work,
+                location,
+                value | {key: copy_for_store(item, budget) for key, item in changes.items()},
+                pointer,
             )
 
     return act, used | _read(place, chosen)
@@ -598,7 +601,7 @@ def _append(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
     compute = made.run
 
     def act(scope: Scope, root: BodyScope) -> None:
-        value = stored(compute(scope), root.budget)
+        value = copy_for_store(compute(scope), root.budget)
         location, items = place.find(scope, root)
         if not isinstance(items, list):
             raise ExpressionError(f"{format_location(location)} is {kind(items)}, and `append` needs a list")
@@ -699,7 +702,7 @@ class _Putting(NamedTuple):
         name, field = collection.name, collection.key
 
         def act(scope: Scope, root: BodyScope) -> None:
-            row = stored(self.value(scope), root.budget)
+            row = copy_for_store(self.value(scope), root.budget)
             key = _own_key(row, collection, root) if self.key is None else key_text(self.key(scope))
             if root.work.has(name, key):
                 self.check((name, key))
@@ -713,7 +716,7 @@ class _Putting(NamedTuple):
         """Put it into an object within a row."""
 
         def act(scope: Scope, root: BodyScope) -> None:
-            value = stored(self.value(scope), root.budget)
+            value = copy_for_store(self.value(scope), root.budget)
             location, within = place.find(scope, root)
             if not isinstance(within, dict):
                 raise ExpressionError(

@@ -61,13 +61,13 @@ def _documents_in_arena(document: Document, files: Files | None) -> Sequence[Doc
     return read_manifest(document, files)[0] if is_arena(document.value) else ()
 
 
-def _without_repeats(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], list[Problem]]:
-    from toolcrib.formats.promptkit.arenas import without_repeats  # noqa: PLC0415 -- as above
+def _drop_duplicates(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], list[Problem]]:
+    from toolcrib.formats.promptkit.arenas import drop_duplicates  # noqa: PLC0415 -- as above
 
-    return without_repeats(scenarios)
+    return drop_duplicates(scenarios)
 
 
-def lone_responses(
+def check_lone_responses(
     path: Path, source: str, documents: Sequence[Document], problems: Sequence[Problem]
 ) -> Problem | None:
     """What is reported of mock responses that are given without their arena; None for another file.
@@ -104,8 +104,8 @@ ARENA: Final = Format(
     convert=_convert_arena,
     documents=_documents_in_arena,
     parents=ParentDocuments(is_arena, is_tool, partial(is_manifest, kind="Scenario")),
-    without_repeats=_without_repeats,
-    notice=lone_responses,
+    drop_duplicates=_drop_duplicates,
+    notice=check_lone_responses,
 )
 MANIFEST: Final = _descriptors("PromptKit manifest", is_tool_manifest, read_manifest)
 FUNCTION: Final = _descriptors("function definition", is_function, read_function)

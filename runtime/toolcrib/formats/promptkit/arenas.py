@@ -125,7 +125,7 @@ def read_arena(document: Document, files: Files | None) -> Arena:
     problems: list[Problem] = []
     arena = SourceNode(document, "", document.value)
     library = ArenaLibrary(arena, files, problems)
-    tools = tuple(written_tools(document))
+    tools = tuple(inline_tools(document))
     if not library.is_good(arena, "Arena"):
         return Arena(tools=tools, problems=_told(problems))
     spec = arena.part("spec")
@@ -144,7 +144,7 @@ def _told(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(dict.fromkeys(problems))
 
 
-def written_tools(document: Document) -> Iterator[Document]:
+def inline_tools(document: Document) -> Iterator[Document]:
     """The tools that an arena writes itself, each as a manifest."""
     specs = SourceNode(document, "", document.value).part("spec", "tool_specs")
     for name, node in specs.entries():
@@ -236,7 +236,7 @@ def _stem(manifest: SourceNode) -> str:
     return manifest.document.source.rpartition("/")[2].partition(".")[0]
 
 
-def without_repeats(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], list[Problem]]:
+def drop_duplicates(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], list[Problem]]:
     """The scenarios, each of those that several arenas name once; and what is left out.
 
     One whose answers are scripted goes before one that a model answers, else the first.
@@ -288,7 +288,7 @@ def _same(file: str, other: str) -> bool:
 
 def tools_of(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
     """The tools that an arena writes itself, in our form, and what is wrong with them."""
-    read = [normalise(manifest, files) or ([], []) for manifest in written_tools(document)]
+    read = [normalise(manifest, files) or ([], []) for manifest in inline_tools(document)]
     return [own for owns, _told in read for own in owns], [each for _owns, told in read for each in told]
 
 

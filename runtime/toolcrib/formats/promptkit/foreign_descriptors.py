@@ -34,7 +34,7 @@ from toolcrib.schema.validation import Validator
 _NAMES = {"src": "src", "mimeType": "mime_type", "mime_type": "mime_type", "sizes": "sizes", "theme": "theme"}
 
 
-def own_icon(icon: dict[str, JSON]) -> dict[str, JSON] | None:
+def convert_icon(icon: dict[str, JSON]) -> dict[str, JSON] | None:
     """An icon as far as our form can hold it; None where the rest is not an icon."""
     parts = {_NAMES[key]: value for key, value in icon.items() if key in _NAMES}
     kept = {key: value for key, value in parts.items() if _judge(key).is_valid(value)}
@@ -428,7 +428,7 @@ class _DescriptorBuilder:
         if not isinstance(item, list):
             return False
         icons = [icon for icon in item if isinstance(icon, dict)]
-        ours = [own for icon in icons if (own := own_icon(icon)) is not None]
+        ours = [own for icon in icons if (own := convert_icon(icon)) is not None]
         if ours:
             self.put(("icons",), [*ours], place)
         if len(icons) < len(item) or sum(map(len, ours)) < sum(map(len, icons)):
@@ -600,16 +600,16 @@ def reword_problems(document: Document, problems: Iterable[Problem]) -> list[Pro
     return told
 
 
-def pointer_as_written(origin: Origin, pointer: str) -> str:
+def original_pointer(origin: Origin, pointer: str) -> str:
     """The pointer to a part of a tool in its document as it was written; the same where nothing was moved."""
     place = origin.locate  # of a tool that comes from an index, what reads its document again
     document = getattr(place, "__self__", None) or getattr(place, "document", None)
-    return document.pointer_as_written(pointer) or pointer if isinstance(document, Document) else pointer
+    return document.original_pointer(pointer) or pointer if isinstance(document, Document) else pointer
 
 
 def is_go_template(origin: Origin, pointer: str) -> bool:
     """Whether the part of a tool at a JSON Pointer was written as a Go template."""
-    return pointer_as_written(origin, pointer).rpartition("/")[2] in _GO_TEMPLATES
+    return original_pointer(origin, pointer).rpartition("/")[2] in _GO_TEMPLATES
 
 
 def reword_go_problem(message: str, hint: str) -> tuple[str, str]:

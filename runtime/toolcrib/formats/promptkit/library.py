@@ -10,7 +10,7 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import Origin
 from toolcrib.core.protocols import Files
 from toolcrib.formats.promptkit.document_schemas import MANIFESTS, RESPONSES, Shape
-from toolcrib.formats.promptkit.mock_responses import default_warnings, readable_part
+from toolcrib.formats.promptkit.mock_responses import default_warnings, without_invalid_entries
 from toolcrib.formats.promptkit.source_nodes import SourceNode
 from toolcrib.loading.document_checks import problem_of
 from toolcrib.loading.documents.document import Document, parse_documents
@@ -180,7 +180,7 @@ class ArenaLibrary:
         whole = SourceNode(documents[0], "", documents[0].value)
         faults = check_document(whole, "")[1]
         self.problems += faults
-        node = readable_part(whole, faults)
+        node = without_invalid_entries(whole, faults)
         if node is not None:
             self.problems += default_warnings(node)
         return node

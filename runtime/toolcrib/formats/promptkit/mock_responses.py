@@ -61,7 +61,7 @@ def responses_for_persona(whole: SourceNode, persona: str, scenario: str) -> Res
     return ResponseSection(whole, own) if own else responses_for_scenario(whole, scenario)
 
 
-def readable_part(whole: SourceNode, faults: Sequence[Problem]) -> SourceNode | None:
+def without_invalid_entries(whole: SourceNode, faults: Sequence[Problem]) -> SourceNode | None:
     """A file without the entries in which something is wrong; None where something is wrong elsewhere in it."""
     for fault in faults:
         if fault.severity != "error":
@@ -106,7 +106,7 @@ def calls_of(entry: SourceNode) -> list[SourceNode]:
     return list(entry.part("tool_calls").each())
 
 
-def script(mocks: ResponseSection, fallback: PlacedValue) -> PlacedValue:
+def reply_script(mocks: ResponseSection, fallback: PlacedValue) -> PlacedValue:
     """The replies: one for each entry, and the default for any other request."""
     numbered = sorted(mocks.entries.items())
     replies = [

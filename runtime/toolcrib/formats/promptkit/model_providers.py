@@ -17,7 +17,7 @@ from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.formats.promptkit.document_schemas import MANIFESTS
 from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.source_nodes import PlacedValue, SourceNode, placed, placed_object
-from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.documents.positions import excerpt
 from toolcrib.security.redaction import is_secret_name
 
 MODELS: Final[Mapping[str, str]] = {
@@ -61,7 +61,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WHOLE_PATH: Final = re.compile(r"~?/[^{}:]+")
 
 
-def reasons_against(spec: SourceNode) -> list[Problem]:
+def unusable_reasons(spec: SourceNode) -> list[Problem]:
     """The reasons why a provider of models can't be asked as its file says; none if it can."""
     return [*_platform(spec), *_credential(spec.part("credential")), *_elsewhere(spec)]
 
@@ -121,7 +121,7 @@ def _platform(spec: SourceNode) -> Iterator[Problem]:
         message = "the platform `azure` has no `endpoint`: Azure OpenAI is reached at the address of one's own resource"
         yield _reason(platform, message, "write `endpoint: https://NAME.openai.azure.com`")
     elif not _ADDRESS.fullmatch(endpoint.text):
-        message = f"`{clipped(endpoint.text)}` is not the address of a resource"
+        message = f"`{excerpt(endpoint.text)}` is not the address of a resource"
         yield _reason(endpoint, message, "write `endpoint: https://NAME.openai.azure.com`")
     elif address.text:
         message = "`base_url` and the `endpoint` of the platform name two addresses"
@@ -156,7 +156,7 @@ def _elsewhere(spec: SourceNode) -> Iterator[Problem]:
             else ""
         )
         if hint:
-            message = f"`{clipped(name)}` is no key of a provider, and may say where requests go"
+            message = f"`{excerpt(name)}` is no key of a provider, and may say where requests go"
             yield _reason(node, message, hint)
     for name, node in spec.part("additional_config").entries():
         if name in _DIRECTIONS or is_secret_name(name):
@@ -355,7 +355,7 @@ class ProviderChooser:
         for provider in providers:
             if provider.type not in MODELS:
                 continue
-            reasons = reasons_against(provider.spec)
+            reasons = unusable_reasons(provider.spec)
             if not reasons:
                 for reason in refused:
                     self._tell(reason._replace(severity="warning"))
@@ -383,7 +383,7 @@ def _way_to(provider: ArenaProvider) -> str:
     """How a model is asked instead; empty where it can't be, or where its address holds a password."""
     if (
         provider.type not in MODELS
-        or reasons_against(provider.spec)
+        or unusable_reasons(provider.spec)
         or "@" in provider.spec.part("base_url").text
     ):
         return ""
@@ -448,7 +448,7 @@ def judge_keys(
             what = "is no provider of the arena" if provider is None else f"is of type `{provider.type}`"
             message = f"the judge can't be asked here: `{asked.text}` {what}"
             problems.append(asked.problem("no_counterpart", message, severity="warning"))
-        elif reasons := reasons_against(provider.spec):
+        elif reasons := unusable_reasons(provider.spec):
             problems += [reason._replace(severity="warning") for reason in reasons]
         elif found is not None:
             message = f"one model judges here: that of `{found.places[''].part('provider').text}`"

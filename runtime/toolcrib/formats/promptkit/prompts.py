@@ -61,7 +61,7 @@ def placed_names(node: SourceNode) -> PlacedValue:
     return placed_list(node, [placed(text, item) for text, item in texts.items()])
 
 
-def enforced_bounds(sources: Sequence[SourceNode]) -> Iterator[Problem]:
+def report_unenforced_bounds(sources: Sequence[SourceNode]) -> Iterator[Problem]:
     """A notice for each bound that PromptKit never enforces."""
     for source in sources:
         for key in _IDLE_THERE:

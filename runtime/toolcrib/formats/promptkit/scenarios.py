@@ -19,9 +19,9 @@ from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.mock_responses import (
     ConversationCourse,
     ResponseSection,
+    reply_script,
     responses_for_persona,
     responses_for_scenario,
-    script,
 )
 from toolcrib.formats.promptkit.model_providers import (
     AgentProvider,
@@ -34,10 +34,10 @@ from toolcrib.formats.promptkit.model_providers import (
 )
 from toolcrib.formats.promptkit.prompts import (
     ArenaPrompt,
-    enforced_bounds,
     guardrails,
     policy_keys,
     prompt_of_scenario,
+    report_unenforced_bounds,
     system_prompt,
 )
 from toolcrib.formats.promptkit.source_nodes import (
@@ -475,7 +475,7 @@ class _Conversation:
         scenario, spec = self._scenario, self._setting.spec
         prompt = prompt_of_scenario(self._setting.prompts, scenario, self._library)
         sources = [scenario.part("tool_policy"), *([prompt.spec.part("tool_policy")] if prompt else [])]
-        self._problems += enforced_bounds(sources)
+        self._problems += report_unenforced_bounds(sources)
         policy = policy_keys(sources, prompt.allowed if prompt else None)
         listed = self._whole()
         scripted = self._chosen.scripted
@@ -491,7 +491,9 @@ class _Conversation:
             "judge": judge_keys(spec, self._setting.providers, self._problems),
             "unused_turns": placed("warn", scenario) if scripted else None,
             "unknown_tools": placed("warn", scenario),
-            "script": script(self._mocks, placed(self._chosen.fallback, scenario)) if scripted else None,
+            "script": reply_script(self._mocks, placed(self._chosen.fallback, scenario))
+            if scripted
+            else None,
             "turns": placed_list(scenario.part("turns"), [self._turn(each) for each in said]),
             "guardrails": placed_list(scenario, guards) if guards else None,
             "assertions": placed_list(scenario.part("conversation_assertions"), listed) if listed else None,

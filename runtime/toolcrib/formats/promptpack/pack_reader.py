@@ -24,7 +24,7 @@ from toolcrib.core.text import compact
 from toolcrib.expressions import escape_expressions
 from toolcrib.formats.promptpack import is_promptpack
 from toolcrib.loading.documents.document import Document, parse_documents
-from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.documents.positions import excerpt
 from toolcrib.loading.format_contract import Conversion, ForeignTool, OverrideFile
 
 SYNTAX: Final = "{{variable}}"
@@ -68,7 +68,7 @@ class _InvalidTemplate(Exception):
         self.fault = TemplateProblem(code, message, hint)
 
 
-def place_of(syntax: str) -> re.Pattern[str] | None:
+def placeholder_pattern(syntax: str) -> re.Pattern[str] | None:
     """The pattern of the places in a text, from `syntax` with the word `variable`; None without that word."""
     before, word, behind = syntax.partition("variable")
     if not word or not before:
@@ -91,7 +91,7 @@ class Templates:
         """Take what all its texts share.
 
         Args:
-            place: What finds the places (`place_of`).
+            place: What finds the places (`placeholder_pattern`).
             fragments: Name -> text for a place of that name.
         """
         self._place = place
@@ -138,7 +138,7 @@ class Templates:
             known = f"the fragments are: {those}" if those else "write it under `fragments`"
             hint = did_you_mean(name, self._fragments) or known
             raise _InvalidTemplate(
-                code="unknown_fragment", message=f"there is no fragment `{clipped(name)}`", hint=hint
+                code="unknown_fragment", message=f"there is no fragment `{excerpt(name)}`", hint=hint
             )
         made.fragments += 1
         if made.fragments > _MOST_FRAGMENTS:
@@ -227,7 +227,7 @@ class PackTranslation:
         value = holder.get(key)
         if key not in holder or isinstance(value, kind):
             return value
-        message = f"`{key}` is {_KINDS[kind]}, and {clipped(compact(value))} is not"
+        message = f"`{key}` is {_KINDS[kind]}, and {excerpt(compact(value))} is not"
         self.tell("wrong_type", message, f"{place}/{pointer_step(key)}")
         return None
 
@@ -250,7 +250,7 @@ class PackTranslation:
         self.tell(NO_COUNTERPART, message, f"{place}/{pointer_step(key)}", severity="notice")
 
 
-def kept_apart(parts: Mapping[str, JSON]) -> dict[str, JSON]:
+def foreign_metadata(parts: Mapping[str, JSON]) -> dict[str, JSON]:
     """The metadata that holds what of a PromptPack has no counterpart here."""
     return {"promptpack": dict(parts)} if parts else {}
 
@@ -277,14 +277,14 @@ def contracts_of(document: Document, translation: PackTranslation) -> Iterator[F
         if isinstance(said, dict):
             yield _contract(document, key, said, pointer)
         else:
-            translation.tell("wrong_type", f"the tool `{clipped(key)}` is an object", pointer)
+            translation.tell("wrong_type", f"the tool `{excerpt(key)}` is an object", pointer)
 
 
 def _contract(document: Document, key: str, said: dict[str, Any], pointer: str) -> ForeignTool:
     translation = PackTranslation(document)
     translation.want(said, ("name", "description"), pointer, "a tool of a PromptPack")
     if said.get("name", key) != key:
-        message = f"the tool stands under `{clipped(key)}` and calls itself `{clipped(str(said['name']))}`; the first one counts"
+        message = f"the tool stands under `{excerpt(key)}` and calls itself `{excerpt(str(said['name']))}`; the first one counts"
         translation.tell("name_differs", message, f"{pointer}/name", severity="notice")
     own: dict[str, JSON] = {"name": key}
     moves = {"": pointer, "/name": pointer}
@@ -306,7 +306,7 @@ def _contract(document: Document, key: str, said: dict[str, Any], pointer: str) 
     for each in rest:
         _tell_unknown(translation, each, pointer)
     if rest:
-        own["metadata"] = kept_apart(rest)
+        own["metadata"] = foreign_metadata(rest)
         moves["/metadata"] = pointer
     contract = replace(document.moved(own, moves), line=document.position(pointer, key=True)[0])
     return ForeignTool(contract, tuple(translation.placed()))
@@ -406,7 +406,7 @@ class PromptTranslation:
         """The prompt in our form; None where there is none, which is reported."""
         tell = self._translation.tell
         if not isinstance(said, dict):
-            tell("wrong_type", f"the prompt `{clipped(self._key)}` is an object", self._at)
+            tell("wrong_type", f"the prompt `{excerpt(self._key)}` is an object", self._at)
             return None
         self._translation.want(said, ("id", "name", "version"), self._at, "a prompt of a PromptPack")
         if "system_template" not in said:
@@ -429,14 +429,14 @@ class PromptTranslation:
         if variables:
             self._own["variables"] = variables
         if self._kept:
-            self._own["metadata"] = kept_apart(self._kept)
+            self._own["metadata"] = foreign_metadata(self._kept)
             self._translation.moves[f"{self._at}/metadata"] = self._at
         return {key: self._own[key] for key in _ORDER if key in self._own}
 
     def _check_version(self, said: Mapping[str, Any]) -> None:
         version = said.get("version")
         if isinstance(version, str) and version and not _VERSION.fullmatch(version):
-            message = f"the version of a prompt is three numbers: `1.0.0`; got `{clipped(version)}`"
+            message = f"the version of a prompt is three numbers: `1.0.0`; got `{excerpt(version)}`"
             self._translation.tell("wrong_form", message, f"{self._at}/version", severity="warning")
 
     def _put(self, own: str, key: str, said: Mapping[str, Any]) -> None:
@@ -499,7 +499,7 @@ class PromptTranslation:
                 self._translation.tell("wrong_type", "a variable is an object with a `name`", place)
             elif name in found:
                 self._translation.tell(
-                    "duplicate_name", f"the variable `{clipped(name)}` is declared twice", place
+                    "duplicate_name", f"the variable `{excerpt(name)}` is declared twice", place
                 )
             else:
                 found[name], left = self._variable(name, entry, place)
@@ -521,7 +521,7 @@ class PromptTranslation:
         if own["type"] != kind:
             rest["type"] = kind
             if not isinstance(kind, str) or kind not in _TYPES:
-                message = f"`{clipped(str(kind))}` is no type of JSON; `string` is read"
+                message = f"`{excerpt(str(kind))}` is no type of JSON; `string` is read"
                 self._translation.tell("wrong_value", message, f"{place}/type", severity="warning")
         for key, item in said.items():
             if key == "default" and own["required"] is True:
@@ -582,7 +582,7 @@ class PromptTranslation:
     def _check_choice(self, choice: JSON) -> None:
         if not isinstance(choice, str) or choice in _CHOICES or choice in self._translation.tools:
             return
-        message = f"`tool_choice` is {', '.join(f'`{each}`' for each in _CHOICES)} or the name of a tool, and not `{clipped(choice)}`"
+        message = f"`tool_choice` is {', '.join(f'`{each}`' for each in _CHOICES)} or the name of a tool, and not `{excerpt(choice)}`"
         near = did_you_mean(choice, [*_CHOICES, *self._translation.tools])
         self._translation.tell(
             "wrong_value", message, f"{self._at}/tool_policy/tool_choice", hint=near, severity="warning"
@@ -592,7 +592,7 @@ class PromptTranslation:
         """Settings of the provider; null means no bound, as a missing key does."""
         for key in (key for key in said if key not in _PARAMETERS):
             message = (
-                f"`{clipped(key)}` is no parameter of a PromptPack; it is given to the provider as it is"
+                f"`{excerpt(key)}` is no parameter of a PromptPack; it is given to the provider as it is"
             )
             place = f"{self._at}/parameters/{pointer_step(key)}"
             near = did_you_mean(key, _PARAMETERS)
@@ -685,7 +685,7 @@ def pack_of(translation: PackTranslation) -> Document:
             translation.kept(key, "", _PACK_MEANS[key])
         elif key not in _TOLD:
             translation.unknown(key, [*_PACK_READ, *_PACK_MEANS, *_TOLD], "")
-    own["metadata"] = kept_apart(kept | _engine(said))
+    own["metadata"] = foreign_metadata(kept | _engine(said))
     return document.moved(own, translation.moves)
 
 
@@ -699,7 +699,7 @@ def _name(said: Mapping[str, Any], translation: PackTranslation) -> str:
     if name is None:
         message, code = "a PromptPack has an `id`", "missing_key"
     else:
-        message, code = f"`{clipped(str(name))}` is no id", "wrong_form"
+        message, code = f"`{excerpt(str(name))}` is no id", "wrong_form"
     hint = f"an id begins with a lower case letter and goes on with these, digits and `-`, at most {_LONGEST_NAME} in all"
     translation.tell(
         code, f"{message}; the pack is called `{own}` here", "/id", hint=hint, severity="warning"
@@ -723,7 +723,7 @@ def _prompts(said: Mapping[str, Any], translation: PackTranslation) -> dict[str,
     for name, text in texts.items():
         if not isinstance(text, str):
             translation.tell(
-                "wrong_type", f"the fragment `{clipped(name)}` is a text", f"/fragments/{pointer_step(name)}"
+                "wrong_type", f"the fragment `{excerpt(name)}` is a text", f"/fragments/{pointer_step(name)}"
             )
     fragments = {name: text for name, text in texts.items() if isinstance(text, str)}
     templates = Templates(_places(said, translation), fragments)
@@ -735,7 +735,7 @@ def _prompts(said: Mapping[str, Any], translation: PackTranslation) -> dict[str,
             prompts[key] = prompt
     for name in fragments:
         if name not in templates.used:
-            message = f"no prompt uses the fragment `{clipped(name)}`, which is left out"
+            message = f"no prompt uses the fragment `{excerpt(name)}`, which is left out"
             translation.tell("unused_name", message, f"/fragments/{pointer_step(name)}", severity="notice")
     return prompts
 
@@ -743,12 +743,12 @@ def _prompts(said: Mapping[str, Any], translation: PackTranslation) -> dict[str,
 def _places(said: Mapping[str, Any], translation: PackTranslation) -> re.Pattern[str]:
     engine = translation.take(said, "template_engine", dict, "") or {}
     syntax = translation.take(engine, "syntax", str, "/template_engine")
-    place = None if syntax is None else place_of(syntax)
+    place = None if syntax is None else placeholder_pattern(syntax)
     if syntax is not None and place is None:
-        message = f"`{clipped(syntax)}` does not say how a variable is written; `{SYNTAX}` is read"
+        message = f"`{excerpt(syntax)}` does not say how a variable is written; `{SYNTAX}` is read"
         hint = "write it with the word `variable`"
         translation.tell("wrong_form", message, "/template_engine/syntax", hint=hint, severity="warning")
-    default = place_of(SYNTAX)
+    default = placeholder_pattern(SYNTAX)
     assert default is not None  # noqa: S101 -- it has the word
     return place or default
 
@@ -811,7 +811,7 @@ def _bound(document: Document, translation: PackTranslation) -> Iterator[Documen
             continue
         if not isinstance(entry, dict):
             hint = "such as `{mock: {result: done}}`"
-            translation.tell("wrong_type", f"what binds `{clipped(tool)}` is an object", pointer, hint=hint)
+            translation.tell("wrong_type", f"what binds `{excerpt(tool)}` is an object", pointer, hint=hint)
             continue
         for key in _OF_CONTRACT:
             if key in entry:
@@ -828,7 +828,7 @@ def _tool_of(document: Document) -> str:
 
 def _stray(document: Document, tools: Collection[str]) -> Problem:
     name = _tool_of(document)
-    message = f"there is no tool `{clipped(name)}` that this could bind"
+    message = f"there is no tool `{excerpt(name)}` that this could bind"
     those = (
         f"the tools are: {', '.join(f'`{each}`' for each in tools)}"
         if tools

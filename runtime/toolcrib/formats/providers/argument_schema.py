@@ -126,7 +126,7 @@ def declared_types(schema: dict[str, JSON]) -> list[str]:
     return [kind for kind in known if kind != "integer" or "number" not in known]
 
 
-def guessed_types(schema: dict[str, JSON]) -> list[str]:
+def infer_types(schema: dict[str, JSON]) -> list[str]:
     """The types that the keywords of a subschema are about, where it says none."""
     return [kind for kind in _GUESSED if (KEYWORDS_OF[kind] - {"format"}) & schema.keys()]
 
@@ -198,7 +198,7 @@ def argument_schema(schema: Schema, *, references: bool) -> ArgumentSchema:
     return ArgumentSchema(found.schema, (*remarks, *found.losses))
 
 
-def place_of(schema: dict[str, JSON]) -> str:
+def pointer_of_schema(schema: dict[str, JSON]) -> str:
     """JSON Pointer to where a subschema was written."""
     return str(schema.get(PLACE, ""))
 
@@ -332,17 +332,17 @@ def merge_all_of(schema: dict[str, JSON]) -> tuple[dict[str, JSON], list[dict[st
     for branch in branches if isinstance(branches, list) else ():
         if isinstance(branch, dict):
             inner, more = merge_all_of(branch)
-            both = both_of(told, inner)
+            both = intersect_schemas(told, inner)
             told = told if both is None else both
             apart += more if both is not None else [inner, *more]
     return told, apart
 
 
-def both_of(own: dict[str, JSON], other: dict[str, JSON]) -> dict[str, JSON] | None:
+def intersect_schemas(own: dict[str, JSON], other: dict[str, JSON]) -> dict[str, JSON] | None:
     """A schema that takes what both take; None where none can be written without `allOf`."""
     if not _can_join_names(own, other) or "unevaluatedProperties" in other or "unevaluatedItems" in other:
         return None
-    told: dict[str, Any] | None = merge(own, other, _rules_at(place_of(own)))
+    told: dict[str, Any] | None = merge(own, other, _rules_at(pointer_of_schema(own)))
     if told is not None and "const" in told and "enum" in told:
         values = [told.pop("const")]
         told["enum"] = [value for value in told["enum"] if value in values]
@@ -376,7 +376,7 @@ def _rules_at(place: str) -> MergeRules:
 def _together(name: str, mine: dict[str, Any], theirs: dict[str, Any], place: str) -> Any:
     if name not in mine or name not in theirs:
         return mine.get(name, theirs.get(name))
-    return {PLACE: place_of(mine[name]) or place, "allOf": [mine[name], theirs[name]]}
+    return {PLACE: pointer_of_schema(mine[name]) or place, "allOf": [mine[name], theirs[name]]}
 
 
 def _same(keyword: str, mine: Any, theirs: Any) -> Any:
@@ -390,7 +390,7 @@ def _same(keyword: str, mine: Any, theirs: Any) -> Any:
 
 def _subschemas(keyword: str, mine: Any, theirs: Any) -> Any:
     if isinstance(mine, dict) and isinstance(theirs, dict):
-        return {PLACE: place_of(mine), "allOf": [mine, theirs]}
+        return {PLACE: pointer_of_schema(mine), "allOf": [mine, theirs]}
     return _same(keyword, mine, theirs)
 
 

@@ -32,13 +32,13 @@ from toolcrib.formats.providers.argument_schema import (
     are_disjoint,
     are_of_other_types,
     declared_types,
-    guessed_types,
+    infer_types,
     is_of_type,
     is_refinement,
     merge_all_of,
     named_values,
     narrow_to_type,
-    place_of,
+    pointer_of_schema,
     type_of,
     without_keywords,
     without_places,
@@ -334,7 +334,7 @@ class NarrowCompiler(ABC):
 
     def lose(self, schema: dict[str, JSON], keyword: str, message: str) -> None:
         """Record what the dialect can't express."""
-        self.losses[Loss(place_of(schema), keyword, message)] = None
+        self.losses[Loss(pointer_of_schema(schema), keyword, message)] = None
 
     def left_over(self, schema: dict[str, JSON], keyword: str) -> str:
         """A sentence for the description in place of a keyword that the dialect lacks."""
@@ -371,7 +371,7 @@ class NarrowCompiler(ABC):
     def flat(self, schema: dict[str, JSON]) -> dict[str, JSON]:
         """The schema without `allOf`, and without branches that only refine what is beside them."""
         told, apart = merge_all_of(schema)
-        notes = [self.left_over({PLACE: place_of(schema), "allOf": [one]}, "allOf") for one in apart]
+        notes = [self.left_over({PLACE: pointer_of_schema(schema), "allOf": [one]}, "allOf") for one in apart]
         for keyword in _ALTERNATIVES:
             branches = told.get(keyword)
             if isinstance(branches, list) and all(is_refinement(branch, told) for branch in branches):
@@ -409,7 +409,7 @@ class NarrowCompiler(ABC):
             if left[0] < 0:
                 raise TooManyOptionsError
             if isinstance(branch, dict) and not are_of_other_types(own, branch):
-                both: dict[str, JSON] = {PLACE: place_of(branch), **own, "allOf": [branch]}
+                both: dict[str, JSON] = {PLACE: pointer_of_schema(branch), **own, "allOf": [branch]}
                 yield from self._multiplied(self.flat(both if own else branch), left)
 
     def by_type(self, flat: dict[str, JSON]) -> Iterator[TypeOption]:
@@ -422,7 +422,7 @@ class NarrowCompiler(ABC):
             ]
             kinds = [kind for kind in dict.fromkeys(own) if not kinds or kind in kinds]
         elif not kinds:
-            kinds = guessed_types(flat)
+            kinds = infer_types(flat)
             if kinds:
                 told = " or ".join(f"`{kind}`" for kind in kinds)
                 self.lose(flat, "type", f"is not said: taken for {told}, which the other keywords are about")
@@ -473,7 +473,7 @@ class NarrowCompiler(ABC):
         said, first = schema.get("items"), schema.get("prefixItems")
         rest = [said] if isinstance(said, dict) else []
         branches = [*first, *rest] if isinstance(first, list) else rest
-        inner: dict[str, JSON] = {PLACE: place_of(schema)}
+        inner: dict[str, JSON] = {PLACE: pointer_of_schema(schema)}
         part = self.part({**inner, "anyOf": [*branches]} if branches else inner)
         return SchemaPart({"type": "array", "items": part.schema}, restore_each(part.restore))
 
@@ -508,7 +508,7 @@ def named_properties(schema: dict[str, JSON]) -> dict[str, dict[str, JSON]]:
         {name: one for name, one in said.items() if isinstance(one, dict)} if isinstance(said, dict) else {}
     )
     extra = schema.get("additionalProperties")
-    free: dict[str, JSON] = {PLACE: place_of(schema)}
+    free: dict[str, JSON] = {PLACE: pointer_of_schema(schema)}
     other = extra if isinstance(extra, dict) else free
     wanted = schema.get("required")
     for name in wanted if isinstance(wanted, list) else ():

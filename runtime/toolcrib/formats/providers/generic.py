@@ -25,7 +25,7 @@ from toolcrib.formats.providers.argument_schema import (
     declared_types,
     is_refinement,
     merge_all_of,
-    place_of,
+    pointer_of_schema,
     with_subschemas,
     without_keywords,
     without_places,
@@ -141,7 +141,7 @@ class _Opener:
     def _told_in_words(self, schema: dict[str, JSON], keyword: str) -> dict[str, JSON]:
         said = sentence_for(keyword, schema[keyword])
         message = "is told in the description" if said else "is left out"
-        self.losses[Loss(place_of(schema), keyword, message)] = None
+        self.losses[Loss(pointer_of_schema(schema), keyword, message)] = None
         self.notes.append(said)
         return without_keywords(schema, keyword)
 
@@ -150,7 +150,7 @@ def _explicit(schema: dict[str, JSON]) -> dict[str, JSON]:
     """The schema, in which every list has `items`."""
     told = with_subschemas(schema, _explicit)
     return (
-        {**told, "items": {PLACE: place_of(schema)}}
+        {**told, "items": {PLACE: pointer_of_schema(schema)}}
         if "array" in declared_types(told) and "items" not in told
         else told
     )

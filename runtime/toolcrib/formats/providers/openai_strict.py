@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from toolcrib.core.model import JSON
-from toolcrib.formats.providers.argument_schema import Loss, place_of
+from toolcrib.formats.providers.argument_schema import Loss, pointer_of_schema
 from toolcrib.formats.providers.compiler import (
     NarrowCompiler,
     Restore,
@@ -121,7 +121,7 @@ class StrictCompiler(NarrowCompiler):
 
     def refuse(self, schema: dict[str, JSON], keyword: str, why: str) -> None:
         """Record why the schema has no form in strict mode."""
-        self.why_not[Loss(place_of(schema), keyword, f"{why}: declared without strict mode")] = None
+        self.why_not[Loss(pointer_of_schema(schema), keyword, f"{why}: declared without strict mode")] = None
 
     def left_over(self, schema: dict[str, JSON], keyword: str) -> str:
         """As for every dialect; a keyword that a description can't replace costs the tool its strict mode."""

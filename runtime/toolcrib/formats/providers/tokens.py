@@ -42,12 +42,12 @@ def token_counter() -> TokenCounter:
             warnings.simplefilter("ignore", DeprecationWarning)
             from bpe_openai import get_encoding  # noqa: PLC0415 -- an extra, and large
     except ImportError:
-        return TokenCounter(estimate, exact=False)
+        return TokenCounter(estimate_tokens, exact=False)
     encode = get_encoding(ENCODING).encode_ordinary
     return TokenCounter(lambda text: len(encode(text)), exact=True)
 
 
-def estimate(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """About how many tokens a text has; see the module for the rule."""
     return sum(_weight(piece) for piece in _PIECES.finditer(text))
 

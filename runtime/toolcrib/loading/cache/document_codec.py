@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, Origin
 from toolcrib.core.protocols import Files, Kinds
-from toolcrib.loading.descriptors import OverlaidDocument, OverlaidFiles, lay_over
+from toolcrib.loading.descriptors import OverlaidDocument, OverlaidFiles, overlay_document
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.archives import ArchiveFiles, open_archive
 from toolcrib.loading.documents.document import Document, cached_document, first_bytes, parse_documents
@@ -161,7 +161,7 @@ def decode_document(plain: Plain, formats: Formats) -> Document | None:
     """A document, read again; None where it is no longer there."""
     if plain[0] == LAID:
         upper, lower = decode_document(plain[1], formats), decode_document(plain[2], formats)
-        return lay_over(upper, lower) if upper is not None and lower is not None else upper
+        return overlay_document(upper, lower) if upper is not None and lower is not None else upper
     _kind, source, index, name, beside = plain
     files = decode_files(beside)
     document = _documents(source, files).get(index)

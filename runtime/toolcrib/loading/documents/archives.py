@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from toolcrib.core.errors import Problem
 from toolcrib.loading.documents.document import first_bytes
 from toolcrib.loading.documents.files import PACK_FILES, SKIPPED_FOLDERS, SUFFIXES, MemoryFiles
-from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.documents.positions import excerpt
 
 ENTRIES: Final = 2_000
 """Files and folders in an archive."""
@@ -148,7 +148,7 @@ class _Entry(NamedTuple):
 
 def _shown(raw: bytes) -> str:
     """A name as a message shows it; the rest of a long one is not even looked at."""
-    return clipped(raw[: _SHOWN + 1].decode("utf-8", "replace"), _SHOWN)
+    return excerpt(raw[: _SHOWN + 1].decode("utf-8", "replace"), _SHOWN)
 
 
 _SHOWN: Final = 120

@@ -46,12 +46,12 @@ __all__ = [
     "Document",
     "cached_document",
     "first_bytes",
-    "only_document",
     "parse_content",
     "parse_documents",
     "parse_json",
     "read_documents",
     "restore_text",
+    "single_document",
 ]
 
 Steps: TypeAlias = tuple[str | int, ...]
@@ -132,11 +132,11 @@ class Document:
             return problem.at(problem.source or self.source, problem.line, problem.column)
         line, column = self.position(problem.pointer, key=problem.code in _OF_KEYS)
         if self._moves:
-            pointer = self.pointer_as_written(problem.pointer, missing=problem.code == "missing_key")
+            pointer = self.original_pointer(problem.pointer, missing=problem.code == "missing_key")
             problem = problem._replace(pointer=pointer)
         return problem.at(self.source, line, column)
 
-    def pointer_as_written(self, pointer: str, *, missing: bool = False) -> str:
+    def original_pointer(self, pointer: str, *, missing: bool = False) -> str:
         """Where a part came from; its nearest ancestor where nothing stands. A key that an object misses may end it."""
         for moves in reversed(self._moves):
             pointer = _came_from(pointer, moves)
@@ -352,7 +352,7 @@ def _from_mappings(name: str, contents: Sequence[object], line: int) -> tuple[li
     return documents, problems
 
 
-def only_document(
+def single_document(
     source: str, documents: Sequence[Document], problems: Sequence[Problem], kind: str, hint: str
 ) -> tuple[Document | None, list[Problem]]:
     """The one document of a file that holds one, and what is wrong with the file so far.

@@ -18,7 +18,7 @@ from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON, Origin
 from toolcrib.core.protocols import Files
 from toolcrib.loading.documents.document import BYTES, first_bytes, parse_documents
-from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.documents.positions import excerpt
 from toolcrib.loading.fingerprints import ARCHIVE, SKIPPED_FOLDERS, SUFFIXES
 
 __all__ = [
@@ -35,11 +35,11 @@ __all__ = [
     "external_access",
     "file_key",
     "files_at",
-    "leads_outside",
+    "is_outside",
     "pack_file",
-    "read_anywhere",
     "read_bytes",
     "read_data",
+    "read_operator_file",
     "read_text",
 ]
 
@@ -56,7 +56,7 @@ def pack_file(folder: Path) -> Path | None:
     return next((path for path in paths if os.path.isfile(path)), None)
 
 
-def leads_outside(path: Path, root: Path) -> bool:
+def is_outside(path: Path, root: Path) -> bool:
     """Whether a file, its links resolved, lies outside a folder."""
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
@@ -136,15 +136,15 @@ class DiskFiles:
             OSError: It does not exist, is not a regular file, is too large, or lies outside `root`.
         """
         if "\0" in name:
-            raise FileNotFoundError(f"`{clipped(name)}` holds a NUL character, and no file is called so")
+            raise FileNotFoundError(f"`{excerpt(name)}` holds a NUL character, and no file is called so")
         named = self.folder / name
         self.touched.add(str(named))  # before anything is decided, for it may be a link
         path = Path(os.path.realpath(named))
         if not path.is_relative_to(os.path.realpath(self.root)):
-            raise PermissionError(f"`{clipped(name)}` lies outside {self.root}")
+            raise PermissionError(f"`{excerpt(name)}` lies outside {self.root}")
         self.touched.add(str(path))
         if not path.is_file():
-            raise FileNotFoundError(f"there is no file `{clipped(name)}` in {self.folder}")
+            raise FileNotFoundError(f"there is no file `{excerpt(name)}` in {self.folder}")
         if path.stat().st_size > DATA_BYTES:
             raise OSError(_too_large(name))
         return path.read_bytes()
@@ -184,7 +184,7 @@ class MemoryFiles:
         content = self.contents.get(path)
         if content is None:
             hint = did_you_mean(path, self.contents)
-            raise FileNotFoundError(f"there is no file `{clipped(name)}`{'; ' + hint if hint else ''}")
+            raise FileNotFoundError(f"there is no file `{excerpt(name)}`{'; ' + hint if hint else ''}")
         self.touched.add(self.key + path)
         return content.encode("utf-8") if isinstance(content, str) else content
 
@@ -201,7 +201,7 @@ class MemoryFiles:
             elif parts:
                 parts.pop()
             else:
-                raise PermissionError(f"`{clipped(name)}` leads outside")
+                raise PermissionError(f"`{excerpt(name)}` leads outside")
         return "/".join(parts)
 
 
@@ -255,7 +255,7 @@ def file_key(files: Files | None, name: str) -> str:
     return name
 
 
-def read_anywhere(path: str, files: Files | None = None) -> bytes:
+def read_operator_file(path: str, files: Files | None = None) -> bytes:
     """A file that the operator names, relative to the working directory.
 
     Args:
@@ -273,14 +273,14 @@ def read_anywhere(path: str, files: Files | None = None) -> bytes:
     try:
         content = first_bytes(path, DATA_BYTES)
     except ValueError:
-        raise FileNotFoundError(f"`{clipped(path)}` is no path: it holds a NUL character") from None
+        raise FileNotFoundError(f"`{excerpt(path)}` is no path: it holds a NUL character") from None
     if len(content) > DATA_BYTES:
         raise OSError(_too_large(path))
     return content
 
 
 def _too_large(name: str) -> str:
-    return f"`{clipped(name)}` is larger than {DATA_BYTES // BYTES} MiB"
+    return f"`{excerpt(name)}` is larger than {DATA_BYTES // BYTES} MiB"
 
 
 def read_bytes(origin: Origin, name: str, pointer: str, problems: list[Problem]) -> bytes:
@@ -288,11 +288,11 @@ def read_bytes(origin: Origin, name: str, pointer: str, problems: list[Problem])
     try:
         if origin.files is None:
             raise FileNotFoundError(
-                f"`{clipped(name)}` can't be found: the document came from memory, without files"
+                f"`{excerpt(name)}` can't be found: the document came from memory, without files"
             )
         return files_at(origin.files, pointer).read(name)
     except OSError as error:
-        text = str(error) if error.errno is None else f"`{clipped(name)}` can't be read: {error.strerror}"
+        text = str(error) if error.errno is None else f"`{excerpt(name)}` can't be read: {error.strerror}"
         hint = "paths are relative to the file that names them and may not leave its folder or pack"
         problems.append(Problem(code="file_unreadable", message=text, pointer=pointer, hint=hint))
         return b""

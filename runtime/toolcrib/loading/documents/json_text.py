@@ -27,8 +27,8 @@ from toolcrib.loading.documents.positions import (
     Problems,
     StopReading,
     TextPosition,
-    clipped,
     decoded_text,
+    excerpt,
     is_encodable,
     root_positions,
     walk_positions,
@@ -102,10 +102,10 @@ def read_json(text: str, problems: Problems, *, whole: bool = False) -> list[Par
 
 def is_list(text: str) -> bool:
     """Whether the text's one value is a list, each element of which is a document."""
-    return text.startswith("[", after_blanks(text, 0))
+    return text.startswith("[", skip_whitespace(text, 0))
 
 
-def after_blanks(text: str, start: int) -> int:
+def skip_whitespace(text: str, start: int) -> int:
     """The first place from `start` on that is no blank."""
     match = _BLANKS.match(text, start)
     return match.end() if match else start
@@ -113,10 +113,10 @@ def after_blanks(text: str, start: int) -> int:
 
 def _collect(text: str, documents: list[ParsedDocument], *, listed: bool) -> bool:
     """Decode the documents one by one; True if one of them was left out for a fault."""
-    at = after_blanks(text, 0)
+    at = skip_whitespace(text, 0)
     faulty, index, line, counted = False, 0, 1, 0
     if listed:
-        at = after_blanks(text, at + 1)
+        at = skip_whitespace(text, at + 1)
     going = not (listed and text.startswith("]", at))
     while going:
         line, counted = line + text.count("\n", counted, at), at
@@ -125,14 +125,14 @@ def _collect(text: str, documents: list[ParsedDocument], *, listed: bool) -> boo
         if sound:
             documents.append(ParsedDocument(index, line, value))
         index += 1
-        at = after_blanks(text, at)
+        at = skip_whitespace(text, at)
         going = listed and text.startswith(",", at)
         if going:
-            at = after_blanks(text, at + 1)
+            at = skip_whitespace(text, at + 1)
     if listed:
         if not text.startswith("]", at):
             raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
-        at = after_blanks(text, at + 1)
+        at = skip_whitespace(text, at + 1)
     if at != len(text):
         raise json.JSONDecodeError("Extra data", text, at)
     return faulty
@@ -213,12 +213,12 @@ def report_faults(text: str, problems: Problems, *, listed: bool = False) -> Non
     for place, is_key in walk_positions(marks(text)):
         if is_key and place.twin is not None and place.twin.key is not None:
             lines = f"on line {place.twin.key.line} and on line {place.mark.line}"
-            message = f"the key `{clipped(place.token)}` is written twice: {lines}"
+            message = f"the key `{excerpt(place.token)}` is written twice: {lines}"
             report(place, "duplicate_key", message, "keep one of them")
         if place.mark.plain:
             _check_number(place, report)
         elif not is_encodable(place.mark.text):
-            message = f"the text `{clipped(place.mark.text)}` holds half of a surrogate pair"
+            message = f"the text `{excerpt(place.mark.text)}` holds half of a surrogate pair"
             report(place, "lone_surrogate", message, "write the character itself, or both halves")
 
 
@@ -227,7 +227,7 @@ def _check_number(place: TextPosition, report: _Report) -> None:
     match = _NUMBER.fullmatch(text)
     hint = "put it in quotes if it is a text"
     if text in _NOT_FINITE or (match is not None and match.lastindex and not math.isfinite(float(text))):
-        message = f"`{clipped(text)}` is no finite number"
+        message = f"`{excerpt(text)}` is no finite number"
         report(place, "non_finite_number", message, hint)
     elif match is not None and not match.lastindex and len(text.lstrip("-")) > INTEGER_DIGITS:
         message = f"a number has {len(text.lstrip('-'))} digits; at most {INTEGER_DIGITS} are read"
@@ -254,7 +254,7 @@ def report_syntax(text: str, error: json.JSONDecodeError, problems: Problems) ->
             )
         )
         return
-    message = f"{error.msg}{f', found `{clipped(text[error.pos :][:20])}`' if seen else ', found the end'}"
+    message = f"{error.msg}{f', found `{excerpt(text[error.pos :][:20])}`' if seen else ', found the end'}"
     hint = "JSON has double quotes, no comments and no comma before a closing bracket"
     problems.report(
         Problem(code="invalid_json", message=message, line=error.lineno, column=error.colno, hint=hint)
@@ -329,8 +329,8 @@ class LargeJSON:
 
     def _read(self) -> None:
         check_bounds(self._text, self._found, None)
-        sound, value, end = decode_at(self._text, after_blanks(self._text, 0))
-        end = after_blanks(self._text, end)
+        sound, value, end = decode_at(self._text, skip_whitespace(self._text, 0))
+        end = skip_whitespace(self._text, end)
         if end != len(self._text):
             raise json.JSONDecodeError("Extra data", self._text, end)
         if sound:
@@ -344,7 +344,7 @@ class LargeJSON:
         for member in members:
             if seen.setdefault(member.step, member.key) != member.key:
                 lines = f"on line {self._line(seen[member.step])} and on line {self._line(member.key)}"
-                message = f"the key `{clipped(member.step)}` is written twice: {lines}"
+                message = f"the key `{excerpt(member.step)}` is written twice: {lines}"
                 fault = Problem(code="duplicate_key", message=message, hint="keep one of them")
                 self._found.report(self._at(fault, member, None))
             for problem in self._faults_in(member):
@@ -357,7 +357,7 @@ class LargeJSON:
         """What is wrong with a member, placed as if its text stood alone; without a line what is with its key."""
         found = Problems()
         if not is_encodable(member.step):
-            message = f"the text `{clipped(member.step)}` holds half of a surrogate pair"
+            message = f"the text `{excerpt(member.step)}` holds half of a surrogate pair"
             hint = "write the character itself, or both halves"
             found.append(Problem(code="lone_surrogate", message=message, hint=hint))
         if not decode_at(self._text, member.start)[0]:
@@ -395,23 +395,23 @@ class LargeJSON:
     def _members(self) -> Iterator[_Member]:
         """The members of what is known to be JSON; none of what is neither object nor list."""
         text = self._text
-        at = after_blanks(text, 0)
+        at = skip_whitespace(text, 0)
         keyed, index = text.startswith("{", at), 0
         if not keyed and not text.startswith("[", at):
             return
-        at = after_blanks(text, at + 1)
+        at = skip_whitespace(text, at + 1)
         while not text.startswith(("}", "]"), at):
             key = at
             step = str(index)
             if keyed:
                 step, at = _KEYS.raw_decode(text, at)
-                at = after_blanks(text, after_blanks(text, at) + 1)
+                at = skip_whitespace(text, skip_whitespace(text, at) + 1)
             end = decode_at(text, at)[2]
             yield _Member(step, key, at, end)
             index += 1
-            at = after_blanks(text, end)
+            at = skip_whitespace(text, end)
             if text.startswith(",", at):
-                at = after_blanks(text, at + 1)
+                at = skip_whitespace(text, at + 1)
 
 
 _STRING_ON_ONE_LINE: Final = r'"(?:[^"\\\n]|\\.)*+"?'

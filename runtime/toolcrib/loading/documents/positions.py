@@ -115,7 +115,7 @@ def is_encodable(text: str) -> bool:
     return True
 
 
-def clipped(text: str, most: int = 60) -> str:
+def excerpt(text: str, most: int = 60) -> str:
     """A text as a message shows it: one line, printable, not long."""
     short = text if len(text) <= most else f"{text[: most - 1]}…"
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in short)

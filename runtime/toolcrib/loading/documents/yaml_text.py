@@ -40,7 +40,7 @@ from toolcrib.loading.documents.positions import (
     Problems,
     StopReading,
     TextPosition,
-    clipped,
+    excerpt,
     is_encodable,
     pointer_of,
     root_positions,
@@ -200,7 +200,7 @@ class _Builder:
         if type(event) is AliasEvent:
             return
         if event.tag is not None or (self.bangs and self.has_bare_tag(event)):
-            message = f"the tag `{clipped(event.tag or '!')}` is refused"
+            message = f"the tag `{excerpt(event.tag or '!')}` is refused"
             self.report(event, "tag_refused", message, self.path(), hint="leave it out; quotes make a text")
         if self.halves and type(event) is ScalarEvent and not is_encodable(event.value):
             message = "a text holds half of a surrogate pair"
@@ -230,7 +230,7 @@ class _Builder:
         value = float(text)
         if math.isfinite(value):
             return value
-        message = f"`{clipped(text)}` is larger than any number that can be kept"
+        message = f"`{excerpt(text)}` is larger than any number that can be kept"
         self.report(event, "non_finite_number", message, self.path(), hint=hint)
         return None
 
@@ -245,7 +245,7 @@ class _Builder:
         pointer = self.path(text)
         first = self.places[self.index].nearest(pointer).key
         where = f" on line {first.line} and" if first is not None else ""
-        message = f"the key `{clipped(text)}` is written twice:{where} on line {event.start_mark.line + 1}"
+        message = f"the key `{excerpt(text)}` is written twice:{where} on line {event.start_mark.line + 1}"
         self.report(event, "duplicate_key", message, pointer, hint="keep one of them")
         return _REFUSED_KEY
 
@@ -258,9 +258,9 @@ class _Builder:
         if isinstance(value, str) or (self.number_keys and type(value) is int):
             return self.new_key(event, text)
         kind = "null" if value is None else "a boolean" if isinstance(value, bool) else "a number"
-        message = f"the key `{clipped(text)}` is {kind}; keys are texts"
+        message = f"the key `{excerpt(text)}` is {kind}; keys are texts"
         self.report(
-            event, "non_string_key", message, self.path(text), hint=f'put it in quotes: `"{clipped(text)}":`'
+            event, "non_string_key", message, self.path(text), hint=f'put it in quotes: `"{excerpt(text)}":`'
         )
         return _REFUSED_KEY
 
@@ -275,7 +275,7 @@ class _Builder:
 
     def refuse_expression(self, line: int, column: int, rest: str) -> None:
         bare = re.match(r"\{\{[^\n]*?\}\}", rest[:200])
-        shown = clipped(bare.group() if bare else "{{ ... }}")
+        shown = excerpt(bare.group() if bare else "{{ ... }}")
         quoted = f'"{shown}"' if '"' not in shown else "'" + shown.replace("'", "''") + "'"
         self.problems.report(
             Problem(
@@ -290,7 +290,7 @@ class _Builder:
 
     def refuse_anchor(self, event: Any) -> None:
         kind, sign = ("alias", "*") if type(event) is AliasEvent else ("anchor", "&")
-        message = f"the {kind} `{sign}{clipped(event.anchor)}` is refused"
+        message = f"the {kind} `{sign}{excerpt(event.anchor)}` is refused"
         self.report(event, "alias_refused", message, self.path(), hint="write the value out where it is used")
 
     def path(self, key: str | None = None) -> str:

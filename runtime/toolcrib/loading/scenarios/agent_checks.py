@@ -14,7 +14,7 @@ from toolcrib.expressions.matchers import compile_matcher
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.prompts import Prompt, find_prompt
 from toolcrib.loading.scenarios.agents import check_providers
-from toolcrib.loading.scenarios.assertions import kinds
+from toolcrib.loading.scenarios.assertions import assertion_kinds
 from toolcrib.loading.scenarios.model import (
     WRAPPER,
     Agent,
@@ -88,7 +88,7 @@ def _parts(assertion: Assertion) -> Iterable[tuple[dict[str, Any], Mapping[str, 
     kind, params, pointer = assertion.type, assertion.params, f"{assertion.pointer}/params"
     while kind == WRAPPER:
         kind, params, pointer = params["eval_type"], params["eval_params"], f"{pointer}/eval_params"
-    yield kinds()[kind], params, pointer
+    yield assertion_kinds()[kind], params, pointer
 
 
 def _tools(

@@ -95,7 +95,7 @@ GUARDING: Final = SPEAKING - {"guardrail_triggered", "llm_judge", "llm_judge_ses
 
 
 @cache
-def kinds() -> Mapping[str, dict[str, Any]]:
+def assertion_kinds() -> Mapping[str, dict[str, Any]]:
     """Every kind by its own name -> the JSON Schema of what it takes, whole in itself. Not to be changed."""
     text = files(__package__).joinpath("assertion_kinds.json").read_text(encoding="utf-8")
     written = json.loads(text)
@@ -138,7 +138,10 @@ def check_assertions(
         whole: Whether they are about the whole conversation anyway.
     """
     return _checked(
-        entries, pointer, problems, AssertionChecker(problems, form_of_entry(), kinds(), whole=whole)
+        entries,
+        pointer,
+        problems,
+        AssertionChecker(problems, assertion_entry_schema(), assertion_kinds(), whole=whole),
     )
 
 
@@ -147,9 +150,11 @@ def check_guardrails(entries: Any, pointer: str, problems: list[Problem]) -> tup
 
     `message` stands for what is wrong where one finds something.
     """
-    known = {name: schema for name, schema in kinds().items() if name in GUARDING or name == WRAPPER}
+    known = {
+        name: schema for name, schema in assertion_kinds().items() if name in GUARDING or name == WRAPPER
+    }
     return _checked(
-        entries, pointer, problems, AssertionChecker(problems, form_of_guardrail(), known, whole=False)
+        entries, pointer, problems, AssertionChecker(problems, guardrail_entry_schema(), known, whole=False)
     )
 
 
@@ -178,16 +183,16 @@ def _names_of(kind: JSON) -> frozenset[str]:
 
 
 @cache
-def form_of_entry() -> dict[str, Any]:
+def assertion_entry_schema() -> dict[str, Any]:
     """JSON Schema of an assertion, but for its `params`. Not to be changed."""
     form: dict[str, Any] = part_schema("agent")["$defs"]["assertion"]
     return form
 
 
 @cache
-def form_of_guardrail() -> dict[str, Any]:
+def guardrail_entry_schema() -> dict[str, Any]:
     """JSON Schema of a guardrail, but for its `params`. Not to be changed."""
-    form = form_of_entry()
+    form = assertion_entry_schema()
     return {**form, "properties": {key: form["properties"][key] for key in _GUARDRAIL_KEYS}}
 
 
@@ -281,7 +286,7 @@ class AssertionChecker:
             )
             return alias, {}
         place = f"{pointer}/{holder}"
-        schema = kinds()[alias.kind]
+        schema = assertion_kinds()[alias.kind]
         settled, spelt = self._settled(alias, schema, params, place)
         faults = _validator(alias.kind).faults(settled)
         self._problems += [_as_written(fault, alias.kind, spelt, place) for fault in faults]
@@ -335,7 +340,7 @@ class AssertionChecker:
 
 @cache
 def _validator(kind: str) -> Validator:
-    return Validator(kinds()[kind])
+    return Validator(assertion_kinds()[kind])
 
 
 def _without(params: Mapping[str, Any], faults: Iterable[Violation]) -> dict[str, Any]:
@@ -346,7 +351,7 @@ def _without(params: Mapping[str, Any], faults: Iterable[Violation]) -> dict[str
 
 def _as_written(fault: Violation, kind: str, spelt: Mapping[str, str], place: str) -> Problem:
     """A fault of settled parameters as a problem of what was written."""
-    schema = kinds()[kind]
+    schema = assertion_kinds()[kind]
     any_of = [each["required"][0] for each in schema.get("anyOf", ())]
     if fault.keyword == "anyOf" or (fault.keyword == "required" and fault.path[-1] in any_of):
         needed = " or ".join(f"`{key}`" for key in any_of)

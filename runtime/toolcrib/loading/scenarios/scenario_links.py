@@ -47,7 +47,7 @@ def check_links(
         *_faults(scenario, tools, refused),
         *_agent(scenario, tools, refused),
     ]
-    return [place_problem(_weighed(_doubted(problem, unread), scenario), scenario) for problem in found]
+    return [locate_problem(_weighed(_doubted(problem, unread), scenario), scenario) for problem in found]
 
 
 def _weighed(problem: Problem, scenario: Scenario) -> Problem:
@@ -75,7 +75,7 @@ _SHOWN = 3
 """Files that a hint names."""
 
 
-def place_problem(problem: Problem, scenario: Scenario) -> Problem:
+def locate_problem(problem: Problem, scenario: Scenario) -> Problem:
     """A problem at a pointer into a scenario, with its file and line."""
     if problem.source:
         return problem

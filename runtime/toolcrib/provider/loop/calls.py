@@ -197,7 +197,7 @@ AT_ONCE = 16
 _REAL = RealClock()
 
 
-def let_others_run() -> Awaitable[None]:
+def yield_to_event_loop() -> Awaitable[None]:
     """What else the event loop has to do is done before what waits for this goes on."""
     return _REAL.sleep(0)
 
@@ -275,7 +275,7 @@ class CallRunner:
             made += 1
             yield
             if made % AT_ONCE == 0:
-                await let_others_run()
+                await yield_to_event_loop()
         if made == len(plans):
             return
         news: asyncio.Queue[CallEvent | None] = asyncio.Queue()

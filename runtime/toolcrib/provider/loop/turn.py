@@ -41,7 +41,7 @@ from toolcrib.provider.models.protocol import (
     TextDelta,
     Tokens,
 )
-from toolcrib.provider.models.scripted import as_decided
+from toolcrib.provider.models.scripted import decision_note
 from toolcrib.security.redaction import CallRedactor, restore_hidden
 
 
@@ -293,7 +293,7 @@ class ConversationTurn:
         if handle:
             self.spilled[handle] = whole
         if self._is_edited(call):
-            text = as_decided(self._redactor.arguments(call.name, call.arguments)) + text
+            text = decision_note(self._redactor.arguments(call.name, call.arguments)) + text
         code = "" if result.error is None else result.error.code
         parts = (ToolResult(call.id, call.name, result.outcome, text, media_parts(fitting), code),)
         self._results[call.id] = Message("tool", parts)
@@ -306,7 +306,7 @@ class ConversationTurn:
         """What people see of a result, of which the model reads `text`."""
         decided = ""
         if self._is_edited(call):  # those arguments may have secrets of their own
-            decided = as_decided(self._redactor.arguments(call.name, call.arguments))
+            decided = decision_note(self._redactor.arguments(call.name, call.arguments))
         seen = self._redactor.result(call.name, result)
         if seen != result:
             text, _handle, _whole = render_result(
@@ -382,9 +382,9 @@ class ConversationTurn:
         if self._unpriced:
             return Stop.MAX_COST, self._unaffordable()
         if self._finish is not None and not self._calls:
-            return why_answered(self._finish.reason, self._required, spoke=self._spoke)
+            return answer_reason(self._finish.reason, self._required, spoke=self._spoke)
         if self._finish is not None and not self._finish.is_complete:
-            return why_cut_off(self._finish, {call.id: call.name for call in self._calls})
+            return cut_off_reason(self._finish, {call.id: call.name for call in self._calls})
         records = [self._records[call.id] for call in self._calls]
         return bound_reached(records) or self._stopped(records) or self._no_more()
 
@@ -504,7 +504,7 @@ def name_calls(calls: Mapping[str, str]) -> str:
     return ", ".join(f"`{truncate(tool, _SHOWN)}` ({truncate(id_, _SHOWN)})" for id_, tool in calls.items())
 
 
-def why_cut_off(finish: Finish, calls: Mapping[str, str]) -> tuple[Stop, str]:
+def cut_off_reason(finish: Finish, calls: Mapping[str, str]) -> tuple[Stop, str]:
     """Why a turn ends with an answer that did not come to its end, of which no call was made; the same for a person.
 
     Args:
@@ -517,7 +517,7 @@ def why_cut_off(finish: Finish, calls: Mapping[str, str]) -> tuple[Stop, str]:
     return stop, f"the answer {what}{own_word}; its calls were not made: {name_calls(calls)}"
 
 
-def why_answered(reason: str, wanted: str, *, spoke: bool) -> tuple[Stop, str]:
+def answer_reason(reason: str, wanted: str, *, spoke: bool) -> tuple[Stop, str]:
     """Why a turn ends with an answer that calls nothing, and the same for a person.
 
     Args:

@@ -59,7 +59,7 @@ class ModelView(NamedTuple):
             elif message.role == "assistant":
                 reply, replies = reply + 1, replies + 1
             for result in results_in(message):
-                last = result_as_seen(result, named)
+                last = result_view(result, named)
                 if result.outcome is Outcome.OK:
                     results[named(result.name)] = last["value"]
         return cls(user, turn, reply, replies, results, last)
@@ -75,7 +75,7 @@ def results_in(message: Message) -> list[ToolResult]:
     return [part for part in message.parts if isinstance(part, ToolResult)]
 
 
-def result_as_seen(result: ToolResult, named: Named = same_name) -> dict[str, JSON]:
+def result_view(result: ToolResult, named: Named = same_name) -> dict[str, JSON]:
     """What a model is told of a call: `{tool, outcome, code, value, text}`."""
     return {
         "tool": named(result.name),
@@ -86,7 +86,7 @@ def result_as_seen(result: ToolResult, named: Named = same_name) -> dict[str, JS
     }
 
 
-def as_decided(arguments: JSON) -> str:
+def decision_note(arguments: JSON) -> str:
     """The line that tells a model with which arguments a call was made, where they are not its own."""
     return f"{_CALLED_WITH}{compact(arguments)}{_AS_DECIDED}\n"
 
@@ -391,7 +391,7 @@ def _differences(call: ScriptedCall, result: ToolResult, names: Mapping[str, JSO
     matcher = call.expect_result
     if matcher is None:
         return ()
-    told = result_as_seen(result)
+    told = result_view(result)
     if result.outcome is Outcome.OK:
         value, ended = told["value"], ""
     else:

@@ -20,11 +20,11 @@ from toolcrib.scenarios.assertions.trajectories import (
     executed_calls,
     failed,
     list_calls,
+    matches_expected,
     name_hint,
     passed,
     pattern_test,
     result_text,
-    same,
     skipped,
     successful_calls,
     times,
@@ -240,7 +240,7 @@ def tool_calls_with_args(params: Params, trajectory: Trajectory) -> AssertionVer
     calls = _made_of(params, trajectory)
     if not calls:
         return _not_called(params.get("tool_name"), trajectory)
-    misses = [(call, [*misfits(params, call)]) for call in calls]
+    misses = [(call, [*mismatches(params, call)]) for call in calls]
     wrong = [f"{describe_call(call)}: {'; '.join(found)}" for call, found in misses if found]
     if wrong:
         return failed("; ".join(wrong), 1 - len(wrong) / len(calls))
@@ -254,7 +254,7 @@ def tool_call_chain(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     found, nearest = 0, ""
     for call in calls:
         if found < len(steps) and call.tool == steps[found]["tool"]:
-            wrong = [*misfits(steps[found], call)]
+            wrong = [*mismatches(steps[found], call)]
             found, nearest = (
                 (found, f"{describe_call(call)}: {'; '.join(wrong)}") if wrong else (found + 1, "")
             )
@@ -272,7 +272,7 @@ def tool_call_chain(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     return failed(message, found / len(steps))
 
 
-def misfits(wanted: Params, call: CallRecord) -> Iterator[str]:
+def mismatches(wanted: Params, call: CallRecord) -> Iterator[str]:
     """How a call is otherwise than described by `expected_args`, `args_match`, `result_*` and `no_error`."""
     yield from _wrong_values(wanted.get("expected_args", {}), call)
     for name, pattern in wanted.get("args_match", {}).items():
@@ -295,13 +295,13 @@ def _wrong_values(wanted: Mapping[str, JSON], call: CallRecord) -> Iterator[str]
     for name, value in wanted.items():
         if name not in got:
             yield f"`{name}` is missing"
-        elif not same(value, got[name]):
+        elif not matches_expected(value, got[name]):
             yield f"`{name}` is not {shorten(as_text(value))}"
 
 
 def _equal(value: JSON, got: JSON) -> bool:
     """As `same`, where null is no other value than itself."""
-    return got is None if value is None else same(value, got)
+    return got is None if value is None else matches_expected(value, got)
 
 
 def _made_of(params: Params, trajectory: Trajectory) -> list[CallRecord]:

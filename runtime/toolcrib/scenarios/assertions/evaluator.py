@@ -14,7 +14,7 @@ from toolcrib.loading.scenarios.model import SPEAKING, WRAPPER, Assertion
 from toolcrib.provider.messages import Message, ToolResult, system, user
 from toolcrib.provider.models.protocol import Finish, Provider, ProviderError, Request, TextDelta
 from toolcrib.scenarios.assertions import calls, texts
-from toolcrib.scenarios.assertions.texts import speaks
+from toolcrib.scenarios.assertions.texts import compares_replies
 from toolcrib.scenarios.assertions.trajectories import (
     AssertionVerdict,
     Trajectory,
@@ -183,7 +183,7 @@ CheckTrajectory: TypeAlias = Callable[[Params, Trajectory], AssertionVerdict]
 AskJudge: TypeAlias = Callable[[Params, Trajectory, AssertionContext], Awaitable[AssertionVerdict]]
 
 
-async def judge(
+async def evaluate_assertion(
     assertion: Assertion, trajectory: Trajectory, context: AssertionContext = NOBODY
 ) -> AssertionVerdict:
     """Judge one assertion.
@@ -228,7 +228,7 @@ def _missing(when: Params, trajectory: Trajectory) -> str:
 async def _judged(
     kind: str, params: Params, trajectory: Trajectory, context: AssertionContext
 ) -> AssertionVerdict:
-    if not trajectory.has_text and (kind in SPEAKING or speaks(params)):
+    if not trajectory.has_text and (kind in SPEAKING or compares_replies(params)):
         return skipped("the calls were made without a model, so nothing was said")
     if kind == WRAPPER:
         return await _wrapped(params, trajectory, context)

@@ -265,7 +265,7 @@ def directional(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     return verdict(share >= threshold, f"{words}; {describe_reply(trajectory.reply)}", share)
 
 
-def speaks(params: Params) -> bool:
+def compares_replies(params: Params) -> bool:
     """Whether a comparison is one of what was said."""
     return params.get("metric") == "content_hash" or params.get("check") == "similar_content"
 

@@ -276,16 +276,16 @@ def times(number: int) -> str:
     return count(number, "time")
 
 
-def same(wanted: JSON, got: JSON) -> bool:
+def matches_expected(wanted: JSON, got: JSON) -> bool:
     """Whether a value is as wanted: of objects the keys that are named, null for any; numbers equal their texts."""
     if wanted is None:
         return True
     if isinstance(wanted, dict):
         return isinstance(got, dict) and all(
-            key in got and same(value, got[key]) for key, value in wanted.items()
+            key in got and matches_expected(value, got[key]) for key, value in wanted.items()
         )
     if isinstance(wanted, list):
-        return isinstance(got, list) and len(got) == len(wanted) and all(map(same, wanted, got))
+        return isinstance(got, list) and len(got) == len(wanted) and all(map(matches_expected, wanted, got))
     if isinstance(got, list | dict) or got is None:
         return False
     return as_text(wanted) == as_text(got) or (_is_number(wanted) and _is_number(got) and wanted == got)

@@ -346,7 +346,7 @@ def result_of_task_only_tool(target: CallTarget) -> Result:
     return Result.failed(Outcome.UNAVAILABLE, message, code="task_required", details={"tool": target.tool})
 
 
-def with_more(result: Result, more: str) -> Result:
+def append_message(result: Result, more: str) -> Result:
     """A failure whose message says something besides."""
     if result.error is None:
         return result

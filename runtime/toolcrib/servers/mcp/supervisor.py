@@ -112,14 +112,14 @@ def describe_failure(server: Server, failure: Exception, link: Link | None) -> S
     return ServerUnavailable(f"the server `{server.name}` could not be started: it {what}{words}", hint=hint)
 
 
-def first_cause(error: Exception) -> Exception:
+def unwrap_group(error: Exception) -> Exception:
     """The error that a group of one holds: task groups wrap up whatever ends them."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
-def is_foreseen(failure: Exception) -> bool:
+def is_expected_failure(failure: Exception) -> bool:
     """Whether a failure is one of those that a start may end with; any other one is a bug.
 
     The SDK raises RuntimeError where no version of the protocol is shared, and ValueError for what is no answer.
@@ -164,7 +164,7 @@ def _what(server: Server, failure: Exception) -> tuple[str, str]:
         return f"answered with the error {failure.number}: {clean_text(failure.message)}", ""
     if isinstance(failure, InvalidAnswer):
         return f"does not speak MCP: {failure.message}", ""
-    if is_foreseen(failure):
+    if is_expected_failure(failure):
         return "speaks no version of MCP that is known here", "`era` says which protocol it is asked for"
     return f"ended with a bug ({type(failure).__name__}); the log of `toolcrib` has the trace", ""
 
@@ -557,8 +557,8 @@ class _Life:
         """Why it was never ready: what was told of it, or else the error that ended it."""
         if self._failure is not None:
             return self._failure
-        found = first_cause(error)
-        if not is_foreseen(found):
+        found = unwrap_group(error)
+        if not is_expected_failure(found):
             _log.error("a bug in starting the server `%s`", self._supervisor.server.name, exc_info=found)
         return found
 

@@ -34,7 +34,7 @@ from toolcrib.loading.projects import (
 )
 from toolcrib.loading.reader import LoadedDocuments
 from toolcrib.loading.reload import PreviousLoad, keep_last_good
-from toolcrib.loading.scenarios.scenario_links import check_links, in_namespace, tools_of
+from toolcrib.loading.scenarios.scenario_links import check_links, tools_of, with_namespace
 from toolcrib.loading.snapshot import LoadedProject, sorted_problems
 from toolcrib.loading.sources import SourcePath, files_beside, load, real_path
 from toolcrib.registry.catalog import Card, idle_globs, idle_toolset_globs
@@ -359,7 +359,7 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
         *loaded.hindered_scenarios,
     ]
     for scenario in loaded.scenarios:
-        full = in_namespace(scenario, registry.cards)
+        full = with_namespace(scenario, registry.cards)
         if unlisted and any(name not in registry and server_of(name, unlisted) for name in tools_of(full)):
             postponed.append(full)  # until it is known what the servers offer
             continue
@@ -376,7 +376,7 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
             scenarios.append(full)
     for scenario, _problem in loaded.refused_scenarios:
         problems += check_links(
-            in_namespace(scenario, registry.cards), registry, kinds, loaded.refused, loaded.unread
+            with_namespace(scenario, registry.cards), registry, kinds, loaded.refused, loaded.unread
         )
     stock = (stock or LoadedProject(registry))._replace(
         registry=registry,

@@ -788,12 +788,12 @@ class Engine:
         """Read everything again, and put it in force all at once."""
         import asyncio  # noqa: PLC0415 -- as above
 
-        from toolcrib.loading.reload import compare  # noqa: PLC0415 -- as above
+        from toolcrib.loading.reload import compare_registries  # noqa: PLC0415 -- as above
         from toolcrib.loading.settings import has_same_egress  # noqa: PLC0415 -- as above
 
         before = self.registry
         now = await asyncio.to_thread(self._started_again)
-        events = compare(before, now.registry)
+        events = compare_registries(before, now.registry)
         self._table.swap(now.registry.after(before), {})
         same = has_same_egress(self.settings, now.settings) and now.stock.servers == self.servers
         self._stock = now.stock

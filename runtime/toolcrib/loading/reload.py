@@ -253,7 +253,7 @@ def _stale(tool: Descriptor, why: str) -> Descriptor:
     return tool._replace(origin=tool.origin._replace(stale=why.splitlines()[0]))
 
 
-def compare(before: Registry, after: Registry) -> tuple[ToolEvent, ...]:
+def compare_registries(before: Registry, after: Registry) -> tuple[ToolEvent, ...]:
     """The differences of the offered tools between two registries, in the order of names."""
     events: list[ToolEvent] = []
     for name in sorted({*before, *after}):

@@ -16,7 +16,7 @@ from toolcrib.loading.scenarios.model import AnyStep, CallStep, ParallelStep, Sc
 from toolcrib.loading.scenarios.scenario import combinations, describe_excess_runs
 
 
-def in_call_orders(scenario: Scenario, further: int) -> Iterator[Scenario]:
+def with_call_orders(scenario: Scenario, further: int) -> Iterator[Scenario]:
     """The scenario in its written order, then in so many others, or in all that there are; each name tells which.
 
     Without other orders it is the scenario itself.
@@ -101,7 +101,7 @@ def runs_of(
         raise ConfigurationError(f"scenario `{scenario.name}` ({scenario.origin.place()}): {message}")
     first = scenario.seed if seed is None else seed
     return [
-        ordered for run in _repeated(scenario, times, first) for ordered in in_call_orders(run, interleave)
+        ordered for run in _repeated(scenario, times, first) for ordered in with_call_orders(run, interleave)
     ]
 
 

@@ -13,7 +13,7 @@ from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.scenarios.scenario_links import in_namespace
+from toolcrib.loading.scenarios.scenario_links import with_namespace
 from toolcrib.scenarios import run_scenario, runs_of
 from toolcrib.scenarios.workers import pack_report, unpack_report
 
@@ -424,7 +424,7 @@ def test_a_text_that_can_not_be_worked_out_is_told():
 def test_a_namespace_is_not_seen_by_the_script():
     scenario = loaded_runtime(loaded(TOOLS + HEAD + TALK, executors=KINDS), executors=KINDS).scenarios[0]
     inside = replace(scenario, origin=scenario.origin._replace(namespace="shop"))
-    agent = in_namespace(inside, {"shop__get_order", "shop__refund_order"}).agent
+    agent = with_namespace(inside, {"shop__get_order", "shop__refund_order"}).agent
     assert [call.tool for call in agent.scripted_calls] == [
         "shop__get_order",
         "shop__refund_order",

@@ -10,7 +10,7 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import Origin
 from toolcrib.core.protocols import Files
 from toolcrib.formats.promptkit.document_schemas import MANIFESTS, RESPONSES, Shape
-from toolcrib.formats.promptkit.mock_responses import default_warnings, without_invalid_entries
+from toolcrib.formats.promptkit.mock_responses import check_default_keys, without_invalid_entries
 from toolcrib.formats.promptkit.source_nodes import SourceNode
 from toolcrib.loading.document_checks import problem_of
 from toolcrib.loading.documents.document import Document, parse_documents
@@ -182,5 +182,5 @@ class ArenaLibrary:
         self.problems += faults
         node = without_invalid_entries(whole, faults)
         if node is not None:
-            self.problems += default_warnings(node)
+            self.problems += check_default_keys(node)
         return node

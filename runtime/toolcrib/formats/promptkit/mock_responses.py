@@ -13,9 +13,9 @@ from toolcrib.expressions import escape_expressions
 from toolcrib.formats.promptkit.source_nodes import (
     PlacedValue,
     SourceNode,
-    placed,
-    placed_list,
-    placed_object,
+    place_list,
+    place_object,
+    place_value,
 )
 
 
@@ -77,7 +77,7 @@ _STEPS_TO_ENTRY = 4
 """`scenarios` or `selfplay`, a name, `turns`, a number."""
 
 
-def default_warnings(whole: SourceNode) -> Iterator[Problem]:
+def check_default_keys(whole: SourceNode) -> Iterator[Problem]:
     """A warning for each default that PromptKit would pass over, since it spells the key otherwise."""
     holders = [whole, *(entry for key in ("scenarios", "selfplay") for _, entry in whole.part(key).entries())]
     for holder in holders:
@@ -110,15 +110,15 @@ def reply_script(mocks: ResponseSection, fallback: PlacedValue) -> PlacedValue:
     """The replies: one for each entry, and the default for any other request."""
     numbered = sorted(mocks.entries.items())
     replies = [
-        _reply(entry, {"when": placed({"replies": number - 1}, entry)})
+        _reply(entry, {"when": place_value({"replies": number - 1}, entry)})
         for number, entry in numbered
         if number
     ]
     default = mocks.default
     node = default if default is not None else fallback.places[""]
-    said = placed(escape_expressions(default.text), default) if default is not None else fallback
-    last = {"say": said, "times": placed(0, node), "optional": placed(True, node)}
-    return placed_list(node, [*replies, placed_object(node, last)])
+    said = place_value(escape_expressions(default.text), default) if default is not None else fallback
+    last = {"say": said, "times": place_value(0, node), "optional": place_value(True, node)}
+    return place_list(node, [*replies, place_object(node, last)])
 
 
 def _reply(entry: SourceNode, parts: dict[str, PlacedValue | None]) -> PlacedValue:
@@ -126,24 +126,24 @@ def _reply(entry: SourceNode, parts: dict[str, PlacedValue | None]) -> PlacedVal
     said = _said(entry)
     texts = [part.part("text") for part in entry.part("parts").each() if part.part("text").text]
     if said is not None:
-        parts["say"] = placed(escape_expressions(said.text), said)
+        parts["say"] = place_value(escape_expressions(said.text), said)
     elif texts:
-        parts["say"] = placed(escape_expressions("".join(text.text for text in texts)), texts[0])
+        parts["say"] = place_value(escape_expressions("".join(text.text for text in texts)), texts[0])
     elif not calls:
-        parts["say"] = placed("", entry)
+        parts["say"] = place_value("", entry)
     if len(calls) == 1:
         parts |= _call(calls[0])
     elif calls:
-        parts["calls"] = placed_list(
-            entry.part("tool_calls"), [placed_object(call, _call(call)) for call in calls]
+        parts["calls"] = place_list(
+            entry.part("tool_calls"), [place_object(call, _call(call)) for call in calls]
         )
-    return placed_object(entry, parts)
+    return place_object(entry, parts)
 
 
 def _call(call: SourceNode) -> dict[str, PlacedValue | None]:
     arguments = call.part("arguments")
-    given = placed(escape_expressions(arguments.value), arguments) if arguments.value else None
-    return {"call": placed(call.part("name").text, call.part("name")), "args": given}
+    given = place_value(escape_expressions(arguments.value), arguments) if arguments.value else None
+    return {"call": place_value(call.part("name").text, call.part("name")), "args": given}
 
 
 class ConversationCourse:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.formats.promptkit.document_schemas import MANIFESTS
 from toolcrib.formats.promptkit.library import ArenaLibrary
-from toolcrib.formats.promptkit.source_nodes import PlacedValue, SourceNode, placed, placed_object
+from toolcrib.formats.promptkit.source_nodes import PlacedValue, SourceNode, place_object, place_value
 from toolcrib.loading.documents.positions import excerpt
 from toolcrib.security.redaction import is_secret_name
 
@@ -84,10 +84,10 @@ def service_of(spec: SourceNode) -> dict[str, PlacedValue | None]:
             where += f"{'&' if '?' in where else '?'}api-version={quote(version.text)}"
         model, key = (deployment if deployment.text else model), key or _AZURE_KEY
     return {
-        "provider": placed(provider, type_),
-        "model": placed(model.text, model) if model.text else None,
-        "base_url": placed(where, address) if where else None,
-        "api_key": placed(key, credential) if key else None,
+        "provider": place_value(provider, type_),
+        "model": place_value(model.text, model) if model.text else None,
+        "base_url": place_value(where, address) if where else None,
+        "api_key": place_value(key, credential) if key else None,
     }
 
 
@@ -410,8 +410,10 @@ def request_settings(
     entries = dict(prompt.part("parameters").entries()) if prompt is not None else {}
     entries |= dict(of_provider.entries()) if of_provider is not None else {}
     entries |= {key: node for key, node in of_arena.items() if node.value or key not in entries}
-    parts: dict[str, PlacedValue | None] = {key: placed(node.value, node) for key, node in entries.items()}
-    return placed_object(defaults, parts) if parts else None
+    parts: dict[str, PlacedValue | None] = {
+        key: place_value(node.value, node) for key, node in entries.items()
+    }
+    return place_object(defaults, parts) if parts else None
 
 
 def prices(chosen: AgentProvider) -> PlacedValue | None:
@@ -423,8 +425,8 @@ def prices(chosen: AgentProvider) -> PlacedValue | None:
     for theirs, ours in _PRICES.items():
         node = written.part(theirs)
         if isinstance(node.value, int | float) and ours not in parts:
-            parts[ours] = placed(float(Decimal(str(node.value)) * 1000), node)
-    return placed_object(written, parts) if parts else None
+            parts[ours] = place_value(float(Decimal(str(node.value)) * 1000), node)
+    return place_object(written, parts) if parts else None
 
 
 def unknown_prices(provider: ArenaProvider) -> Iterator[Problem]:
@@ -455,6 +457,6 @@ def judge_keys(
             problems.append(asked.problem("no_counterpart", message, severity="warning"))
         else:
             model = node.part("model")
-            own_model = {"model": placed(model.text, model)} if model.text else {}
-            found = placed_object(node, {**service_of(provider.spec), **own_model})
+            own_model = {"model": place_value(model.text, model)} if model.text else {}
+            found = place_object(node, {**service_of(provider.spec), **own_model})
     return found

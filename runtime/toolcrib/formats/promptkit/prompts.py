@@ -10,7 +10,7 @@ from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON
 from toolcrib.expressions import escape_expressions
 from toolcrib.formats.promptkit.library import ArenaLibrary
-from toolcrib.formats.promptkit.source_nodes import PlacedValue, SourceNode, placed, placed_list
+from toolcrib.formats.promptkit.source_nodes import PlacedValue, SourceNode, place_list, place_value
 from toolcrib.loading.scenarios.assertions import check_guardrails
 
 _BOUNDS: Final[Mapping[str, str]] = {
@@ -38,12 +38,12 @@ def policy_keys(sources: Sequence[SourceNode], allowed: PlacedValue | None) -> d
     parts: dict[str, PlacedValue | None] = {"allow": allowed}
     for theirs, ours in _BOUNDS.items():
         node = _first(sources, theirs, lambda node: node.value > 0)
-        parts[ours] = None if node is None else placed(node.value, node)
+        parts[ours] = None if node is None else place_value(node.value, node)
     choice = _first(sources, "tool_choice", lambda node: bool(node.text))
-    parts["tool_choice"] = None if choice is None else placed(choice.text, choice)
+    parts["tool_choice"] = None if choice is None else place_value(choice.text, choice)
     for theirs, ours in (("blocklist", "deny"), ("stop_on_tool", "stop_on_tool")):
         node = _first(sources, theirs, lambda node: bool(node.value))
-        parts[ours] = None if node is None else placed_names(node)
+        parts[ours] = None if node is None else place_names(node)
     return parts
 
 
@@ -54,11 +54,11 @@ def _first(
     return next((node for node in found if node and counts(node)), None)
 
 
-def placed_names(node: SourceNode) -> PlacedValue:
+def place_names(node: SourceNode) -> PlacedValue:
     """A list of names, or one of them alone, each once."""
     items = list(node.each()) if isinstance(node.value, list) else [node]
     texts = {item.text: item for item in items if item.text}
-    return placed_list(node, [placed(text, item) for text, item in texts.items()])
+    return place_list(node, [place_value(text, item) for text, item in texts.items()])
 
 
 def report_unenforced_bounds(sources: Sequence[SourceNode]) -> Iterator[Problem]:
@@ -108,7 +108,7 @@ class ArenaPrompt(NamedTuple):
     def allowed(self) -> PlacedValue:
         """The globs of the tools that it offers; a prompt that names none offers none."""
         named = self.spec.part("allowed_tools") or self.spec.part("tools")
-        return placed_names(named) if named else placed_list(self.spec, [])
+        return place_names(named) if named else place_list(self.spec, [])
 
 
 def prompt_of_scenario(
@@ -145,7 +145,7 @@ def system_prompt(prompt: ArenaPrompt, scenario: SourceNode, library: ArenaLibra
         message = f"`{{{{{name}}}}}` of the prompt has no value, and stays as it is"
         hint = did_you_mean(name, values) or _WAYS_TO_FRAGMENTS.get(name.partition(".")[0], _WAY_TO_VALUES)
         library.tell(template.problem("unresolved_variable", message, hint, "warning"))
-    return placed(escape_expressions(text), template)
+    return place_value(escape_expressions(text), template)
 
 
 def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:
@@ -162,7 +162,7 @@ def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:
             message = f"the validator `{entry['type']}` has no counterpart, so it is never judged: {faults[0].message}"
             library.tell(node.problem("no_counterpart", message, faults[0].hint, "warning"))
             entry = {"type": entry["type"], "unsupported": faults[0].message}
-        found.append(placed(entry, node))
+        found.append(place_value(entry, node))
     return found
 
 

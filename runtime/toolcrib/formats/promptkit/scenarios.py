@@ -45,9 +45,9 @@ from toolcrib.formats.promptkit.source_nodes import (
     PlacedValue,
     SourceNode,
     compose,
-    placed,
-    placed_list,
-    placed_object,
+    place_list,
+    place_object,
+    place_value,
 )
 from toolcrib.loading.scenarios.assertions import ALIASES, check_assertions
 from toolcrib.loading.scenarios.model import SPEAKING
@@ -81,7 +81,7 @@ def placeholder_variants(turns: SourceNode) -> dict[str, PlacedValue]:
             homes.setdefault(key, values)
             found.setdefault(key, {}).update({node.text: node for node in values.each()})
     return {
-        key: placed_list(homes[key], [placed(text, node) for text, node in values.items()])
+        key: place_list(homes[key], [place_value(text, node) for text, node in values.items()])
         for key, values in found.items()
     }
 
@@ -109,20 +109,20 @@ def user_text(turn: SourceNode, names: Collection[str], library: ArenaLibrary) -
     parts = turn.part("parts")
     if parts.value:
         items = [item for part in parts.each() if (item := _part(part, names, library)) is not None]
-        return placed_list(parts, items) if items else None
+        return place_list(parts, items) if items else None
     content = turn.part("content")
     if not content.text:
         library.problems.append(
             turn.problem("missing_key", "`content` is missing: the user says nothing", severity="warning")
         )
         return None
-    return placed(with_placeholders(content.text, names), content)
+    return place_value(with_placeholders(content.text, names), content)
 
 
 def _part(part: SourceNode, names: Collection[str], library: ArenaLibrary) -> PlacedValue | None:
     kind = part.part("type").text
     if kind == "text":
-        return placed(with_placeholders(part.part("text").text, names), part.part("text"))
+        return place_value(with_placeholders(part.part("text").text, names), part.part("text"))
     media = part.part("media")
     if kind not in _MEDIA or not media:
         message = f"a part of type `{kind}` has no counterpart here"
@@ -140,7 +140,7 @@ def _part(part: SourceNode, names: Collection[str], library: ArenaLibrary) -> Pl
         entry["data"] = base64.b64encode(content).decode()
     if entry["type"] == "resource":
         entry.setdefault("uri", f"file:{file.text or 'data'}")
-    return placed(entry, part)
+    return place_value(entry, part)
 
 
 class Persona:
@@ -164,7 +164,7 @@ class Persona:
             if node is None:
                 break
             self._number += 1
-            found.append(placed(escape_expressions(node.text), node))
+            found.append(place_value(escape_expressions(node.text), node))
         return found
 
 
@@ -174,11 +174,11 @@ def client_answers(turn: SourceNode, problems: list[Problem]) -> PlacedValue | N
     parts: dict[str, PlacedValue | None] = {}
     for tool, node in overrides.entries():
         if node.text in _CONSENT:
-            parts[tool] = placed(node.text, node)
+            parts[tool] = place_value(node.text, node)
         else:
             hint = did_you_mean(node.text, _CONSENT) or f"write one of: {', '.join(_CONSENT)}"
             problems.append(node.problem("not_allowed", f"`{node.text}` is no answer to a consent", hint))
-    return placed_object(overrides, parts) if parts else None
+    return place_object(overrides, parts) if parts else None
 
 
 def turn_faults(
@@ -207,7 +207,7 @@ def turn_faults(
             chance = likely.value if likely and 0 < likely.value < 1 else None
             when = due | ({"probability": chance} if chance is not None else {})
             entry: dict[str, JSON] = {"tool": tool.text, "inject": injected, "must_fire": False}
-            yield placed(entry | ({"when": when} if when else {}), failure)
+            yield place_value(entry | ({"when": when} if when else {}), failure)
 
 
 def _injected(mode: str, failure: SourceNode) -> JSON:
@@ -309,21 +309,23 @@ def convert_assertion(node: SourceNode, problems: list[Problem], *, of_turn: boo
     if why is not None:
         message = f"the assertion `{kind.text}` has no counterpart, so it is never judged: {why}"
         problems.append(kind.problem("no_counterpart", message, severity="warning"))
-        return placed_object(node, {"type": placed(kind.text, kind), "unsupported": placed(why, kind)})
+        return place_object(
+            node, {"type": place_value(kind.text, kind), "unsupported": place_value(why, kind)}
+        )
     message_node, given = _message(node, _known(kind.text, params, problems))
     scope = of_turn and "scope" not in given and _of_calls(kind.text, given)
     threshold = node.part("pass_threshold")
-    return placed_object(
+    return place_object(
         node,
         {
-            "type": placed(kind.text, kind),
-            "params": placed(given, params) if given else None,
-            "message": placed(message_node.text, message_node) if message_node.text else None,
-            "when": placed({key: value for key, value in when.value.items() if value}, when)
+            "type": place_value(kind.text, kind),
+            "params": place_value(given, params) if given else None,
+            "message": place_value(message_node.text, message_node) if message_node.text else None,
+            "when": place_value({key: value for key, value in when.value.items() if value}, when)
             if when.value
             else None,
-            "scope": placed("conversation", node) if scope else None,
-            "pass_threshold": placed(threshold.value, threshold) if threshold.value else None,
+            "scope": place_value("conversation", node) if scope else None,
+            "pass_threshold": place_value(threshold.value, threshold) if threshold.value else None,
         },
     )
 
@@ -440,19 +442,21 @@ class _Conversation:
         described, seed, trials = scenario.part("description"), defaults.part("seed"), scenario.part("trials")
         threshold = scenario.part("pass_threshold")
         faults = [fault for index, each in enumerate(said) for fault in self._faults(index, each, course)]
-        tags = [placed(f"{key}={node.text}" if node.text else key, node) for key, node in labels.entries()]
+        tags = [
+            place_value(f"{key}={node.text}" if node.text else key, node) for key, node in labels.entries()
+        ]
         parts: dict[str, PlacedValue | None] = {
-            "scenario": placed(self._own_name(), scenario),
-            "description": placed(described.text.strip(), described) if described.text else None,
-            "tags": placed_list(labels, tags) if tags else None,
-            "seed": placed(seed.value, seed) if seed else None,
-            "faults": placed_list(scenario.part("turns"), faults) if faults else None,
-            "matrix": placed_object(scenario.part("turns"), dict(self._variants)) if self._variants else None,
+            "scenario": place_value(self._own_name(), scenario),
+            "description": place_value(described.text.strip(), described) if described.text else None,
+            "tags": place_list(labels, tags) if tags else None,
+            "seed": place_value(seed.value, seed) if seed else None,
+            "faults": place_list(scenario.part("turns"), faults) if faults else None,
+            "matrix": place_object(scenario.part("turns"), dict(self._variants)) if self._variants else None,
             "agent": self._agent(said),
-            "trials": placed(trials.value, trials) if trials and trials.value > 1 else None,
-            "pass_threshold": placed(threshold.value, threshold) if threshold.value else None,
+            "trials": place_value(trials.value, trials) if trials and trials.value > 1 else None,
+            "pass_threshold": place_value(threshold.value, threshold) if threshold.value else None,
         }
-        return compose(scenario, placed_object(scenario, parts))
+        return compose(scenario, place_object(scenario, parts))
 
     def _own_name(self) -> str:
         """The name; what a name of ours can't have becomes `_`."""
@@ -487,18 +491,18 @@ class _Conversation:
             ),
             "prices": prices(self._chosen),
             "system": system_prompt(prompt, scenario, self._library) if prompt else None,
-            "policy": placed_object(sources[0], policy) if any(policy.values()) else None,
+            "policy": place_object(sources[0], policy) if any(policy.values()) else None,
             "judge": judge_keys(spec, self._setting.providers, self._problems),
-            "unused_turns": placed("warn", scenario) if scripted else None,
-            "unknown_tools": placed("warn", scenario),
-            "script": reply_script(self._mocks, placed(self._chosen.fallback, scenario))
+            "unused_turns": place_value("warn", scenario) if scripted else None,
+            "unknown_tools": place_value("warn", scenario),
+            "script": reply_script(self._mocks, place_value(self._chosen.fallback, scenario))
             if scripted
             else None,
-            "turns": placed_list(scenario.part("turns"), [self._turn(each) for each in said]),
-            "guardrails": placed_list(scenario, guards) if guards else None,
-            "assertions": placed_list(scenario.part("conversation_assertions"), listed) if listed else None,
+            "turns": place_list(scenario.part("turns"), [self._turn(each) for each in said]),
+            "guardrails": place_list(scenario, guards) if guards else None,
+            "assertions": place_list(scenario.part("conversation_assertions"), listed) if listed else None,
         }
-        return placed_object(scenario, parts)
+        return place_object(scenario, parts)
 
     def _whole(self) -> list[PlacedValue]:
         """What must be true of the whole conversation: by the scenario, then by the arena."""
@@ -513,9 +517,9 @@ class _Conversation:
         parts = {
             "user": said.text,
             "client": client,
-            "assertions": placed_list(node.part("assertions"), listed) if listed else None,
+            "assertions": place_list(node.part("assertions"), listed) if listed else None,
         }
-        return placed_object(node, parts)
+        return place_object(node, parts)
 
     def _assertions(self, nodes: Iterable[SourceNode], *, of_turn: bool) -> list[PlacedValue]:
         return [convert_assertion(node, self._problems, of_turn=of_turn) for node in nodes]

@@ -92,12 +92,12 @@ class PlacedValue(NamedTuple):
     places: Mapping[str, SourceNode]
 
 
-def placed(value: JSON, node: SourceNode) -> PlacedValue:
+def place_value(value: JSON, node: SourceNode) -> PlacedValue:
     """A value whose parts all come from one place, below which they have the same keys."""
     return PlacedValue(value, {"": node})
 
 
-def placed_object(node: SourceNode, parts: Mapping[str, PlacedValue | None]) -> PlacedValue:
+def place_object(node: SourceNode, parts: Mapping[str, PlacedValue | None]) -> PlacedValue:
     """An object of parts; those that are None are left out."""
     kept = {key: part for key, part in parts.items() if part is not None}
     places = {
@@ -106,7 +106,7 @@ def placed_object(node: SourceNode, parts: Mapping[str, PlacedValue | None]) -> 
     return PlacedValue({key: part.value for key, part in kept.items()}, {"": node, **places})
 
 
-def placed_list(node: SourceNode, parts: Sequence[PlacedValue]) -> PlacedValue:
+def place_list(node: SourceNode, parts: Sequence[PlacedValue]) -> PlacedValue:
     """A list of parts."""
     places = {f"/{index}{at}": where for index, part in enumerate(parts) for at, where in part.places.items()}
     return PlacedValue([part.value for part in parts], {"": node, **places})

@@ -18,7 +18,7 @@ from toolcrib.loading.documents.files import ARCHIVE, CachedFiles, DiskFiles, Me
 from toolcrib.loading.format_contract import Formats
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import parse_scenario
-from toolcrib.loading.scenarios.scenario_links import in_namespace
+from toolcrib.loading.scenarios.scenario_links import with_namespace
 
 Plain: TypeAlias = Any
 """Plain data, which an index keeps as JSON and gives back as it was."""
@@ -247,5 +247,5 @@ def decode_scenarios(texts: Sequence[CachedScenario], tools: Collection[str], ki
         scenario, _problems = parse_scenario(document, shape, files=files, pack=text.pack)
         if scenario is not None:
             origin = scenario.origin._replace(namespace=text.namespace)
-            found.append(in_namespace(replace(scenario, origin=origin), tools))
+            found.append(with_namespace(replace(scenario, origin=origin), tools))
     return found

@@ -185,7 +185,7 @@ def _fits_any(glob: str, names: Iterable[str]) -> bool:
     return any(fnmatchcase(name, glob) for name in names)
 
 
-def in_namespace(scenario: Scenario, tools: Collection[str]) -> Scenario:
+def with_namespace(scenario: Scenario, tools: Collection[str]) -> Scenario:
     """A scenario whose short names of tools are made full; it lies in a namespace.
 
     Args:

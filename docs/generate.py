@@ -289,7 +289,7 @@ def assertion_page() -> str:
     assert spec.loader is not None
     described = module_from_spec(spec)
     spec.loader.exec_module(described)
-    kinds = described.kinds()
+    kinds = described.assertion_kinds()
     listed = table(
         ("type", "holds where", "also called"),
         (

@@ -21,6 +21,7 @@ from toolcrib.cli.options import (
 from toolcrib.cli.output import json_text, outline, print_failure, table, terminal_width
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Descriptor, Icon, Schema
+from toolcrib.core.subschemas import SchemaIndex
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
@@ -245,33 +246,30 @@ def parameter_rows(schema: Schema) -> list[Row] | None:
         return None
     if "properties" not in schema:
         return [] if schema.get("additionalProperties") is False else None
-    return list(_rows(schema, schema, "", DEPTH))
+    return list(_rows(schema, SchemaIndex(schema), "", DEPTH))
 
 
-def _rows(schema: Mapping[str, Any], root: Mapping[str, Any], lead: str, depth: int) -> Iterator[Row]:
+def _rows(schema: Mapping[str, Any], index: SchemaIndex, lead: str, depth: int) -> Iterator[Row]:
     required = schema.get("required", [])
     for name, subschema in schema["properties"].items():
         part = subschema if isinstance(subschema, dict) else {}
-        target = _resolved(part, root)
+        target = _resolved(part, index)
         default = compact(part["default"]) if "default" in part else ""
         needed = "required" if name in required else ""
         description = str(part.get("description", target.get("description", "")))
         yield f"{lead}{name}", type_of(part), needed, default, description
         inner = target.get("items") if target.get("type") == "array" else target
-        inner = _resolved(inner, root) if isinstance(inner, dict) else {}
+        inner = _resolved(inner, index) if isinstance(inner, dict) else {}
         if "properties" in inner and depth > 1:
             mark = "[]." if inner is not target else "."
-            yield from _rows(inner, root, f"{lead}{name}{mark}", depth - 1)
+            yield from _rows(inner, index, f"{lead}{name}{mark}", depth - 1)
 
 
-def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema that a plain `#/$defs/name` means; any other one as it is."""
+def _resolved(schema: Mapping[str, Any], index: SchemaIndex) -> Mapping[str, Any]:
+    """The schema that a reference into the same document means; any other one as it is."""
     reference = schema.get("$ref")
-    if not isinstance(reference, str):
-        return schema
-    keyword, _, name = reference.removeprefix("#/").partition("/")
-    found = root.get(keyword, {}).get(name) if keyword in {"$defs", "definitions"} else None
-    return found if isinstance(found, dict) else schema
+    site = index.resolve(reference, index.root.base) if isinstance(reference, str) else None
+    return site.schema if site is not None and isinstance(site.schema, dict) else schema
 
 
 def type_of(schema: Mapping[str, Any]) -> str:

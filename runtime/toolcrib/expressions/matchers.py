@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
+from functools import cached_property
 from itertools import islice
 from typing import Any, Final, TypeAlias, TypeGuard
 
@@ -28,7 +29,8 @@ import jsonschema_rs
 
 from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Schema
-from toolcrib.core.pointers import keys_of, pointer_step
+from toolcrib.core.pointers import pointer_step
+from toolcrib.core.subschemas import SchemaIndex
 from toolcrib.core.text import json_equal
 from toolcrib.expressions import compile_value, is_expression
 from toolcrib.schema.validation import Validator, check_schema
@@ -755,6 +757,10 @@ class _Reach:
     def __init__(self, root: Schema) -> None:
         self._root = root
 
+    @cached_property
+    def _index(self) -> SchemaIndex:
+        return SchemaIndex(self._root)
+
     def pattern(self, pattern: JSON, schema: JSON, pointer: str) -> Iterator[Problem]:
         """The faults of a pattern at one place of the schema."""
         if isinstance(pattern, str) and "{{" in pattern:
@@ -786,12 +792,10 @@ class _Reach:
     def _target(self, reference: str) -> JSON:
         if not reference.startswith("#/") or "%" in reference:
             return None
-        place: JSON = self._root
-        for part in keys_of(reference[1:]):
-            if not isinstance(place, dict) or "$id" in place:
-                return None
-            place = place.get(part)
-        return place
+        site = self._index.resolve(reference, self._index.root.base)
+        return (
+            site.schema if site is not None and not site.base else None
+        )  # a schema with an `$id` has other bases
 
     def _operators(
         self, pattern: dict[str, JSON], schema: dict[str, JSON], pointer: str

@@ -77,7 +77,7 @@ def open_project(
     """
     for _ in range(1 if before is None else ATTEMPTS):
         trail = FileTracker(permits=permits)
-        chosen = _Chosen(kinds, trail, before)
+        chosen = _SourceSelection(kinds, trail, before)
         chosen.add(paths, also)
         chosen.servers.update(servers)
         fixture = chosen.project.fixture if chosen.project is not None else NO_FIXTURE
@@ -113,7 +113,7 @@ def open_project(
 
 
 def _with_servers(
-    loaded: LoadedDocuments, chosen: _Chosen, offered: Mapping[str, Catalogue], *, remembers: bool
+    loaded: LoadedDocuments, chosen: _SourceSelection, offered: Mapping[str, Catalogue], *, remembers: bool
 ) -> ImportedTools:
     """What was read, with what the servers offer as far as that is known: from them, or from what is locked."""
     if not chosen.servers:
@@ -135,7 +135,7 @@ def _with_servers(
     return brought._replace(locked=locked, remembered=when)
 
 
-def _keeping(brought: ImportedTools, chosen: _Chosen) -> ImportedTools:
+def _keeping(brought: ImportedTools, chosen: _SourceSelection) -> ImportedTools:
     """Imported tools keep what the tools of the project outside packs keep."""
     project = chosen.project
     if project is None or project.fixture is NO_FIXTURE:
@@ -146,7 +146,7 @@ def _keeping(brought: ImportedTools, chosen: _Chosen) -> ImportedTools:
     return brought._replace(loaded=replace(brought.loaded, tools=tools))
 
 
-class _Chosen:
+class _SourceSelection:
     """What is to be read: the sources that paths and a project name."""
 
     def __init__(self, kinds: Kinds, trail: FileTracker, before: LoadedProject | None) -> None:

@@ -40,12 +40,12 @@ def compile_unshared(
     value can't be worked out; the part's own closure says where and why.
     """
     if part.members is None or len(part.members) <= _MEMBERS:
-        return _Written(root, keep).function(part, depth, alone=alone)
+        return _GeneratedFunction(root, keep).function(part, depth, alone=alone)
     long = _long(part.members, root, keep, depth)
     return (lambda value: long({root: value})) if alone else long
 
 
-class _Written:
+class _GeneratedFunction:
     """A function, written as Python: a list or object in brackets is made twice as fast as by any other means.
 
     Only numbered names stand in its text. What a document says is behind these names, never in the text.

@@ -34,7 +34,7 @@ _MOST_DERIVATIVES = 64
 """Derived registries that one remembers."""
 
 
-class _Known:
+class _SharedLookups:
     """What was worked out of names and cards, by whichever of the registries that share them was asked first."""
 
     __slots__ = ("aliases", "finder", "names")
@@ -67,7 +67,7 @@ class Registry(Mapping[str, Descriptor]):
         self._tools: LazyMapping[Descriptor] = LazyMapping.of(named)
         self._cards: LazyMapping[Card] = LazyMapping(named, lambda name: card_of(named[name]))
         self._offer = VisibilityFilter()
-        self._known = _Known()
+        self._known = _SharedLookups()
         self._shown: Collection[str] | None = None
         self._derivatives: dict[tuple[int, ...], tuple[tuple[object, ...], Registry]] = {}
         self._revision = revision
@@ -88,7 +88,10 @@ class Registry(Mapping[str, Descriptor]):
             cards = _by_name(cards)
         new = cls()
         new._hold(
-            LazyMapping(cards, make), LazyMapping(cards, cards.__getitem__), VisibilityFilter(), _Known()
+            LazyMapping(cards, make),
+            LazyMapping(cards, cards.__getitem__),
+            VisibilityFilter(),
+            _SharedLookups(),
         )
         return new
 
@@ -382,12 +385,16 @@ class Registry(Mapping[str, Descriptor]):
             self._tools if tools is None else tools,
             self._cards if cards is None else cards,
             self._offer if offer is None else offer,
-            self._known if tools is None and cards is None else _Known(),
+            self._known if tools is None and cards is None else _SharedLookups(),
         )
         return new
 
     def _hold(
-        self, tools: LazyMapping[Descriptor], cards: LazyMapping[Card], offer: VisibilityFilter, known: _Known
+        self,
+        tools: LazyMapping[Descriptor],
+        cards: LazyMapping[Card],
+        offer: VisibilityFilter,
+        known: _SharedLookups,
     ) -> None:
         self._tools, self._cards, self._offer, self._known, self._shown = tools, cards, offer, known, None
 

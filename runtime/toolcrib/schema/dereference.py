@@ -115,7 +115,7 @@ class _Part(NamedTuple):
     vague: int = _EXACT
 
 
-class _Said(NamedTuple):
+class _PartialSchema(NamedTuple):
     schema: dict[str, JSON]
     vague: int
 
@@ -200,7 +200,7 @@ class _Attempt:
         self._spend(len(compact(made)))
         return made
 
-    def _own(self, site: Site, schema: dict[str, JSON], trail: tuple[Key, ...], depth: int) -> _Said:
+    def _own(self, site: Site, schema: dict[str, JSON], trail: tuple[Key, ...], depth: int) -> _PartialSchema:
         """What a subschema says itself."""
         made: dict[str, JSON] = {}
         vague: dict[str, int] = {}
@@ -244,7 +244,7 @@ class _Attempt:
         }, vague
 
 
-def _joined(own: _Said, meant: Sequence[_Part]) -> _Part:
+def _joined(own: _PartialSchema, meant: Sequence[_Part]) -> _Part:
     """What a subschema says itself, and what its references mean."""
     schema, vague = own.schema, max(own.vague, *(part.vague for part in meant))
     if any(part.vague == _HERE for part in meant):
@@ -255,10 +255,10 @@ def _joined(own: _Said, meant: Sequence[_Part]) -> _Part:
     return _Part(conjoin(schema, {"allOf": [part.schema for part in meant]}), vague)
 
 
-def _loosened(made: dict[str, JSON], vague: Mapping[str, int]) -> _Said:
+def _loosened(made: dict[str, JSON], vague: Mapping[str, int]) -> _PartialSchema:
     """A schema object some of whose parts take more than was meant, so that it takes no less than was meant."""
     if not any(vague.values()):
-        return _Said(made, _EXACT)
+        return _PartialSchema(made, _EXACT)
     worst = max(level if keyword in _ON_THE_SPOT else min(level, _BELOW) for keyword, level in vague.items())
     if vague.get("not"):
         made = _without(made, "not")
@@ -271,7 +271,7 @@ def _loosened(made: dict[str, JSON], vague: Mapping[str, int]) -> _Said:
         branches = [made[keyword] for keyword in ("then", "else") if keyword in made]
         made = _without(made, "if", "then", "else")
         made = _with_any(made, branches) if len(branches) == 2 else made
-    return _Said(_without(made, *_UNEVALUATED) if worst == _HERE else made, worst)
+    return _PartialSchema(_without(made, *_UNEVALUATED) if worst == _HERE else made, worst)
 
 
 def _with_any(schema: dict[str, JSON], branches: JSON) -> dict[str, JSON]:

@@ -153,7 +153,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
     return faults
 
 
-class _Judged(NamedTuple):
+class _DueFaults(NamedTuple):
     """What faults make of an attempt.
 
     Attributes:
@@ -192,11 +192,11 @@ class _Layer:
                 injection.passed(call)
         return await self._happening(call, call_next, number, due) if due else await call_next(call)
 
-    def _judged(self, call: Call, number: int) -> _Judged:
+    def _judged(self, call: Call, number: int) -> _DueFaults:
         """Every fault hears of the attempt, so that each can tell why it did not happen."""
         session = call.context.session
         elapsed = session.clock.monotonic() - session.began
-        judged = _Judged([], [])
+        judged = _DueFaults([], [])
         for entry in self._faults:
             record = record_of(session, entry.fault.name, entry.trigger)
             try:

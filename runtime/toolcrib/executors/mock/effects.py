@@ -406,7 +406,7 @@ def _copy(value: Any, depth: int, left: list[int]) -> Any:
 # `update`, `delete`: one place, or elements of what stands there.
 
 
-class _Chosen(NamedTuple):
+class _ElementSelection(NamedTuple):
     """Which elements an effect means.
 
     Attributes:
@@ -445,18 +445,18 @@ class _Chosen(NamedTuple):
 
 def _chosen(
     entry: dict[str, Any], pointer: str, ground: CompileContext, on: StorePath | None
-) -> _Chosen | None:
+) -> _ElementSelection | None:
     key = next((key for key in ("first", "where") if key in entry), None)
     if key is None:
         return None
     place = f"{pointer.rpartition('/')[0]}/{key}"
     element = None if on is None else element_keys(on, ground)
     row_filter, names = compile_row_filter(entry[key], place, ground, element)
-    return _Chosen(row_filter, key == "first", names)
+    return _ElementSelection(row_filter, key == "first", names)
 
 
 def _targets(
-    place: StorePath, chosen: _Chosen | None
+    place: StorePath, chosen: _ElementSelection | None
 ) -> Callable[[Scope, BodyScope], list[tuple[Location, JSON]]]:
     """What an effect changes: its place, or elements of it; with what stands there."""
     if chosen is None:
@@ -472,7 +472,7 @@ def _targets(
 
 def _one_or_some(
     entry: dict[str, Any], pointer: str, ground: CompileContext
-) -> tuple[StorePath, _Chosen | None] | None:
+) -> tuple[StorePath, _ElementSelection | None] | None:
     place = ground.place(entry[pointer.rpartition("/")[2]], pointer)
     chosen = _chosen(entry, pointer, ground, place)
     if place is None:
@@ -528,7 +528,7 @@ def _update(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
 
 
 def _check_key(
-    setting: JSON, place: StorePath, chosen: _Chosen | None, pointer: str, ground: CompileContext
+    setting: JSON, place: StorePath, chosen: _ElementSelection | None, pointer: str, ground: CompileContext
 ) -> None:
     """Refuse to give rows a constant in the field that holds their keys."""
     row = ground.rows.get(place.root)
@@ -554,7 +554,7 @@ def _setting(
     return written.run, written.names, written.part
 
 
-def _read(place: StorePath, chosen: _Chosen | None = None) -> frozenset[str]:
+def _read(place: StorePath, chosen: _ElementSelection | None = None) -> frozenset[str]:
     root = frozenset[str]() if place.in_store else frozenset({place.root})
     return place.names | root | (frozenset() if chosen is None else chosen.names)
 

@@ -121,7 +121,7 @@ def _first(tool: str, by_glob: Mapping[str, T]) -> T | None:
     return next((value for glob, value in by_glob.items() if fnmatchcase(tool, glob)), None)
 
 
-class _Begun(NamedTuple):
+class _CallsInFlight(NamedTuple):
     """Calls of one tool in this round that were let through, and of which nobody knows yet what becomes of them."""
 
     calls: int
@@ -148,7 +148,7 @@ class CallUsage:
         self._taken: defaultdict[int, dict[int, str]] = defaultdict(dict)
         self._failures: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._for_nothing: Counter[str] = Counter()
-        self._begun: dict[str, _Begun] = {}
+        self._begun: dict[str, _CallsInFlight] = {}
         self._begun_in_all = 0
         self._same: tuple[str, str] | None = None
         self._times_same = 0
@@ -192,7 +192,7 @@ class CallUsage:
     def begin(self, call: ToolCall, now: float) -> None:
         """A call is on its way, and counts."""
         calls, last = self._begun.get(call.name, (0, now))
-        self._begun[call.name] = _Begun(calls + 1, max(last, now))
+        self._begun[call.name] = _CallsInFlight(calls + 1, max(last, now))
         self._begun_in_all += 1
 
     def settle(self, records: Iterable[CallRecord]) -> None:

@@ -163,7 +163,7 @@ class Timeline:
     def __init__(self, place: TimelinePosition = TimelinePosition()) -> None:  # noqa: B008 -- immutable
         self._seq = place.seq
         self._segments = place.segments
-        self._calls = {id_: _Known(*at) for id_, at in place.calls.items()}
+        self._calls = {id_: _CallStatus(*at) for id_, at in place.calls.items()}
         self._open = self._ended = ""
 
     @property
@@ -231,7 +231,7 @@ class Timeline:
         begun: list[Event] = []
         if id not in self._calls:
             begun = self._close()
-            known = self._calls[id] = _Known(self._begin(), tool=tool, arguments=arguments)
+            known = self._calls[id] = _CallStatus(self._begin(), tool=tool, arguments=arguments)
             begun.append(
                 self._event("call", known.segment, id=id, tool=tool, arguments=arguments, status=known.status)
             )
@@ -300,7 +300,7 @@ class Timeline:
         return Event(self._seq, type_, segment, **facts)
 
 
-class _Known(NamedTuple):
+class _CallStatus(NamedTuple):
     """What was told of a call."""
 
     segment: int

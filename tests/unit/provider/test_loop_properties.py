@@ -8,7 +8,7 @@ from collections import Counter
 from functools import cache
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from in_memory import runtime_of
@@ -233,6 +233,8 @@ def test_run_and_stream_give_the_same(script, policy):
 
 
 @settings(max_examples=20)
+@example([("", "", ""), ("", "get_order", "{}")], [])
+@example([("", "", ""), ("", "get_order", "{}")], ["a", "b"])
 @given(st.lists(calls, min_size=1, max_size=4), st.lists(st.text("ab", min_size=1, max_size=2), max_size=3))
 def test_no_text_is_lost_or_told_twice(asked, texts):
     deltas: list[Delta] = []

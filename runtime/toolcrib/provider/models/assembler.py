@@ -41,7 +41,8 @@ class Assembler:
         """Take a piece; gives on what is new in it.
 
         In a `CallDelta` that is given on, the slot is the number of the call in the answer, from 0, an id is there
-        once, a name is whole, and arguments are text. Half of a character waits for its other half.
+        once, a name is whole, and arguments are text. Half of a character waits for its other half. The first piece of a
+        call is given on even if it is empty.
         """
         if self.finish is not None:
             return
@@ -88,6 +89,7 @@ class Assembler:
         if not (delta.id.isascii() and delta.name.isascii()):
             delta = delta._replace(id=whole_characters(delta.id), name=whole_characters(delta.name))
         call = self._call_of(delta, written)
+        begins = call is None
         if call is None:
             yield from self._close_prose()
             call = _Call(self._count)
@@ -96,7 +98,9 @@ class Assembler:
             self._calls.setdefault(delta.slot, []).append(call)
         call.sound = call.sound and sound
         new = call.add(delta.id, delta.name, written)
-        if any(new[1:]):
+        if begins or any(
+            new[1:]
+        ):  # an empty beginning as well: it says where the call stands among the texts
             yield new
 
     def _call_of(self, delta: CallDelta, written: str) -> _Call | None:

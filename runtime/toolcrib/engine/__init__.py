@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def engine_of(runtime: Runtime) -> Engine:
-    """What a runtime runs on, for the rooms that need more of it than callers do."""
+    """The engine of a runtime, for rooms that need more than its public methods."""
     return runtime._engine  # noqa: SLF001 -- callers of a runtime do not see it

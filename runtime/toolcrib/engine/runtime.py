@@ -85,7 +85,7 @@ class Runtime:
         passthrough: bool = False,
         client: Client | None = None,
     ) -> None:
-        """Hold a registry; `Runtime.open` reads one from files.
+        """Create a runtime over a registry; `Runtime.open` reads one from files.
 
         Args:
             registry: The tools.
@@ -465,9 +465,9 @@ def loaded_runtime(
 
 
 class Engine:
-    """What a runtime runs on: the registry in force, bound tools, servers, what was read and what may be reached.
+    """The state and the work behind a runtime: registry, bound tools, servers, documents, permitted network.
 
-    Rooms of toolcrib use it where they need more than callers do (`engine_of`); no promise is made about it.
+    Other rooms reach it through `engine_of`. It is not public.
 
     Attributes:
         executors: The modes.
@@ -547,7 +547,7 @@ class Engine:
 
     @property
     def lock_file(self) -> str:
-        """Where it stands what the servers offered when they were locked; empty where there are none."""
+        """The path of the lock file of the servers; empty if there are no servers."""
         return self._stock.lock_file
 
     @property
@@ -561,12 +561,7 @@ class Engine:
         return self._main
 
     def call_sync(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
-        """`call` for code without an event loop.
-
-        Raises:
-            ClosedRuntime: The runtime was closed.
-            ConfigurationError: There is a running event loop: `await call(...)` there.
-        """
+        """Call without an event loop; see `Runtime.call_sync`."""
         if _loop_is_running():
             raise ConfigurationError(
                 "`call_sync` was called inside a running event loop",
@@ -576,7 +571,7 @@ class Engine:
         return self._run(self._main.call(name, arguments)) if result is None else result
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something in the event loop that is kept for code without one; of several threads one at a time."""
+        """Run a coroutine in the event loop kept for synchronous code; threads take turns."""
         with self._running:
             if self._runner is None:
                 from asyncio import Runner  # noqa: PLC0415 -- a call that never waits needs none of it
@@ -694,12 +689,12 @@ class Engine:
 
     @property
     def lock_policy(self) -> Literal["warn", "block"]:
-        """What becomes of tools that are not what was locked."""
+        """Whether a tool that differs from the lock is reported (`warn`) or refused (`block`)."""
         said = self.settings.lock if self.settings is not None else ""
         return "block" if said == "block" else "warn"
 
     def unavailable(self, tool: Descriptor) -> str:
-        """Why a tool can't be called as things are, and what to write; empty if it can."""
+        """Why a tool can't be called, and what to write; empty if it can."""
         return self.registry.why_hidden(tool.name) or self._binder.missing(tool)
 
     def not_ready(self, tool: Descriptor) -> str:
@@ -737,7 +732,7 @@ class Engine:
         return Result.failed(Outcome.NOT_FOUND, message, details={"near": list(near)})
 
     def check_open(self) -> None:
-        """Nothing, while calls are possible.
+        """Check that calls are possible.
 
         Raises:
             ClosedRuntime: The runtime was closed.
@@ -746,16 +741,7 @@ class Engine:
             raise ClosedRuntime("the runtime is closed", hint="call inside `async with Runtime.open(...)`")
 
     async def reload(self) -> ReloadReport:
-        """Read everything again and put it in force, all at once.
-
-        A file that is broken now keeps its last good version, marked stale. Calls that have begun end on the
-        version they began with. The observer is told of tools that appear, change and go.
-
-        Raises:
-            ClosedRuntime: The runtime was closed.
-            ConfigurationError: The runtime was not opened from files; or what is in force now can't be set up
-                (then everything stays as it was).
-        """
+        """Read everything again and put it in force; see `Runtime.reload`."""
         from toolcrib.loading.reload import reload_report  # noqa: PLC0415 -- few runtimes reload
 
         if self._asked is None:
@@ -779,7 +765,7 @@ class Engine:
 
     @cached_property
     def changing(self) -> CrossLoopLock:
-        """Held by whoever puts other tools in force."""
+        """The lock held while the registry changes."""
         from toolcrib.core.clock import CrossLoopLock  # noqa: PLC0415 -- few runtimes change
 
         return CrossLoopLock()
@@ -812,20 +798,7 @@ class Engine:
         return start_again(self._asked, self.executors, self._stock, offered, self.trust)
 
     async def discover(self, *names: str) -> tuple[Problem, ...]:
-        """Ask MCP servers what they offer, and put it in force. The observer is told which tools appear.
-
-        `async with` and a call that needs it do so by themselves; what is locked needs no asking.
-
-        Args:
-            names: The servers, which are asked if they were not before; all that must be, where none is named.
-
-        Returns:
-            An error for each server that could not be asked.
-
-        Raises:
-            ClosedRuntime: The runtime was closed.
-            ConfigurationError: There is no such server.
-        """
+        """Ask MCP servers what they offer, and put it in force; see `Runtime.discover`."""
         self.check_open()
         wanted = names or self.undiscovered
         return await self._discovery.ask(wanted) if wanted else ()
@@ -851,14 +824,7 @@ class Engine:
         return self._discovery.down if self.servers else NOTHING
 
     async def catalogue(self, server: str) -> Catalogue:
-        """What an MCP server offers; it is started if it does not run.
-
-        Raises:
-            ClosedRuntime: The runtime was closed.
-            ConfigurationError: There is no such server, or nothing here speaks to servers.
-            ServerDown: It can't be started or reached.
-            NotReady: What is needed for that is not there: the extra `mcp`, a secret.
-        """
+        """List what an MCP server offers; see `Runtime.catalogue`."""
         self.check_open()
         if server not in self.servers:
             from toolcrib.engine.discovery import unknown_server  # noqa: PLC0415 -- as above
@@ -903,15 +869,7 @@ class Engine:
             hear()
 
     async def watch(self, *, poll: float = 1.0) -> AsyncGenerator[ReloadReport, None]:
-        """Reload whenever files change, and report each time: `async for report in runtime.watch()`.
-
-        Args:
-            poll: Seconds between looks, where no file events wake the watch earlier; more than 0.
-
-        Raises:
-            ClosedRuntime: The runtime was closed.
-            ConfigurationError: The runtime was not opened from files that can be followed, or `poll` is no time.
-        """
+        """Reload whenever files change, and report each time; see `Runtime.watch`."""
         from toolcrib.loading.reload import watch_changes  # noqa: PLC0415 -- few runtimes watch
 
         self.check_open()
@@ -945,7 +903,7 @@ class Engine:
             _log().info("reloaded: %s", report)
 
     async def released(self, session_id: str) -> None:
-        """A session is over: what the modes hold for it alone is given back."""
+        """Release what the modes hold for a session that has ended."""
         await self.executors.release(session_id)
 
     async def aclose(self) -> None:
@@ -990,7 +948,7 @@ class Engine:
 
     @property
     def _unasked(self) -> tuple[str, ...]:
-        """The servers that must be asked and were not; who asked one before knows that it is down."""
+        """The servers that must be asked, without those that are known to be down."""
         return tuple(name for name in self.undiscovered if name not in self.down)
 
     def _log_down(self, problems: Iterable[Problem]) -> None:

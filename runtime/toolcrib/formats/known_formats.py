@@ -1,4 +1,4 @@
-"""The formats of other systems that are read, in the order in which they are probed."""
+"""The table of foreign formats that toolcrib reads, in probing order."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ chat completions in a process of its own; beside it stand the same requests with
 by hand.
 
 A value is large from 64 Ki characters on, and then judged in a thread. The answer that comes late to its deadline comes
-30 ms before it; what is told of it is how long the call takes. What `/healthz` waits is the longest of many waits.
+30 ms before it; the row reports how long the call takes. The wait for `/healthz` is the longest of many.
 
 | measure | ours | beside | | ratio | 95 % | rounds | goal | |
 |---|---|---|---|---|---|---|---|---|

@@ -74,17 +74,17 @@ class JsonLines:
         self._line(event.as_json())
 
     def said(self, line: str) -> None:
-        """It is an event as well."""
+        """Print nothing: the event has been written."""
 
     def stopped(self, conversation: Conversation) -> None:
-        """It is an event as well; why is told to people."""
+        """Print the reason for people; the event has been written."""
         print_stop(conversation)
 
     def broken_off(self) -> None:
-        """It is an event as well."""
+        """Print nothing: the event has been written."""
 
     def error(self, error: ToolcribError) -> None:
-        """A turn could not be held; told to people."""
+        """Print why a turn could not run."""
         print_error(error.message, error.code, error.hint)
 
     def note(self, text: str) -> None:

@@ -568,7 +568,7 @@ class ServerAnswers(NamedTuple):
 
 
 def ask_servers(runtime: Runtime, findings: Findings) -> ServerAnswers:
-    """Start or reach every server, hear what it offers, and end it again. What is wrong is a finding."""
+    """Start or contact every server, list its tools, and stop it again. Each failure is a finding."""
     if not runtime.servers:
         return ServerAnswers({}, [])
     answers = asyncio.run(_answers(runtime))

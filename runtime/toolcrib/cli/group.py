@@ -40,7 +40,7 @@ class EndingSignal:
 
     @property
     def words(self) -> str:
-        """What is told."""
+        """The message: `interrupted`, `ended by SIGTERM`."""
         return (
             "interrupted" if self.number == signal.SIGINT else f"ended by {signal.Signals(self.number).name}"
         )

@@ -1,4 +1,4 @@
-"""Values, errors, contracts, time: what everything else uses.
+"""Values, errors, contracts and time, used by all other rooms.
 
 It imports no other room.
 """

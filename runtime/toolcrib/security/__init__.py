@@ -1,4 +1,4 @@
-"""Who may reach what, and what may be shown: egress, secrets, redaction, workspace trust, tool policies.
+"""Controls what tools may reach and what may be shown: egress, secrets, redaction, workspace trust, tool policies.
 
 It imports `core` only.
 """

@@ -1,4 +1,4 @@
-"""What stands in for the world: stores, faults, latency.
+"""Simulated surroundings of a tool: stores, faults, latency.
 
 It imports `expressions` and the rooms below it.
 """

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 MARK = "TOOLCRIB_TESTS"
 """A variable that every process started by these tests inherits; its value is different in each worker."""
+
+GRACE = 3.0
+"""Seconds in which a process may still end that was told to when its test ended."""
 
 _SHELL_IGNORES = [
     getattr(signal, name) for name in ("SIGINT", "SIGQUIT", "SIGHUP", "SIGTERM") if hasattr(signal, name)
@@ -54,11 +61,9 @@ def default_signals() -> Iterator[None]:
 def marked() -> Iterator[str]:
     """Set `MARK` for all processes that are started within the block; yields its value."""
     value = uuid.uuid4().hex
-    os.environ[MARK] = value
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MARK, value)
         yield value
-    finally:
-        del os.environ[MARK]
 
 
 def has_children() -> bool:
@@ -92,7 +97,7 @@ def left_by(test: str, before: set[int]) -> list[Leftover]:
         started_in = variables.get("PYTEST_CURRENT_TEST", f"{test} (call)")
         if variables and started_in == f"{test} (call)" and not _is_kept(pid):
             found.append(Leftover(pid, test, _command(pid)))
-    return found
+    return _after_grace(found)
 
 
 def left_by_session(value: str) -> list[Leftover]:
@@ -101,9 +106,9 @@ def left_by_session(value: str) -> list[Leftover]:
     for folder in _PROC.glob("[0-9]*"):
         pid = int(folder.name)
         if pid != os.getpid() and (variables := _variables(pid)).get(MARK) == value and not _is_kept(pid):
-            test = variables.get("PYTEST_CURRENT_TEST", "a test").rpartition(" (")[0]
+            test = variables.get("PYTEST_CURRENT_TEST", "a test").removesuffix(" (call)")
             found.append(Leftover(pid, test, _command(pid)))
-    return found
+    return _after_grace(found)
 
 
 def end(leftovers: list[Leftover]) -> None:
@@ -111,6 +116,25 @@ def end(leftovers: list[Leftover]) -> None:
     for each in leftovers:
         with suppress(ProcessLookupError):
             os.kill(each.pid, signal.SIGKILL)
+
+
+def _after_grace(leftovers: list[Leftover]) -> list[Leftover]:
+    """Those that do not end within `GRACE` either."""
+    deadline = time.monotonic() + GRACE
+    return [each for each in leftovers if not _ends(each.pid, max(0.0, deadline - time.monotonic()))]
+
+
+def _ends(pid: int, seconds: float) -> bool:
+    if not hasattr(os, "pidfd_open"):
+        return False
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], seconds)[0])  # readable as soon as the process has ended
+    finally:
+        os.close(handle)
 
 
 def _variables(pid: int) -> dict[str, str]:
@@ -125,7 +149,9 @@ def _variables(pid: int) -> dict[str, str]:
 
 def _command(pid: int) -> str:
     try:
-        return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return (
+            (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        )
     except OSError:
         return "?"
 

@@ -75,10 +75,15 @@ LEAVING = f"""
 def test_the_test_that_leaves_a_process_is_the_one_that_fails(pytester, request):
     for name in ("conftest.py", "leftovers.py"):
         pytester.path.joinpath(name).write_text((request.config.rootpath / "tests" / name).read_text())
-    pytester.makepyprojecttoml("[tool.pytest.ini_options]\npythonpath = '.'\n")
+    pytester.makeini(
+        "[pytest]\npythonpath = .\nmarkers =\n    exhaustive: everything\n    shared_data: needs data\n"
+    )
     pytester.makepyfile(LEAVING)
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(passed=4, errors=2)
     result.stdout.fnmatch_lines(
-        ["*test_that_leaves_one left process * behind: *input()*", "*test_that_leaves_a_grandchild left process * behind: sleep 600*"]
+        [
+            "*test_that_leaves_one left process * behind: *input()*",
+            "*test_that_leaves_a_grandchild left process * behind: *sleep 600*",
+        ]
     )

@@ -316,7 +316,7 @@ def test_a_broken_mode_is_named_with_its_distribution(project, doctor, distribut
     assert "shy, of badmodes 1.2: cannot be used: `block_schema` failed: ValueError: none" in told
     assert "shapeless, of badmodes 1.2: has a schema of its block that is none" in told
     assert "absent, of badmodes 1.2: cannot be used: AttributeError" in told
-    assert "gone, of badmodes 1.2: can't be used: No module named 'badmodes_gone'" in told
+    assert "gone, of badmodes 1.2: cannot be used: No module named 'badmodes_gone'" in told
     assert "5 things are wrong:" in lines
     assert "  sources   descriptors  folder  3 tools" in lines, "documents are read all the same"
     assert caplog.records == []
@@ -345,7 +345,7 @@ def test_middleware_is_listed_and_a_broken_one_is_worth_knowing(project, doctor,
     code, lines = doctor()
     assert code == 0
     assert any(line.split() == ["middleware", "audit,", "of", "layers", "1.2"] for line in lines)
-    assert any("middleware `lost` of layers 1.2 cannot be used: AttributeError" in line for line in lines)
+    assert any("middleware `lost` of layers 1.2 can't be used: AttributeError" in line for line in lines)
 
 
 def test_a_dependency_in_a_wrong_version_is_wrong(project, doctor, distribution):

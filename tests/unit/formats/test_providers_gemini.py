@@ -131,7 +131,11 @@ def test_a_text_that_could_mean_two_values_means_the_text():
     assert declaration.schema["properties"]["a"] == {"type": "string", "enum": ["1"]}
     assert declaration.restore({"a": "1"}) == {"a": "1"}
     assert (
-        Loss("/properties/a", "enum", "`1` stands for the string; another value with the same text cannot be given")
+        Loss(
+            "/properties/a",
+            "enum",
+            "`1` stands for the string; another value with the same text cannot be given",
+        )
         in declaration.losses
     )
 
@@ -148,7 +152,8 @@ def test_a_subschema_of_very_many_options_takes_any_value():
     declaration = of(a={"anyOf": kinds})
     assert declaration.schema["properties"]["a"]["type"] == "string"
     assert (
-        Loss("/properties/a", "anyOf", "has more than 32 options; any value is accepted") in declaration.losses
+        Loss("/properties/a", "anyOf", "has more than 32 options; any value is accepted")
+        in declaration.losses
     )
 
 

@@ -134,7 +134,7 @@ async def test_a_reply_that_is_no_reply_can_not_be_lost():
     assert (result.outcome, result.error.code, dict(result.meta)) == (Outcome.TRANSPORT_ERROR, "no_route", {})
     assert why_not_due(session, "lost_ack") == (
         "fault `lost_ack` never happened: it was due on call 1 of `tool`, but the tool itself ended"
-        " `transport_error`, with nothing that could be spoiled"
+        " with `transport_error`, so there is no answer to alter"
     )
 
 
@@ -257,7 +257,7 @@ async def test_a_call_that_is_given_up_while_the_tool_acts_has_no_reply_to_lose(
     session = fake(endless, "- {name: f, tool: tool, inject: lost_ack}", "timeout: 10s")
     assert (await session.call("tool")).outcome is Outcome.TIMEOUT
     assert why_not_due(session, "f") == (
-        "fault `f` never happened: it was due on call 1 of `tool`, but the call was given up before the tool had answered"
+        "fault `f` never happened: it was due on call 1 of `tool`, but the call was cancelled before the tool answered"
     )
 
 

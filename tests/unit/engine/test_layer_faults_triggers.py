@@ -274,7 +274,7 @@ async def test_a_fault_that_could_not_be_judged_says_so_and_others_know_of_the_a
     assert (result.outcome, result.error.code, acted(session)) == (Outcome.INTERNAL, "fault_failed", 0)
     assert "the fault `broken` of `tool` failed at" in result.message
     assert [why_not_due(session, name) for name in ("before", "other", "after")] == [
-        "fault `before` never happened: it was due on call 1 of `tool`, but `broken` could not be judged",
+        "fault `before` never happened: it was due on call 1 of `tool`, but `broken` could not be evaluated",
         "fault `other` was never due: its `if` was never true in 1 attempt",
         "fault `after` was never due: it waits for call 3, but there was 1 call",
     ]

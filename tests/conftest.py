@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-import leftovers
+import leftovers  # type: ignore[import-not-found] # in pythonpath
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -23,7 +23,8 @@ RUNNING = pytest.StashKey[set[int]]()
 settings.register_profile("all", settings(), deadline=None)
 settings.register_profile("sample", settings(), deadline=None, max_examples=20)
 
-EXHAUSTIVE = "TOOLCRIB_EXHAUSTIVE"
+# Not TOOLCRIB_...: `toolcrib doctor` warns of such a variable if it has no effect.
+EXHAUSTIVE = "EXHAUSTIVE_TESTS"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -162,7 +162,7 @@ def test_the_most_specific_entry_counts():
 @pytest.mark.parametrize(
     ("entry", "warning"),
     [
-        ("No {{ body.city }}", "/live/errors/404 could not be worked out: `body` is none and has no `city`: only objects have names"),
+        ("No {{ body.city }}", "/live/errors/404 could not be worked out: `body` is none and has no `city`: only objects have keys"),
         ({"message": "{{ args.city }}"}, "/live/errors/404/message could not be worked out: `args` has no `city`: it is empty"),
         ({"message": "{{ '' }}"}, "/live/errors/404/message came to what is no text"),
         ({"code": "{{ 'no such city' }}"}, "/live/errors/404/code came to what is no code"),

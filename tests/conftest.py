@@ -14,11 +14,28 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# How busy the machine is decides nothing. CI has 15 minutes for everything, so it draws a fifth of the examples (`sampling`);
-# `make test` elsewhere draws all.
-settings.register_profile("untimed", settings(), deadline=None)
-settings.register_profile("ci", settings(), deadline=None, max_examples=20)
-settings.load_profile("ci" if os.environ.get("CI") else "untimed")
+# No deadline: a busy machine must not fail a property.
+settings.register_profile("all", settings(), deadline=None)
+settings.register_profile("sample", settings(), deadline=None, max_examples=20)
+
+EXHAUSTIVE = "TOOLCRIB_EXHAUSTIVE"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--exhaustive`."""
+    parser.addoption(
+        "--exhaustive",
+        action="store_true",
+        help="run all examples of properties and the tests marked `exhaustive`, instead of a sample",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose between everything and a sample, before test modules ask `sampling`."""
+    # Through the environment: a pytest that a test runs in this process must not change the choice.
+    if config.getoption("--exhaustive"):
+        os.environ[EXHAUSTIVE] = "1"
+    settings.load_profile("all" if EXHAUSTIVE in os.environ else "sample")
 
 
 def shared_data_folder() -> Path:
@@ -68,11 +85,19 @@ def shared_data() -> Path:
     return folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that uses `shared_data` is marked so."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what uses `shared_data`, and deselect what is `exhaustive` unless everything is run."""
     for item in items:
         if "shared_data" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.shared_data)
+    if EXHAUSTIVE in os.environ:
+        return
+    chosen = [item for item in items if item.get_closest_marker("exhaustive") is None]
+    if len(chosen) < len(items):
+        config.hook.pytest_deselected(
+            items=[item for item in items if item.get_closest_marker("exhaustive") is not None]
+        )
+        items[:] = chosen
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -190,8 +190,8 @@ class Runtime:
         other = modes.get("*", mode)
         if mode is not None and mode != other:
             raise ConfigurationError(
-                f"`mode` asks for `{mode}` and the glob `*` of `modes` for `{other}`, both of every tool",
-                hint="leave one of them out",
+                f"`mode` and the glob `*` of `modes` conflict: `{mode}` and `{other}`",
+                hint="remove one of them",
             )
         asked = OpenRequest(
             paths=tuple(str(path) for path in paths),
@@ -564,8 +564,8 @@ class Engine:
         """Call without an event loop; see `Runtime.call_sync`."""
         if _loop_is_running():
             raise ConfigurationError(
-                "`call_sync` was called inside a running event loop",
-                hint="write `await runtime.call(...)` there",
+                "cannot use `call_sync` inside a running event loop",
+                hint="use `await runtime.call(...)`",
             )
         result = self._main.call_at_once(name, arguments)
         return self._run(self._main.call(name, arguments)) if result is None else result
@@ -719,12 +719,12 @@ class Engine:
             unheard = self._unheard(name, server)
             return Result.failed(unheard.outcome, unheard.reason, code=unheard.code)
         near = registry.near(name)
-        message = f"there is no tool `{shorten(name)}`"
+        message = f"unknown tool `{shorten(name)}`"
         refused = self._stock.refused
         if name in refused and refused[name].code == "server_remark":
             message += f": {refused[name].message}"
         elif name in refused:
-            message += f": its document was refused, {refused[name]}"
+            message += f"; its document was refused: {refused[name]}"
         elif near:
             message += f"; did you mean {' or '.join(f'`{match}`' for match in near)}?"
         else:
@@ -746,7 +746,7 @@ class Engine:
 
         if self._asked is None:
             raise ConfigurationError(
-                "this runtime can't reload: it was not read from disk",
+                "cannot reload: the runtime was not read from disk",
                 hint="open it with `Runtime.open(...)`",
             )
         async with self.changing:
@@ -874,13 +874,11 @@ class Engine:
 
         self.check_open()
         if not poll > 0:
-            raise ConfigurationError(
-                f"`poll` is {poll:g}, and a watch waits between its looks", hint="write 1.0"
-            )
+            raise ConfigurationError(f"`poll` must be greater than 0, got {poll:g}", hint="use 1.0")
 
         def seen() -> FileFingerprints:
             if self._stock.seen is None:
-                raise ConfigurationError("there are no files that can be watched")
+                raise ConfigurationError("the runtime has no files to watch")
             return self._stock.seen
 
         clock = RealClock()
@@ -890,10 +888,10 @@ class Engine:
                     try:
                         yield await self.reload()
                     except ConfigurationError as error:
-                        _log().warning("a reload was refused, and everything stays as it was: %s", error)
+                        _log().warning("reload refused, the current tools stay active: %s", error)
                     except OSError as error:
                         # No file descriptor is free. `changes` does not report the same change again.
-                        _log().warning("a reload failed and is tried again: %s", error)
+                        _log().warning("reload failed and will be retried: %s", error)
                         await clock.sleep(poll)
                         continue
                     break
@@ -975,8 +973,8 @@ def _policy_of(trust: bool | str | None, paths: Sequence[str]) -> TrustPolicy:
     hashes = hashes_in(trust)
     if not hashes:
         raise ConfigurationError(
-            f"`{shorten(trust)}` is no hash of what is agreed to",
-            hint="`toolcrib trust --dry-run` tells it; True trusts the paths, False trusts nothing",
+            f"`{shorten(trust)}` is not a trust hash",
+            hint="run `toolcrib trust --dry-run` to get it; True trusts the paths, False trusts nothing",
         )
     return UNTRUSTED._replace(hashes=hashes)
 
@@ -996,7 +994,7 @@ def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> NetworkEnvir
     from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- a mock reaches nothing
 
     if isinstance(egress, str):
-        raise ConfigurationError("`egress` is a list of entries", hint=f'write `egress=["{egress}"]`')
+        raise ConfigurationError("`egress` must be a list, got a string", hint=f'use `egress=["{egress}"]`')
     try:
         return NetworkEnvironment.of(egress, origins)
     except ValueError as error:

@@ -479,8 +479,8 @@ def _checked(client: Client | None) -> Client | None:
     if client is None or callable(client):
         return client
     raise ConfigurationError(
-        f"a client is a coroutine function, and a `{type(client).__name__}` can't be called",
-        hint="write `async def client(call): ...`, and give it without brackets",
+        f"`client` must be a coroutine function, got a `{type(client).__name__}`",
+        hint="define `async def client(call): ...` and pass it without calling it",
     )
 
 
@@ -493,8 +493,8 @@ def _name(name: object) -> str:
     if isinstance(name, str):
         return str.__str__(name)  # of a subclass, a plain one: names are looked up, and compared
     raise ConfigurationError(
-        f"a tool is called by its name, and {'None' if name is None else f'a `{type(name).__name__}`'} is no text",
-        hint='write `call("tool_name", {...})`',
+        f"the name of a tool must be a string, got {'None' if name is None else f'a `{type(name).__name__}`'}",
+        hint='use `call("tool_name", {...})`',
     )
 
 

@@ -66,7 +66,7 @@ class Executors:
                 if not found:
                     found.update(_installed_targets())
                 if mode not in found:
-                    raise ImportError("no installed distribution offers it")
+                    raise ImportError("no installed distribution provides it")
                 return _maker(found[mode])()
 
             return make
@@ -122,14 +122,14 @@ class Executors:
         from toolcrib.core.text import escape_terminal  # noqa: PLC0415 -- as above
 
         self._broken[mode] = why = escape_terminal(why)
-        logging.getLogger("toolcrib").warning("mode `%s` can't be used: %s", mode, why)
+        logging.getLogger("toolcrib").warning("mode `%s` cannot be used: %s", mode, why)
 
     def missing(self, mode: str) -> str:
         """Why a mode can't be used; empty if it can."""
         if mode not in self._makers:
             installed = ", ".join(f"`{mode}`" for mode in self._makers) or "none"
             return f"is not installed; the installed modes are: {installed}"
-        return "" if self.get(mode) is not None else f"can't be used: {self._broken[mode]}"
+        return "" if self.get(mode) is not None else f"cannot be used: {self._broken[mode]}"
 
     def blocks(self) -> dict[str, Schema]:
         """Mode -> JSON Schema of its block, of every installed mode."""
@@ -143,7 +143,7 @@ class Executors:
         try:
             return executor.block_schema
         except Exception as error:  # noqa: BLE001 -- a third party's property may raise anything
-            self._give_up(mode, f"it has no schema of its block: {_error_text(error)}")
+            self._give_up(mode, f"`block_schema` failed: {_error_text(error)}")
             del self._made[mode]
             return None
 
@@ -165,7 +165,7 @@ class Executors:
         try:
             annotations: Mapping[str, bool] = said(block)
         except Exception as error:  # noqa: BLE001 -- as above
-            self._give_up(mode, f"it can't say what a block means: {_error_text(error)}")
+            self._give_up(mode, f"`annotations` failed: {_error_text(error)}")
             return {}
         return annotations
 
@@ -177,7 +177,7 @@ class Executors:
         try:
             remote: Remote | None = said(name, block)
         except Exception as error:  # noqa: BLE001 -- as above
-            self._give_up(mode, f"it can't say what a block stands for: {_error_text(error)}")
+            self._give_up(mode, f"`remote` failed: {_error_text(error)}")
             return None
         return remote
 
@@ -229,7 +229,7 @@ class Executors:
             except Exception as error:  # noqa: BLE001 -- a third party's executor may raise anything
                 errors.append(error)
         if errors:
-            raise ExceptionGroup("executors could not be closed", errors)
+            raise ExceptionGroup("cannot close all executors", errors)
 
 
 def _error_text(error: Exception) -> str:
@@ -237,8 +237,8 @@ def _error_text(error: Exception) -> str:
 
 
 def _failed_check(mode: str, error: Exception) -> Problem:
-    message = f"mode `{mode}` failed when it checked this block: {_error_text(error)}"
-    hint = "that is a fault of the mode; tell those who offer it"
+    message = f"mode `{mode}` failed to check this block: {_error_text(error)}"
+    hint = "this is a bug in the mode; report it to its maintainers"
     return Problem(code="check_failed", message=message, pointer=f"/{mode}", hint=hint)
 
 

@@ -160,7 +160,8 @@ def middleware_named(name: str) -> Middleware:
     offered = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in offered:
         raise ConfigurationError(
-            f"no installed distribution offers a middleware `{name}`", hint=did_you_mean(name, offered)
+            f"unknown middleware `{name}`: no installed distribution offers it",
+            hint=did_you_mean(name, offered),
         )
     found: Middleware = offered[name].load()
     return found

@@ -69,7 +69,7 @@ def cancelled_result(call: Call, message: str, error: BaseException | None = Non
 
 def cancelled_by_tool(call: Call) -> Result:
     """The result of a call whose tool cancelled itself, without its caller."""
-    return cancelled_result(call, f"`{call.tool.name}` was cancelled from within")
+    return cancelled_result(call, f"`{call.tool.name}` cancelled itself")
 
 
 def result_of_error(call: Call, error: BaseException) -> Result | None:
@@ -91,7 +91,7 @@ def internal_error(call: Call, error: Exception) -> Result:
 
     logging.getLogger("toolcrib").error("a bug in a call of `%s`", call.tool.name, exc_info=error)
     kind = type(error).__name__
-    message = f"a bug while calling `{call.tool.name}`: {kind}; the log of `toolcrib` has the trace"
+    message = f"a bug while calling `{call.tool.name}`: {kind}; the traceback is in the `toolcrib` log"
     return Result.failed(Outcome.INTERNAL, message, details={"exception": kind})
 
 

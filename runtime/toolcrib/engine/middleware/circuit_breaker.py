@@ -126,7 +126,7 @@ def _open(origin: str, wait: float) -> Result:
     return without_attempts(
         Result.failed(
             Outcome.OVERLOADED,
-            f"`{origin}` failed again and again and is left alone; retry after {format_duration(seconds)}",
+            f"the circuit of `{origin}` is open after repeated failures; retry after {format_duration(seconds)}",
             code="circuit_open",
             details=details,
             retryable=True,

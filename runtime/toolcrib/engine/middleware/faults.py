@@ -93,7 +93,7 @@ class FailingTool:
         try:
             why: list[JSON] = [*record.why_not_now(self.unmet(entry, call, number), number)]
         except ExpressionError as error:
-            why = [f"it can't be judged: {error.message}"]
+            why = [f"cannot evaluate the fault: {error.message}"]
         return {"name": entry.fault.name, "kind": entry.injection.kind, "due": not why, "because": why}
 
     def unmet(self, entry: CompiledFault, call: Call, number: int) -> list[Condition]:
@@ -183,7 +183,9 @@ class _Layer:
         due, limits, broken = self._judged(call, number)
         if broken is not None:
             fault, error = broken
-            seen = FaultAttempt(call.tool.name, number, call.attempt, f"`{fault.name}` could not be judged")
+            seen = FaultAttempt(
+                call.tool.name, number, call.attempt, f"`{fault.name}` could not be evaluated"
+            )
             for _entry, record in due:
                 record.misses(seen)
             return _broken(call, fault, error)
@@ -229,7 +231,7 @@ class _Layer:
         except asyncio.CancelledError as error:
             given = progress_of(error)
             if not injection.certain:
-                record.misses(seen._replace(instead="the call was given up before the tool had answered"))
+                record.misses(seen._replace(instead="the call was cancelled before the tool answered"))
             elif not given.reached:
                 attach_progress(error, attempts=given.attempts, reached=False, meta={"fault": told})
             raise
@@ -237,7 +239,7 @@ class _Layer:
             record.misses(seen._replace(instead=f"it failed: {error.message}"))
             return _broken(call, fault, error)
         if not ended.happened:
-            why = f"the tool itself ended `{ended.result.outcome}`, with nothing that could be spoiled"
+            why = f"the tool itself ended with `{ended.result.outcome}`, so there is no answer to alter"
             record.misses(seen._replace(instead=why))
             return ended.result
         if not injection.certain:

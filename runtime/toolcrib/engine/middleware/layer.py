@@ -134,7 +134,9 @@ def user_layer(middleware: Middleware) -> BuildLayer:
             answer: Any = middleware(call, call_next)
             result = await answer if isawaitable(answer) else answer
             if result is answer:
-                return _broken(call, middleware, f"is no `async` function: it returned {_kind_of(result)}")
+                return _broken(
+                    call, middleware, f"is not an `async` function: it returned {_kind_of(result)}"
+                )
             if not isinstance(result, Result):
                 forgotten = "; is a `return` missing?" if result is None else ""
                 return _broken(
@@ -145,7 +147,9 @@ def user_layer(middleware: Middleware) -> BuildLayer:
                 value, fault = as_json(result.value, depth=DEPTH)
             if fault is not None:
                 # Only the kind of what is there: this text is read by whoever made the call.
-                return _broken(call, middleware, f"returned what is no JSON: expected {fault.expected}")
+                return _broken(
+                    call, middleware, f"returned a value that is not valid JSON: expected {fault.expected}"
+                )
             return result if value is result.value else result._replace(value=value)
 
         return user if may_wait(middleware) else never_waits(user)

@@ -192,7 +192,7 @@ def _too_soon(side: LimiterUse, delay: float) -> Result:
     return without_attempts(
         Result.failed(
             Outcome.LIMIT_EXCEEDED,
-            f"the rate of `{side.name}` is {told}; retry after {format_duration(seconds)}",
+            f"the rate limit of `{side.name}` is {told}; retry after {format_duration(seconds)}",
             code="rate_limited",
             details=details,
             retryable=True,
@@ -206,7 +206,7 @@ def _full(side: LimiterUse) -> Result:
     return without_attempts(
         Result.failed(
             Outcome.OVERLOADED,
-            f"the queue of `{side.name}` is full: {limiter.inside} under way, {limiter.waiting} waiting",
+            f"the queue of `{side.name}` is full: {limiter.inside} running, {limiter.waiting} waiting",
             code="queue_full",
             details=details,
             retryable=True,

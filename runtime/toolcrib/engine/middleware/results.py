@@ -33,7 +33,7 @@ from toolcrib.schema.validation.json_values import (
 from toolcrib.schema.validation.validator import MOST
 from toolcrib.security.redaction import Redactor
 
-_NOT_JSON = "can't be passed on as JSON"
+_NOT_JSON = "is not valid JSON"
 
 
 @cached_per_schema
@@ -133,7 +133,7 @@ def _too_large(call: Call, result: Result, too_much: str) -> Result:
         details["may_have_acted"] = True
     refused = Result.failed(
         Outcome.LIMIT_EXCEEDED,
-        f"the answer of `{tool.name}` is too large: {too_much}, and `limits.output_size` is {format_size(limit)}; "
+        f"the result of `{tool.name}` is too large: {too_much}, and `limits.output_size` is {format_size(limit)}; "
         "ask for less",
         code="result_too_large",
         details=details,
@@ -153,12 +153,12 @@ def _refused(
     tool: Descriptor,
     result: Result,
     report: ViolationReport,
-    verdict: str = "does not fit its output schema",
+    verdict: str = "does not match its output schema",
 ) -> Result:
     lines = "\n".join(_lines(report))
     refused = Result.failed(
         Outcome.INVALID_RESULT,
-        f"the answer of `{tool.name}` {verdict}:\n{lines}",
+        f"the result of `{tool.name}` {verdict}:\n{lines}",
         details={"violations": _pointers(report.faults[:MOST]), **report.counts()},
     )
     return refused._replace(meta=result.meta, usage=result.usage)

@@ -53,7 +53,7 @@ class ClientTerms(NamedTuple):
         block: Any = tool.bindings["client"]
         consent: Mapping[str, Any] = block.get("consent", {})
         required = consent.get("required", False)
-        asking = f"May `{tool.title or tool.name}` be used?" if required else ""
+        asking = f"Allow `{tool.title or tool.name}`?" if required else ""
         return cls(
             consent=required,
             message=consent.get("message", asking),
@@ -80,10 +80,8 @@ def check_block(tool: Descriptor) -> Iterator[Problem]:
     block: Any = tool.bindings["client"]
     if "timeout" in block and not 0 < terms.timeout <= LONGEST_TIMEOUT:
         longest = format_duration(LONGEST_TIMEOUT)
-        message = (
-            f"the caller may take longer than 0s and at most {longest}, and this is `{block['timeout']}`"
-        )
-        hint = f"write at most {longest}, or leave it out for {format_duration(tool.timeout)}"
+        message = f"`timeout` must be greater than 0s and at most {longest}, got `{block['timeout']}`"
+        hint = f"use at most {longest}, or omit it for the default of {format_duration(tool.timeout)}"
         yield Problem(code="out_of_range", message=message, pointer="/client/timeout", hint=hint)
     if terms.falls_back:
         yield from _check_fallback(tool, terms)
@@ -91,15 +89,15 @@ def check_block(tool: Descriptor) -> Iterator[Problem]:
 
 def _check_fallback(tool: Descriptor, terms: ClientTerms) -> Iterator[Problem]:
     if terms.strategy != "fallback":
-        message = f"`fallback` has no effect where `decline_strategy` is `{terms.strategy}`"
-        hint = "write `consent: {decline_strategy: fallback}`, or leave `fallback` out"
+        message = f"`fallback` has no effect if `decline_strategy` is `{terms.strategy}`"
+        hint = "set `consent: {decline_strategy: fallback}`, or remove `fallback`"
         yield Problem(code="needless_key", message=message, pointer="/client/fallback", hint=hint)
     if tool.output_schema is None:
         return
     for fault in Validator(tool.output_schema).faults(terms.fallback):
         yield Problem(
             code="result_breaks_schema",
-            message=f"the fallback does not fit `output_schema`: {fault.for_model()}",
+            message=f"`fallback` does not match `output_schema`: {fault.for_model()}",
             pointer=f"/client/fallback{fault.pointer}",
             hint=fault.hint,
         )
@@ -178,14 +176,14 @@ class ClientCall(NamedTuple):
 
     def defer(self) -> Result:
         """The answer where nobody can say now: the call waits, and its result can be given later."""
-        return deferred_result(self.call, self.terms, "it waits for whoever fulfils it")
+        return deferred_result(self.call, self.terms, "its result is pending")
 
 
 def deferred_result(call: Call, terms: ClientTerms, why: str) -> Result:
     """The result of a call that nobody has fulfilled yet."""
     return Result.failed(
         Outcome.NEEDS_APPROVAL,
-        f"`{call.tool.name}` is fulfilled by its caller; {why}",
+        f"`{call.tool.name}` is fulfilled by the client; {why}",
         code=DEFERRED,
         details=terms.as_json(),
     )
@@ -196,13 +194,13 @@ def _denied(call: ClientCall, reason: str) -> Result:
 
 
 def _retryable(call: ClientCall, reason: str) -> Result:
-    return _no(call, reason, "; it may be asked for again", retryable=True)
+    return _no(call, reason, "; it may be requested again", retryable=True)
 
 
 def _fallen_back(call: ClientCall, reason: str) -> Result:
     terms = call.terms
     if not terms.falls_back:
-        return _no(call, reason, "; go on without it")
+        return _no(call, reason, "; continue without it")
     return Result.ok(copy_value(terms.fallback), meta={"client": {"declined": True, "reason": reason}})
 
 
@@ -285,7 +283,7 @@ class BoundClient:
         client = call.context.client
         if client is None:
             return deferred_result(
-                call, self._terms, "nobody does so here, and its result can be given later"
+                call, self._terms, "no client is configured, so its result must be provided later"
             )
         asked = ClientCall(call.with_arguments(copy_value(call.arguments)), self._terms)
         answer = await client(asked)

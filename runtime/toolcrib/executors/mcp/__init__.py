@@ -164,9 +164,9 @@ class McpExecutor:
             return servers[name]
         where = f" ({place})" if place else ""
         near = did_you_mean(name, servers)
-        hint = "write it under `servers` in toolcrib.yaml"
+        hint = "add it under `servers` in toolcrib.yaml"
         raise NotReady(
-            f"there is no server `{name}`{where}",
+            f"unknown server `{name}`{where}",
             code="unknown_server",
             hint=f"{near} Or {hint}" if near else hint,
         )

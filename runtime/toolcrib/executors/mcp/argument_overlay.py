@@ -66,10 +66,10 @@ class ArgumentOverlay(NamedTuple):
     def _misfit(self, name: str, error: ExpressionError, given: Arguments) -> UnusableArguments:
         absent = next((each for each in self.reads if each not in given), None)
         if absent is not None:
-            message = f"`{absent}` was not given, and this call needs it"
-            return UnusableArguments(message, pointer=pointer_to((absent,)), hint="give it")
+            message = f"`{absent}` is required by this call"
+            return UnusableArguments(message, pointer=pointer_to((absent,)), hint="provide a value")
         return UnusableArguments(
-            f"`args.{name}` of the descriptor can't be worked out: {error.message}", hint=error.hint
+            f"cannot compute `args.{name}` of the descriptor: {error.message}", hint=error.hint
         )
 
 

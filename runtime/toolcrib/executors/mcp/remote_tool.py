@@ -111,12 +111,12 @@ def _content_of(raw: dict[str, Any]) -> list[Any]:
     """The parts of an answer whose other members are sound."""
     failed = raw.get("isError")
     if not isinstance(failed, bool | None):
-        raise InvalidAnswer(f"its `isError` is {_kind(failed)}, and not true or false", raw)
+        raise InvalidAnswer(f"expected `isError` to be a boolean, got {_kind(failed)}", raw)
     if raw.get("resultType", "complete") != "complete":
-        raise InvalidAnswer("it is a result of a kind that was not asked for", raw)
+        raise InvalidAnswer("unexpected `resultType`, expected `complete`", raw)
     content = raw.get("content", [] if "structuredContent" in raw else None)
     if not isinstance(content, list):
-        raise InvalidAnswer(f"its `content` is {_kind(content)}, and not a list", raw)
+        raise InvalidAnswer(f"expected `content` to be a list, got {_kind(content)}", raw)
     return content
 
 
@@ -129,8 +129,8 @@ def _plain_text(part: Any) -> str | None:
 def _too_large(target: CallTarget, most: int) -> Result:
     return Result.failed(
         Outcome.LIMIT_EXCEEDED,
-        f"`{target.name}`: the answer of the server `{target.server.name}` is too large: more than "
-        f"{format_size(most)}, which is its `limits.output_size`; ask for less",
+        f"`{target.name}`: the response of the server `{target.server.name}` exceeds "
+        f"{format_size(most)} (`limits.output_size`); request less data",
         code="too_large",
         details={} if target.repeatable else {"may_have_acted": True},
     )
@@ -181,7 +181,7 @@ def _read(text: str) -> JSON:
     try:
         return decode_json(text)
     except DuplicateKey as error:
-        raise InvalidAnswer(f"{error} of a text that is JSON") from None
+        raise InvalidAnswer(f"{error} in JSON text") from None
     except (ValueError, RecursionError):
         return None
 
@@ -216,17 +216,15 @@ def _part(part: Any, place: int, raw: JSON) -> Content:
     kind = part.get("type") if isinstance(part, dict) else None
     make = _PARTS.get(kind) if isinstance(kind, str) else None
     if make is None:
-        what = "of a type" if isinstance(kind, str) else "no part"
+        what = "has an unknown type" if isinstance(kind, str) else "is not a content object"
         if isinstance(kind, str) and len(kind) <= _LONGEST_KIND:
-            what = f"of the type `{kind}`"
-        raise InvalidAnswer(
-            f"part {place + 1} of its content is {what}, which the protocol does not know", raw
-        )
+            what = f"has the unknown type `{kind}`"
+        raise InvalidAnswer(f"part {place + 1} of `content` {what}", raw)
     try:
         return make(part)
     except (_Malformed, NoBase64) as error:
-        what = "its data is no base64" if isinstance(error, NoBase64) else str(error)
-        raise InvalidAnswer(f"part {place + 1} of its content is malformed: {what}", raw) from None
+        what = "its data is not valid base64" if isinstance(error, NoBase64) else str(error)
+        raise InvalidAnswer(f"part {place + 1} of `content` is invalid: {what}", raw) from None
 
 
 class _Malformed(Exception):
@@ -248,7 +246,7 @@ def _audio(part: dict[str, Any]) -> Content:
 def _resource(part: dict[str, Any]) -> Content:
     inner = part.get("resource")
     if not isinstance(inner, dict):
-        raise _Malformed("it has no `resource`")
+        raise _Malformed("missing `resource`")
     blob = _base64(inner, "blob") if "blob" in inner else None
     text = None if blob is not None else _needed(inner, "text")
     return Content(
@@ -273,7 +271,7 @@ _PARTS: Final[dict[str, Callable[[dict[str, Any]], Content]]] = {
 def _needed(part: dict[str, Any], key: str) -> str:
     value = part.get(key)
     if not isinstance(value, str):
-        raise _Malformed(f"its `{key}` is {_kind(value)}, and not a text")
+        raise _Malformed(f"expected `{key}` to be text, got {_kind(value)}")
     return value
 
 
@@ -293,8 +291,8 @@ def _base64(part: dict[str, Any], key: str) -> str:
 
 def _kind(value: object) -> str:
     if value is None:
-        return "not there"
-    names = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list"}
+        return "nothing"
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list"}
     return names.get(type(value), "an object")
 
 

@@ -28,16 +28,16 @@ def _unreachable(rules: tuple[MockRule, ...]) -> list[Problem]:
     for index, rule in enumerate(rules):
         when = canonical(dict(rule.when))
         if rule.when and when in taken:
-            message = f"no call reaches {rule.label}: {taken[when].label} has the same `when`"
-            hint = "change one of them, leave one out, or make a list of replies out of the two"
+            message = f"{rule.label} is unreachable: {taken[when].label} has the same `when`"
+            hint = "change or remove one of them, or merge them into one rule with a list of replies"
             problems.append(
                 Problem(code="unreachable_rule", message=message, pointer=rule.pointer, hint=hint)
             )
         if rule.after_last != "next_rule":
             taken.setdefault(when, rule)
         if rule.always and index + 1 < len(rules):
-            message = f"no call reaches the rules below {rule.label}, which matches every call"
-            hint = "move it to the end, or give it a `when`"
+            message = f"the rules below {rule.label} are unreachable: it matches every call"
+            hint = "move it to the end, or add a `when` to it"
             below = rules[index + 1].pointer
             return [
                 *problems,
@@ -52,10 +52,10 @@ def _same_names(rules: tuple[MockRule, ...]) -> list[Problem]:
     problems = []
     for rule in rules:
         if rule is not first.setdefault(rule.label, rule):
-            message = f"two rules are called `{rule.label}`, and reports could not tell them apart"
+            message = f"duplicate rule name `{rule.label}`"
             place = f"{rule.pointer}/name"
             problems.append(
-                Problem(code="duplicate_name", message=message, pointer=place, hint="take another name")
+                Problem(code="duplicate_name", message=message, pointer=place, hint="choose another name")
             )
     return problems
 
@@ -74,9 +74,9 @@ def _wrong_answers(rules: tuple[MockRule, ...], tool: Descriptor) -> list[Proble
         problems += [
             Problem(
                 code="result_breaks_schema",
-                message=f"the mock's answer does not fit `output_schema`: {fault.for_model()}",
+                message=f"the mock's result does not match `output_schema`: {fault.for_model()}",
                 pointer=place + (fault.pointer if reply.kind == "result" else ""),
-                hint=fault.hint or "change the answer, or the schema",
+                hint=fault.hint or "change the result or the schema",
                 severity=severity,
             )
             for fault in validator.faults(answer)

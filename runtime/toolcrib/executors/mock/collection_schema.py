@@ -217,15 +217,15 @@ class LiteralPlace(NamedTuple):
             needs = "a list" if effect == "append" else "a number"
             there = " or ".join(sorted(kinds)) or "nothing"
             message = (
-                f"`{effect}` needs {needs}, and by the schema of `{self.collection}` `{self.text}` is {there}"
+                f"`{effect}` needs {needs}, but the schema of `{self.collection}` makes `{self.text}` {there}"
             )
-            ground.fault("wrong_type", message, pointer, "change the place, or the schema")
+            ground.fault("wrong_type", message, pointer, "change the path or the schema")
 
     def _unknown(
         self, key: str, known: Collection[str], text: str, pointer: str, ground: CompileContext
     ) -> None:
         there = list_of_names(sorted(known))
-        message = f"rows of `{self.collection}` never have `{key}` at `{text}`; the keys there are {there}"
+        message = f"unknown key `{key}` at `{text}` in rows of `{self.collection}`; known keys: {there}"
         ground.fault("unknown_row_key", message, pointer, did_you_mean(key, known))
 
     def check_value(self, written: ExpressionPart | None, pointer: str, ground: CompileContext) -> None:
@@ -243,10 +243,8 @@ class LiteralPlace(NamedTuple):
         name = next((step for step in reversed(path) if step is not None), self.collection)
         dialect = self.schema.get("$schema") if isinstance(self.schema, dict) else None
         for place, fault in _faults(part, schema, name, dialect):
-            message = (
-                f"the schema of `{self.collection}` refuses this: expected {fault.expected}, got {fault.got}"
-            )
-            hint = fault.hint or "change it, or the schema"
+            message = f"value does not match the schema of `{self.collection}`: expected {fault.expected}, got {fault.got}"
+            hint = fault.hint or "change the value or the schema"
             ground.fault("row_breaks_schema", message, f"{pointer}{place}", hint)
 
 

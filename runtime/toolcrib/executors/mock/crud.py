@@ -114,7 +114,7 @@ def _row(crud: Block, name: str, *, needed: bool = True) -> _Whole:
 
 
 def _missing(crud: Block, name: str) -> Block:
-    which = f"has the key `{crud['key']}`" if isinstance(crud.get("key"), str) else "is the one"
+    which = f"has the key `{crud['key']}`" if isinstance(crud.get("key"), str) else "matches"
     return {"code": "not_found", "message": f"no row of `{name}` {which}"}
 
 
@@ -132,7 +132,7 @@ def _get(crud: Block, name: str, _taken: set[str]) -> Iterator[_Whole]:
 def _create(crud: Block, name: str, _taken: set[str]) -> Iterator[_Whole]:
     yield _row(crud, name, needed=False)
     yield from _guards(crud)
-    message = f"`{name}` has a row `{{{{ key_of.row }}}}` already"
+    message = f"`{name}` already has a row `{{{{ key_of.row }}}}`"
     error = {"code": "already_exists", "message": message}
     if "key" in crud:
         yield _Whole(("guard",), {"if": "{{ row is not none }}", "error": error})
@@ -174,7 +174,7 @@ def _list(crud: Block, name: str, taken: set[str]) -> Iterator[_Whole]:
     bad = f"{limit} is not none and ({limit} is not integer or {limit} < 1)"
     error = {
         "code": "invalid_limit",
-        "message": f"a limit is a whole number from 1 on, not {{{{ {limit} }}}}",
+        "message": f"limit must be an integer of at least 1, not {{{{ {limit} }}}}",
     }
     yield _Whole(("guard",), {"if": f"{{{{ {bad} }}}}", "error": error})
     if "cursor" not in crud:
@@ -214,7 +214,7 @@ def _page(crud: Block, found: str, limit: str, taken: set[str]) -> Iterator[_Who
     yield _Whole(("let", start), f"{{{{ 0 if {cursor} is none else {cursor} | int }}}}")
     yield _Whole(("let", stop), f"{{{{ {found} | length if {limit} is none else {start} + {limit} }}}}")
     bad = f"{cursor} is not none and {cursor} is not matching('[0-9]{{1,9}}')"
-    error = {"code": "invalid_cursor", "message": f"`{{{{ {cursor} }}}}` is no cursor of this list"}
+    error = {"code": "invalid_cursor", "message": f"invalid cursor `{{{{ {cursor} }}}}`"}
     yield _Whole(("guard",), {"if": f"{{{{ {bad} }}}}", "error": error})
     page = {
         "items": f"{{{{ {found}[{start}:{stop}] }}}}",

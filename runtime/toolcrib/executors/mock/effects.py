@@ -98,7 +98,7 @@ def _effect(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Effe
         test, asked = compile_test(entry["if"], ground.names, ground.problems, f"{pointer}/if")
         settled = constant_result(test, asked, ground.problems, found)
         if settled is not None:
-            outcome = "the effect happens always" if settled else "the effect never happens"
+            outcome = "the effect always happens" if settled else "the effect never happens"
             ground.problems.append(constant_condition(outcome, f"{pointer}/if"))
         act, used = _conditional(act, test), used | asked
     if read is None:
@@ -127,7 +127,7 @@ def _counted(act: Act, pointer: str) -> Act:
     def run(scope: Scope, root: BodyScope) -> None:
         root.effects += 1
         if root.effects > MOST_EFFECTS:
-            raise ExpressionError(f"one call makes more than {MOST_EFFECTS:,} changes", pointer=pointer)
+            raise ExpressionError(f"one call exceeds {MOST_EFFECTS:,} changes", pointer=pointer)
         act(scope, root)
         root.renew()
 
@@ -393,9 +393,9 @@ def copy_for_store(value: JSON, budget: StepBudget) -> JSON:
 def _copy(value: Any, depth: int, left: list[int]) -> Any:
     left[0] -= len(value)
     if left[0] < 0:
-        raise ExpressionError(f"a value of more than {MOST_PARTS:,} parts can't be kept")
+        raise ExpressionError(f"cannot store a value with more than {MOST_PARTS:,} parts")
     if depth == 0:
-        raise ExpressionError(f"a value that is nested deeper than {MOST_DEPTH} levels can't be kept")
+        raise ExpressionError(f"cannot store a value nested deeper than {MOST_DEPTH} levels")
     copy = value.copy()
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(item, dict | list):
@@ -437,7 +437,7 @@ class _ElementSelection(NamedTuple):
                     break
         if self.one and not found:
             raise ExpressionError(
-                f"no element of {format_location(location)} is the one that `first` wants",
+                f"no element of {format_location(location)} matches `first`",
                 code="absent_place",
             )
         return found
@@ -479,8 +479,8 @@ def _one_or_some(
         return None
     _check_fields(entry, place, pointer, ground)
     if place.in_store and not place.steps and chosen is None:
-        message = f"`{place.root}` is a whole collection"
-        hint = f"name one of its rows, `{place.root}[args.id]`, or choose some with `where` or `first`"
+        message = f"`{place.root}` is a whole collection, not a row"
+        hint = f"select a row, such as `{place.root}[args.id]`, or use `where` or `first`"
         ground.fault("not_a_row", message, pointer, hint)
         return None
     return place, chosen
@@ -515,7 +515,7 @@ def _update(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
                 raise ExpressionError(f"`set` needs an object, not {kind(changes)}", pointer=at_set)
             if not isinstance(value, dict):
                 raise ExpressionError(
-                    f"{format_location(location)} is {kind(value)}, and only an object has keys to `set`"
+                    f"{format_location(location)} is {kind(value)}, and `set` needs an object"
                 )
             write_path(
                 work,
@@ -539,8 +539,8 @@ def _check_key(
         return
     value = setting.get(collection.key)
     if collection.key and value is not None and not (isinstance(value, str) and "{{" in value):
-        message = f"`{collection.key}` is the key of the rows of `{name}`, which a row keeps"
-        hint = "leave it out; a row gets another key by `insert` and `delete`"
+        message = f"`{collection.key}` is the row key of `{name}`, which cannot change"
+        hint = "remove it; to change a row's key, `insert` a new row and `delete` the old one"
         ground.fault("row_breaks_schema", message, f"{pointer}/{pointer_step(collection.key)}", hint)
 
 
@@ -624,7 +624,7 @@ def _change_of(entry: dict[str, Any], name: str, above: str, ground: CompileCont
         return by
     value = by.render({})
     if isinstance(value, str):
-        message = f"`{shortened(value)}` is a text and not an expression"
+        message = f"`{shortened(value)}` is text, not an expression"
         hint = f'write `"{{{{ {shortened(value)} }}}}"`, or a number'
         ground.fault("expression_syntax", message, f"{above}/by", hint)
     elif not is_number(value):
@@ -670,8 +670,8 @@ def _put(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change:
         return _NOTHING
     whole = ground.tool.fixture.collections[place.root] if place.in_store and not place.steps else None
     if key is None and (whole is None or (name == "upsert" and not whole.key)):
-        hint = "say under which key the value is put"
-        ground.fault("missing_key", f"`{name}` needs a `key` here", above, hint)
+        hint = "add `key`, the key under which the value is stored"
+        ground.fault("missing_key", f"`{name}` requires a `key` here", above, hint)
         return _NOTHING
     spot = ground.spot(place, elements=True)
     if spot is not None:
@@ -720,7 +720,7 @@ class _Putting(NamedTuple):
             location, within = place.find(scope, root)
             if not isinstance(within, dict):
                 raise ExpressionError(
-                    f"{format_location(location)} is {kind(within)}, and an object is needed"
+                    f"{format_location(location)} is {kind(within)}, but an object is required"
                 )
             key = key_text(None if self.key is None else self.key(scope))
             if key in within:
@@ -732,9 +732,9 @@ class _Putting(NamedTuple):
     def check(self, location: Location) -> None:
         """Refuse to replace what is at a location."""
         if not self.replaces:
-            hint = "`upsert` replaces what is there"
+            hint = "use `upsert` to replace it"
             raise ExpressionError(
-                f"{format_location(location)} exists already", code="existing_key", hint=hint
+                f"{format_location(location)} already exists", code="existing_key", hint=hint
             )
 
 
@@ -744,8 +744,8 @@ def _own_key(row: JSON, collection: Collection, root: BodyScope) -> str:
         return root.work.free_key(name)
     if isinstance(row, dict) and field in row:
         return key_text(row[field])
-    message = f"the row has no `{field}`, which is the key of `{name}`"
-    raise ExpressionError(message, hint="add it, or write `key`")
+    message = f"missing `{field}`, the row key of `{name}`"
+    raise ExpressionError(message, hint="add it to the row, or set `key`")
 
 
 def _container(text: str, pointer: str, ground: CompileContext) -> StorePath | None:
@@ -765,12 +765,11 @@ def _goto(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change
     for machine, state in entry["goto"].items():
         place = f"{pointer}/{pointer_step(machine)}"
         if machine not in machines:
-            there = list_of_names(list(machines)) if machines else "none are declared"
-            hint = (
-                did_you_mean(machine, machines)
-                or "they are declared under `state`, of the pack or the project"
+            there = list_of_names(list(machines)) if machines else "none"
+            hint = did_you_mean(machine, machines) or "declare it under `state` in the pack or project"
+            ground.fault(
+                "unknown_machine", f"unknown state machine `{machine}`; known machines: {there}", place, hint
             )
-            ground.fault("unknown_machine", f"there is no named state `{machine}`: {there}", place, hint)
             continue
         to = ground.value(state, place)
         allowed = machines[machine].states

@@ -30,8 +30,8 @@ NEAREST = 3
 _BRACES = re.compile(r"\{[{%#]")
 
 _MORE: dict[str, str] = {
-    BARE: "let it answer more `times`, write `after_last: repeat`, or write a `sequence` of replies",
-    SEQUENCE: "add a reply to the sequence, or write `after_last: repeat` or `after_last: cycle`",
+    BARE: "increase `times`, set `after_last: repeat`, or write a `sequence` of replies",
+    SEQUENCE: "add a reply to the sequence, or set `after_last: repeat` or `after_last: cycle`",
 }
 """The way out where there are no rules, so that one more can't be pasted."""
 
@@ -62,12 +62,12 @@ def _way_out(
     below = f"below the others:\n{indent(paste, '  ')}"
     stopped = blocking_rule(rules, scope, number, state)
     if stopped is None:
-        return f"a rule that would answer it, {below}", {"paste": paste}
+        return f"to answer it, add this rule {below}", {"paste": paste}
     alone = stopped.replies[0].pointer == f"{stopped.pointer}/reply"
-    more = "let its reply answer more `times`" if alone else "add a reply to its list"
-    words = f"the way out of {stopped.label}: {more}, or write `after_last: repeat`"
+    more = "increase `times` of its reply" if alone else "add a reply to its list"
+    words = f"{stopped.label} is exhausted: {more}, or set `after_last: repeat`"
     facts: dict[str, JSON] = {"exhausted": {"rule": stopped.label, "pointer": stopped.pointer}}
-    passing = "or `after_last: next_rule`"
+    passing = "or set `after_last: next_rule`"
     freed = tuple(rule._replace(after_last="next_rule") if rule is stopped else rule for rule in rules)
     try:
         chosen = choose_rule(freed, scope, number, state)
@@ -78,7 +78,11 @@ def _way_out(
         return f"{words}, {passing}: then {chosen[0].label} answers", {**facts, "after_last": "next_rule"}
     if again is not None:
         return words, facts
-    return f"{words},\n{passing} and this rule {below}", {**facts, "after_last": "next_rule", "paste": paste}
+    return f"{words},\n{passing} and add this rule {below}", {
+        **facts,
+        "after_last": "next_rule",
+        "paste": paste,
+    }
 
 
 class RuleMiss:
@@ -130,7 +134,7 @@ class RuleMiss:
             if not reasons and not rule.matches(scope, number):
                 reasons.append("the condition `if` is false")
         except ExpressionError as error:
-            return [f"it can't be judged: {error.message}"]
+            return [f"cannot be evaluated: {error.message}"]
         if not reasons and rule.reply_at(self._state) is None:
             reasons.append(_exhausted(rule))
         return reasons
@@ -186,7 +190,7 @@ def _of_state(difference: MatchDifference) -> str:
     """A named state that is another one, in words."""
     machine = next(iter(keys_of(difference.pointer)), "")
     what = f"state `{machine}` is" if machine else "the states are"
-    return f"{what} {difference.actual}, the rule wants {difference.expected}"
+    return f"{what} {difference.actual}, expected {difference.expected}"
 
 
 def _exhausted(rule: MockRule) -> str:
@@ -263,7 +267,7 @@ def _some_reply(call: Call) -> str:
     try:
         answer = generate(call.tool.output_schema, KeyedRandom(0, call.tool.name))
     except ExpressionError:
-        return "error: no answer is written yet"
+        return "error: no reply is defined yet"
     return f"result: {_flow(escape_expressions(answer))}"
 
 

@@ -89,7 +89,7 @@ class ReachingMock(BoundMock):
         mode = turn.reply.elsewhere
         other = self._other(mode)
         if other is None:
-            message = f"the mock of `{call.tool.name}` hands calls on to `{mode}:`, and there is no runtime to bind that"
+            message = f"the mock of `{call.tool.name}` forwards calls to `{mode}:`, which requires a runtime"
             return Result.failed(Outcome.UNAVAILABLE, message, code="not_bound")
         result = await other.execute(call)
         if result.outcome is Outcome.UNAVAILABLE:
@@ -110,8 +110,8 @@ def _denied(call: Call, reply: Reply) -> Result:
     place = call.tool.origin.place(f"{reply.pointer}/passthrough")
     return Result.failed(
         Outcome.DENIED,
-        f"the mock of `{call.tool.name}` hands this call on to `{reply.elsewhere}:` ({place}), and this run does not"
-        " allow that; `--allow-passthrough`, or `Runtime(..., passthrough=True)`, does",
+        f"the mock of `{call.tool.name}` forwards this call to `{reply.elsewhere}:` ({place}), which this run does not allow;"
+        " use `--allow-passthrough` or `Runtime(..., passthrough=True)`",
         code="passthrough_not_allowed",
         details={"mode": reply.elsewhere, "at": place},
     )
@@ -120,18 +120,18 @@ def _denied(call: Call, reply: Reply) -> Result:
 def unused_keys(block: dict[str, Any], reply: Reply) -> Iterator[Problem]:
     """What stands beside a fault or a passthrough and would have no effect."""
     keys: tuple[str, ...] = ("content", "idempotent_by")
-    why = f"`{reply.elsewhere}:` answers, and its answer is not the mock's"
+    why = f"the result comes from `{reply.elsewhere}:`"
     if reply.injection is not None:
         keys = ("content",) if reply.injection.reaches else ("content", "idempotent_by", *STATEFUL)
-        why = "a call that never reaches the tool does nothing"
+        why = "the call never reaches the tool"
         if reply.injection.reaches:
-            why = "what the tool answers is not written here"
+            why = "the tool's result is generated"
     if reply.injection is not None and reply.injection.kind == "stale":
-        message = "a reply can't be `stale`: it has no answer from before"
-        hint = "let a scenario make the tool stale: `faults: [{tool: ..., inject: stale}]`"
+        message = "a reply cannot be `stale`: it has no earlier result"
+        hint = "inject it from a scenario instead: `faults: [{tool: ..., inject: stale}]`"
         yield Problem("fault_not_possible", message, f"{reply.pointer}/fault", hint)
     for key in keys:
         if key in block:
-            message = f"`{key}` has no effect beside this `{reply.kind}`: {why}"
-            hint = "leave one of them out"
+            message = f"`{key}` has no effect with `{reply.kind}`: {why}"
+            hint = "remove one of them"
             yield Problem("needless_key", message, f"{reply.pointer}/{key}", hint)

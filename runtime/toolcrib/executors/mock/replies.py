@@ -91,9 +91,9 @@ def _data(entry: dict[str, Any], pointer: str, tool: Descriptor, problems: list[
             problems.append(
                 Problem(
                     code="invalid_base64",
-                    message=f"`data` is not base64: {error}",
+                    message=f"`data` is not valid base64: {error}",
                     pointer=f"{pointer}/data",
-                    hint="encode the bytes in base64, or name a `file`",
+                    hint="encode the bytes in base64, or use `file`",
                 )
             )
     return data
@@ -393,13 +393,13 @@ def _generate(
     examples = options.get("examples", "prefer")
     schema = tool.output_schema
     if schema is None:
-        message = "`generate` needs an `output_schema` to make an answer from"
+        message = "`generate` requires an `output_schema`"
         problems.append(
             Problem(
                 code="no_output_schema",
                 message=message,
                 pointer=pointer,
-                hint="add `output_schema`, or write a `result`",
+                hint="add `output_schema`, or use `result`",
             )
         )
         return _Compiled(frozenset(), lambda _scope: Result.ok())
@@ -412,7 +412,7 @@ def _generate(
     try:
         generate(schema, KeyedRandom(0, tool.name, "check"), examples=examples)
     except ExpressionError as error:
-        problems.append(error.problem(pointer, hint="write a `result` instead"))
+        problems.append(error.problem(pointer, hint="use `result` instead"))
     return _Compiled(patch.names | {"args", "seed"}, answer)
 
 
@@ -471,9 +471,9 @@ def _passthrough(
     own = keys_of(pointer)[0]
     others = sorted(tool.bindings.keys() - {own})
     if mode not in others:
-        there = ", ".join(f"`{name}:`" for name in others) or f"none besides `{own}:`"
-        message = f"`passthrough` hands calls on to another block of `{tool.name}`, and `{mode}:` is none"
-        hint = did_you_mean(mode, others) or f"its blocks are: {there}"
+        there = ", ".join(f"`{name}:`" for name in others) or "none"
+        message = f"`passthrough` forwards calls to another block, but `{tool.name}` has no `{mode}:` block"
+        hint = did_you_mean(mode, others) or f"blocks other than `{own}:`: {there}"
         problems.append(Problem(code="no_such_block", message=message, pointer=pointer, hint=hint))
     return _Compiled(frozenset(), lambda _scope: Result.ok(), elsewhere=mode)
 

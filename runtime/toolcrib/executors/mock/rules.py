@@ -145,7 +145,7 @@ def compile_rules(tool: Descriptor, problems: list[Problem]) -> tuple[MockRule, 
             ),
         )
     reply = compile_reply(block, "/mock", tool, problems)
-    after_last = _after_one(block, block, BARE, "a `sequence`, and this mock", problems)
+    after_last = _after_one(block, block, BARE, "this mock", problems)
     return (MockRule("mock", BARE, (reply,), _ends((reply,)), after_last=after_last),)
 
 
@@ -169,8 +169,8 @@ def _after_one(
         after_last: AfterLast = holder.get("after_last", "error")
         return after_last
     if "after_last" in holder:
-        message = f"`after_last` belongs to {words} has one reply"
-        hint = "leave `after_last` out, or say how many `times` the reply answers, or write several replies"
+        message = f"`after_last` has no effect: {words} has a single reply"
+        hint = "remove `after_last`, set `times` on the reply, or write several replies"
         place = f"{pointer}/after_last"
         problems.append(Problem(code="needless_key", message=message, pointer=place, hint=hint))
     return "repeat"
@@ -185,7 +185,7 @@ def _rule(
         after_last: AfterLast = entry.get("after_last", "error")
     else:
         replies = (compile_reply(reply, f"{pointer}/reply", tool, problems),)
-        after_last = _after_one(entry, reply, pointer, "a list of replies, and this rule", problems)
+        after_last = _after_one(entry, reply, pointer, "this rule", problems)
     return MockRule(
         label=str(entry.get("name", f"rule {index + 1}")),
         pointer=pointer,
@@ -228,7 +228,7 @@ def _call(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[P
     problems += faults
     wrong = None if faults else next(iter(find_impossible(when["call"], _NUMBERS)), None)
     if wrong is not None:
-        message = f"calls are numbered 1, 2, 3 ..., so none is {compact(when['call'])}"
+        message = f"calls are numbered from 1, so none matches {compact(when['call'])}"
         problems.append(Problem(code="never_matches", message=message, pointer=place + wrong.pointer))
     return matcher
 
@@ -261,13 +261,13 @@ def _never_in(pattern: dict[str, JSON], place: str, tool: Descriptor) -> Iterato
             continue
         elif machine is None:
             there = ", ".join(f"`{known}`" for known in machines) or "none"
-            message = f"no machine is called `{name}`; those of `state:` are: {there}"
-            hint = did_you_mean(name, machines) or f"write `state: {{{name}: ...}}` in the pack or scenario"
+            message = f"unknown state machine `{name}`; known machines: {there}"
+            hint = did_you_mean(name, machines) or f"add `state: {{{name}: ...}}` to the pack or scenario"
             yield Problem(code="unknown_machine", message=message, pointer=at, hint=hint)
         elif not _can_be(wanted, machine, tool):
             states = ", ".join(f"`{state}`" for state in machine.states)
-            which = f"its states are {states}" if states else "a state is a text"
-            message = f"`{name}` is never {compact(wanted)}; {which}"
+            which = f"its states are {states}" if states else "a state must be text"
+            message = f"`{name}` is never in state {compact(wanted)}; {which}"
             yield Problem("never_matches", message, at, _meant(wanted, machine))
 
 
@@ -287,7 +287,7 @@ def _meant(wanted: JSON, machine: Machine) -> str:
         return did_you_mean(wanted, machine.states)
     text = compact(wanted)
     plain = isinstance(wanted, int | float) and (not machine.states or text in machine.states)
-    return f'write it as a text: `"{text}"`' if plain else ""
+    return f'quote it: `"{text}"`' if plain else ""
 
 
 def _condition(

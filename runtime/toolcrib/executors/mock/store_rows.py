@@ -37,7 +37,7 @@ Names: TypeAlias = "Mapping[str, Collection[str] | None]"
 _HEAD = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 _DOT = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 _MARK = re.compile(rf"{STRING.pattern}|[()\[\]{{}}]", re.DOTALL)
-_EXAMPLE = "a place is written `order.payments[0].amount`, without braces"
+_EXAMPLE = "write a path such as `order.payments[0].amount`, without braces"
 
 
 class PathStep(NamedTuple):
@@ -105,9 +105,9 @@ class StorePath(NamedTuple):
 
 
 def _no_row(name: str, location: Location | None) -> ExpressionError:
-    where = "" if location is None else f": {format_location(location)} does not exist"
-    hint = "give it a `missing`, or guard the effect with an `if`"
-    return ExpressionError(f"there is no row `{name}`{where}", code="absent_place", hint=hint)
+    where = "" if location is None else f": nothing at {format_location(location)}"
+    hint = "add `missing` to the row, or `if` to the effect"
+    return ExpressionError(f"row `{name}` does not exist{where}", code="absent_place", hint=hint)
 
 
 def _key_of(step: PathStep, scope: Scope, value: JSON, location: Location) -> str | int:
@@ -116,7 +116,8 @@ def _key_of(step: PathStep, scope: Scope, value: JSON, location: Location) -> st
         if -len(value) <= key < len(value):
             return key % len(value)
         raise ExpressionError(
-            f"{format_location(location)} has {len(value)} elements, and none at {key}", code="absent_place"
+            f"{format_location(location)} has {len(value)} elements, so index {key} is out of range",
+            code="absent_place",
         )
     if isinstance(value, dict) and isinstance(key, str):
         if key in value:
@@ -125,7 +126,7 @@ def _key_of(step: PathStep, scope: Scope, value: JSON, location: Location) -> st
     expected = "a number in brackets" if isinstance(value, list) else "a string"
     if not isinstance(value, list | dict):
         raise ExpressionError(
-            f"{format_location(location)} is {kind(value)}, and nothing is within it", code="absent_place"
+            f"{format_location(location)} is {kind(value)}, which has no members", code="absent_place"
         )
     raise ExpressionError(
         f"{format_location(location)} needs {expected}, not {kind(key)}", code="absent_place"
@@ -134,7 +135,7 @@ def _key_of(step: PathStep, scope: Scope, value: JSON, location: Location) -> st
 
 def _absent(value: dict[str, JSON], key: str, location: Location) -> ExpressionError:
     error = missing_key(value, key, format_location(location))
-    hint = did_you_mean(key, value) or "a key is added with `update` and `set`"
+    hint = did_you_mean(key, value) or "use `update` with `set` to add a key"
     return ExpressionError(error.message, code="absent_place", hint=hint)
 
 
@@ -152,7 +153,7 @@ def key_text(value: JSON) -> str:
     """
     key = key_or_none(value)
     if key is None:
-        raise ExpressionError(f"the key of a row is a text or a number, not {kind(value)}")
+        raise ExpressionError(f"a row key must be text or a number, not {kind(value)}")
     return key
 
 
@@ -212,7 +213,7 @@ def compile_path(
     """
     head = _HEAD.match(text)
     if head is None:
-        raise ExpressionError(f"`{shortened(text)}` is no place", code="invalid_place", hint=_EXAMPLE)
+        raise ExpressionError(f"`{shortened(text)}` is not a valid path", code="invalid_place", hint=_EXAMPLE)
     root = head[1]
     if root not in rows and root not in collections:
         raise _not_a_row(root, names, rows, collections)
@@ -241,7 +242,7 @@ def _bracket(text: str, start: int) -> int:
         if depth == 0:
             return mark.start()
         at = mark.end()
-    message = f"`{shortened(text)}` is no place from `{shortened(text[start:])}` on"
+    message = f"`{shortened(text)}` is not a valid path: cannot parse `{shortened(text[start:])}`"
     raise ExpressionError(message, code="invalid_place", hint=_EXAMPLE)
 
 
@@ -249,12 +250,9 @@ def _not_a_row(
     root: str, names: Collection[str], rows: Collection[str], collections: Collection[str]
 ) -> ExpressionError:
     known = [*rows, *collections]
-    if root in names:
-        why = f"`{root}` is no row, so nothing can be changed there"
-    else:
-        why = f"there is no row `{root}`"
-    there = f"; there are {list_of_names(known)}" if known else ""
-    hint = did_you_mean(root, known) or "name the row under `rows`"
+    why = f"`{root}` is not a row, so it cannot be changed" if root in names else f"unknown row `{root}`"
+    there = f"; available: {list_of_names(known)}" if known else ""
+    hint = did_you_mean(root, known) or "declare it under `rows`"
     return ExpressionError(why + there, code="not_a_row", hint=hint)
 
 
@@ -305,7 +303,7 @@ class CompileContext(NamedTuple):
             if step.name and step.name not in keys:
                 there = list_of_names(sorted(keys))
                 message = (
-                    f"`{place.root}` never has `{step.name}` at `{place.text}`; the keys there are {there}"
+                    f"unknown key `{step.name}` of `{place.root}` at `{place.text}`; known keys: {there}"
                 )
                 self.fault("unknown_row_key", message, pointer, did_you_mean(step.name, keys))
                 return
@@ -413,11 +411,11 @@ def _within(text: str, pointer: str, ground: CompileContext) -> StorePath | None
         return place
     if code == "not_a_row":
         known = [*ground.tool.fixture.collections, *ground.rows]
-        code, there = "unknown_collection", list_of_names(known) if known else "none are declared"
-        message = f"`{text}` is neither a collection of the store nor a place in an earlier row: {there}"
-        hint = (
-            did_you_mean(text, known) or "collections are declared under `store`, of the pack or the project"
+        code, there = "unknown_collection", list_of_names(known) if known else "none"
+        message = (
+            f"`{text}` is neither a collection of the store nor a path in an earlier row; available: {there}"
         )
+        hint = did_you_mean(text, known) or "declare collections under `store` in the pack or project"
     ground.fault(code, message, pointer, hint)
     return None
 
@@ -495,7 +493,7 @@ def _key(value: JSON, container: Container) -> str | int | None:
     if type(value) is int:
         many = len(container)
         return value % many if -many <= value < many else None
-    raise ExpressionError(f"the elements of a list are numbered, and `key` is {kind(value)}")
+    raise ExpressionError(f"list elements are addressed by number, but `key` is {kind(value)}")
 
 
 def compile_row_filter(
@@ -592,14 +590,14 @@ def compile_guards(
     """Compile a `guard` list; faults are added to `problems`."""
     guards = [_guard(entry, f"{pointer}/{index}", names, problems) for index, entry in enumerate(block)]
     problems += [
-        constant_condition("it never answers", f"{guard.pointer}/if")
+        constant_condition("the guard never refuses", f"{guard.pointer}/if")
         for guard in guards
         if guard.settled is False
     ]
     for index, guard in enumerate(guards[:-1]):
         if guard.settled:
-            message = f"no call gets past guard {index + 1}, whose `if` is always true"
-            hint = "change its condition, or leave out what follows"
+            message = f"no call passes guard {index + 1}: its `if` is always true"
+            hint = "change its condition, or remove what follows"
             place = guards[index + 1].pointer
             problems.append(Problem(code="unreachable_guard", message=message, pointer=place, hint=hint))
             break
@@ -615,8 +613,8 @@ def _asked_before(block: Sequence[dict[str, Any]], guards: Sequence[Guard]) -> I
             continue
         before = first.setdefault(entry["if"].strip(), index)
         if before != index:
-            message = f"guard {before + 1} has the same `if`, so this one never answers"
-            hint = "leave one of them out, or change its condition"
+            message = f"this guard is unreachable: guard {before + 1} has the same `if`"
+            hint = "remove one of them, or change its condition"
             yield Problem(code="unreachable_guard", message=message, pointer=guard.pointer, hint=hint)
 
 
@@ -634,12 +632,12 @@ def constant_result(test: Run, used: Collection[str], problems: Sequence[Problem
 
 def constant_condition(outcome: str, pointer: str) -> Problem:
     """The fault of an `if` that says the same for every call."""
-    message = f"the `if` reads nothing, so it says the same for every call: {outcome}"
+    message = f"`if` reads no variables, so it has the same value for every call: {outcome}"
     return Problem(
         code="constant_condition",
         message=message,
         pointer=pointer,
-        hint="change the condition, or leave it out",
+        hint="change or remove the condition",
     )
 
 

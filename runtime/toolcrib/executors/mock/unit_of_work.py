@@ -131,7 +131,7 @@ class UnitOfWork:
         layers = self._layers_of(name)
         crowded = len(layers.below) + len(layers.above) >= MOST_ROWS
         if crowded and not self.has(name, key) and len(self._whole(name)) >= MOST_ROWS:
-            raise ExpressionError(f"`{name}` would have more than {MOST_ROWS:,} rows")
+            raise ExpressionError(f"`{name}` would exceed {MOST_ROWS:,} rows")
         above = self._own.get(name)
         if above is None:
             above = self._own[name] = {**layers.above}
@@ -230,9 +230,11 @@ def unknown_state(machine: str, state: JSON, allowed: tuple[str, ...]) -> Expres
     """The error of a state that a machine can't have."""
     if not isinstance(state, str):
         return ExpressionError(
-            f"a state of `{machine}` is a text, not {as_text(state)}", code="unknown_state"
+            f"a state of `{machine}` must be text, not {as_text(state)}", code="unknown_state"
         )
-    message = f"`{machine}` has no state `{shortened(state)}`; it has {list_of_names(list(allowed))}"
+    message = (
+        f"unknown state `{shortened(state)}` of `{machine}`; its states are {list_of_names(list(allowed))}"
+    )
     return ExpressionError(message, code="unknown_state", hint=did_you_mean(state, allowed))
 
 
@@ -263,14 +265,14 @@ def _check_row(collection: Collection, key: str, row: JSON) -> None:
     name, field = collection.name, collection.key
     if field and (not isinstance(row, dict) or as_text(row.get(field)) != key):
         held = as_text(row.get(field)) if isinstance(row, dict) else "nothing"
-        message = f"the row `{shortened(key)}` of `{name}` has another `{field}`: {shortened(held)}"
-        raise ExpressionError(message, code="row_breaks_schema", hint=f"`{field}` is the key of a row")
+        message = f"`{field}` of row `{shortened(key)}` in `{name}` does not equal its key: {shortened(held)}"
+        raise ExpressionError(message, code="row_breaks_schema", hint=f"`{field}` holds the row key")
     if collection.schema is None:
         if not isinstance(row, dict):
-            raise ExpressionError(f"a row of `{name}` is an object", code="row_breaks_schema")
+            raise ExpressionError(f"a row of `{name}` must be an object", code="row_breaks_schema")
         return
     validator = _validator(collection.schema)
     if not validator.is_valid(row):
         fault = validator.faults(row)[0]
-        message = f"the row `{shortened(key)}` of `{name}` would not fit its schema: {fault.for_model()}"
+        message = f"row `{shortened(key)}` of `{name}` would not match its schema: {fault.for_model()}"
         raise ExpressionError(message, code="row_breaks_schema", hint=fault.hint)

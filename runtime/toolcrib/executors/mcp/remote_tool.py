@@ -118,9 +118,9 @@ def _content_of(raw: dict[str, Any]) -> list[Any]:
     if not isinstance(failed, bool | None):
         raise InvalidAnswer(f"expected `isError` to be a boolean, got {_kind(failed)}", raw)
     if raw.get("resultType", "complete") != "complete":
-        # Task results exist only for requests with `task`, which toolcrib never sends.
+        # Servers may send other kinds of results only to requests that ask for them.
         raise InvalidAnswer("unexpected `resultType`, expected `complete`", raw)
-    # The specification requires `content`, but servers that send `structuredContent` often leave it out.
+    # Some servers send `structuredContent` only.
     content = raw.get("content", [] if "structuredContent" in raw else None)
     if not isinstance(content, list):
         raise InvalidAnswer(f"expected `content` to be a list, got {_kind(content)}", raw)

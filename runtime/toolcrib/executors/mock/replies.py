@@ -345,7 +345,7 @@ def _check_size(value: JSON, limit: int) -> None:
 
     `_small` bounds what each expression adds; a result with a larger value takes the ordinary path.
     """
-    # `repr` is an upper bound that needs no rendering: each `{{` or `$` may start one expression.
+    # Every `{{` or `$` in the text may start an expression, each of which adds at most `SMALL` bytes.
     text = repr(value)
     room = budget_for_bytes(limit, most=limit) - SMALL * (text.count("{{") + text.count("$"))
     if room < 0 or remaining_budget(value, RESULT_DEPTH, room) < 0:
@@ -355,7 +355,7 @@ def _check_size(value: JSON, limit: int) -> None:
 def _small(value: Any, depth: int) -> Any:
     """`unshared_copy` for values so small that they need no separate size check; NotJSONError for others."""
     kind = type(value)
-    # Integers beyond 2**53 are left to the result layer, which knows how JSON numbers lose precision.
+    # The common cases, decided without counting: short ASCII text, and integers that need few digits.
     if (kind is str and len(value) < SMALL and value.isascii()) or (kind is int and -_EXACT < value < _EXACT):
         return value
     if remaining_budget(value, depth, SMALL) < 0:

@@ -1,4 +1,4 @@
-"""What is wrong with a mock beyond what its schema can say; asked when a descriptor is loaded."""
+"""Checks of a mock that its JSON Schema cannot express. They run when a descriptor is loaded."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from toolcrib.schema.validation import Validator
 
 
 def check_mock_block(descriptor: Descriptor) -> list[Problem]:
-    """Everything that is wrong with the `mock` block of a descriptor."""
+    """All problems of the `mock` block of a descriptor."""
     problems: list[Problem] = []
     rules = compile_rules(descriptor, problems)
     if len(rules) > 1:
         problems += _unreachable(rules)
         problems += _same_names(rules)
+    # A block with errors has placeholder replies, whose results say nothing about the document.
     if not any(problem.severity == "error" for problem in problems):
         problems += _wrong_answers(rules, descriptor)
     return problems
 
 
 def _unreachable(rules: tuple[MockRule, ...]) -> list[Problem]:
-    """Rules that no call reaches: they stand below one that takes every call, or all of theirs."""
+    """Rules that no call reaches, because a rule above them matches every call or all of theirs."""
     problems = []
     taken: dict[str, MockRule] = {}
     for index, rule in enumerate(rules):
@@ -33,6 +34,7 @@ def _unreachable(rules: tuple[MockRule, ...]) -> list[Problem]:
             problems.append(
                 Problem(code="unreachable_rule", message=message, pointer=rule.pointer, hint=hint)
             )
+        # With `next_rule` the same `when` may follow: it takes over when the replies are used up.
         if rule.after_last != "next_rule":
             taken.setdefault(when, rule)
         if rule.always and index + 1 < len(rules):
@@ -47,7 +49,7 @@ def _unreachable(rules: tuple[MockRule, ...]) -> list[Problem]:
 
 
 def _same_names(rules: tuple[MockRule, ...]) -> list[Problem]:
-    """Rules that reports could not tell apart."""
+    """Rules with the same name, which reports could not tell apart."""
     first: dict[str, MockRule] = {}
     problems = []
     for rule in rules:
@@ -61,7 +63,7 @@ def _same_names(rules: tuple[MockRule, ...]) -> list[Problem]:
 
 
 def _wrong_answers(rules: tuple[MockRule, ...], tool: Descriptor) -> list[Problem]:
-    """Answers that are the same for every call and that the output schema refuses."""
+    """Constant results that the output schema rejects."""
     replies = [reply for rule in rules for reply in rule.replies]
     fixed = [(reply, reply.constant.value) for reply in replies if reply.constant is not None]
     if tool.output_schema is None or not fixed:

@@ -23,7 +23,7 @@ def follow_redirect(
     """The request for a redirect.
 
     POST becomes GET for 301 and 302, and any other method for 303, as in browsers. No redirect leads from https to
-    http. Only GET and HEAD without a body are sent to another origin, without credentials.
+    http, except between `own` origins. Only GET and HEAD without a body are sent to another origin, without credentials.
 
     Args:
         request: The redirected request.

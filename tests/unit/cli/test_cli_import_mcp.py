@@ -158,7 +158,7 @@ def test_a_server_that_is_not_there_is_told_with_near_ones(client, toolcrib):
     client(ADD)
     result = toolcrib("import", "mcp", "clac", "--mcp", ".mcp.json")
     assert result.exit_code == exit_codes.USAGE
-    assert "there is no server `clac`" in result.stderr
+    assert "unknown server `clac`" in result.stderr
     assert "did you mean `calc`?" in result.stderr
 
 

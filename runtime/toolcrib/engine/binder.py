@@ -89,7 +89,7 @@ class Binder:
         """Why a tool can't be bound in its mode, and what to write; empty if it can."""
         if tool.mode is None:
             blocks = " or ".join(f"`{mode}:`" for mode in self._executors.modes)
-            return f"`{tool.name}` is unbound: write a {blocks} block in {tool.origin.place()}"
+            return f"`{tool.name}` is unbound: add a {blocks} block in {tool.origin.place()}"
         if tool.mode not in tool.bindings:
             there = ", ".join(f"`{mode}`" for mode in tool.bindings) or "none"
             return (

@@ -724,7 +724,7 @@ class Engine:
         if name in refused and refused[name].code == "server_remark":
             message += f": {refused[name].message}"
         elif name in refused:
-            message += f": its document was refused, {refused[name]}"
+            message += f": its document was rejected, {refused[name]}"
         elif near:
             message += f"; did you mean {' or '.join(f'`{match}`' for match in near)}?"
         else:

@@ -483,9 +483,9 @@ def _unreadable(path: str, error: OSError | ValueError, named: ConfigPosition | 
     spot = named or ConfigPosition(path, "", _first_line)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         hint = "the path is relative to the folder of the project" if named is not None else ""
-        return spot.problem("path_not_found", f"there is no file `{excerpt(path)}`", hint)
+        return spot.problem("path_not_found", f"no file `{excerpt(path)}`", hint)
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    return spot.problem("file_unreadable", f"`{excerpt(path)}` can't be read: {reason}")
+    return spot.problem("file_unreadable", f"cannot read `{excerpt(path)}`: {reason}")
 
 
 def _places(value: Mapping[str, JSON]) -> Iterator[tuple[tuple[str, ...], JSON]]:

@@ -274,17 +274,17 @@ def _check_mode(tool: Descriptor, kinds: Kinds) -> list[Problem]:
     problems = []
     if tool.mode is None and tool.bindings:
         names = ", ".join(f"`{mode}`" for mode in tool.bindings)
-        message = f"the blocks {names} are here, and nothing says which is in force"
+        message = f"`mode` is missing, and the tool has several blocks: {names}"
         problems.append(Problem(code="mode_missing", message=message, hint="add `mode:`"))
     elif tool.mode is not None and tool.mode not in tool.bindings:
-        message = f"`mode` is `{tool.mode}`, and there is no `{tool.mode}:` block"
-        hint = f"write a `{tool.mode}:` block" + (
-            f", or take one of {', '.join(tool.bindings)}" if tool.bindings else ""
+        message = f"`mode` is `{tool.mode}`, but there is no `{tool.mode}:` block"
+        hint = f"add a `{tool.mode}:` block" + (
+            f", or use one of the existing modes: {', '.join(tool.bindings)}" if tool.bindings else ""
         )
         problems.append(Problem(code="binding_missing", message=message, pointer="/mode", hint=hint))
     for mode in tool.bindings:
         if kinds.schema_for(mode) is None:
-            message = f"mode `{mode}` is not installed: its block is not checked, and in this mode the tool is unavailable"
+            message = f"mode `{mode}` is not installed: its block is not checked, and the tool is unavailable in this mode"
             problems.append(
                 Problem(code="mode_not_installed", message=message, pointer=f"/{mode}", severity="warning")
             )
@@ -314,7 +314,7 @@ def _check_schemas(tool: Descriptor) -> list[Problem]:
 def _check_arguments_type(schema: Schema) -> list[Problem]:
     if not isinstance(schema, dict) or schema.get("type", "object") == "object":
         return []
-    message = f"arguments are an object, and `input_schema` says type {compact(schema['type'])}"
+    message = f"arguments are an object, but `input_schema` has type {compact(schema['type'])}"
     place = "/input_schema/type"
     return [Problem(code="arguments_not_object", message=message, pointer=place, hint="write `type: object`")]
 
@@ -323,8 +323,8 @@ def _check_timeout(tool: Descriptor) -> list[Problem]:
     if 0 < tool.timeout <= LONGEST_TIMEOUT:
         return []
     longest = format_duration(LONGEST_TIMEOUT)
-    message = f"a timeout is longer than 0s and at most {longest}, and this one has {tool.timeout:g} seconds"
-    hint = "leave it out for 30s" if tool.timeout == 0 else f"write at most {longest}"
+    message = f"a timeout must be longer than 0s and at most {longest}, got {tool.timeout:g} seconds"
+    hint = "omit it for the default of 30s" if tool.timeout == 0 else f"write at most {longest}"
     return [Problem(code="out_of_range", message=message, pointer="/timeout", hint=hint)]
 
 
@@ -345,7 +345,7 @@ def _example_problem(part: str, index: int, fault: Violation) -> Problem:
     schema = "input_schema" if part == "args" else "output_schema"
     return Problem(
         code="example_breaks_schema",
-        message=f"the example's {part} {'do' if part == 'args' else 'does'} not fit `{schema}`: {fault.for_model()}",
+        message=f"the example's {part} {'do' if part == 'args' else 'does'} not match `{schema}`: {fault.for_model()}",
         pointer=f"/examples/{index}/{part}{fault.pointer}",
         hint=fault.hint,
     )
@@ -378,8 +378,8 @@ def check_names(said: Mapping[str, Any], keys: Sequence[str]) -> Iterator[Proble
     for key in keys:
         for name in said.get(key, {}):
             if not _NAME.fullmatch(name):
-                message = f"`{excerpt(name)}` is no name of a {key[:-1]}"
-                hint = "a name begins with a letter or `_` and goes on with letters, digits, `_`, `-`, at most 64 in all"
+                message = f"`{excerpt(name)}` is not a valid {key[:-1]} name"
+                hint = "use at most 64 letters, digits, `_` or `-`, starting with a letter or `_`"
                 pointer = f"/{key}/{pointer_step(name)}"
                 yield Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
 
@@ -404,8 +404,8 @@ def check_tool_glob(glob: str, pointer: str) -> Iterator[Problem]:
     """A glob that no name of a tool can fit is misspelt."""
     if _TOOL_GLOB.fullmatch(glob):
         return
-    message = f"`{excerpt(glob)}` is no glob over names of tools, which have letters, digits, `_`, `.`, `-`"
-    hint = "`*` stands for any text, `?` for one character, `[ab]` for one of these; write several in a list"
+    message = f"`{excerpt(glob)}` is not a valid glob over tool names, which contain only letters, digits, `_`, `.` and `-`"
+    hint = "`*` matches any text, `?` one character, `[ab]` one of these; use a list for several globs"
     yield Problem(code="bad_glob", message=message, pointer=pointer, hint=hint)
 
 
@@ -415,8 +415,8 @@ def check_defaults(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
     if timeout is None or 0 < parse_duration(timeout) <= LONGEST_TIMEOUT:
         return
     longest = format_duration(LONGEST_TIMEOUT)
-    message = f"a timeout is longer than 0s and at most {longest}, and this one is `{timeout}`"
-    hint = f"write at most {longest}, or leave it out for 30s"
+    message = f"a timeout must be longer than 0s and at most {longest}, got `{timeout}`"
+    hint = f"write at most {longest}, or omit it for the default of 30s"
     yield Problem(code="out_of_range", message=message, pointer=f"{pointer}/defaults/timeout", hint=hint)
 
 
@@ -553,11 +553,11 @@ def missing_override_target(
         names: Those of all tools.
         refused: Name of a tool whose document was refused -> why.
     """
-    message = f"there is no tool `{name}` that this could override"
-    hint = did_you_mean(name, [*names, *refused]) or "leave `override` out to write a tool of its own"
+    message = f"there is no tool `{name}` to override"
+    hint = did_you_mean(name, [*names, *refused]) or "remove `override` to define a new tool"
     if name in refused:
-        message += ": its document was refused"
-        hint = f"put right what is wrong in {refused[name].source}:{refused[name].line}"
+        message += ": its document was rejected"
+        hint = f"fix {refused[name].source}:{refused[name].line}"
     return document.place(Problem(code="nothing_to_override", message=message, pointer="/name", hint=hint))
 
 

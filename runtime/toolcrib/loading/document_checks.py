@@ -107,8 +107,8 @@ class DocumentChecker:
         faults = self._validator.faults(known, most=MAX_PROBLEMS)
         problems += _once([self._in_own_words(fault) or problem_of(fault) for fault in faults])
         if len(faults) == MAX_PROBLEMS:
-            message = f"{MAX_PROBLEMS} faults were found; what else is wrong was not looked at"
-            problems.append(Problem(code=TOO_MANY, message=message, hint="mend these first"))
+            message = f"stopped after {MAX_PROBLEMS} problems; the rest was not checked"
+            problems.append(Problem(code=TOO_MANY, message=message, hint="fix these first"))
         return problems
 
     def _in_own_words(self, fault: Violation) -> Problem | None:
@@ -121,7 +121,7 @@ class DocumentChecker:
         if fault.keyword == "additionalProperties":
             return self._name(fault)
         if fault.keyword == "type" and fault.expected == _TEXT and self._wants_quotes(fault.path):
-            hint = "write it in quotes, as a text" if _BARE.fullmatch(fault.got) else ""
+            hint = "put it in quotes to make it text" if _BARE.fullmatch(fault.got) else ""
             return problem_of(fault)._replace(hint=hint)
         alone = fault.keyword == "oneOf"
         if not alone and (_CODES.get(fault.keyword) not in _OF_FORMS or not fault.hint):
@@ -162,7 +162,7 @@ class DocumentChecker:
                 code="not_supported_yet",
                 message=f"`{key}` is not supported yet",
                 pointer=f"/{key}",
-                hint="leave it out; a key without effect is refused rather than ignored",
+                hint="remove it; a key without effect is refused rather than ignored",
             )
             for key in sorted(later)
         ]
@@ -174,8 +174,8 @@ def _foreign_fault(blocks: Mapping[str, Schema]) -> ConfigurationError | None:
     for mode, schema in blocks.items():
         problems = check_schema(schema)
         if problems:
-            message = f"what mode `{mode}` gives for the schema of its block is none: {problems[0].message}"
-            hint = "update the distribution that offers it, or remove it; `toolcrib doctor` names it"
+            message = f"mode `{mode}` returned an invalid block schema: {problems[0].message}"
+            hint = "update or uninstall the distribution that provides it; `toolcrib doctor` shows its name"
             return ConfigurationError(message, hint=hint)
     return None
 
@@ -201,9 +201,9 @@ def problem_of(fault: Violation) -> Problem:
     name = fault.path[-1] if fault.path else ""
     message = f"expected {fault.expected}, got {fault.got}"
     if code == "unknown_key":
-        message = f"`{name}` is no key here"
+        message = f"unknown key `{name}`"
     elif fault.keyword in {"falseSchema", "false"}:
-        message = f"`{name}` does not go with what stands beside it"
+        message = f"`{name}` cannot be combined with the keys next to it"
     elif code == "missing_key":
         message = f"`{name}` is missing"
     return Problem(code=code, message=message, pointer=fault.pointer, hint=fault.hint)
@@ -333,7 +333,9 @@ def hidden_problems(value: JSON) -> list[Problem]:
         looked_at = _CONTROLS.sub(" ", text) if in_pattern else text
         found = [*islice(each_hidden(looked_at), MAX_HIDDEN_CHARACTERS + 1)]
         if found and len(problems) == MAX_HIDDEN_PROBLEMS:
-            problems[-1] = problems[-1]._replace(hint="what follows holds more hidden characters")
+            problems[-1] = problems[-1]._replace(
+                hint="the rest of the document contains more hidden characters"
+            )
             break
         if found:
             problems.append(_problem(found, pointer_of(path), "the key" if in_key else "the text"))
@@ -344,9 +346,9 @@ def _problem(found: list[HiddenCharacter], pointer: str, what: str) -> Problem:
     first = found[0]
     count = f"{len(found) - 1}" if len(found) <= MAX_HIDDEN_CHARACTERS else "many"
     more = f", and {count} more" if len(found) > 1 else ""
-    message = f"{what} holds {first} ({first.why}){more}"
+    message = f"{what} contains {first} ({first.why}){more}"
     said = decode_tag_characters("".join(chr(each.code) for each in found))
     if said:
-        message += f"; the tags spell `{spell_out_hidden(said)}`"
-    hint = "leave it out, unless it is meant"
+        message += f"; the tag characters spell `{spell_out_hidden(said)}`"
+    hint = "remove it unless it is intended"
     return Problem(code="hidden_character", message=message, pointer=pointer, hint=hint, severity="warning")

@@ -61,7 +61,7 @@ def check_range(text: str, pointer: str = "") -> list[Problem]:
     """
     if _range(text) is not None:
         return []
-    message = f"`{excerpt(text)}` is no range of versions"
+    message = f"`{excerpt(text)}` is not a valid version range"
     return [Problem(code="wrong_form", message=message, pointer=pointer, hint=_instead(text))]
 
 
@@ -75,10 +75,10 @@ def version_mismatch(version: str, wanted: str) -> str:
     """
     found = _version(version)
     if found is None:
-        return f"has version `{excerpt(version)}`, which can't be compared: `-a.1`, `-b.1`, `-rc.1` and `-dev.1` can"
+        return f"has version `{excerpt(version)}`, which cannot be compared; pre-releases end with `-a.1`, `-b.1`, `-rc.1` or `-dev.1`"
     conditions = _range(wanted)
     if conditions is None:
-        raise ValueError(f"`{excerpt(wanted)}` is no range of versions")
+        raise ValueError(f"`{excerpt(wanted)}` is not a valid version range")
     fits = conditions.contains(found, prereleases=True)
     return "" if fits else f"has version {version}"
 
@@ -111,10 +111,8 @@ def _instead(text: str) -> str:
     """How to write what was most likely meant."""
     bare = _BARE.fullmatch(text)
     if bare is None:
-        return "write conditions with commas between them: `>=1.2,<2`"
-    return (
-        f"write `>={bare[1]}{bare[2]},<{int(bare[1]) + 1}`, or `=={bare[1]}{bare[2]}` for this version alone"
-    )
+        return "separate conditions with commas: `>=1.2,<2`"
+    return f"write `>={bare[1]}{bare[2]},<{int(bare[1]) + 1}`, or `=={bare[1]}{bare[2]}` for exactly this version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +192,7 @@ class Pack:
 
 
 def matches_glob(path: str, glob: str) -> bool:
-    """Whether a path fits a glob: `*` stays within a folder, `**` crosses folders."""
+    """Whether a path fits a glob: `*` stays within a folder, `**` matches across folders."""
     globs = glob.split("/")
     reached = _past_stars({0}, globs)
     for part in path.split("/"):
@@ -319,8 +317,8 @@ def _check_pack(said: Mapping[str, Any]) -> Iterator[Problem]:
     for name, wanted in needs.get("packs", {}).items():
         pointer = f"/requires/packs/{pointer_step(name)}"
         if not _PACK_NAME.fullmatch(name):
-            message = f"`{excerpt(name)}` is no name of a pack"
-            hint = "a name is lower case letters, digits and `-`, at most 64 in all, and begins with a letter"
+            message = f"`{excerpt(name)}` is not a valid pack name"
+            hint = "use at most 64 lower-case letters, digits or `-`, starting with a letter"
             yield Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
         yield from check_range(wanted, pointer)
 
@@ -336,14 +334,16 @@ def _of_later(fault: Problem) -> Problem:
     name = fault.pointer.removeprefix("/requires/")
     if fault.code != "unknown_key" or name not in _LATER_NEEDS:
         return fault
-    hint = "leave it out; a key without effect is refused rather than ignored"
+    hint = "remove it; a key without effect is refused rather than ignored"
     return fault._replace(code="not_supported_yet", message=f"`{name}` is not supported yet", hint=hint)
 
 
 def duplicate_pack(first: Pack, second: Pack) -> Problem:
     """The second pack of one name is refused, with everything in it."""
     place = first.origin.place("/name")
-    message = f"`{second.name}` is already the name of a pack in {place}; this one is left out with its tools"
+    message = (
+        f"duplicate pack `{second.name}`, already loaded from {place}; this one is skipped with its tools"
+    )
     problem = Problem(
         code="duplicate_pack", message=message, pointer="/name", hint="rename one of them, or load only one"
     )
@@ -352,7 +352,7 @@ def duplicate_pack(first: Pack, second: Pack) -> Problem:
 
 def second_pack_file(source: str, first: str | Path | None) -> Problem:
     """The problem of a folder with two pack files."""
-    message = f"the folder has two pack files; `{Path(first or '').name}` counts, and this one is not read"
+    message = f"the folder has two pack files; `{Path(first or '').name}` is used and this one is ignored"
     problem = Problem(code="second_pack_file", message=message, hint="remove one of them", severity="warning")
     return problem.at(source, 1, 1)
 
@@ -420,9 +420,9 @@ def _offered(point: EntryPoint) -> InstalledPack:
     path = next((folder for folder in folders if pack_file(folder) is not None), None)
     if path is not None:
         return pack._replace(path=path)
-    fault = fault or f"the package `{point.value}` holds no `pack.yaml`"
-    message = f"{pack} offers pack `{point.name}`, and {fault}"
-    hint = f'the entry point in group `{GROUP}` names a package with `pack.yaml` in it: `my-pack = "my_package.my_pack"`'
+    fault = fault or f"the package `{point.value}` contains no `pack.yaml`"
+    message = f"{pack} provides pack `{point.name}`, but {fault}"
+    hint = f'the entry point in group `{GROUP}` must name a package that contains `pack.yaml`: `my-pack = "my_package.my_pack"`'
     return pack._replace(problems=(Problem(code="unknown_pack", message=message, hint=hint),))
 
 
@@ -430,7 +430,7 @@ def _folders(point: EntryPoint) -> tuple[list[Path], str]:
     """Where the package of an entry point lies, or what keeps it from being found."""
     parts = point.value.split(".")
     if not all(part.isidentifier() for part in parts):
-        return [], f"`{excerpt(point.value)}` is no name of a package"
+        return [], f"`{excerpt(point.value)}` is not a valid pack nameage"
     within: list[str] | None = None
     for at, part in enumerate(parts):
         name = ".".join(parts[: at + 1])
@@ -438,7 +438,7 @@ def _folders(point: EntryPoint) -> tuple[list[Path], str]:
         if spec is None:
             return [], f"there is no package `{name}`"
         if spec.submodule_search_locations is None:
-            return [], f"`{name}` is a module and no package"
+            return [], f"`{name}` is a module, not a package"
         within = list(spec.submodule_search_locations)
     return [Path(folder) for folder in within or ()], ""
 
@@ -453,15 +453,15 @@ def _outer_spec(name: str) -> ModuleSpec | None:
 def _only(packs: Sequence[InstalledPack]) -> InstalledPack:
     if len(packs) == 1:
         return packs[0]
-    message = f"pack `{packs[0].name}` is offered by {' and by '.join(map(str, packs))}"
+    message = f"pack `{packs[0].name}` is provided by {' and by '.join(map(str, packs))}"
     problem = Problem(code="duplicate_pack", message=message, hint="uninstall all but one of them")
     return packs[0]._replace(path=None, problems=(problem,))
 
 
 def _unknown(name: str, known: Iterable[str]) -> Problem:
     there = ", ".join(f"`{each}`" for each in known)
-    listed = f"installed packs are {there}" if there else "install the distribution that has it, with pip"
-    message = f"no installed distribution offers pack `{excerpt(name)}`"
+    listed = f"installed packs: {there}" if there else "install the distribution that provides it with pip"
+    message = f"no installed distribution provides pack `{excerpt(name)}`"
     return Problem(code="unknown_pack", message=message, hint=did_you_mean(name, known) or listed)
 
 
@@ -469,9 +469,9 @@ def _check_name(pack: InstalledPack, path: Path) -> Iterator[Problem]:
     own = _said(path, "name")
     if own not in {None, pack.name}:
         message = (
-            f"{pack} offers pack `{pack.name}`, which calls itself `{excerpt(str(own))}` in its `pack.yaml`"
+            f"{pack} provides pack `{pack.name}`, but its `pack.yaml` has the name `{excerpt(str(own))}`"
         )
-        hint = f"ask its author to give the entry point in group `{GROUP}` the name of the pack"
+        hint = f"ask its author to name the entry point in group `{GROUP}` after the pack"
         yield Problem(code="unknown_pack", message=message, hint=hint)
 
 
@@ -480,7 +480,7 @@ def _check_version(pack: InstalledPack, path: Path, versions: str) -> Iterator[P
     yield from faults
     own = _said(path, "version") if versions and not faults else None
     if isinstance(own, str) and (why := version_mismatch(own, versions)):
-        message = f"pack `{pack.name}` {versions} is asked for, and the one of {pack} {why}"
+        message = f"pack `{pack.name}` {versions} is required, but the one from {pack} {why}"
         hint = f"install another version of `{pack.distribution}`, or widen the range"
         yield Problem(code="version_mismatch", message=message, hint=hint)
 
@@ -522,8 +522,8 @@ def check_requirements(
 def _unmet(pack: Pack, there: Mapping[str, Pack], refused: Refused, version: str) -> Iterator[Problem]:
     wanted = pack.requires.get("toolcrib", "")
     if wanted and (why := version_mismatch(version, wanted)):
-        message = f"pack `{pack.name}` needs toolcrib {wanted}, and this one {why}"
-        hint = f"`pip install 'toolcrib{wanted}'`, or take a version of the pack that is for this toolcrib"
+        message = f"pack `{pack.name}` needs toolcrib {wanted}, but this one {why}"
+        hint = f"`pip install 'toolcrib{wanted}'`, or use a version of the pack that supports this toolcrib"
         yield _placed(pack, Problem(code="version_mismatch", message=message, pointer=_TOOLCRIB, hint=hint))
     for name, wanted in _needed(pack).items():
         found = there.get(name)
@@ -531,8 +531,8 @@ def _unmet(pack: Pack, there: Mapping[str, Pack], refused: Refused, version: str
             yield _placed(pack, _absent(pack, name, wanted, there, refused))
         elif why := version_mismatch(found.version, wanted):
             place = found.origin.place("/version")
-            message = f"pack `{pack.name}` needs `{name}` {wanted}, and the one in {place} {why}"
-            hint = f"put a version of `{name}` in its place that will do, or widen the range"
+            message = f"pack `{pack.name}` needs `{name}` {wanted}, but the one in {place} {why}"
+            hint = f"replace it with an accepted version of `{name}`, or widen the range"
             yield _placed(
                 pack, Problem(code="version_mismatch", message=message, pointer=_pointer(name), hint=hint)
             )
@@ -544,23 +544,25 @@ _TOOLCRIB = "/requires/toolcrib"
 def _absent(pack: Pack, name: str, wanted: str, there: Mapping[str, Pack], refused: Refused) -> Problem:
     why = next((problem for known, problem in refused.values() if known == name), None)
     if why is not None:
-        message = f"pack `{pack.name}` needs pack `{name}` {wanted}, which was refused: {why.code} in {why.source}:{why.line}"
+        message = f"pack `{pack.name}` needs pack `{name}` {wanted}, which was rejected: {why.code} in {why.source}:{why.line}"
         return Problem(
             code="refused_pack",
             message=message,
             pointer=_pointer(name),
-            hint="mend the file of that pack first",
+            hint="fix the file of that pack first",
         )
-    message = f"pack `{pack.name}` needs pack `{name}` {wanted}, which is not here"
+    message = f"pack `{pack.name}` needs pack `{name}` {wanted}, which is not loaded"
     others = [known for known in there if known != pack.name]
     near = did_you_mean(name, others)
     listed = (
-        f"; there is {', '.join(f'`{known}`' for known in others[:_LISTED])}" if others and not near else ""
+        f"; other packs: {', '.join(f'`{known}`' for known in others[:_LISTED])}"
+        if others and not near
+        else ""
     )
     unread = [file for file, (known, _problem) in refused.items() if not known]
     if unread and not near:
-        near = f"no name could be read in {', '.join(unread[:_LISTED])}; mend that first if it is this pack"
-    hint = f"{near or 'add it to `sources` in `toolcrib.yaml`, or read it with `--pack`'}{listed}"
+        near = f"{', '.join(unread[:_LISTED])} has no readable name; fix it first if it is this pack"
+    hint = f"{near or 'add it to `sources` in `toolcrib.yaml`, or load it with `--pack`'}{listed}"
     return Problem(code="unknown_pack", message=message, pointer=_pointer(name), hint=hint)
 
 
@@ -591,11 +593,9 @@ def _circle(there: Mapping[str, Pack], names: Sequence[str]) -> Problem:
     circle = " needs ".join(f"`{name}`" for name in names)
     last = there[names[-2]]
     message = (
-        f"packs need each other in a circle: {circle}"
-        if len(names) > 2
-        else f"the pack needs itself: {circle}"
+        f"circular pack dependency: {circle}" if len(names) > 2 else f"the pack depends on itself: {circle}"
     )
-    hint = "take one of the needs out, or move what several packs need into a pack of its own"
+    hint = "remove one of these dependencies, or move the shared parts into another pack"
     problem = Problem(code="endless_requires", message=message, pointer=_pointer(names[-1]), hint=hint)
     return _placed(last, problem)
 

@@ -224,12 +224,12 @@ def missing_key_hint(value: JSON) -> str:
     """The key that an unknown document lacks to be a PromptPack, as the end of a message; empty for others."""
     if not isinstance(value, dict) or not isinstance(value.get("prompts"), dict):
         return ""
-    return "; a PromptPack has `template_engine` beside its `prompts`"
+    return "; a PromptPack has `template_engine` next to `prompts`"
 
 
 def unrecognised_file_problem(message: str, source: str) -> Problem:
     """A file called `*.tool.yaml` that holds no descriptor is an error, any other one a notice."""
-    hint = "a descriptor has `name` and a schema or mode, a scenario begins with `scenario:`; keep other data out of the folder"
+    hint = "a descriptor has `name` and a schema or mode, a scenario starts with `scenario:`; keep other data out of the folder"
     severity: Severity = "error" if source.endswith(TOOL_SUFFIXES) else "notice"
     return Problem(code="unrecognised_file", message=message, hint=hint, severity=severity)
 
@@ -271,8 +271,8 @@ def unrelated_file_notice(
                 return files.notice_of(source)
     if _looks_like_ours(text, as_json=as_json):
         return None
-    message = f"this is no descriptor, scenario or pack, and it can't be read: {first.code}: {first.message}"
-    hint = "a descriptor has `name:`, a scenario begins with `scenario:`; keep other data out of the folder"
+    message = f"not a descriptor, scenario or pack, and not readable: {first.code}: {first.message}"
+    hint = "a descriptor has `name:`, a scenario starts with `scenario:`; keep other data out of the folder"
     notice = Problem(code="unrecognised_file", message=message, hint=hint, severity="notice")
     return notice.at(source, first.line, first.column)
 
@@ -506,8 +506,8 @@ class DocumentReader:
                         continue
                     pointer = f"/{key}/{index}"
                     message, hint = (
-                        f"`{glob}` fits no file of the pack",
-                        "globs are relative to the pack; `**` crosses folders",
+                        f"`{glob}` matches no file of the pack",
+                        "globs are relative to the pack; `**` matches across folders",
                     )
                     problem = Problem(
                         code="idle_glob", message=message, pointer=pointer, hint=hint, severity="warning"
@@ -549,7 +549,7 @@ class DocumentReader:
     def _take(self, find: _Classification, file: _PendingFile) -> int:
         """Add what was found, and tell what is wrong with it. Returns how much of it is good."""
         if not find.known:
-            message = f"this is no descriptor, scenario or pack{missing_key_hint(find.document.value)}"
+            message = f"not a descriptor, scenario or pack{missing_key_hint(find.document.value)}"
             file.told.append(find.document.place(unrecognised_file_problem(message, file.source)))
         file.told.extend(find.told)
         fruits = find.fruits
@@ -675,7 +675,7 @@ class DocumentReader:
         _name, problem = self._refused_packs.get(pack.origin.source if pack is not None else "", ("", None))
         if problem is None:
             return None
-        message = f"its pack was refused: {problem.code}: {problem.message}"
+        message = f"its pack was rejected: {problem.code}: {problem.message}"
         return problem._replace(code=REFUSED_PACK, message=message)
 
     def _note_refusal(self, document: Document, where: DocumentContext, error: Problem) -> None:

@@ -81,7 +81,7 @@ class ReloadReport(NamedTuple):
             for what, names in (("appeared", self.appeared), ("changed", self.changed), ("gone", self.gone))
             if names
         ]
-        parts += [f"`{name}` stays as it was: {why}" for name, why in self.stale.items()]
+        parts += [f"`{name}` is unchanged: {why}" for name, why in self.stale.items()]
         return "; ".join(parts) or "nothing changed"
 
 
@@ -364,7 +364,7 @@ def _awatch(*, insists: bool) -> Awatch | None:
         if insists:
             message = f"file events need the extra `watch`: {error}"
             raise ConfigurationError(message, code="missing_extra", hint=hint) from None
-        log.info("file events are not listened to, files are looked at regularly instead; %s", hint)
+        log.info("file events are unavailable, polling files instead; %s", hint)
         return None
     return awatch
 
@@ -470,7 +470,7 @@ class _Listener:
         except (OSError, RuntimeError) as error:
             # Too many watches, a folder that is gone: the regular looks go on, and new folders are another chance.
             self._folders = frozenset()
-            log.info("file events can't be had, files are looked at regularly instead: %s", error)
+            log.info("file events are unavailable, polling files instead: %s", error)
 
     async def aclose(self) -> None:
         """Stop listening."""

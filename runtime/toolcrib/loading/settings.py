@@ -228,14 +228,12 @@ def check_limits(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
     }
     for key, seconds in times.items():
         if seconds == 0:
-            message = f"`{key}` needs a time longer than 0s"
+            message = f"`{key}` must be longer than 0s"
             yield _out_of_range(message, f"{pointer}/limits/{key.replace('.', '/')}", "write `1s` or longer")
     if limits.backoff.first > limits.backoff.longest:
         first, longest = (format_duration(seconds) for seconds in limits.backoff)
         message = f"`first` is {first}, longer than `longest`, which is {longest}"
-        yield _out_of_range(
-            message, f"{pointer}/limits/backoff", "write both: 200ms and 10s are the built-in ones"
-        )
+        yield _out_of_range(message, f"{pointer}/limits/backoff", "set both; the defaults are 200ms and 10s")
 
 
 def _out_of_range(message: str, pointer: str, hint: str) -> Problem:

@@ -282,7 +282,7 @@ def test_a_call_to_a_tool_whose_document_was_refused_says_so():
     found = loaded("name: greet\nmock: {resutl: 1}\n")
     runtime = loaded_runtime(found, executors=MOCKS)
     message = refusal(runtime, "greet").message
-    assert "there is no tool `greet`: its document was refused, tools.yaml:2" in message
+    assert "there is no tool `greet`: its document was rejected, tools.yaml:2" in message
     assert "did you mean `result`?" in message
 
 
@@ -295,7 +295,7 @@ def test_the_name_of_nothing_is_shown_in_bounds():
 def test_an_unbound_tool_says_what_to_write():
     result = refusal(runtime_of("name: idle\ndescription: Does nothing.\ninput_schema: {}\n"), "idle")
     assert result.outcome is Outcome.UNAVAILABLE
-    assert result.message == "`idle` is unbound: write a `mock:` block in tools.yaml:1"
+    assert result.message == "`idle` is unbound: add a `mock:` block in tools.yaml:1"
 
 
 def test_a_tool_in_a_mode_without_a_block_names_its_modes():

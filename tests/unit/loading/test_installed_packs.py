@@ -98,8 +98,8 @@ def test_a_distribution_may_offer_several_packs(site):
         ("../acme", "no name of a package"),
         ("acme.tolls", "no package `acme.tolls`"),
         ("nowhere.at.all", "no package `nowhere`"),
-        ("acme.module", "`acme.module` is a module and no package"),
-        ("acme.module.deeper", "`acme.module` is a module and no package"),
+        ("acme.module", "`acme.module` is a module, not a package"),
+        ("acme.module.deeper", "`acme.module` is a module, not a package"),
         ("acme", "holds no `pack.yaml`"),
     ],
 )

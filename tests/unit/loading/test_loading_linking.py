@@ -75,7 +75,7 @@ verify:
         "did you mean `refund`?",
         "did you mean `pay`?",
     ]
-    assert problems[3].hint == "the tool must be loaded together with the scenario"
+    assert problems[3].hint == "load the tool together with the scenario"
     assert kept == []
 
 
@@ -159,7 +159,7 @@ verify:
         ("refused_tool", "/steps/0/call", 5),
         ("unknown_tool", "/steps/1/call", 6),
     ]
-    assert problems[0].message == "the tool `broken` was refused: wrong_type in tools.yaml:14"
+    assert problems[0].message == "the tool `broken` was rejected: wrong_type in tools.yaml:14"
     assert problems[0].hint == "mend its descriptor first"
     assert kept == []
 

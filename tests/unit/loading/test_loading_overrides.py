@@ -119,8 +119,8 @@ def test_an_override_without_a_tool_below_is_an_error(folders):
 def test_an_override_of_a_refused_tool_is_told_where_that_stands(folders):
     paths = folders(theirs__a="name: search\nmock: {resul: 1}\n", ours__a="name: search\noverride: true\n")
     (problem,) = (each for each in load(paths, KINDS).problems if each.code == "nothing_to_override")
-    assert problem.message.endswith("override: its document was refused")
-    assert problem.hint == f"put right what is wrong in {paths[0]}/a.yaml:2"
+    assert problem.message.endswith("override: its document was rejected")
+    assert problem.hint == f"fix {paths[0]}/a.yaml:2"
 
 
 def test_a_refused_override_leaves_the_tool_as_it_was(folders):

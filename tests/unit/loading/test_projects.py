@@ -343,7 +343,7 @@ def test_what_is_no_mapping_makes_nobody_miss_the_names_in_it():
 
 def test_a_misspelt_name_gets_the_near_ones_and_all_others():
     text = P + "profile: produktion\nprofiles: {dev: {}, production: {}}\ntoolsets: {a: []}\n"
-    assert hints(text) == ["did you mean `production`? the profiles are: `dev`, `production`"]
+    assert hints(text) == ["did you mean `production`? known profiles: `dev`, `production`"]
     assert hints(P + "profile: a\n") == ["write it under `profiles:`"]
 
 

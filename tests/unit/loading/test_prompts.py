@@ -116,7 +116,7 @@ def test_all_that_is_wrong_with_values_is_told_at_once():
         prompt.render({"shopp": "x", "limit": 1.5, "shop": 3})
     assert caught.value.code == "invalid_variables"
     assert caught.value.message == (
-        "the prompt `assistant`: no value is given for `city`; there is no variable `shopp`; "
+        "the prompt `assistant`: missing value for `city`; unknown variable `shopp`; "
         "`limit` is of type integer, and 1.5 is not; `shop` is of type string, and 3 is not"
     )
     assert caught.value.hint == "did you mean `shop`?"
@@ -135,7 +135,7 @@ def test_all_that_is_missing_is_named():
     ).prompts["a"]
     with pytest.raises(ConfigurationError) as caught:
         prompt.render()
-    assert "no value is given for `x`, `y`" in caught.value.message
+    assert "missing value for `x`, `y`" in caught.value.message
     assert caught.value.hint == "its variables are: x (string), y (the year)"
 
 
@@ -167,7 +167,7 @@ def test_a_name_that_two_packs_have_is_not_clear():
         find_prompt(both, "a")
     assert (caught.value.code, caught.value.hint) == (
         "unclear_name",
-        "write which one is meant: `shop/a`, `other/a`",
+        "use one of: `shop/a`, `other/a`",
     )
     assert find_prompt(both, "other/a").system == "Ho."
 

@@ -123,8 +123,8 @@ def test_an_unknown_profile_is_refused_with_the_known_ones(project):
         settings_of(project, "strikt", "TOOLCRIB_PROFILE")
     assert raised.value.code == "unknown_profile"
     assert str(raised.value) == (
-        "there is no profile `strikt`, which TOOLCRIB_PROFILE asks for\n"
-        "    hint: did you mean `strict`? the profiles are: `dev`, `ci`, `strict`"
+        "unknown profile `strikt`, requested by TOOLCRIB_PROFILE\n"
+        "    hint: did you mean `strict`? known profiles: `dev`, `ci`, `strict`"
     )
 
 

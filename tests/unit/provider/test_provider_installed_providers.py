@@ -38,7 +38,7 @@ def test_what_comes_along(name: str, options: dict[str, Any], kind: type, dialec
 
 
 def test_names_that_are_not_there() -> None:
-    with pytest.raises(ConfigurationError, match="no provider is called `opnai`") as raised:
+    with pytest.raises(ConfigurationError, match="unknown provider `opnai`") as raised:
         open_provider("opnai", model="m")
     assert (raised.value.code, raised.value.hint) == ("unknown_provider", "did you mean `openai`?")
     with pytest.raises(ConfigurationError) as raised:

@@ -95,11 +95,11 @@ def test_a_toolset_that_nobody_knows_is_answered_with_near_ones(registry):
         registry.within("bookings")
     assert (raised.value.code, str(raised.value)) == (
         "unknown_toolset",
-        "there is no toolset `bookings`\n    hint: did you mean `booking`?",
+        "unknown toolset `bookings`\n    hint: did you mean `booking`?",
     )
-    with pytest.raises(ConfigurationError, match="the toolsets are: `booking`, `small`"):
+    with pytest.raises(ConfigurationError, match="known toolsets: `booking`, `small`"):
         registry.within("zzzzzz")
-    with pytest.raises(ConfigurationError, match="the toolsets are: none"):
+    with pytest.raises(ConfigurationError, match="known toolsets: none"):
         Registry().within("any")
 
 
@@ -156,7 +156,7 @@ def test_a_toolset_glob_that_fits_no_tool_is_told():
 def test_any_globs_over_names_can_be_looked_through():
     (problem,) = idle_globs(NAMES, ["zzz*", "legacy_*"], of="`disable`", place="toolcrib.yaml")
     assert (problem.source, problem.line, problem.column) == ("toolcrib.yaml", 0, 0)
-    assert problem.hint == "write the name of a tool, or a glob over names"
+    assert problem.hint == "use a tool name, or a glob over tool names"
     assert idle_globs(NAMES, ["*"], of="`disable`") == []
     assert idle_globs([], ["*"], of="`disable`") == []
 

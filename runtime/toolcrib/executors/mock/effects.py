@@ -770,7 +770,7 @@ def _goto(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change
                 did_you_mean(machine, machines)
                 or "they are declared under `state`, of the pack or the project"
             )
-            ground.fault("unknown_machine", f"there is no named state `{machine}`: {there}", place, hint)
+            ground.fault("unknown_machine", f"unknown named state `{machine}`: {there}", place, hint)
             continue
         to = ground.value(state, place)
         allowed = machines[machine].states

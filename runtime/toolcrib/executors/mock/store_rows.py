@@ -37,7 +37,7 @@ Names: TypeAlias = "Mapping[str, Collection[str] | None]"
 _HEAD = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 _DOT = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 _MARK = re.compile(rf"{STRING.pattern}|[()\[\]{{}}]", re.DOTALL)
-_EXAMPLE = "a place is written `order.payments[0].amount`, without braces"
+_EXAMPLE = "write a path such as `order.payments[0].amount`, without braces"
 
 
 class PathStep(NamedTuple):

@@ -66,7 +66,7 @@ def _server(node: SourceNode, problems: list[Problem]) -> dict[str, JSON] | None
     for key, part in node.entries():
         if key not in _KNOWN and key not in _OF_SOURCES:
             problems.append(
-                part.problem("unknown_key", f"`{key}` is no key here, and has no effect", severity="warning")
+                part.problem("unknown_key", f"unknown key `{key}`, which has no effect", severity="warning")
             )
     entry: dict[str, JSON] = {key: _literal(node.part(key).value) for key in _SAME if node.part(key)}
     if node.part("working_dir").text:

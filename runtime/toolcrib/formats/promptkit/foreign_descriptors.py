@@ -279,7 +279,7 @@ class _DescriptorBuilder:
         """Keys that have no meaning are refused, never dropped."""
         for key in value:
             if key not in known:
-                message = f"`{key}` is no key here"
+                message = f"unknown key `{key}`"
                 self.problem(
                     "unknown_key", message, place + pointer_of((key,)), hint=did_you_mean(key, known)
                 )

@@ -139,7 +139,7 @@ def _credential(credential: SourceNode) -> Iterator[Problem]:
             file, "the file of the key is not named by its whole path, without braces and colons", hint
         )
     elif not (key.text or file.text) and variable.text and not _VARIABLE.fullmatch(variable.text):
-        yield _reason(variable, "`credential_env` is no name of a variable", hint)
+        yield _reason(variable, "`credential_env` is not a valid variable name", hint)
 
 
 def _elsewhere(spec: SourceNode) -> Iterator[Problem]:

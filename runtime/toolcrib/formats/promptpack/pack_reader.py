@@ -526,7 +526,7 @@ class PromptTranslation:
         for key, item in said.items():
             if key == "default" and own["required"] is True:
                 rest[key] = item
-                message = "a variable that must be given needs no `default`, and this one is not used"
+                message = "a required variable cannot have a `default`, and this one is not used"
                 self._translation.tell("contradiction", message, f"{place}/default", severity="warning")
             elif key in {"default", "description"}:
                 own[key] = item
@@ -851,7 +851,7 @@ def _found(source: str, files: Files | None) -> tuple[str, bytes | None, Problem
             continue
         except OSError as error:
             reason = str(error) if error.errno is None else error.strerror
-            problem = Problem(code="file_unreadable", message=f"the file can't be read: {reason}")
+            problem = Problem(code="file_unreadable", message=f"cannot read the file: {reason}")
             return folder + each, None, problem.at(folder + each, 1, 1)
     return "", None, None
 

@@ -71,8 +71,8 @@ class AuthFields:
         pieces = self._pieces(key)
         looked_up = any(isinstance(piece, SecretVariable) for piece in pieces)
         if pieces and not looked_up:
-            message = f"the secret `{key}` is written in the document, where everybody who reads it knows it"
-            hint = f"put it into the environment and write `{key}: ${{{self._suggested(key)}}}`"
+            message = f"the secret `{key}` is in plain text in the document"
+            hint = f"put it in the environment and write `{key}: ${{{self._suggested(key)}}}`"
             self.tell("literal_secret", message, key, hint=hint, severity="warning")
         text = self._filled(key, place, pieces)
         if not text and not blank:
@@ -102,7 +102,7 @@ class AuthFields:
             self.tell(error.code, error.message, key, hint=error.hint)
             return [_UNREAD]
         if any(isinstance(piece, str) and _EXPRESSION.search(piece) for piece in pieces):
-            message = "authentication is the same for every call, and no expression is worked out here"
+            message = "authentication is the same for every call, and expressions are not evaluated here"
             hint = "look the value up: `${VAR}`; what differs from call to call is made by `type: python`"
             self.tell("expression_not_allowed", message, key, hint=hint)
             return [_UNREAD]

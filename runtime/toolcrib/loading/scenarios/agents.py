@@ -85,7 +85,7 @@ def _idle_variables(entry: Mapping[str, Any]) -> Iterator[Problem]:
     message = "nothing is filled in with these: " + (
         "`system` stands in place of the prompt's text" if "system" in entry else "there is no `prompt`"
     )
-    hint = "leave them out, or let a `prompt` instruct the model"
+    hint = "remove them, or let a `prompt` instruct the model"
     yield Problem(code="contradiction", message=message, pointer="/agent/variables", hint=hint)
 
 
@@ -98,8 +98,8 @@ def _keys(entry: Mapping[str, Any]) -> Iterator[Problem]:
 
         yield from check_variables(holder["api_key"], pointer)
         if "${" not in holder["api_key"]:
-            message = "the key is written in the document, where everybody who reads it knows it"
-            hint = "put it into the environment and write `api_key: ${MY_KEY}`"
+            message = "the API key is in plain text in the document"
+            hint = "put it in the environment and write `api_key: ${MY_KEY}`"
             yield Problem(
                 code="literal_secret", message=message, pointer=pointer, hint=hint, severity="warning"
             )
@@ -230,17 +230,17 @@ def check_reserved_names(steps: Sequence[Mapping[str, Any]]) -> Iterator[Problem
         ]
         for pointer, call in [(f"/steps/{index}", entry), *inner]:
             if call.get("as") in SEEN:
-                message = f"`{call['as']}` is already the name of what the scripts of the agent see"
+                message = f"`{call['as']}` is already a name that the agent's scripts can read"
                 place = f"{pointer}/as"
-                yield Problem(code="duplicate_name", message=message, pointer=place, hint="take another name")
+                yield Problem(code="duplicate_name", message=message, pointer=place, hint="use another name")
 
 
 _SEEN: Mapping[str, tuple[dict[str, JSON], str]] = {
-    "user": ({"type": "string"}, "`user` is a text"),
-    "turn": ({"type": "integer", "minimum": 1}, "`turn` is a whole number from 1 up"),
-    "reply": ({"type": "integer", "minimum": 1}, "`reply` is a whole number from 1 up"),
-    "replies": ({"type": "integer", "minimum": 0}, "`replies` is a whole number from 0 up"),
-    "results": ({"type": "object"}, "`results` is an object of tools and their values"),
+    "user": ({"type": "string"}, "`user` is text"),
+    "turn": ({"type": "integer", "minimum": 1}, "`turn` is a whole number of at least 1"),
+    "reply": ({"type": "integer", "minimum": 1}, "`reply` is a whole number of at least 1"),
+    "replies": ({"type": "integer", "minimum": 0}, "`replies` is a whole number of at least 0"),
+    "results": ({"type": "object"}, "`results` is an object of values by tool"),
     "last": ({"type": "object"}, "`last` is an object `{tool, outcome, code, value, text}`"),
 }
 """What a reply's `when` may look at: its JSON Schema, and what that is in words."""
@@ -248,17 +248,17 @@ _SEEN: Mapping[str, tuple[dict[str, JSON], str]] = {
 
 def _contradictions(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
     if not entry.keys() & {"say", "reasoning", "call", "calls"}:
-        message = "a reply says something or calls something, and this one does neither"
-        hint = "write `say`, `call` or `calls`; a model that says nothing is `say: ''`"
+        message = "a reply must have text or a call, and this one has neither"
+        hint = "add `say`, `call` or `calls`; use `say: ''` for an empty reply"
         yield Problem(code="missing_key", message=message, pointer=pointer, hint=hint)
     if {"call", "calls"} <= entry.keys():
-        message = "a reply makes one call (`call`) or several (`calls`)"
-        hint = "move the one into the list"
+        message = "`call` and `calls` cannot be combined"
+        hint = "move the call into the list"
         yield Problem(code="wrong_combination", message=message, pointer=f"{pointer}/calls", hint=hint)
     for key in ("args", "id", "expect_result"):
         if key in entry and "call" not in entry:
-            message = f"`{key}` belongs to a `call`, and there is none beside it"
-            hint = "move it into the call it is about"
+            message = f"`{key}` applies to a `call`, but there is none next to it"
+            hint = "move it into its call"
             yield Problem(code="wrong_combination", message=message, pointer=f"{pointer}/{key}", hint=hint)
 
 
@@ -284,8 +284,8 @@ def _check(name: str, pointer: str, known: tuple[str, ...]) -> Iterator[Problem]
     installed = {entry.name for entry in entry_points(group=GROUP)}  # slow, so only where it may help
     if name not in installed:
         names = sorted({*known, *installed})
-        hint = did_you_mean(name, names) or f"there are {', '.join(f'`{each}`' for each in names)}"
-        message = f"no provider is called `{name}`"
+        hint = did_you_mean(name, names) or f"known providers: {', '.join(f'`{each}`' for each in names)}"
+        message = f"unknown provider `{name}`"
         yield Problem(code="unknown_provider", message=message, pointer=pointer, hint=hint)
 
 

@@ -40,8 +40,8 @@ def parse_faults(
         taken = {fault.name: fault for fault in faults}
         name = entry.get("name") or _unwritten_name(entry["inject"], taken)
         if name in taken:
-            message = f"`{name}` is already the name of the fault at {origin.place(taken[name].pointer)}"
-            hint = "take another name: reports and draws go by it"
+            message = f"duplicate fault `{name}`, already declared at {origin.place(taken[name].pointer)}"
+            hint = "use another name: reports and random draws are keyed by it"
             problem = Problem(code="duplicate_name", message=message, pointer=f"{pointer}/name", hint=hint)
             problems.append(problem)
         fault = InjectedFault(
@@ -60,8 +60,8 @@ def parse_faults(
 
 def _never_drawn(fault: InjectedFault) -> Iterator[Problem]:
     if fault.must_fire and fault.when.get("probability") == 0:
-        message = f"`{fault.name}` must happen, and with a probability of 0 it never does"
-        hint = "write a greater probability, or `must_fire: false` for a fault that is switched off"
+        message = f"`{fault.name}` must fire, but its probability is 0"
+        hint = "raise the probability, or set `must_fire: false` to switch the fault off"
         yield Problem("contradiction", message, f"{fault.pointer}/when/probability", hint)
 
 
@@ -83,9 +83,9 @@ def _of_the_run(fault: InjectedFault, names: Names) -> Iterator[Problem]:
         mixed = sorted(read - {*OF_A_RUN})
         if mixed:
             message = (
-                f"one text reads `{mixed[0]}` of a call and `{min(read & {*OF_A_RUN})}` of the whole run"
+                f"the same text reads `{mixed[0]}` of a call and `{min(read & {*OF_A_RUN})}` of the whole run"
             )
-            hint = "give the run's value an entry of `details` or a fault of its own"
+            hint = "move the run's value to a separate entry of `details` or a separate fault"
             yield Problem(code="mixed_names", message=message, pointer=pointer, hint=hint)
 
 
@@ -152,8 +152,8 @@ def check_faults(
 
 def _for_nobody(fault: InjectedFault, tools: Tools) -> Iterator[Problem]:
     near = did_you_mean(fault.tool, tools)
-    message = f"the fault `{fault.name}` fits no tool: none is called `{fault.tool}`"
-    hint = near or "the tool must be loaded together with the scenario"
+    message = f"the fault `{fault.name}` applies to no tool: there is no tool `{fault.tool}`"
+    hint = near or "load the tool together with the scenario"
     yield Problem(code="unknown_tool", message=message, pointer=f"{fault.pointer}/tool", hint=hint)
     wrong = kind_problem(fault.inject, f"{fault.pointer}/inject")
     if wrong is not None and not is_expression(str(fault.inject)):
@@ -175,8 +175,8 @@ def _different(
             found[error.problem(pointer)] = None
             continue
         if isinstance(settling.inject, str) is not isinstance(fault.inject, str):
-            message = f"the expression gives {compact(settling.inject)}, and only a kind that stands alone can be computed"
-            hint = "write `{kind: options}` in place, with expressions in its texts"
+            message = f"the expression returns {compact(settling.inject)}, but only a kind without options can be computed"
+            hint = "write `{kind: options}` directly, with expressions in its texts"
             found[
                 Problem(code="wrong_type", message=message, pointer=f"{fault.pointer}/inject", hint=hint)
             ] = None

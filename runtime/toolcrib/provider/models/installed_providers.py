@@ -132,7 +132,7 @@ def _offered(name: str) -> Callable[..., Any]:
         known = provider_names()
         near = did_you_mean(name, known)
         raise ConfigurationError(
-            f"no provider is called `{name}`",
+            f"unknown provider `{name}`",
             code="unknown_provider",
             hint=near or f"there are {', '.join(f'`{each}`' for each in known)}",
         )

@@ -30,7 +30,7 @@ class PendingDescriptor(NamedTuple):
 
 
 Model: TypeAlias = "tuple[str, str, str, Mapping[str, JSON]]"
-"""A model of a scenario: `agent` or `judge`, the document, `file:line`, and its settings."""
+"""A model that a scenario names: `scenario NAME`, the document, `file:line`, and its settings."""
 
 
 class LoadedProject(NamedTuple):
@@ -55,7 +55,7 @@ class LoadedProject(NamedTuple):
         waiting: Name of a tool -> the server and the mode for which it waits, because the server's schema is not known yet.
         locked: Servers whose tools are known from the lock file only.
         data: Row files whose paths name a variable: the document, the path as written, the variable.
-        models: Models of scenarios: `agent` or `judge`, the document, `file:line`, and `provider, base_url, api_key` as
+        models: Models that scenarios name: `scenario NAME`, the document, `file:line`, and `provider, base_url, api_key` as
             written.
         permitted: Those of `data` whose variable is set and was looked up, because the workspace is trusted.
         withheld: Those of `data` whose variable is set but was not looked up, because the workspace is not trusted.

@@ -72,7 +72,7 @@ def test_a_project_in_order_is_told_with_the_place_of_everything(project, doctor
     assert lines[end:] == [
         "4 tools",
         "  in mode mock  2",
-        "  unavailable   `later` is unbound: write a `client:` or `live:` or `mcp:` or `mock:` block in descriptors/later.tool.yaml:2",
+        "  unavailable   `later` is unbound: add a `client:` or `live:` or `mcp:` or `mock:` block in descriptors/later.tool.yaml:2",
         "  not offered   `failing` is disabled by `fail*` in toolcrib.yaml:5",
         "",
         "Everything is in order.",
@@ -175,11 +175,11 @@ def test_an_index_in_a_work_tree_is_told_with_the_reason(project, document, monk
     tree = tmp_path / "tree"
     (tree / ".git").mkdir(parents=True)
     monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(tree / "cache"))
-    assert state() == f"not used, it lies in the work tree {tree}{end}"
+    assert state() == f"not used, it is in the work tree {tree}{end}"
     monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(tmp_path / "cache"))
     assert state() == "none yet"
     monkeypatch.setenv("TOOLCRIB_STATE_DIR", str(tree / "state"))
-    assert state() == f"not used, the folder of its key, {tree / 'state'}, lies in the work tree {tree}{end}"
+    assert state() == f"not used, the folder of its key, {tree / 'state'}, is in the work tree {tree}{end}"
     assert not (tree / "cache").exists()
     assert not (tree / "state").exists()
 

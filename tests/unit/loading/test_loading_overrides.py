@@ -258,4 +258,4 @@ def test_a_second_tool_of_an_overridden_name_is_told_the_first_document(tmp_path
         (tmp_path / name).write_text(text, encoding="utf-8")
     (problem,) = Runtime.open(tmp_path, index=False).problems
     assert (problem.code, problem.source) == ("duplicate_tool", str(tmp_path / "z.tool.yaml"))
-    assert f"a tool in {tmp_path / '0.tool.yaml'}:1" in problem.message
+    assert f"already loaded from {tmp_path / '0.tool.yaml'}:1" in problem.message

@@ -66,7 +66,7 @@ def test_a_path_may_not_leave_the_pack(folder, file):
         problem, link = link, problem
     assert link.code == "link_leads_outside"
     assert (problem.code, problem.pointer) == ("file_unreadable", "/mock/result_file")
-    assert "lies outside" in problem.message
+    assert "is outside" in problem.message
 
 
 def test_a_pack_by_its_own_file(folder):

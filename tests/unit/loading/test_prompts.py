@@ -117,7 +117,7 @@ def test_all_that_is_wrong_with_values_is_told_at_once():
     assert caught.value.code == "invalid_variables"
     assert caught.value.message == (
         "the prompt `assistant`: missing value for `city`; unknown variable `shopp`; "
-        "`limit` is of type integer, and 1.5 is not; `shop` is of type string, and 3 is not"
+        "`limit` must be of type integer, got 1.5; `shop` must be of type string, got 3"
     )
     assert caught.value.hint == "did you mean `shop`?"
     with pytest.raises(ConfigurationError, match="one of"):
@@ -141,7 +141,7 @@ def test_all_that_is_missing_is_named():
 
 def test_an_expression_that_fails_tells_of_the_prompt():
     prompt = pack("""a: {system: "{{ x.name }}", variables: {x: {type: object}}}""").prompts["a"]
-    with pytest.raises(ConfigurationError, match="`a` can't be filled in"):
+    with pytest.raises(ConfigurationError, match="cannot render the prompt `a`"):
         prompt.render({"x": {}})
 
 

@@ -137,7 +137,7 @@ def test_a_project_without_profiles_says_so():
 def test_outside_projects_there_is_no_profile():
     assert settings_of(None) is NO_SETTINGS
     assert settings_of(None, "ci", PROFILE_VARIABLE) is NO_SETTINGS
-    with pytest.raises(ConfigurationError, match="what is read here is no project"):
+    with pytest.raises(ConfigurationError, match="there is no project here"):
         settings_of(None, "ci", "--profile")
 
 

@@ -238,7 +238,7 @@ def test_the_three_documents_say_alike_what_stores_are():
         assert of["pack"]["$defs"][name] == of["project"]["$defs"][name] == of["scenario"]["$defs"][name]
 
 
-QUOTES = "write it in quotes, as a text"
+QUOTES = "put it in quotes to make it text"
 
 
 @pytest.mark.parametrize(("state", "hint"), [("3", QUOTES), ("1.10", QUOTES), ("true", QUOTES), ("{}", "")])

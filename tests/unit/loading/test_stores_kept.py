@@ -172,7 +172,7 @@ def test_a_file_that_changed_behind_an_index_is_not_taken_for_what_was_judged(fo
     with pytest.raises(ExpressionError, match="was changed after it was checked"):
         rows(again)
     (home / "shop/data/orders.json").unlink()
-    with pytest.raises(ExpressionError, match="there is no file"):
+    with pytest.raises(ExpressionError, match="no file"):
         rows(again)
 
 

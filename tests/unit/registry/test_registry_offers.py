@@ -75,11 +75,11 @@ def test_within_a_toolset_nothing_else_is_offered(registry):
     assert offered(booking) == ["book_flight", "search_flights"]
     assert booking.hidden("get_forecast") == HiddenReason(
         "not_in_toolset",
-        "`get_forecast` is not in the toolset `booking` (toolcrib.yaml:20), which is in force",
+        "`get_forecast` is not in the active toolset `booking` (toolcrib.yaml:20)",
         "toolcrib.yaml:20",
     )
     assert offered(booking.within(SMALL)) == ["get_forecast"]
-    assert booking.within(SMALL).why_hidden("x") == "`x` is not in the toolset `small`, which is in force"
+    assert booking.within(SMALL).why_hidden("x") == "`x` is not in the active toolset `small`"
     assert offered(booking.within(None)) == list(NAMES)
 
 
@@ -147,10 +147,10 @@ def test_a_toolset_glob_that_fits_no_tool_is_told():
     misspelt = Toolset(name="t", tools=("get_forecats", "serch_*", "book_*", "*"), place="toolcrib.yaml:7")
     first, second = idle_toolset_globs(NAMES, [misspelt, BOOKING])
     assert str(first) == (
-        "toolcrib.yaml:7:1: warning: idle_glob: `get_forecats` of the toolset `t` fits no tool\n"
+        "toolcrib.yaml:7:1: warning: idle_glob: `get_forecats` of the toolset `t` matches no tool\n"
         "    hint: did you mean `get_forecast`?"
     )
-    assert second.message == "`serch_*` of the toolset `t` fits no tool"
+    assert second.message == "`serch_*` of the toolset `t` matches no tool"
 
 
 def test_any_globs_over_names_can_be_looked_through():

@@ -137,7 +137,7 @@ def why_unable(card: Card, modes: Iterable[str], missing: Callable[[str], str]) 
     """
     if card.mode is None:
         blocks = " or ".join(f"`{mode}:`" for mode in modes)
-        return f"`{card.name}` is unbound: add a {blocks} block in {card.place()}"
+        return f"`{card.name}` is unbound: add a {blocks} block to {card.place()}"
     if card.mode not in card.modes:
         there = ", ".join(f"`{mode}`" for mode in card.modes) or "none"
         return f"`{card.name}` has no `{card.mode}:` block ({card.place()}); its modes are: {there}"

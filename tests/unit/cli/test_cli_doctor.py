@@ -312,11 +312,11 @@ def test_a_broken_mode_is_named_with_its_distribution(project, doctor, distribut
     code, lines = doctor()
     assert code == 1
     told = "\n".join(lines)
-    assert r"raising, of badmodes 1.2: can't be used: RuntimeError: no \x1b[31mlicence" in told
-    assert "shy, of badmodes 1.2: can't be used: it has no schema of its block: ValueError: none" in told
+    assert r"raising, of badmodes 1.2: cannot be used: RuntimeError: no \x1b[31mlicence" in told
+    assert "shy, of badmodes 1.2: cannot be used: `block_schema` failed: ValueError: none" in told
     assert "shapeless, of badmodes 1.2: has a schema of its block that is none" in told
-    assert "absent, of badmodes 1.2: can't be used: AttributeError" in told
-    assert "gone, of badmodes 1.2: can't be used: No module named 'badmodes_gone'" in told
+    assert "absent, of badmodes 1.2: cannot be used: AttributeError" in told
+    assert "gone, of badmodes 1.2: cannot be used: No module named 'badmodes_gone'" in told
     assert "5 things are wrong:" in lines
     assert "  sources   descriptors  folder  3 tools" in lines, "documents are read all the same"
     assert caplog.records == []

@@ -284,7 +284,7 @@ client: {consent: {required: true, decline_strategy: error}, timeout: 10s}
     ("strategy", "end", "told"),
     [
         ("fallback}, fallback: {lat: 0", OK, '{"lat":0}'),
-        ("retry", ("denied", "consent_declined"), "it may be asked for again"),
+        ("retry", ("denied", "consent_declined"), "it may be requested again"),
         ("error", ("denied", "consent_declined"), "was declined: not now"),
     ],
 )

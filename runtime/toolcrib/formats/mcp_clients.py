@@ -261,6 +261,7 @@ class ServerEntries:
             found: Any = self._value(meaning, value, place) if value is not None else _NONE
             if found is _NONE:
                 continue
+            # Several spellings mean the same key; a file with two of them is ambiguous unless they agree.
             if said.setdefault(meaning, found) != found:
                 other = spots[meaning].pointer.rpartition("/")[2]
                 self._complain(
@@ -474,6 +475,7 @@ def _parsed(path: str, text: bytes) -> tuple[list[Document], list[Problem]]:
     """The document of the file: JSON with comments, or YAML according to its suffix."""
     if path.lower().endswith(_YAML):
         return parse_documents(path, text)
+    # VS Code and Zed allow comments and trailing commas in their JSON files.
     documents, problems = parse_documents(path, without_comments(text), whole=True, json=True)
     return documents, [_with_our_hint(problem) for problem in problems]
 

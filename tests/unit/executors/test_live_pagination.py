@@ -427,4 +427,4 @@ def test_what_the_schema_of_pagination_takes(good, pagination):
 def test_an_expression_that_is_none_is_told_by_its_key():
     problems = []
     compile_pages({"pagination": {**CURSOR, "items": "body["}}, TOOL, problems)
-    assert problems[0].message.startswith("`items` is no JMESPath expression")
+    assert problems[0].message.startswith("`items` is not a valid JMESPath expression")

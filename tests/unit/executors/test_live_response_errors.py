@@ -162,7 +162,7 @@ def test_the_most_specific_entry_counts():
 @pytest.mark.parametrize(
     ("entry", "warning"),
     [
-        ("No {{ body.city }}", "cannot compute /live/errors/404: `body` is none and has no `city`: only objects have names"),
+        ("No {{ body.city }}", "cannot compute /live/errors/404: `body` is none and has no `city`: only objects have keys"),
         ({"message": "{{ args.city }}"}, "cannot compute /live/errors/404/message: `args` has no `city`: it is empty"),
         ({"message": "{{ '' }}"}, "/live/errors/404/message did not produce a valid text"),
         ({"code": "{{ 'no such city' }}"}, "/live/errors/404/code did not produce a valid code"),

@@ -90,9 +90,9 @@ def test_elements_that_are_no_objects_have_no_fields():
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ("{in: ann.name, key: a}", "looked up in an object or a list, not in a text"),
+        ("{in: ann.name, key: a}", "looked up in an object or a list, not in a string"),
         ("{in: ann.nothing, key: a}", "has no `nothing`"),
-        ("{in: ann.loans, key: a}", "by number, but `key` is a text"),
+        ("{in: ann.loans, key: a}", "by number, but `key` is a string"),
         ("{in: ann.loans, key: 0.0}", "by number, but `key` is a number"),
         ("{in: nobody.loans, key: 0}", "row `nobody` does not exist"),
     ],

@@ -277,7 +277,7 @@ NODE = {
 def test_recursion_stays_where_references_are_followed_and_is_a_loss_elsewhere():
     schema = {**closed(tree={"$ref": "#/$defs/node"}), "$defs": {"node": NODE}}
     assert declared(schema, "anthropic").schema == schema
-    remark = "`node` refers to itself: it is written out 3 levels deep, and open below"
+    remark = "`node` refers to itself: it is expanded 3 levels deep and unchecked below that"
     assert Loss("", "$ref", remark) in declared(schema, "gemini").losses
     strict = declared(schema, "openai_strict")
     assert (strict.strict, strict.schema) == (False, schema)

@@ -123,7 +123,7 @@ def _key_of(step: PathStep, scope: Scope, value: JSON, location: Location) -> st
         if key in value:
             return key
         raise _absent(value, key, location)
-    expected = "a number in brackets" if isinstance(value, list) else "a text"
+    expected = "a number in brackets" if isinstance(value, list) else "a string"
     if not isinstance(value, list | dict):
         raise ExpressionError(
             f"{format_location(location)} is {kind(value)}, which has no members", code="absent_place"

@@ -77,6 +77,7 @@ class GeminiCompiler(NarrowCompiler):
             return self.described(
                 whole, SchemaPart({"type": "object", "properties": {}}), self.object_keywords
             )
+        # Without named properties, Gemini could not express the object, so it is wrapped as JSON text.
         part = self.only(flat, TypeOption("object", whole))
         return part if named_properties(whole) else self._wrapped(part, flat)
 

@@ -169,7 +169,7 @@ class VariableTranslation:
         default = self._inputs.get(name)
         # A default with braces would end the `${...:-default}` that it is put into.
         usable = isinstance(default, str) and default and not {"{", "}"} & {*default}
-        message = f"`${{input:{excerpt(name)}}}` is prompted for by an editor; here it is read from the environment variable `{variable}`"
+        message = f"`${{input:{excerpt(name)}}}` is a prompt of an editor; here, the environment variable `{variable}` is used"
         hint = f"set `{variable}`" + (", or rely on its default" if usable else "")
         self._note(f"input:{name}", spot.problem("looked_up", message, hint, "notice"))
         return f"${{{variable}:-{default}}}" if usable else f"${{{variable}}}"
@@ -261,6 +261,7 @@ class ServerEntries:
             found: Any = self._value(meaning, value, place) if value is not None else _NONE
             if found is _NONE:
                 continue
+            # Several spellings mean the same key; a file with two of them is ambiguous unless they agree.
             if said.setdefault(meaning, found) != found:
                 other = spots[meaning].pointer.rpartition("/")[2]
                 self._complain(
@@ -411,7 +412,7 @@ def looks_like_servers_file(value: JSON) -> bool:
     """Whether a document defines MCP servers."""
     if not isinstance(value, dict) or not _OURS.isdisjoint(value):
         return False
-    # Nothing else uses this key, so an empty or invalid value counts as well.
+    # No other format uses this key, so an empty one counts as well.
     if isinstance(value.get("mcpServers"), dict | list):
         return True
     if "servers" in value and not value.keys() <= _BESIDE:
@@ -474,6 +475,7 @@ def _parsed(path: str, text: bytes) -> tuple[list[Document], list[Problem]]:
     """The document of the file: JSON with comments, or YAML according to its suffix."""
     if path.lower().endswith(_YAML):
         return parse_documents(path, text)
+    # VS Code and Zed allow comments and trailing commas in their JSON files.
     documents, problems = parse_documents(path, without_comments(text), whole=True, json=True)
     return documents, [_with_our_hint(problem) for problem in problems]
 

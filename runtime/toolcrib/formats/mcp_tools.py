@@ -77,6 +77,7 @@ def definition_of(
         "icons": [_icon(icon) for icon in tool.icons],
         "_meta": _meta(tool),
     }
+    # Clients may validate strictly and refuse keys that their revision does not have.
     told: dict[str, JSON] = {
         key: value for key, value in definition.items() if value and revision >= _SINCE.get(key, "")
     }

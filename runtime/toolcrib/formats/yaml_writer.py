@@ -113,6 +113,7 @@ def _text_entry(lead: str, text: str, indent: int) -> Iterator[str]:
         yield alone
         return
     # Folding replaces a single space by a line break. Several spaces in a row would be lost.
+    # A folded scalar joins its lines, so it cannot hold a text of several lines.
     folds = len(lines) == 1 and "  " not in text
     yield f"{lead} {'>' if folds else '|'}{'' if text.endswith(chr(10)) else '-'}"
     pad = " " * (indent + 2)

@@ -46,6 +46,7 @@ def compile_strict(schema: Schema, otherwise: Callable[[Schema], DialectSchema])
     compiler = StrictCompiler()
     part = compiler.compile(as_object_schema(read.schema))
     if compiler.why_not:
+        # `strict` is a flag of the whole tool, so a single unsupported keyword rules it out.
         loose = otherwise(schema)
         return loose._replace(losses=(*compiler.why_not, *loose.losses))
     return _compiled(part, (*read.losses, *compiler.losses), strict=True)

@@ -187,6 +187,7 @@ def argument_schema(schema: Schema, *, references: bool) -> ArgumentSchema:
         schema: A schema of any draft from draft-04 to 2020-12; it is not modified.
         references: Whether the dialect resolves references.
     """
+    # Positions are added first, because inlining and merging move subschemas.
     marked = _marked(schema if isinstance(schema, dict) else {} if schema else {"not": {}}, "")
     if not has_references(marked):
         return _Reader().read(marked)
@@ -307,6 +308,7 @@ def _updated(schema: dict[str, JSON]) -> dict[str, JSON]:
             told[exclusive] = told.pop(bound)
     for name, wanted in (told.pop("dependencies", None) or {}).items():
         keyword = "dependentRequired" if isinstance(wanted, list) else "dependentSchemas"
+        # 2019-09 split `dependencies` by the type of its values.
         told[keyword] = {**told.get(keyword, {}), name: wanted}
     return told
 
@@ -422,6 +424,7 @@ def _common_types(own: dict[str, JSON], other: dict[str, JSON]) -> JSON:
     """The types that both accept; None if there is no common one."""
     mine, theirs = declared_types(own), declared_types(other)
     common: list[JSON] = [kind for kind in mine if kind in theirs]
+    # Every integer is a number.
     if "number" in theirs and "integer" in mine and "integer" not in common:
         common.append("integer")
     if "number" in mine and "integer" in theirs:
@@ -461,6 +464,7 @@ def _share(one: dict[str, JSON], other: dict[str, JSON]) -> bool:
 
 def _tells_apart(name: str, one: dict[str, JSON], other: dict[str, JSON]) -> bool:
     for schema in (one, other):
+        # A property that may be missing distinguishes nothing.
         wanted = schema.get("required")
         if not isinstance(wanted, list) or name not in wanted:
             return False

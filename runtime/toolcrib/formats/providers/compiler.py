@@ -132,6 +132,7 @@ class _FirstFit:
         for candidate, judge in zip(candidates, self._judges, strict=True):
             if judge.is_valid(candidate):
                 return candidate
+        # No branch is valid. The converted value gives the more helpful error.
         return next((candidate for candidate in candidates if candidate != value), value)
 
 
@@ -139,6 +140,7 @@ def restore_unwrapped(name: str, inner: Restore) -> Restore:
     """Restore arguments that are declared as one property."""
 
     def restore(value: JSON) -> JSON:
+        # Some models ignore the wrapper and give the arguments directly.
         if not isinstance(value, dict) or value.keys() != {name}:
             return value
         whole = inner(value[name])
@@ -399,6 +401,7 @@ class NarrowCompiler(ABC):
         if not isinstance(branches, list):
             yield from self.by_type(flat)
             return
+        # Narrow dialects only have `anyOf`.
         if keyword == "oneOf" and not are_disjoint(branches):
             self.lose(
                 flat, keyword, "declared as `anyOf`; a value that matches two branches is still refused"
@@ -416,6 +419,7 @@ class NarrowCompiler(ABC):
             if left[0] < 0:
                 raise TooManyOptionsError
             if isinstance(branch, dict) and not are_of_other_types(own, branch):
+                # As `allOf`, so that `flat` merges the branch with the keywords next to the union.
                 both: dict[str, JSON] = {PLACE: pointer_of_schema(branch), **own, "allOf": [branch]}
                 yield from self._multiplied(self.flat(both if own else branch), left)
 
@@ -429,6 +433,7 @@ class NarrowCompiler(ABC):
             ]
             kinds = [kind for kind in dict.fromkeys(own) if not kinds or kind in kinds]
         elif not kinds:
+            # Narrow dialects require a type.
             kinds = infer_types(flat)
             if kinds:
                 told = " or ".join(f"`{kind}`" for kind in kinds)
@@ -613,6 +618,7 @@ def _free(name: str, used: set[str]) -> str:
     start = plain if plain and not plain[0].isdigit() else f"_{plain}"
     if len(start) <= LONGEST_NAME and start not in used:
         return start
+    # A name in JSON may contain lone surrogates, which UTF-8 refuses.
     salted = name.encode(errors="surrogatepass")
     while True:
         # A hash of the name, not a number: the alias must not depend on the other names.

@@ -77,6 +77,7 @@ class GeminiCompiler(NarrowCompiler):
             return self.described(
                 whole, SchemaPart({"type": "object", "properties": {}}), self.object_keywords
             )
+        # Without named properties, Gemini could not express the object, so it is wrapped as JSON text.
         part = self.only(flat, TypeOption("object", whole))
         return part if named_properties(whole) else self._wrapped(part, flat)
 
@@ -115,7 +116,7 @@ class GeminiCompiler(NarrowCompiler):
     def values(self, schema: dict[str, JSON], kind: str, values: list[JSON]) -> SchemaPart:
         """An `enum` of strings."""
         if kind == "null":
-            # Gemini has no type `null`, only `nullable`.
+            # `nullable` is how Gemini expresses null.
             return self.nullable(
                 SchemaPart({"type": "string", "description": "Always null."}, lambda _value: None)
             )

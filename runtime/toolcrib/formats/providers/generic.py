@@ -102,6 +102,7 @@ class _Opener:
             and all(is_refinement(branch, told) for branch in branches)
         ]
         forms = {"anyOf", "oneOf"} & told.keys() & self._rules.refused - set(refining)
+        # A union at the root can be neither merged nor described in words.
         if forms or apart:
             return self._wrapped(schema)
         for keyword in (*refining, "enum", "const", "not"):

@@ -44,6 +44,7 @@ def token_counter() -> TokenCounter:
             from bpe_openai import get_encoding  # noqa: PLC0415 -- an extra, and large
     except ImportError:
         return TokenCounter(estimate_tokens, exact=False)
+    # `ordinary`: a description that contains `<|endoftext|>` is text and not a special token.
     encode = get_encoding(ENCODING).encode_ordinary
     return TokenCounter(lambda text: len(encode(text)), exact=True)
 

@@ -96,7 +96,7 @@ def _origin(process: subprocess.Popen[str]) -> str:
 
 
 def _installed(cache: Path) -> Path:
-    """The folder of the npm package below a folder, into which it is installed if that is missing; processes that install it at once don't meet."""
+    """The folder of the npm package below `cache`; installs it if it is missing. Processes that do so together do not meet."""
     package = cache / "node_modules" / "@copilotkit" / "aimock"
     if not package.is_dir():
         cache.parent.mkdir(exist_ok=True)

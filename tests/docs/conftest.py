@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from docs.forking import forked_command
+from forking import forked_command
 from sampling import THOROUGH
 
 

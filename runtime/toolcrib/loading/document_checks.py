@@ -99,7 +99,7 @@ class DocumentChecker:
 
     def problems(self, value: JSON) -> list[Problem]:
         """All schema problems, with pointers into the document."""
-        # Valid documents are the rule, and a verdict without faults is several times faster.
+        # Most documents are valid, and a verdict is faster than a list of faults.
         if self._validator.judge(value):
             return []
         known, problems = self._without_later_keys(value)

@@ -78,7 +78,7 @@ class FileFingerprints:
         variables: Name of an environment variable that paths of files use -> its value; None if it is not set.
     """
 
-    # Not a NamedTuple: creating that class takes longer than importing this module.
+    # Not a NamedTuple: creating such a class is slow, and every start imports this module.
     __slots__ = ("contents", "files", "folders", "variables")
 
     def __init__(
@@ -265,7 +265,8 @@ def is_racy(state: State, moment: int) -> bool:
 
 def _digest(path: str) -> bytes:
     """Digest of a file's content; empty if it is unreadable."""
-    from hashlib import blake2b  # noqa: PLC0415 -- loads OpenSSL, and most starts need no digest
+    # Deferred: `hashlib` loads OpenSSL, and most starts need no digest.
+    from hashlib import blake2b  # noqa: PLC0415
 
     try:
         with open(path, "rb", opener=_open_at_once) as file:

@@ -96,7 +96,7 @@ def _range(text: str) -> SpecifierSet | None:
 
 def _version(text: str) -> Version | None:
     """Parse a semantic version; None if PEP 440 has no version with the same place in the order."""
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 -- as above
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415
 
     try:
         version = Version(text)
@@ -384,7 +384,8 @@ class InstalledPack(NamedTuple):
 
 def installed_packs() -> Mapping[str, InstalledPack]:
     """All installed packs by name, sorted. A pack that several distributions provide has a problem and no path."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 -- searching all metadata takes its time
+    # Deferred: `importlib.metadata` is slow to import, and most projects use no installed packs.
+    from importlib.metadata import entry_points  # noqa: PLC0415
 
     found: dict[str, list[InstalledPack]] = {}
     for point in entry_points(group=GROUP):

@@ -76,12 +76,14 @@ def check_reach(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
     """The problems of `egress` and `origins` of the project or profile at `pointer`."""
     allowed, origins = said.get("egress", {}).get("allow", ()), said.get("origins", {})
     if allowed:
-        from toolcrib.security.egress import read_allowed  # noqa: PLC0415 -- most projects allow nothing
+        # Deferred: most projects have no `egress.allow`.
+        from toolcrib.security.egress import read_allowed  # noqa: PLC0415
 
         for index, entry in enumerate(allowed):
             yield from _refused(read_allowed, entry, "bad_egress", f"{pointer}/egress/allow/{index}")
     if origins:
-        from toolcrib.servers.environment import normal_origin  # noqa: PLC0415 -- most projects put nothing in the place of others
+        # Deferred: most projects have no `origins`.
+        from toolcrib.servers.environment import normal_origin  # noqa: PLC0415
 
         for written, instead in origins.items():
             for text in (written, instead):
@@ -444,7 +446,8 @@ def parse_project(
         fixture = with_refused_names(fixture, value, "")
     project = replace(project, fixture=fixture, faults=wrong)
     if "servers" in kept or "servers_from" in kept:
-        from toolcrib.loading.servers import servers_of_project  # noqa: PLC0415 -- many projects have none
+        # Deferred: many projects have no servers.
+        from toolcrib.loading.servers import servers_of_project  # noqa: PLC0415
 
         servers, named, faults = servers_of_project(kept, document, project.root, note, formats)
         project, problems = replace(project, servers=servers, servers_from=named), [*problems, *faults]

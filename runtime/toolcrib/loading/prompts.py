@@ -404,7 +404,8 @@ def check_prompts(prompts: Mapping[str, Any]) -> Iterator[Problem]:
 def _check_guardrails(entry: Mapping[str, Any], pointer: str) -> list[Problem]:
     problems: list[Problem] = []
     if "guardrails" in entry:
-        from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415 -- most prompts have none
+        # Deferred: most prompts have no guardrails.
+        from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415
 
         check_guardrails(entry["guardrails"], f"{pointer}/guardrails", problems)
     return problems
@@ -439,6 +440,7 @@ def _check_variable(name: str, entry: Mapping[str, Any], pointer: str) -> Iterat
 
 
 def _compiled(text: str, names: Iterable[str], problems: list[Problem], pointer: str = "") -> Rendering:
-    from toolcrib.expressions import compile_value  # noqa: PLC0415 -- most packs have no prompts
+    # Deferred: most packs have no prompts.
+    from toolcrib.expressions import compile_value  # noqa: PLC0415
 
     return compile_value(text, frozenset(names), problems, pointer)

@@ -360,7 +360,8 @@ async def watch_changes(
 def _awatch(*, insists: bool) -> Awatch | None:
     """The source of file events; None if it is not installed."""
     try:
-        from watchfiles import awatch  # noqa: PLC0415 -- an extra
+        # Optional: the extra `watch` installs it.
+        from watchfiles import awatch  # noqa: PLC0415
     except ImportError as error:
         hint = "pip install 'toolcrib[watch]'"
         if insists:

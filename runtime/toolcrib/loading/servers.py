@@ -369,7 +369,8 @@ def _check_auth(written: ServerBlock) -> Iterator[Problem]:
     """The problems of `auth` that the schema cannot find. Secrets are looked up on connecting, not here."""
     if "auth" not in written.said:
         return
-    from toolcrib.http.auth import compile_auth  # noqa: PLC0415 -- few servers have it
+    # Deferred: few servers have `auth`.
+    from toolcrib.http.auth import compile_auth  # noqa: PLC0415
 
     problems: list[Problem] = []
     block = {key: written.said[key] for key in _OF_ADDRESSES if key in written.said}

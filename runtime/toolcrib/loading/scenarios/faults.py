@@ -154,7 +154,7 @@ def check_faults(
 
 def _for_nobody(fault: InjectedFault, tools: Tools) -> Iterator[Problem]:
     near = did_you_mean(fault.tool, tools)
-    message = f"the fault `{fault.name}` applies to no tool: there is no tool `{fault.tool}`"
+    message = f"the fault `{fault.name}` applies to no tool: unknown tool `{fault.tool}`"
     hint = near or "load the tool together with the scenario"
     yield Problem(code="unknown_tool", message=message, pointer=f"{fault.pointer}/tool", hint=hint)
     wrong = kind_problem(fault.inject, f"{fault.pointer}/inject")

@@ -170,6 +170,8 @@ def _circles(profiles: Mapping[str, Any]) -> Iterator[Problem]:
         while at in profiles and at not in seen:
             path[at] = None
             seen.add(at)
+            # Each profile extends at most one other, so a chain is followed without recursion; `seen` visits
+            # each profile once.
             at = profiles[at].get("extends", "")
         if at in path:
             circle = " extends ".join(f"`{each}`" for each in (*list(path)[list(path).index(at) :], at))
@@ -209,6 +211,7 @@ def _check_sources(sources: Any) -> Iterator[Problem]:
             yield from _check_path(path, pointer if isinstance(entry, str) else f"{pointer}/path")
         if "version" in written:
             yield from check_range(written["version"], f"{pointer}/version")
+        # `./tools` and `tools/` are the same source.
         name = posixpath.normpath(path) if path else f"pack {written['pack']}"
         if name in first:
             message = f"duplicate source `{excerpt(path or written['pack'])}`, already number {first[name] + 1} of the list"

@@ -253,6 +253,7 @@ class Prompt:
         changes["requires_before"] = {
             _full(namespace, glob): full(names) for glob, names in policy.requires_before.items()
         }
+        # Any other value is the name of a tool.
         if policy.tool_choice not in _CHOICES:
             changes["tool_choice"] = full_name(namespace, policy.tool_choice)
         return replace(self, tools=full(self.tools), policy=replace(policy, **changes))

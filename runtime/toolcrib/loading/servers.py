@@ -278,6 +278,7 @@ def server_from_block(written: ServerBlock) -> Server:
     imports = said.get("import", False)
     chosen: Mapping[str, Any] = imports if isinstance(imports, dict) else {}
     timeouts = {key: parse_duration(text) for key, text in said.get("timeouts", {}).items()}
+    # `transport` is optional: `url` implies HTTP, `command` implies stdio.
     usual: Literal["http", "stdio"] = "http" if "url" in said else "stdio"
     return Server(
         written.name,
@@ -467,6 +468,8 @@ def parse_servers(
         if name in written:
             written[name] = overlay_server(written[name], upper)
             continue
+        # An override of a server that is missing for a reported reason would only add a misleading "missing
+        # key".
         if told(name) and not {"command", "url"} & entry.keys():
             continue
         faults = list(check_name(upper.spot(), name))
@@ -542,6 +545,7 @@ def servers_of_project(
         note(path)
         files[path] = _read_file(path, place, formats)
         problems += files[path].problems
+    # The project's own `servers` come last and override the files of other programs.
     below, faults = merge_servers(file.servers for file in files.values())
     servers, others = parse_servers(
         said.get("servers", {}),

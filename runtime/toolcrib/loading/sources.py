@@ -187,11 +187,13 @@ class Folders:
             if names is None:
                 self._reader.add_problem(here.path, _unreadable(here.path))
                 continue
+            # Only for `tell_links`: a link to a folder that was walked anyway hides nothing.
             self._walked.add(here.real)
             # The pack file first: it decides which of the other files belong to the pack.
             files = [name for name in names if "/" not in name]
             here = self._entered(here, files, source)
             for name in files:
+                # A project file within a source would otherwise be reported as an unknown document.
                 if name not in PROJECT_FILES:
                     self._add_entry(name, here, root, source)
             links = [here.named(name.removesuffix(LINKED)) for name in names if name.endswith(LINKED)]
@@ -250,6 +252,7 @@ class Folders:
     def _is_ignored(self, path: str, source: SourcePath) -> bool:
         if not source.ignore:
             return False
+        # Globs use `/` on Windows as well.
         within = os.path.relpath(path, source.root or ".").replace(os.sep, "/")
         return any(matches_glob(within, glob) for glob in source.ignore)
 

@@ -237,6 +237,7 @@ def _from_lines(
         problems += [fault.at(source, line, fault.column) for fault in faults[:1]]
         rows.append(value)
         lines.append(line)
+        # Later lines of a broken file would only repeat the problem.
         if len(problems) - before == MAX_ROW_PROBLEMS:
             break
     return None if len(problems) > before else RawRows(rows, _on_lines(source, lines))
@@ -348,6 +349,7 @@ def _integer(cell: str) -> Any:
     cell = cell.strip()
     if not cell:
         return _NONE
+    # Python's `int` would also accept `1_000` and digits of other scripts.
     return int(cell) if _WHOLE.fullmatch(cell) and len(cell) <= INTEGER_DIGITS else cell
 
 
@@ -536,6 +538,7 @@ class _CollectionBlock:
         at, value = self._rows_at, self._said["rows"]
         written = RawRows(value, lambda problem: problem._replace(pointer=at + problem.pointer))
         rows = rows_by_key(written, self._bare.key, schema, problems)
+        # Equal rows have an equal digest regardless of their layout, so reformatting a document is no change.
         content = canonical(value).encode("utf-8", "surrogatepass")
         return self._bare._replace(rows=rows, digest=_digest(self._bare, content))
 

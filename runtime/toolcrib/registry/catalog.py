@@ -220,6 +220,7 @@ def _one_of(values: Values, fits_value: _Fits) -> Iterator[_Test]:
     wanted = [value for value in _listed(values) if not value.startswith("!")]
     if wanted:
         yield lambda card: any(fits_value(card, value) for value in wanted)
+    # "Neither a nor b" needs every negated value to hold, unlike the positive ones.
     yield from _each([value for value in _listed(values) if value.startswith("!")], fits_value)
 
 

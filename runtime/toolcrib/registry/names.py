@@ -58,6 +58,7 @@ def _with_digest(name: str, start: str, taken: Collection[str]) -> str:
         alias = f"{start[: LONGEST - 9]}_{digest}"
         if alias not in taken:
             return alias
+        # Two names may collide in 32 bits; hashing again with the digest is deterministic.
         salted = digest.encode() + salted
 
 

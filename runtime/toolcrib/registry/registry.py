@@ -300,6 +300,7 @@ class Registry(Mapping[str, Descriptor]):
 
     def select(self, *, hidden: bool = False, **filters: Unpack[Filters]) -> list[Descriptor]:
         """The matching tools, sorted by name; like `query`, but with descriptors."""
+        # The common case in a server: no filter, so no card is needed.
         if not filters and (hidden or self._offer.is_everything):
             return self._tools.all()
         return [self[card.name] for card in self.query(hidden=hidden, **filters)]
@@ -347,6 +348,7 @@ class Registry(Mapping[str, Descriptor]):
         """The name of the tool with an alias, if any."""
         if self._known.names is None:
             self._known.names = {its: name for name, its in self._aliases().items()}
+        # A name that providers accept is its own alias, but only if no other tool's alias replaced it.
         own = alias if alias in self and alias not in self._aliases() else None
         return self._known.names.get(alias, own)
 

@@ -128,6 +128,7 @@ class SearchIndex:
             self._names.append(card.name)
             for term, weight in _weights(card, terms).items():
                 self._found.setdefault(term, []).append((number, weight / (weight + SATURATION)))
+        # Sorted for binary search: all words with a prefix are neighbours.
         self._terms = sorted(self._found)
 
     def scores(self, text: str) -> list[tuple[str, float]]:
@@ -198,6 +199,8 @@ def _weights(card: Card, terms: _Terms) -> dict[str, float]:
         value = getattr(card, field)
         words = words_of(value if isinstance(value, str) else " ".join(value))
         if words:
+            # Divided by the root of the length: a long description must not win, but it should not lose
+            # either.
             counts = weight / sqrt(len(words))
             for word in words:
                 for term in terms[word]:

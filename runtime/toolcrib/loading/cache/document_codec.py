@@ -50,6 +50,7 @@ def encode_document(document: Document, files: Files | None, name: str) -> Plain
         NotCacheable: It is not on disk.
     """
     files = files.files if isinstance(files, CachedFiles) else files
+    # Both parts are located separately, so that an index survives without a merged copy of the text.
     if isinstance(document, OverlaidDocument):
         upper, lower = document.upper, document.lower
         assert upper is not None  # noqa: S101 -- both are always given
@@ -66,6 +67,7 @@ def _called(document: Document) -> str:
     name = value.get("name") if isinstance(value, dict) else None
     if not isinstance(name, str):
         return ""
+    # A PromptPack and one of its tools may have the same name.
     return f"pack:{name}" if isinstance(value, dict) and "prompts" in value else name
 
 

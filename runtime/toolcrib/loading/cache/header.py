@@ -91,6 +91,7 @@ def read_json(text: bytes | memoryview) -> Any:
     scan, decoded = _scanner(), str(text, "utf-8", "surrogatepass")
     try:
         value, end = scan(decoded, 0)
+    # The C scanner raises StopIteration for text that is not JSON.
     except (StopIteration, RecursionError):
         raise ValueError("invalid JSON") from None
     if end != len(decoded):
@@ -289,6 +290,7 @@ def _plain_seen(seen: FileFingerprints, tables: list[bytes]) -> list[Any]:
     # Nearly every state is six 64-bit integers, which take longer to read from JSON than the rest of the header.
     from struct import pack  # noqa: PLC0415
 
+    # Times beyond 64 bits exist on some network file systems; their states stay in the JSON.
     regular = {
         path: state
         for path, state in seen.files.items()

@@ -132,6 +132,7 @@ def _plain_container(value: Any) -> Any:
         tag = _SET if kind is set else _FROZEN_SET
         # Sorted, because the order of sets differs between processes and equal projects should give equal bytes.
         return [tag, *map(encode_value, sorted(value, key=repr))]
+    # Latin-1 maps each byte to one character, which is shorter and faster than Base64.
     return [_BYTES, value.decode("latin-1")] if kind is bytes else None
 
 
@@ -160,6 +161,7 @@ def decode_value(value: Any, kinds: Kinds | None = None) -> Any:
     items = _items_from(value, kinds)
     if cls is Collection:
         return with_row_reader(Collection(*items))
+    # Named tuples take positional fields; dataclasses may be keyword-only.
     if issubclass(cls, tuple):
         return cls(*items)
     return cls(**dict(zip(cls.__dataclass_fields__, items, strict=True)))
@@ -370,6 +372,7 @@ def encode_index(
         ),
     }
     if listings is not None:
+        # A part of its own, so that `toolcrib list` decodes nothing else.
         parts[LISTINGS] = put(with_lists([listings, modes]))
     return IndexHeader(around, stock.seen, parts, CLASSES).encoded(b"".join(blobs))
 
@@ -411,6 +414,8 @@ class CachedProject:
             AttributeError, LookupError, TypeError, ValueError: The index has another form, or values of unknown
                 classes.
         """
+        # Checked here instead of on decoding, because parts are decoded late, when falling back to the
+        # documents is no longer possible.
         if not CLASSES.keys() >= {*head.tags}:
             raise ValueError("it holds values of unknown classes")
         self._head = head
@@ -486,6 +491,7 @@ class _Cards(Mapping[str, Card]):
         return len(self._names)
 
 
+# Pairs within a list need one more level of conversion than the other tuples.
 _LABELS = Card._fields.index("labels")
 _TUPLES = tuple(at for at, name in enumerate(Card._fields) if Card._field_defaults.get(name) == ())
 """The fields of a card that are tuples. JSON has none, and converting only these makes queries twice as fast."""

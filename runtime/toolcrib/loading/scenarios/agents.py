@@ -157,6 +157,7 @@ class _Reader:
     def reply(self, entry: Mapping[str, Any], pointer: str) -> AgentReply:
         """Compile a reply, and report one without text and calls, or with both `call` and `calls`."""
         self._problems += _contradictions(entry, pointer)
+        # Both forms are compiled even if both are given, so that the problems of each are reported.
         alone = [(entry, pointer)] if "call" in entry else []
         several = [(call, f"{pointer}/calls/{index}") for index, call in enumerate(entry.get("calls", ()))]
         return AgentReply(

@@ -254,6 +254,7 @@ class Golden:
 
 def _read(files: Files | None, name: str) -> GoldenFile:
     try:
+        # A missing file is not an error here: `--update` creates it.
         content = None if files is None else files.read(name)
     except FileNotFoundError:
         content = None

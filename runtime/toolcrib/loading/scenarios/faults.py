@@ -36,6 +36,7 @@ def parse_faults(
     for index, entry in enumerate(entries):
         if entry is None:
             continue
+        # Unnamed faults are numbered by kind, because reports and random draws need a stable key.
         pointer = f"/faults/{index}"
         taken = {fault.name: fault for fault in faults}
         name = entry.get("name") or _unwritten_name(entry["inject"], taken)

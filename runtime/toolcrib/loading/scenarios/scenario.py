@@ -235,6 +235,7 @@ def parse_scenario(
         # Without the steps it is unknown which names later expressions can read.
         kept = {key: item for key, item in kept.items() if key not in {"verify", "agent"}}
     if "agent" in value:
+        # None marks an invalid agent: without it, `verify.final_text` would be reported as needing one.
         kept.setdefault("agent", None)
     # The keys of an invalid matrix are unknown, so expressions that read one are not reported.
     keys = {"matrix": None} if "matrix" in value and "matrix" not in kept else {}
@@ -345,6 +346,7 @@ OWN = "(scenario)"
 
 def _goldens(scenario: Scenario, problems: Sequence[Problem]) -> Iterator[Problem]:
     """The problems of golden files, whose names may depend on the run."""
+    # With an invalid matrix the runs, and so the names of golden files, are unknown.
     pointers = {problem.pointer for problem in problems}
     if any(pointer.startswith(("/matrix", "/repeat")) for pointer in pointers):
         return

@@ -201,6 +201,8 @@ def with_namespace(scenario: Scenario, tools: Collection[str]) -> Scenario:
         return scenario
 
     def full(name: str) -> str:
+        # A scenario of a pack may also name tools outside of it, so only names that exist in the namespace
+        # change.
         long = full_name(namespace, name)
         return long if long in tools or any(fnmatchcase(tool, long) for tool in tools) else name
 

@@ -143,6 +143,7 @@ class FaultRecord:
         if unmet:
             return [_not_now(condition, call) for condition in unmet]
         place, trigger = self.held + 1, self.trigger
+        # `first` is checked before `every`: the fault is over and no longer waiting.
         if trigger.over(place):
             return [
                 f"it applies to the first {_many(trigger.first or 0, 'matching attempt')}, which are over"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from toolcrib.expressions import Expression
 
 _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?(ms|s|m|h|d)")
+# `24:00` is accepted as the end of a day.
 _HOURS = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?|24:00")
 
 
@@ -55,6 +56,7 @@ def compile_span(ends: list[str], pointer: str, problems: list[Problem]) -> Time
     Times of day may span midnight: the second is then less than the first.
     """
     forms = [next((form for form in _FORMS if form.fits(end)), None) for end in ends]
+    # An empty range: a fault whose range is invalid never happens.
     never = TimeRange(0, 0, lambda _session: 0)
     for index, form in enumerate(forms):
         if form is None:
@@ -205,6 +207,7 @@ def compile_trigger(
     """
     writing = _Writing(pointer, names, problems, key, tool)
     made = [(name, *_CONDITIONS[name](when[name], writing)) for name in _CONDITIONS if name in when]
+    # In the order of `_CONDITIONS`, so that reports do not depend on the order of keys in the document.
     conditions = [Condition(name, when[name], holds, bool(read)) for name, read, holds in made]
     return Trigger(
         names=frozenset[str]().union(*(read for _name, read, _holds in made)),

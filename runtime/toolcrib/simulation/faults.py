@@ -71,7 +71,7 @@ _OPTIONS: Final = {
 
 def kind_problem(inject: JSON, pointer: str) -> Problem | None:
     """The problem of a fault that is written as its kind alone; None if there is none."""
-    # The JSON Schema checks `{kind: options}`, but its error for a plain text would list every kind of fault.
+    # `{kind: options}` has already been checked by the JSON Schema.
     if isinstance(inject, dict) or (inject in KINDS and inject not in _OPTIONS):
         return None
     if inject in _OPTIONS:
@@ -171,6 +171,7 @@ def compile_violation(name: str, pointer: str, tool: Descriptor, key: str, probl
 
         session = call.context.session
         draw = KeyedRandom(session.seed, "violate_schema", key, tool.name, session.id, number, call.attempt)
+        # Drawn per attempt, so that a retry may meet another violation.
         first = draw.integer(0, len(chosen) - 1) if name == ANY else 0
         # With `any` the first violation that is possible for this value is used; a named one must be possible.
         tried = (*chosen[first:], *chosen[:first]) if name == ANY else chosen[:1]
@@ -253,6 +254,7 @@ def _with_text_at(value: JSON, path: list[str], text: str) -> Any:
     for key in path[:-1]:
         holder = _member(holder, key)
     last = path[-1]
+    # RFC 6901 section 4: `-` is the position after the last item.
     if isinstance(holder, list) and last == "-":
         holder.append(text)
         return whole
@@ -295,6 +297,7 @@ def _possible(schema: JSON, path: list[str]) -> bool:
         sites = _surely(index, index.below(sites, step))
         if any(site.schema is False for site in sites):
             return False
+    # `_grown` appends to a string or list, and replaces null.
     return _of_type(sites, "string", "array", "null")
 
 
@@ -542,6 +545,7 @@ def _duplicate(subject: FaultContext) -> Injection:
         first = await attempt.call_next(attempt.call)
         if first.outcome not in ANSWERED:
             return AttemptOutcome(first, happened=False)
+        # The first result counts, as for a client that ignores the reply to a duplicate.
         second = await attempt.call_next(attempt.call)
         # An error of the mock itself must be reported, also if only the second delivery shows it.
         told = second if second.outcome is Outcome.INTERNAL else first

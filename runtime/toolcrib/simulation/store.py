@@ -43,6 +43,7 @@ class RowLayers:
 
     def whole(self) -> Rows:
         """All rows. The layers are merged on first use."""
+        # Kept after merging, which is safe because the layers never change.
         if self._whole is None:
             self._whole = {**self.below, **self.above}
         return self._whole
@@ -85,6 +86,7 @@ class Store:
         """Make a version the current one; `written` are the collections that it may have changed."""
         earlier, self.version = self.version, version
         self.collections.update(written)
+        # Compared by identity, since a version shares the layers that a call did not write.
         moved = [known for known in written if version.rows.get(known) is not earlier.rows.get(known)]
         if version.states != earlier.states:
             moved += [known for known, state in version.states.items() if earlier.states.get(known) != state]
@@ -136,6 +138,7 @@ def _changes(collection: Collection, layers: RowLayers) -> dict[str, JSON]:
     base = rows_of(collection)
     # As long as the base layer is shared, no row was deleted, and only the rows above it can differ.
     untouched = layers.below is base
+    # Identity is compared first, because comparing large rows by value is slow.
     found = {
         key: row
         for key, row in (layers.above if untouched else layers.whole()).items()
@@ -174,6 +177,7 @@ def rows_of(collection: Collection) -> Rows:
     Raises:
         ExpressionError: The rows are invalid, or their file has changed since it was loaded.
     """
+    # Rows that failed to load are None: the project still loads, and only calls that read them fail.
     rows = collection.rows
     if rows is None:
         raise lost_rows(collection, collection.fault, "run `toolcrib validate` to list all problems")
@@ -211,6 +215,7 @@ class CallCounter:
         if number is None:
             self.calls += 1
             number = self._known[call.id] = self.calls
+            # Bounded, because a long session would otherwise keep the id of every call.
             if len(self._known) > MOST:
                 self._known.popitem(last=False)
         return number

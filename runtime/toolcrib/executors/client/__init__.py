@@ -199,6 +199,7 @@ def _retryable(call: ClientCall, reason: str) -> Result:
 
 def _fallen_back(call: ClientCall, reason: str) -> Result:
     terms = call.terms
+    # Without a value to fall back to, the model is only told to continue.
     if not terms.falls_back:
         return _no(call, reason, "; continue without it")
     return Result.ok(copy_value(terms.fallback), meta={"client": {"declined": True, "reason": reason}})

@@ -178,6 +178,7 @@ def check_accept(text: str, sources: ValueSources) -> None:
         sources.tell("wrong_form", message, "/live/accept", "write it as `application/json`")
 
 
+# Anything is accepted, with lower priority than JSON: an error page is better than a 406.
 ACCEPT: Final = "application/json, */*;q=0.5"
 USER_AGENT: Final = f"toolcrib/{__version__}"
 
@@ -252,6 +253,7 @@ class CompiledRequest:
         url = self._url
         body, media_type = self._body(arguments)
         headers = fill_steps(self._headers, arguments)
+        # A `Content-Type` in `headers` wins, for instance a vendor type such as `application/vnd.api+json`.
         if media_type and not self._typed:
             headers.append(("Content-Type", media_type))
         return RequestDraft(

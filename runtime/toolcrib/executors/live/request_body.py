@@ -304,6 +304,7 @@ def _json(block: dict[str, Any], sources: ValueSources) -> RequestBody:
 
     def make(arguments: Arguments) -> Encoded:
         value = source.read(arguments)
+        # An absent argument as the whole body means no body; null is sent as the JSON text `null`.
         return NONE if value is ABSENT else _encoded(source, select, value)
 
     return RequestBody(make, parts)

@@ -375,6 +375,7 @@ def _everything(places: Iterable[JSON]) -> list[JSON]:
 MOST = 4096
 """The largest error text, in bytes, that a result takes from a server."""
 
+# The members in which common APIs put their messages, in order of preference.
 _TELLING = (
     "message", "detail", "error_description", "error_message", "title", "reason", "description", "msg",
     "error", "errors", "details",
@@ -382,6 +383,7 @@ _TELLING = (
 _PROBLEM = ("type", "title", "status", "detail", "instance")
 _CODES = ("code", "error_code", "errorCode", "error", "type")
 _CODE = re.compile(r"[A-Za-z0-9][\w.:/-]{0,127}")
+# A list of violations, as web frameworks return it, is quoted in part only.
 _DEPTH = 4
 _LISTED = 5
 
@@ -526,6 +528,7 @@ class StatusErrors:
         code = written.get("code", code)
         message = written.get("message", message)
         details |= written.get("details", {})
+        # Also in the message, which is what a model acts on.
         wait = _wait(envelope, now)
         if wait is not None:
             details["retry_after"] = wait
@@ -610,6 +613,7 @@ def _plain_error(envelope: Envelope) -> tuple[str, str, dict[str, JSON]]:
     """The code, message and details derived from the response alone."""
     status: Any = envelope["status"]
     headers: Any = envelope["headers"]
+    # A redirect has no error to report, only the place that it leads to.
     if status < 400 and "location" in headers:
         return _redirected(status, headers["location"])
     said: ErrorBody = read_error_body(envelope["body"])

@@ -183,6 +183,7 @@ class RuleMiss:
             }
             shown = [told.get(difference.pointer) for difference in found]
         seen = Redactor(scope["args"], self._tool.input_schema)
+        # The rule's own values at secret positions are masked wherever they occur in the text.
         for plain in _plain(matcher.expected()):
             seen.add(plain, self._tool.input_schema)
         pairs = zip(shown, found, strict=True)

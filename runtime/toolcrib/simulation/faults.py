@@ -283,7 +283,7 @@ def _grown(there: Any, text: str) -> Any:
 
 
 def _possible(schema: JSON, path: list[str]) -> bool:
-    """Whether a valid value may have text at the path. True if the schema does not tell."""
+    """Whether a valid value may have text at the path. True if the schema leaves it open."""
     index = SchemaIndex(schema if isinstance(schema, dict | bool) else True)
     sites = _surely(index, [index.root])
     for key in path:

@@ -215,7 +215,7 @@ class Route(NamedTuple):
 
 
 class HTTPExchange:
-    """Sends drafts and returns what is read of the responses."""
+    """Sends drafts and reads the responses."""
 
     def __init__(
         self,

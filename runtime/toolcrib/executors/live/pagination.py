@@ -71,7 +71,7 @@ class PaginationStyle(Protocol):
         ...
 
     def following(self, page: ResponsePage) -> PageStep | None:
-        """The page after this one; None after the last. Raises NoPage if the response does not tell."""
+        """The page after this one; None after the last. Raises NoPage if the response has no usable cursor or link."""
         ...
 
     def within(self, page: ResponsePage, kept: int) -> PageStep | None:
@@ -392,7 +392,7 @@ class Pages:
 
 def _repeats(page: ResponsePage, style: PaginationStyle, collected: _PageItems) -> bool:
     """Whether a numbered page repeats the one before, because the API ignores the number."""
-    # Scalars may repeat by chance: `[0]` after `[0]` is no sign of a loop, equal objects are.
+    # Equal objects are a sign of a loop. Scalars may repeat by chance: `[0]` after `[0]`.
     last, collected.last = collected.last, page.items
     return (
         isinstance(style, CountedStyle)

@@ -166,8 +166,8 @@ def _json(raw: bytes, told: MediaType) -> Body:
         place: dict[str, JSON] = {"line": error.lineno, "column": error.colno, "offset": error.pos}
         why = f"syntax error at line {error.lineno}, column {error.colno}"
         raise _not_json(told, why, place) from None
-    # RFC 8259 section 4: with duplicate keys, parsers differ in the value that they return. What toolcrib redacts and
-    # what a later parser reads could be two values.
+    # RFC 8259 section 4: with duplicate keys, parsers differ in the value that they return. toolcrib could redact one
+    # value while a later parser reads the other.
     except DuplicateKey as error:
         message = f"{error} in the response; parsers disagree on which one counts"
         raise Unreadable("duplicate_key", message, _AS_TEXT) from None
@@ -574,7 +574,7 @@ def compile_errors(block: Mapping[str, Any], tool: Descriptor, problems: list[Pr
 
 def _written(entry: Entry, scope: Mapping[str, Any]) -> tuple[dict[str, Any], list[JSON]]:
     """The fields of an entry for this response, and warnings for those that cannot be computed."""
-    # A failing field must not hide the failure itself: it falls back to what the response says.
+    # A failing field must not hide the failure itself: the default from the response is used instead.
     written: dict[str, Any] = {}
     warnings: list[JSON] = []
     for key, pointer, part in entry:

@@ -149,7 +149,7 @@ def _failed(
     text: str, parts: list[Content], structured: JSON, target: CallTarget, catalogue: Catalogue
 ) -> Result:
     # Servers report an unknown tool as a tool error in free text. A listed tool may fail with a similar text of its
-    # own, so that one counts only if it says nothing else.
+    # own, so for a listed tool the whole text must match.
     if says_unknown_tool(text, target.tool) and (
         target.tool not in catalogue.tools or _says_nothing_else(text)
     ):

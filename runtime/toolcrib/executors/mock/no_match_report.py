@@ -173,7 +173,7 @@ class RuleMiss:
     def _of_arguments(self, matcher: Matcher) -> list[str]:
         """The differences of the arguments; for secrets, only where they are."""
         scope, masked = self._scope, self._masked
-        # The real arguments tell where they differ, the masked ones what may be shown there.
+        # The real arguments determine where they differ, the masked ones what may be shown.
         found = matcher.differences(scope["args"], scope)
         shown: list[MatchDifference | None] = [*found]
         if masked != scope["args"]:

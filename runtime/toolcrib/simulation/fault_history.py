@@ -145,9 +145,7 @@ class FaultRecord:
         place, trigger = self.held + 1, self.trigger
         # `first` is checked before `every`: the fault is over and no longer waiting.
         if trigger.over(place):
-            return [
-                f"it applies to the first {_many(trigger.first or 0, 'matching attempt')}, which are over"
-            ]
+            return [f"it applies only to the first {_many(trigger.first or 0, 'matching attempt')}"]
         return (
             []
             if trigger.takes(place)

@@ -241,7 +241,7 @@ def _path_in(value: JSON, pointer: str) -> Path:
         try:
             here = here[step]
         except (LookupError, TypeError):
-            raise TooLarge(f"there is nothing at `{pointer}`") from None
+            raise TooLarge(f"`{pointer}` does not exist") from None
         path.append(step)
     if not isinstance(here, list):
         raise TooLarge(f"`{pointer or '(the whole response)'}` is not a list")

@@ -19,7 +19,7 @@ SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all coverage lint format bench conformance fuzz release clean
+.PHONY: help run test test-all coverage lint format docs bench conformance fuzz release clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -47,6 +47,10 @@ lint: $(VENV)/developing  ## check style, types and architecture
 format: $(VENV)/developing  ## lay out the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix --select I .
+
+docs: $(VENV)/developing  ## build the documentation site into build/site
+	@$(BIN)/python docs/site.py
+	@$(BIN)/zensical build --clean --strict --config-file build/mkdocs.yml
 
 bench: $(VENV)/developing  ## measure against goals and peers, and write benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/report.py

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -134,16 +134,114 @@ def pages() -> dict[str, str]:
         "client.md": schema_page("Mode client", client, CLIENT_NOTE),
         "pack.md": schema_page("Pack", envelope("pack"), PACK_NOTE),
         "project.md": schema_page("Project", envelope("project"), PROJECT_NOTE),
-        "scenario.md": schema_page(
-            "Scenario",
-            envelope("scenario"),
-            "Matchers: [matchers](matchers.md). Assertions: [assertions](assertions.md).",
-        ),
-        "assertions.md": assertion_page(),
+        **scenario_pages(),
+        **assertion_pages(),
         "functions.md": function_page(),
         "outcomes.md": outcome_page(),
-        "cli.md": cli_page(),
+        **cli_pages(),
     }
+
+
+def split_page(name: str, text: str, parts: Mapping[str, Part]) -> dict[str, str]:
+    """An overview page and its parts: the sections of one long page, each on the page that its heading belongs to.
+
+    Args:
+        name: Name of the overview, such as `scenario.md`. Sections that no part lists stay on it.
+        text: The whole page.
+        parts: Name of a page -> its title, its first paragraph, and the headings that it takes.
+    """
+    opening, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    by_heading = {section[3:].partition("\n")[0]: section for section in sections}
+    missing = [heading for part in parts.values() for heading in part.headings if heading not in by_heading]
+    assert not missing, f"{name} has no section {', '.join(missing)}"
+    home = {heading: page for page, part in parts.items() for heading in part.headings}
+    written = {
+        name: opening + "".join(section for heading, section in by_heading.items() if heading not in home)
+    }
+    for page, part in parts.items():
+        sections = [by_heading[heading] for heading in by_heading if home.get(heading) == page]
+        written[page] = f"# {part.title}\n\n{GENERATED}\n{part.opening}\n\n{''.join(sections)}"
+    anchors = {heading.lower().replace(".", ""): home.get(heading, name) for heading in by_heading}
+
+    def elsewhere(page: str, anchor: str) -> str:
+        target = anchors.get(anchor, page)
+        return f"](#{anchor})" if target == page else f"]({target}#{anchor})"
+
+    return {
+        page: re.sub(
+            r"\]\(#([\w.-]+)\)", lambda link, page=page: elsewhere(page, link[1]), each.rstrip() + "\n"
+        )
+        for page, each in written.items()
+    }
+
+
+class Part(NamedTuple):
+    """One page of a subject that is too long for one page."""
+
+    title: str
+    opening: str
+    headings: tuple[str, ...]
+
+
+SCENARIO_PARTS = {
+    "scenario-steps.md": Part(
+        "Scenario steps and checks",
+        "The `steps` of a [scenario](scenario.md): calls, parallel calls, time, and what is checked after each of them and at the end.",
+        (
+            "clock",
+            "step",
+            "parallel",
+            "advance",
+            "expect",
+            "verify",
+            "verify.order",
+            "verify.budget",
+            "made",
+            "forbidden",
+            "collection",
+        ),
+    ),
+    "scenario-faults.md": Part(
+        "Scenario fault injection",
+        "The `faults` of a [scenario](scenario.md): timeouts, lost replies, rate limits and corrupted results, and when they occur.",
+        (
+            "fault",
+            "trigger",
+            "injected_kind",
+            "planted",
+            "rate_limit",
+            "error_object",
+            "latency_range",
+            "latency_curve",
+        ),
+    ),
+    "scenario-agents.md": Part(
+        "Scenario agents",
+        "The `agent` of a [scenario](scenario.md): the model or its script, the turns of the conversation, the policy, the assertions and the judge.",
+        (
+            "agent",
+            "turn",
+            "scripted_reply",
+            "scripted_reply.when",
+            "scripted_call",
+            "assertion",
+            "assertion.when",
+            "agent_guardrail",
+            "client_error",
+            "pending_answer",
+            "content_part",
+            "agent.prices",
+            "agent.judge",
+            "policy",
+        ),
+    ),
+}
+
+
+def scenario_pages() -> dict[str, str]:
+    """The overview of scenarios, and a page each for steps, faults and agents."""
+    page = schema_page("Scenario", envelope("scenario"), written("scenario"))
+    return split_page("scenario.md", page, SCENARIO_PARTS)
 
 
 def written(page: str) -> str:
@@ -282,8 +380,77 @@ def value_of(example: str) -> Any:
         return runtime.call_sync("example").raise_for_outcome().value
 
 
-def assertion_page() -> str:
-    """The kinds of assertions, each with its parameters and an example."""
+ASSERTION_PARTS = {
+    "assertions-calls.md": Part(
+        "Assertions about tool calls",
+        "Types of [assertions](assertions.md) that check which tools an agent called, how often, in which order and with which arguments.",
+        (
+            "tools_called",
+            "tools_not_called",
+            "tool_args",
+            "tool_args_excluded",
+            "tool_calls_with_args",
+            "tool_call_count",
+            "tool_call_sequence",
+            "tool_call_chain",
+            "tool_anti_pattern",
+            "tool_no_repeat",
+            "tool_efficiency",
+            "step",
+            "anti_pattern",
+            "rule",
+        ),
+    ),
+    "assertions-results.md": Part(
+        "Assertions about tool results",
+        "Types of [assertions](assertions.md) that check what the tools returned.",
+        (
+            "no_tool_errors",
+            "tool_result_includes",
+            "tool_result_matches",
+            "tool_result_has_media",
+            "tool_result_media_type",
+            "tool_exec",
+        ),
+    ),
+    "assertions-text.md": Part(
+        "Assertions about text and JSON",
+        "Types of [assertions](assertions.md) that check what the model wrote.",
+        (
+            "content_includes",
+            "content_includes_any",
+            "content_excludes",
+            "content_matches",
+            "min_length",
+            "max_length",
+            "sentence_count",
+            "field_presence",
+            "is_valid_json",
+            "json_schema",
+            "json_path",
+        ),
+    ),
+    "assertions-conversation.md": Part(
+        "Assertions by a judge and about the conversation",
+        "Types of [assertions](assertions.md) that let a model judge, compare runs, or check guardrails, states and cost.",
+        (
+            "llm_judge",
+            "llm_judge_session",
+            "llm_judge_tool_calls",
+            "workflow_tool_access",
+            "invariant_fields_preserved",
+            "outcome_equivalent",
+            "directional",
+            "guardrail_triggered",
+            "cost_budget",
+            "assertion",
+        ),
+    ),
+}
+
+
+def assertion_pages() -> dict[str, str]:
+    """The overview of assertions, and the kinds, each with its parameters and an example, on a page for each group."""
     spec = spec_from_file_location("assertions_page", FOLDER.parent / "assertions_page.py")
     assert spec is not None
     assert spec.loader is not None
@@ -307,7 +474,8 @@ def assertion_page() -> str:
         if part.get("properties")
     ]
     told = written("assertions").replace("{types}", listed)
-    return "\n".join([f"# Assertions\n\n{GENERATED}\n{told}", *sections, *objects])
+    page = "\n".join([f"# Assertions\n\n{GENERATED}\n{told}", *sections, *objects])
+    return split_page("assertions.md", page, ASSERTION_PARTS)
 
 
 FINER = (
@@ -487,8 +655,8 @@ def first_line(cls: type) -> str:
     return cell(re.sub(r"\s+", " ", (cls.__doc__ or "").partition("\n\n")[0]))
 
 
-def cli_page() -> str:
-    """The command line: what click knows, with what `cli.template` says beyond it below each verb."""
+def cli_pages() -> dict[str, str]:
+    """The overview of the command line, and a page for each verb: what click knows, then what `cli.template` adds."""
     opening, *sections = re.split(r"^## ", written("cli"), flags=re.MULTILINE)
     notes = {heading: text for heading, _, text in (section.partition("\n\n") for section in sections)}
     with click.Context(cli, info_name="toolcrib", **cli.context_settings) as ctx:
@@ -500,17 +668,19 @@ def cli_page() -> str:
             )
         ]
         parts.append(f"## Exit codes\n\n{notes.pop('Exit codes')}")
+        title, _, rest = "".join(parts).partition("\n")
+        written_pages = {"cli.md": f"{title}\n\n{GENERATED}{rest.rstrip()}\n"}
         for name, verb in verbs.items():
-            parts += verb_section(verb, ctx, name, notes.pop(name, ""))
-    assert not notes, f"`cli.template` says something of {', '.join(notes)}, which are no verbs"
-    title, _, rest = "".join(parts).partition("\n")
-    return f"{title}\n\n{GENERATED}{rest.rstrip()}\n"
+            title, _, rest = "".join(verb_section(verb, ctx, name, notes.pop(name, ""))).partition("\n")
+            written_pages[f"cli-{name}.md"] = f"{title}\n\n{GENERATED}{rest.rstrip()}\n"
+    assert not notes, f"`cli.template` has sections for unknown verbs: {', '.join(notes)}"
+    return written_pages
 
 
 def verb_row(named: tuple[str, click.Command]) -> Row:
-    """One verb, with a link to its section."""
+    """One verb, with a link to its page."""
     name, verb = named
-    return f"[`{name}`](#{name})", cell((verb.help or "").partition("\n")[0])
+    return f"[`{name}`](cli-{name}.md)", cell((verb.help or "").partition("\n")[0])
 
 
 def verb_section(verb: click.Command, parent: click.Context, name: str, note: str = "") -> Iterator[str]:
@@ -522,7 +692,7 @@ def verb_section(verb: click.Command, parent: click.Context, name: str, note: st
         forms = [f"{ctx.command_path} VERB ..."] if below else []
         if own is default or not below:
             forms.insert(0, " ".join([ctx.command_path, *usages(own, ctx)]))
-        yield f"{'#' * len(ctx.command_path.split())} {ctx.command_path.partition(' ')[2]}\n\n"
+        yield f"{'#' * (len(ctx.command_path.split()) - 1)} {ctx.command_path}\n\n"
         yield "\n".join(["```text", *forms, f"```\n\n{told(verb)}\n\n"])
         options = option_table(own, ctx)
         yield f"{options}\n\n" if options else ""

@@ -12,13 +12,19 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+import leftovers  # type: ignore[import-not-found] # in pythonpath
+
 ROOT = Path(__file__).resolve().parents[1]
+
+RUNNING = pytest.StashKey[set[int]]()
+"""The child processes that ran when a test began."""
 
 # No deadline: a busy machine must not fail a property.
 settings.register_profile("all", settings(), deadline=None)
 settings.register_profile("sample", settings(), deadline=None, max_examples=20)
 
-EXHAUSTIVE = "TOOLCRIB_EXHAUSTIVE"
+# Not TOOLCRIB_...: `toolcrib doctor` warns of such a variable if it has no effect.
+EXHAUSTIVE = "EXHAUSTIVE_TESTS"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,6 +63,33 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("TOOLCRIB_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("TOOLCRIB_STATE_DIR", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _processes() -> Iterator[None]:
+    """Processes that tests start obey Ctrl-C and a hang-up, whatever started the tests; at the end none runs any more."""
+    with leftovers.default_signals(), leftovers.marked() as mark:
+        yield
+        left = leftovers.left_by_session(mark)
+    leftovers.end(left)
+    assert not left, "\n".join(map(str, left))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Note which processes run before a test: it leaves no others."""
+    item.stash[RUNNING] = leftovers.children() if leftovers.has_children() else set()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A test that leaves a process behind fails, instead of the tests after it."""
+    result = yield
+    left = leftovers.left_by(item.nodeid, item.stash[RUNNING]) if leftovers.has_children() else []
+    leftovers.end(left)
+    assert not left, "\n".join(map(str, left))
+    return result
 
 
 @pytest.fixture(autouse=True, scope="session")

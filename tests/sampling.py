@@ -12,7 +12,7 @@ import pytest
 T = TypeVar("T")
 
 # conftest.py sets the variable before any test module is imported; a pytest that a test starts inherits it.
-THOROUGH = "TOOLCRIB_EXHAUSTIVE" in os.environ
+THOROUGH = "EXHAUSTIVE_TESTS" in os.environ
 """Whether everything is run."""
 
 

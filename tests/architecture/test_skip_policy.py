@@ -79,12 +79,12 @@ EXHAUSTIVE = """
 
 
 def test_exhaustive_tests_are_deselected_and_not_skipped(inner, monkeypatch):
-    monkeypatch.delenv("TOOLCRIB_EXHAUSTIVE", raising=False)
+    monkeypatch.delenv("EXHAUSTIVE_TESTS", raising=False)
     inner.makepyfile(EXHAUSTIVE)
     inner.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=1, deselected=1)
 
 
 def test_exhaustive_tests_run_when_everything_is_asked_for(inner, monkeypatch):
-    monkeypatch.setenv("TOOLCRIB_EXHAUSTIVE", "1")
+    monkeypatch.setenv("EXHAUSTIVE_TESTS", "1")
     inner.makepyfile(EXHAUSTIVE)
     inner.runpytest_inprocess("-p", "no:cacheprovider", "--exhaustive").assert_outcomes(passed=2)

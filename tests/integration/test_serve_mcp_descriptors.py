@@ -118,7 +118,7 @@ async def test_no_descriptor_at_all_is_reported_once_a_second_and_delays_a_reloa
         async with serve(tools, files=FEW, env={"TOOLCRIB_TRUST": "all"}) as served:
             began = asyncio.get_running_loop().time()
             with sockets(served.port, 120, CALL):
-                await served.until_said("no connection can be accepted: Too many open files")
+                await served.until_said("cannot accept connections: Too many open files")
                 add_tool(tools)
                 for _ in range(3):
                     seen = len(served.said)

@@ -65,8 +65,10 @@ class Binder:
         except DocumentError as error:
             return self.unable(tool, _not_bound(tool, str(error)))
         except Exception as error:  # noqa: BLE001 -- a mode may be anybody's code
-            _log().error("a bug in mode `%s` at binding `%s`", tool.mode, tool.name, exc_info=error)
-            return self.unable(tool, _not_bound(tool, f"{type(error).__name__}; the log has the trace"))
+            _log().error("a bug in mode `%s` while binding `%s`", tool.mode, tool.name, exc_info=error)
+            return self.unable(
+                tool, _not_bound(tool, f"{type(error).__name__}; the traceback is in the `toolcrib` log")
+            )
         return BoundChain(tool, bound, *build_chain(self._context(tool, bound)))
 
     def in_mode(self, tool: Descriptor, mode: str) -> BoundTool:
@@ -89,7 +91,7 @@ class Binder:
         """Why a tool can't be bound in its mode, and what to write; empty if it can."""
         if tool.mode is None:
             blocks = " or ".join(f"`{mode}:`" for mode in self._executors.modes)
-            return f"`{tool.name}` is unbound: write a {blocks} block in {tool.origin.place()}"
+            return f"`{tool.name}` is unbound: add a {blocks} block to {tool.origin.place()}"
         if tool.mode not in tool.bindings:
             there = ", ".join(f"`{mode}`" for mode in tool.bindings) or "none"
             return (
@@ -106,7 +108,7 @@ def _faulted(tool: Descriptor, bound: BoundTool) -> BoundTool:
 
 
 def _not_bound(tool: Descriptor, why: str) -> Unavailable:
-    return Unavailable(f"`{tool.name}` can't be bound in mode `{tool.mode}`: {why}", code="not_bound")
+    return Unavailable(f"cannot bind `{tool.name}` in mode `{tool.mode}`: {why}", code="not_bound")
 
 
 def _log() -> logging.Logger:

@@ -121,9 +121,7 @@ def _unknown_servers(
     for tool in loaded.tools:
         mode, remote = bound.get(tool.name, ("", None))
         if servers and remote is not None and remote.server not in servers:
-            message = (
-                f"there is no server `{remote.server}`, so `{tool.name}` can't be called in mode `{mode}`"
-            )
+            message = f"unknown server `{remote.server}`, so `{tool.name}` cannot be called in mode `{mode}`"
             near = did_you_mean(remote.server, servers)
             yield _placed(
                 tool,
@@ -131,7 +129,7 @@ def _unknown_servers(
                     code="unknown_server",
                     message=message,
                     pointer=f"/{mode}/server",
-                    hint=near or "write it under `servers` in `toolcrib.yaml`",
+                    hint=near or "add it to `servers` in `toolcrib.yaml`",
                     severity="warning",
                 ),
             )
@@ -379,7 +377,7 @@ class Discovery:
         """Why a tool can't be called of which only its server knows what it takes, with what code and outcome."""
         down = self.down.get(server)
         if down is None:
-            why = f"the server `{server}` of `{name}` was not asked yet what it offers"
+            why = f"`{name}` is not available yet: the server `{server}` has not listed its tools"
             return why, None, Outcome.UNAVAILABLE
         return str(down), down.code, Outcome.DENIED if down.denied else Outcome.UNAVAILABLE
 
@@ -407,7 +405,7 @@ def all_awaited(stock: LoadedProject, registry: Registry) -> tuple[str, ...]:
 def unknown_server(name: str, servers: Mapping[str, Server]) -> tuple[str, str]:
     """That there is no such server, and what may be meant."""
     known = ", ".join(f"`{each}`" for each in servers) or "none"
-    return f"there is no server `{name}`", did_you_mean(name, servers) or f"the servers are: {known}"
+    return f"unknown server `{name}`", did_you_mean(name, servers) or f"available servers: {known}"
 
 
 def _problem(server: Server, error: NotReady) -> Problem:

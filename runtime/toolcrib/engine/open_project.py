@@ -239,8 +239,8 @@ class _SourceSelection:
     def _add_project(self, file: str) -> bool:
         """Whether a project is in force now: not where a broken one appears that was not there before."""
         if self.file:
-            message = f"`{self.file}` and `{file}` are two projects, and only one can be in force"
-            raise ConfigurationError(message, hint="name one of them, and the folders of the other")
+            message = f"`{self.file}` and `{file}` are both projects, but only one can be active"
+            raise ConfigurationError(message, hint="pass one of them, and the folders of the other")
         self.file = file
         for name in PROJECT_FILES:
             self.trail.file(Path(file).with_name(name))
@@ -331,8 +331,8 @@ def _holds(folder: Path, place: Path) -> bool:
 
 
 def _missing(path: str, entry: SourceEntry) -> Problem:
-    message = f"there is no file or folder `{path}`"
-    hint = "sources are relative to the folder of the project"
+    message = f"`{path}` does not exist"
+    hint = "source paths are relative to the project folder"
     return _at(Problem(code="path_not_found", message=message, hint=hint), entry.place)
 
 
@@ -411,8 +411,8 @@ def undeclared_needs(loaded: LoadedDocuments, kinds: Kinds) -> Iterator[Problem]
         )
         for each in needs:
             if not is_declared(each, pack.requires):
-                message = f"{each.users[0]} would {describe_need(each)}, which `requires` does not declare"
-                hint = "where the pack comes from elsewhere, only what is declared can be granted"
+                message = f"{each.users[0]} would {describe_need(each)}, but `requires` does not declare it"
+                hint = "add it to `requires`: a third-party pack can be granted only what it declares"
                 problem = Problem(
                     code="undeclared_need",
                     message=message,
@@ -487,11 +487,12 @@ def _faults_of_mode(
 ) -> Iterator[Problem]:
     if mode not in known:
         hint = (
-            did_you_mean(mode, known) or f"the modes are: {', '.join(f'`{each}`' for each in sorted(known))}"
+            did_you_mean(mode, known)
+            or f"available modes: {', '.join(f'`{each}`' for each in sorted(known))}"
         )
-        yield Problem(code="unknown_mode", message=f"there is no mode `{mode}`", pointer=pointer, hint=hint)
+        yield Problem(code="unknown_mode", message=f"unknown mode `{mode}`", pointer=pointer, hint=hint)
     elif glob in cards and mode not in cards[glob].modes:
-        message = f"`{glob}` has no `{mode}:` block, so it can't be called under this profile"
+        message = f"`{glob}` has no `{mode}:` block, so it cannot be called under this profile"
         there = ", ".join(f"`{each}`" for each in cards[glob].modes) or "none"
         yield Problem(
             code="binding_missing",

@@ -79,8 +79,8 @@ def check_offer(registry: Registry, stock: LoadedProject) -> Iterator[Problem]:
     """A warning where there are tools, and each is disabled or outside the toolset in force."""
     if registry and not registry.query() and not registry.why_closed:
         why = registry.why_hidden(next(iter(registry)))
-        message = f"no tool is offered, of {len(registry)}: {why}"
-        hint = "`toolcrib list --all` shows why for each"
+        message = f"none of the {len(registry)} tools is offered: {why}"
+        hint = "run `toolcrib list --all` to see why"
         problem = Problem(code="nothing_offered", message=message, hint=hint, severity="warning")
         yield problem.at(stock.project_file, 1, 1)
 
@@ -93,13 +93,13 @@ def _asked_in_vain(
     if unknown is not None:
         glob, hint = unknown
         place = settings.places[f"modes.{glob}"]
-        message = f"{place} asks for the mode `{settings.modes[glob]}`, which does not exist"
+        message = f"{place} selects the unknown mode `{settings.modes[glob]}`"
         return UnknownMode(message, hint=hint), place
     known = [toolset.name for toolset in stock.toolsets]
     if not settings.toolset or settings.toolset in known:
         return None
     place = settings.places["toolset"]
-    message = f"{place} asks for the toolset `{settings.toolset}`, which does not exist"
+    message = f"{place} selects the unknown toolset `{settings.toolset}`"
     hint = did_you_mean(settings.toolset, known)
     return ConfigurationError(message, code="unknown_toolset", hint=hint), place
 
@@ -147,7 +147,7 @@ def check_modes(registry: Registry, modes: Mapping[str, str], kinds: Kinds) -> N
     unknown = _unknown_mode(registry, modes, kinds)
     if unknown is not None:
         glob, hint = unknown
-        raise UnknownMode(f"there is no mode `{modes[glob]}`", hint=hint)
+        raise UnknownMode(f"unknown mode `{modes[glob]}`", hint=hint)
 
 
 def _unknown_mode(registry: Registry, modes: Mapping[str, str], kinds: Kinds) -> tuple[str, str] | None:
@@ -158,7 +158,7 @@ def _unknown_mode(registry: Registry, modes: Mapping[str, str], kinds: Kinds) ->
     for glob, mode in modes.items():
         if mode not in known and glob not in registry:
             there = ", ".join(f"`{name}`" for name in sorted(known)) or "none"
-            return glob, did_you_mean(mode, known) or f"the modes are: {there}"
+            return glob, did_you_mean(mode, known) or f"available modes: {there}"
     return None
 
 
@@ -172,7 +172,7 @@ def idle_modes(registry: Registry, modes: Mapping[str, str]) -> Iterator[Configu
     for glob in modes:
         if glob != "*" and not any(fnmatchcase(name, glob) for name in registry):
             hint = did_you_mean(glob.strip("*?"), registry) or how_many(registry)
-            message = f"`{glob}` in `modes` fits no tool, so it changes nothing"
+            message = f"`{glob}` in `modes` matches no tool and has no effect"
             yield ConfigurationError(message, code="unknown_tool", hint=hint)
 
 

@@ -37,7 +37,7 @@ MOST_NESTING = 64
 
 NOT_ALLOWED = "expression_not_allowed"
 
-SPLIT = "compute less in one place"
+SPLIT = "split it into smaller expressions"
 """The way out of an expression that is too large."""
 
 
@@ -164,7 +164,9 @@ class ExpressionCompiler:
         """
         reader = self._readers.get(type(node))
         if reader is None:
-            raise ExpressionError(f"`{type(node).__name__}` can't be used in an expression", code=NOT_ALLOWED)
+            raise ExpressionError(
+                f"`{type(node).__name__}` is not supported in expressions", code=NOT_ALLOWED
+            )
         self._go_down()
         part = reader(self, node)
         self._depth -= 1
@@ -208,13 +210,13 @@ class ExpressionCompiler:
             self.used.add(name)
             return name
         known = sorted(name for name in {*self._names, *self._local} if name.isidentifier())
-        there = f"the names here are {list_of_names(known, 20)}" if known else "there are no names here"
+        there = f"the names here are {list_of_names(known, 20)}" if known else "no names are available here"
         if name in FUNCTIONS:
-            ways = f"write it behind a bar, `value | {name}`, or call it, `{name}(value)`"
-            hint = f"`{name}` is a function: {ways if FUNCTIONS[name].least else f'call it, `{name}()`'}"
+            ways = f"use `value | {name}` or `{name}(value)`"
+            hint = f"`{name}` is a function: {ways if FUNCTIONS[name].least else f'use `{name}()`'}"
         else:
-            hint = did_you_mean(name, known) or f"a text is written in quotes: `'{name}'`"
-        raise ExpressionError(f"`{name}` is not known: {there}", code="unknown_name", hint=hint)
+            hint = did_you_mean(name, known) or f"put strings in quotes: `'{name}'`"
+        raise ExpressionError(f"unknown name `{name}`; {there}", code="unknown_name", hint=hint)
 
     def hidden_name(self, root: str, key: str) -> str:
         """The hidden name under which the scope gives a key of a root by itself; empty where it does not."""
@@ -232,9 +234,9 @@ class ExpressionCompiler:
         """
         if source not in self._names:
             raise ExpressionError(
-                f"`{function}` can't be used here",
+                f"`{function}` cannot be used here",
                 code="unknown_function",
-                hint="only what a mock answers or changes can draw values and count",
+                hint="random values and counters are available only in the replies and effects of a mock",
             )
         self.used.add(source)
         self._provided += 1
@@ -261,7 +263,7 @@ class ExpressionCompiler:
             what = f"`{'.'.join(owner.path)}`" if owner.path else "this value"
             there = list_of_names(sorted(known), 20) if known else "none"
             code = "unknown_argument" if owner.keys is None else "unknown_row_key"
-            message = f"{what} never has a key `{name}`; its keys are {there}"
+            message = f"unknown key `{name}` in {what}; its keys are {there}"
             raise ExpressionError(message, code=code, hint=did_you_mean(name, known))
         return None if owner.keys is None else owner.keys.below(name if isinstance(name, str) else None)
 
@@ -271,7 +273,7 @@ INSTEAD: Mapping[str, str] = {
     "count": "`length`, or `count_of(value)` for equal elements",
     "d": "`default`",
     "dictsort": "`items` and `sort`",
-    "format": "`~`, which joins texts",
+    "format": "`~`, which joins strings",
     "json": "`tojson`",
     "len": "`length`",
     "map": "`pluck('field')`",
@@ -354,20 +356,20 @@ def known_function(name: str) -> Function:
             did_you_mean(name, FUNCTIONS)
             or f"the functions are {list_of_names(sorted(FUNCTIONS), len(FUNCTIONS))}"
         )
-    raise ExpressionError(f"there is no function `{shortened(name)}`", code="unknown_function", hint=hint)
+    raise ExpressionError(f"unknown function `{shortened(name)}`", code="unknown_function", hint=hint)
 
 
 def check_shape(name: str, function: Function, given: int, fields: Sequence[str]) -> None:
     """Refuse what a function does not take; `given` counts the values without those of `fields`."""
     if len(set(fields)) < len(fields):
-        raise ExpressionError(f"`{name}` got a named argument twice", code="expression_syntax")
+        raise ExpressionError(f"`{name}` has a duplicate named argument", code="expression_syntax")
     if fields and function.fields == "no":
         raise ExpressionError(
-            f"`{name}` takes no named arguments, and got {list_of_names(list(fields))}",
+            f"`{name}` accepts no named arguments, got {list_of_names(list(fields))}",
             code="expression_syntax",
         )
     if not fields and function.fields == "must":
-        hint = f"as in `list | {name}(field=value)`"
+        hint = f"use `list | {name}(field=value)`"
         raise ExpressionError(f"`{name}` needs a field and its value", code="expression_syntax", hint=hint)
     least, most = function.least, function.most
     if function.fields == "either":
@@ -375,7 +377,7 @@ def check_shape(name: str, function: Function, given: int, fields: Sequence[str]
     if given < least or (most is not None and given > most):
         wanted = f"{least}" if most == least else f"{least} or more" if most is None else f"{least} to {most}"
         raise ExpressionError(
-            f"`{name}` takes {wanted} values, the one before the bar included, not {given}",
+            f"`{name}` accepts {wanted} values (including the one before `|`), got {given}",
             code="expression_syntax",
             hint=function.summary,
         )

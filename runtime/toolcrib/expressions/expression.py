@@ -75,9 +75,9 @@ def _end_of_body(text: str, start: int) -> int:
         place = mark.end()
     shown = shortened(text[start:])
     if "}}" in text[start:]:
-        raise ExpressionError(f"brackets or quotes are not balanced in `{shown}`", code="expression_syntax")
+        raise ExpressionError(f"unbalanced brackets or quotes in `{shown}`", code="expression_syntax")
     raise ExpressionError(
-        f"`{{{{` is not closed in `{shown}`",
+        f"unclosed `{{{{` in `{shown}`",
         code="expression_syntax",
         hint="close it with `}}`, or " + _LITERAL,
     )
@@ -90,15 +90,15 @@ def _refuse_others(text: str, start: int) -> None:
     if text.startswith("{%", start):
         what, hint = (
             "statements (`{%`) work only in `template` and `template_file`",
-            "write `{{ ... }}`, or a `template`",
+            "use `{{ ... }}` or a `template`",
         )
     elif text.startswith("{#", start):
         what, hint = (
             "comments (`{#`) work only in `template` and `template_file`",
-            "write `{{ '{#' }}` for these marks",
+            "write `{{ '{#' }}` for a literal `{#`",
         )
     elif text.startswith("{{-", start):
-        what, hint = "`{{-` would trim blanks, and never means minus", "write a blank between, `{{ -x }}`"
+        what, hint = "`{{-` is whitespace control, not a minus sign", "put a space in between: `{{ -x }}`"
     else:
         return
     raise ExpressionError(f"{what}: `{shortened(text[start:])}`", code="expression_not_allowed", hint=hint)
@@ -107,9 +107,9 @@ def _refuse_others(text: str, start: int) -> None:
 def _body(source: str) -> ExpressionBody:
     if source.endswith("-"):
         raise ExpressionError(
-            f"`-}}}}` would trim blanks: `{{{{{shortened(source)}}}}}`",
+            f"`-}}}}` is whitespace control: `{{{{{shortened(source)}}}}}`",
             code="expression_not_allowed",
-            hint="leave the minus out",
+            hint="remove the minus sign",
         )
     return ExpressionBody(source)
 
@@ -123,9 +123,9 @@ def check_escapes(literal: str) -> None:
     for match in _ESCAPE.finditer(literal):
         if match.group(2) is not None:
             raise ExpressionError(
-                f"`{match.group()}` in {shortened(literal)} is no escape",
+                f"unknown escape `{match.group()}` in {shortened(literal)}",
                 code="expression_syntax",
-                hint="a backslash itself is written `\\\\`",
+                hint="write a literal backslash as `\\\\`",
             )
 
 
@@ -290,7 +290,7 @@ class Expression(NamedTuple):
 
 def too_deep() -> ExpressionError:
     """The error of values that are nested deeper than Python can follow."""
-    return ExpressionError("the values are nested too deeply to be worked with")
+    return ExpressionError("the values are nested too deeply")
 
 
 def is_expression(text: str) -> bool:
@@ -347,13 +347,13 @@ def compile_condition(source: str, names: Collection[str], place: str = "") -> E
     if not is_expression(text):
         hint = f'write `"{{{{ {shortened(text) or "..."} }}}}"`'
         raise ExpressionError(
-            f"`{shortened(text)}` is a text and not an expression", code="expression_syntax", hint=hint
+            f"`{shortened(text)}` is a string, not an expression", code="expression_syntax", hint=hint
         )
     pieces = split(text)
     if len(pieces) == 1 and isinstance(pieces[0], ExpressionBody):
         return compile_expression(pieces[0].source, names, place)
     raise ExpressionError(
-        f"`{shortened(text)}` is more than one whole expression",
+        f"`{shortened(text)}` is not a single expression",
         code="expression_syntax",
-        hint="write everything within one pair of braces",
+        hint="put everything inside one pair of braces",
     )

@@ -45,7 +45,7 @@ _SHAPE = "write a JMESPath expression such as `{name: user.name, tags: tags[*].l
 def _unreadable(error: Exception, pointer: str) -> Problem:
     position = getattr(error, "lex_position", None)
     where = "" if position is None else f" at character {position + 1}"
-    message = f"`{keys_of(pointer)[-1]}` is no JMESPath expression{where}"
+    message = f"`{keys_of(pointer)[-1]}` is not a valid JMESPath expression{where}"
     return Problem(code="bad_select", message=message, pointer=pointer, hint=_SHAPE)
 
 
@@ -58,13 +58,13 @@ def _wrong_functions(parsed: dict[str, Any], pointer: str) -> Iterator[Problem]:
         if name not in known:
             hint = did_you_mean(name, known) or f"the functions are {', '.join(sorted(known))}"
             yield Problem(
-                code="bad_select", message=f"JMESPath has no function `{name}`", pointer=pointer, hint=hint
+                code="bad_select", message=f"unknown JMESPath function `{name}`", pointer=pointer, hint=hint
             )
             continue
         signature = known[name]["signature"]
         least, open_ended = len(signature), bool(signature) and bool(signature[-1].get("variadic"))
         if given < least or (given > least and not open_ended):
-            message = f"`{name}` takes {least}{' or more' if open_ended else ''} arguments, not {given}"
+            message = f"`{name}` accepts {least}{' or more' if open_ended else ''} arguments, got {given}"
             yield Problem(code="bad_select", message=message, pointer=pointer, hint=_SHAPE)
 
 
@@ -87,4 +87,4 @@ def _calls(node: dict[str, Any]) -> Iterator[tuple[str, int]]:
 
 def _failed(error: Exception) -> str:
     name = getattr(error, "function_name", "")
-    return f"`{name}` does not take what it is given" if name else "a function does not take what it is given"
+    return f"invalid argument for `{name}`" if name else "invalid argument for a function"

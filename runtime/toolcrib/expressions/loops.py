@@ -100,7 +100,7 @@ class Loop(NamedTuple):
 def _list(name: str, value: JSON) -> list[JSON]:
     if isinstance(value, list):
         return value
-    hint = "go through `| keys`, `| values` or `| items`" if isinstance(value, dict) else ""
+    hint = "iterate over `| keys`, `| values` or `| items`" if isinstance(value, dict) else ""
     raise ExpressionError(f"`for_each` needs a list for `{name}`, not {kind(value)}", hint=hint)
 
 
@@ -113,9 +113,9 @@ def check_lengths(names: tuple[str, ...], sides: list[list[JSON]]) -> None:
     if len({len(side) for side in sides}) > 1:
         lengths = ", ".join(f"`{name}` has {len(side):,}" for name, side in zip(names, sides, strict=True))
         raise ExpressionError(
-            f"lists that go side by side need equal lengths: {lengths}",
+            f"lists that are iterated together must have equal lengths: {lengths}",
             code="unequal_lists",
-            hint="test the lengths before, in a `guard`",
+            hint="check the lengths first, in a `guard`",
         )
 
 
@@ -154,8 +154,8 @@ def collect_object(loop: Loop, key: Run, value: Run) -> Run:
         for turn in loop.turns(scope):
             name = key(turn)
             if not isinstance(name, str):
-                hint = "turn it into a text with `| string`" if is_number(name) else ""
-                raise ExpressionError(f"a `key` is a text, not {kind(name)}", hint=hint)
+                hint = "convert it with `| string`" if is_number(name) else ""
+                raise ExpressionError(f"a `key` must be a string, not {kind(name)}", hint=hint)
             made[name] = value(turn)
         return made
 
@@ -203,13 +203,13 @@ def read_form(
     read = read_loop(block, names, problems, pointer)
     made = frozenset(block) & {"value", "sum", "key"}
     if made not in _MADE:
-        message = "`for_each` makes a list of `value`, a `sum`, an object of `key` and `value`, or records"
+        message = "use `for_each` with `value` (a list), `sum` (a number), `key` and `value` (an object) or none of them (records)"
         problems.append(
             Problem(
                 code="invalid_for_each",
                 message=message,
                 pointer=pointer,
-                hint=f"leave one of {_listed(made)} out" if len(made) > 1 else "add `value`",
+                hint=f"remove one of {_listed(made)}" if len(made) > 1 else "add `value`",
             )
         )
         return ExpressionPart(lambda _scope: None), read.used
@@ -282,14 +282,14 @@ def _lists(
         made = compile_value(value, names, problems, place)
         if not isinstance(value, list) and (not isinstance(value, str) or "{{" not in value):
             message = f"`for_each` needs a list for `{shortened(name)}`"
-            hint = 'write a list, or an expression that gives one: `"{{ args.items }}"`'
+            hint = 'use a list or an expression that returns one: `"{{ args.items }}"`'
             problems.append(Problem(code="invalid_for_each", message=message, pointer=place, hint=hint))
         lists[name] = made
     literal = {name: side for name, side in _dict(block).items() if isinstance(side, list)}
     try:
         check_lengths(tuple(literal), list(literal.values()))
     except ExpressionError as error:
-        problems.append(error.problem(pointer, hint="make them equally long"))
+        problems.append(error.problem(pointer, hint="give them the same length"))
     return lists or {"": Rendering(constant=True, names=frozenset(), run=lambda _scope: [])}
 
 
@@ -303,7 +303,7 @@ def _entries(block: JSON, pointer: str, problems: list[Problem], example: str = 
         return block
     if block is not None or example:
         shown = example or '`{total: "{{ item.price * item.count }}"}`'
-        message = f"names with what they stand for are expected, as in {shown}"
+        message = f"expected names with their values, as in {shown}"
         problems.append(Problem(code="invalid_for_each", message=message, pointer=pointer))
     return {}
 
@@ -327,20 +327,20 @@ def compile_test(
 def check_name(name: str, names: Collection[str], problems: list[Problem], pointer: str) -> None:
     """Refuse a name that expressions can't read, or that hides another one."""
     if _NAME.fullmatch(name) is None or name in RESERVED:
-        message = f"`{shortened(name)}` can't be a name in expressions"
-        hint = "a name has letters, digits and `_`, begins with no digit, and is no word of the language"
+        message = f"`{shortened(name)}` is not a valid name in expressions"
+        hint = "use letters, digits and `_`, without a digit at the start, and no reserved word"
         problems.append(Problem(code="invalid_name", message=message, pointer=pointer, hint=hint))
     elif name in names:
-        message = f"`{name}` is another name here already, which it would hide"
+        message = f"the name `{name}` is already in use here"
         problems.append(
-            Problem(code="name_taken", message=message, pointer=pointer, hint="take another name")
+            Problem(code="name_taken", message=message, pointer=pointer, hint="choose another name")
         )
 
 
 def unused_name_problem(what: str, name: str, pointer: str) -> Problem:
     """The fault of a name that nothing reads."""
-    message = f"nothing reads the {what} `{shortened(name)}`"
-    return Problem(code="unused_name", message=message, pointer=pointer, hint="leave it out, or use it")
+    message = f"unused {what} `{shortened(name)}`"
+    return Problem(code="unused_name", message=message, pointer=pointer, hint="remove it or use it")
 
 
 def _listed(keys: Collection[str]) -> str:

@@ -157,7 +157,7 @@ def _why_unequal(wanted: object, value: object) -> str:
         and isinstance(value, str)
         and wanted.strip().casefold() == value.strip().casefold()
     ):
-        return "they differ only in blanks or case"
+        return "they differ only in whitespace or case"
     return ""
 
 
@@ -173,7 +173,7 @@ def leaf_node(test: Test, describe: Callable[[Scope], str], *, constant: bool = 
 
 def accepts_nothing() -> MatcherNode:
     """What stands in the place of a pattern that could not be compiled."""
-    return leaf_node(lambda _value, _scope: False, lambda _scope: "nothing: the pattern is broken")
+    return leaf_node(lambda _value, _scope: False, lambda _scope: "nothing: the pattern is invalid")
 
 
 def all_of(nodes: Iterable[MatcherNode]) -> MatcherNode:
@@ -309,9 +309,9 @@ class MatcherCompiler:
             plain = next(key for key in pattern if not key.startswith("$"))
             return self.refuse(
                 "mixed_matcher",
-                f"an object holds the operator `{operators[0]}` beside the plain key `{plain}`",
+                f"an object mixes the operator `{operators[0]}` with the plain key `{plain}`",
                 pointer,
-                "put the operators in an object of their own; a key that really begins with `$` goes under `$exact`",
+                "put the operators in their own object; for a literal key that begins with `$` use `$exact`",
             )
         if operators:
             return all_of(self._operator(key, pattern[key], pointer) for key in operators)
@@ -327,7 +327,7 @@ class MatcherCompiler:
         hint = f"write `{other}`" if other else did_you_mean(name, self._operators)
         return self.refuse(
             "unknown_operator",
-            f"`{name}` is no operator",
+            f"unknown operator `{name}`",
             child_pointer(pointer, name),
             hint or f"the operators are {', '.join(f'`{known}`' for known in self._operators)}",
         )
@@ -378,7 +378,7 @@ class MatcherCompiler:
     def refuse_operand(self, value: JSON, pointer: str, wanted: str, hint: str = "") -> MatcherNode:
         """Note an operand of the wrong kind."""
         name = pointer.rpartition("/")[2]
-        return self.refuse("wrong_operand", f"`{name}` takes {wanted}, not {shown(value)}", pointer, hint)
+        return self.refuse("wrong_operand", f"`{name}` expects {wanted}, got {shown(value)}", pointer, hint)
 
     def refuse(self, code: str, message: str, pointer: str, hint: str = "") -> MatcherNode:
         """Note a problem; the node in its place accepts nothing."""
@@ -396,7 +396,7 @@ def _checked(
         if fits(value):
             return value
         raise ExpressionError(
-            f"`{name}` takes {wanted}, but its expression gave {shown(value)}",
+            f"`{name}` expects {wanted}, but its expression returned {shown(value)}",
             code="wrong_operand",
             pointer=pointer,
         )
@@ -425,7 +425,7 @@ def _ne(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
 def _ordered(words: str, compare: Callable[[Any, Any], bool]) -> Build:
     def build(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
         bound = compiler.typed_operand(
-            operand, pointer, lambda value: is_number(value) or isinstance(value, str), "a number or a text"
+            operand, pointer, lambda value: is_number(value) or isinstance(value, str), "a number or a string"
         )
         if bound is None:
             return accepts_nothing()
@@ -442,12 +442,12 @@ def _ordered(words: str, compare: Callable[[Any, Any], bool]) -> Build:
 
 
 def _described(words: str, limit: JSON) -> str:
-    kind = "text" if isinstance(limit, str) else "number"
+    kind = "string" if isinstance(limit, str) else "number"
     return f"a {kind} {words} {shown(limit)}"
 
 
 def _in(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
-    hint = "write `$any` for a list of matchers"
+    hint = "use `$any` for a list of matchers"
     choices = compiler.typed_operand(operand, pointer, _is_choice, "a list of at least one plain value", hint)
     if choices is None:
         return accepts_nothing()
@@ -470,7 +470,7 @@ def _is_operators(value: JSON) -> bool:
 
 def _regex(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
     if not compiler.literal(
-        operand, pointer, lambda value: isinstance(value, str), "a regular expression as plain text"
+        operand, pointer, lambda value: isinstance(value, str), "a regular expression as a plain string"
     ):
         return accepts_nothing()
     try:
@@ -488,7 +488,7 @@ def _regex(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNod
         except UnicodeEncodeError:
             return False
 
-    return leaf_node(test, lambda _scope: f"a text that matches {shown(operand)}")
+    return leaf_node(test, lambda _scope: f"a string that matches {shown(operand)}")
 
 
 def _no_pattern(pattern: str, pointer: str) -> tuple[str, str, str]:
@@ -498,12 +498,12 @@ def _no_pattern(pattern: str, pointer: str) -> tuple[str, str, str]:
             re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         return (
-            f"{shown(pattern)} is no regular expression: {error}",
+            f"invalid regular expression {shown(pattern)}: {error}",
             pointer,
-            "a backslash before a sign takes it as it is",
+            "escape special characters with a backslash",
         )
-    message = f"{shown(pattern)} is no regular expression that runs in linear time"
-    hint = "look-around and back-references are not available; say it with several patterns"
+    message = f"unsupported pattern {shown(pattern)}: it cannot be matched in linear time"
+    hint = "look-around, back-references and very large repetitions are not supported; use several patterns"
     return message, pointer, hint
 
 
@@ -557,7 +557,7 @@ def _contains(compiler: MatcherCompiler, operand: JSON, pointer: str) -> Matcher
         part = needle.read(scope)
         return isinstance(part, str) and part in value
 
-    words = f"a list{' or text' if needle is not None else ''} that contains {shown(operand)}"
+    words = f"a list{' or string' if needle is not None else ''} that contains {shown(operand)}"
     return leaf_node(test, lambda _scope: words, constant=inner.constant)
 
 
@@ -575,7 +575,7 @@ def _schema(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNo
 
     def explain(value: object, scope: Scope, place: str) -> Iterator[MatchDifference]:
         if value is ABSENT:
-            yield MatchDifference(place, "a value that fits a schema", "nothing")
+            yield MatchDifference(place, "a value that matches a schema", "nothing")
         elif not test(value, scope):
             for fault in validator.faults(value):  # type: ignore[arg-type]
                 yield MatchDifference(place + fault.pointer, fault.expected, fault.got, fault.hint)
@@ -603,7 +603,7 @@ def _len(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
 
     def explain(value: object, scope: Scope, place: str) -> Iterator[MatchDifference]:
         if not isinstance(value, str | list | dict):
-            yield MatchDifference(place, "a text, list or object", shown(value))
+            yield MatchDifference(place, "a string, list or object", shown(value))
             return
         for difference in inner.explain(len(value), scope, place):
             yield MatchDifference(place, f"a length that is {difference.expected}", difference.actual)
@@ -623,8 +623,8 @@ def _close(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNod
         operand,
         pointer,
         _is_close,
-        "a list of a number and a tolerance from 0 up",
-        "write `$close: [20.5, 0.1]`",
+        "a list of a number and a tolerance of at least 0",
+        "use `$close: [20.5, 0.1]`",
     )
     if pair is None:
         return accepts_nothing()
@@ -660,9 +660,9 @@ OPERATORS: Final[Mapping[str, Build]] = {
     "$eq": _eq,
     "$ne": _ne,
     "$gt": _ordered("greater than", operator.gt),
-    "$gte": _ordered("not less than", operator.ge),
+    "$gte": _ordered("greater than or equal to", operator.ge),
     "$lt": _ordered("less than", operator.lt),
-    "$lte": _ordered("not greater than", operator.le),
+    "$lte": _ordered("less than or equal to", operator.le),
     "$in": _in,
     "$regex": _regex,
     "$exists": _exists,
@@ -847,9 +847,9 @@ class _Reach:
         names = ", ".join(f"`{name}`" for name in known) or "none"
         yield Problem(
             code="unknown_argument",
-            message=f"the input schema knows no `{key}`",
+            message=f"the input schema has no `{key}`",
             pointer=pointer,
-            hint=did_you_mean(key, known) or f"it knows {names}",
+            hint=did_you_mean(key, known) or f"its keys are {names}",
             severity="error" if further is False else "warning",
         )
 
@@ -957,9 +957,9 @@ def _nothing_between(pattern: dict[str, JSON], pointer: str) -> Problem:
     beside = "" if _no_room(pattern, {}) else " within the bounds of the input schema"
     return Problem(
         code="never_matches",
-        message=f"no value{beside} fits {shown(pattern)}",
+        message=f"no value{beside} matches {shown(pattern)}",
         pointer=pointer,
-        hint="change a bound" if beside else "exchange the bounds, or write `$any` for one or the other",
+        hint="change a bound" if beside else "swap the bounds, or use `$any` to accept either",
     )
 
 
@@ -993,7 +993,7 @@ def _allows_type(schema: dict[str, JSON], value: JSON) -> bool:
 def _never(value: JSON, schema: dict[str, JSON], pointer: str) -> Problem:
     return Problem(
         code="never_matches",
-        message=f"{shown(value)} can't occur here: the input schema allows {_allowed(schema)}",
+        message=f"{shown(value)} cannot occur here: the input schema allows {_allowed(schema)}",
         pointer=pointer,
         hint=_nearest(value, schema),
     )

@@ -43,8 +43,8 @@ def is_number(value: JSON) -> bool:
 def _mismatch(sign: str, left: JSON, right: JSON, needs: str) -> ExpressionError:
     kinds = {kind(left), kind(right)}
     hint = (
-        "turn one into the other with `| float`, `| int` or `| string`"
-        if kinds == {"a number", "a text"}
+        "convert one of them with `| float`, `| int` or `| string`"
+        if kinds == {"a number", "a string"}
         else ""
     )
     return ExpressionError(f"`{sign}` needs {needs}, not {kind(left)} and {kind(right)}", hint=hint)
@@ -57,12 +57,10 @@ def _arithmetic(sign: str, operate: Callable[[float, float], float]) -> Binary:
                 result = operate(left, right)  # type: ignore[arg-type]
             except ZeroDivisionError:
                 raise ExpressionError(
-                    f"`{sign}` divides by zero", hint="guard it with `if ... != 0`"
+                    f"`{sign}` divides by zero", hint="check for zero first: `if ... != 0`"
                 ) from None
             except OverflowError:
-                raise ExpressionError(
-                    f"the result of `{sign}` is beyond what a JSON number can hold"
-                ) from None
+                raise ExpressionError(f"the result of `{sign}` is too large for a JSON number") from None
             # Most numbers are small, and what is not needs a closer look: at its digits, or for infinity.
             return result if -_SMALL < result < _SMALL else bounded_number(result)
         raise _mismatch(sign, left, right, "two numbers")
@@ -75,7 +73,7 @@ def _power(base: float, exponent: float) -> float:
     if isinstance(base, int) and isinstance(exponent, int) and exponent > 0 and base.bit_length() > 1:
         length = (base.bit_length() - 1) * exponent
         if length > _MOST_BITS:
-            raise ExpressionError(f"the result of `**` would be longer than {MOST_DIGITS:,} digits")
+            raise ExpressionError(f"the result of `**` would exceed {MOST_DIGITS:,} digits")
     result: object = base**exponent
     if isinstance(result, int | float):
         return result
@@ -102,7 +100,7 @@ def add(left: JSON, right: JSON) -> JSON:
         return bounded_text(left + right)
     if isinstance(left, list) and isinstance(right, list):
         return bounded_list(left + right)
-    raise _mismatch("+", left, right, "two numbers, two texts or two lists")
+    raise _mismatch("+", left, right, "two numbers, two strings or two lists")
 
 
 def negate(value: JSON) -> JSON:
@@ -124,7 +122,7 @@ def _ordering(sign: str, operate: Callable[[Any, Any], Any]) -> Callable[[JSON, 
         numbers = type(left) in _NUMBERS and type(right) in _NUMBERS
         if numbers or (isinstance(left, str) and isinstance(right, str)):
             return bool(operate(left, right))
-        raise _mismatch(sign, left, right, "two numbers or two texts")
+        raise _mismatch(sign, left, right, "two numbers or two strings")
 
     return run
 
@@ -149,8 +147,8 @@ def member(value: JSON, container: JSON) -> bool:
     if isinstance(container, str) and isinstance(value, str):
         return value in container
     if isinstance(container, str):
-        raise ExpressionError(f"`in` a text needs a text on its left, not {kind(value)}")
-    raise ExpressionError(f"`in` needs a list, an object or a text on its right, not {kind(container)}")
+        raise ExpressionError(f"`in` needs a string on its left to search a string, not {kind(value)}")
+    raise ExpressionError(f"`in` needs a list, an object or a string on its right, not {kind(container)}")
 
 
 def not_member(value: JSON, container: JSON) -> bool:
@@ -174,15 +172,15 @@ def attribute(value: JSON, name: str, place: str) -> JSON:
             return value[name]
         raise missing_key(value, name, place)
     raise ExpressionError(
-        f"{place} is {kind(value)} and has no `{name}`: only objects have names",
+        f"{place} is {kind(value)} and has no `{name}`: only objects have keys",
         hint=_OTHER_WAYS.get(kind(value), ""),
     )
 
 
 _OTHER_WAYS = {
-    "none": "test it before: `if ... is not none`",
-    "a list": "an element is read with `[0]`, a field of all elements with `| pluck('field')`",
-    "a text": "functions are written behind a bar, as in `| lower`",
+    "none": "check it first: `if ... is not none`",
+    "a list": "use `[0]` for one element, `| pluck('field')` for one field of every element",
+    "a string": "call a function with `|`, as in `| lower`",
 }
 
 
@@ -190,7 +188,7 @@ def missing_key(value: dict[str, JSON], name: str, place: str) -> ExpressionErro
     """The error of an object that has no such key."""
     there = f"it has {list_of_names(list(value))}" if value else "it is empty"
     path = place.strip("`") if place.startswith("`") else ""
-    asks = f"where it may be absent write `{path}[{name!r}]`, which gives none"
+    asks = f"if it may be missing, use `{path}[{name!r}]`, which returns none"
     close = did_you_mean(name, value)
     return ExpressionError(
         f"{place} has no `{name}`: {there}", code="missing_key", hint=f"{close} {asks}" if close else asks
@@ -206,16 +204,14 @@ def index(value: JSON, key: JSON, place: str) -> JSON:
     if isinstance(value, dict):
         if isinstance(key, str):
             return value.get(key)
-        hint = "turn it into a text: `[... | string]`" if is_number(key) else ""
-        raise ExpressionError(f"the keys of {place}, an object, are texts, not {kind(key)}", hint=hint)
+        hint = "convert it to a string: `[... | string]`" if is_number(key) else ""
+        raise ExpressionError(f"{place} is an object: `[]` needs a string, not {kind(key)}", hint=hint)
     if isinstance(value, list):
         if type(key) is int:
             return value[key] if -len(value) <= key < len(value) else None
-        raise ExpressionError(f"the elements of {place}, a list, are numbered, and `[]` got {kind(key)}")
+        raise ExpressionError(f"{place} is a list: `[]` needs a whole number, not {kind(key)}")
     hint = (
-        "a piece of a text is read with `[0:1]`"
-        if isinstance(value, str)
-        else _OTHER_WAYS.get(kind(value), "")
+        "use `[0:1]` for a part of a string" if isinstance(value, str) else _OTHER_WAYS.get(kind(value), "")
     )
     raise ExpressionError(f"{place} is {kind(value)}: `[]` needs an object or a list", hint=hint)
 
@@ -224,18 +220,18 @@ def piece(value: JSON, start: JSON, stop: JSON, step: JSON, place: str) -> JSON:
     """`a[start:stop:step]` of a list or text, as in Python."""
     bounds = slice(_bound(start), _bound(stop), _bound(step))
     if bounds.step == 0:
-        raise ExpressionError("the step of a slice can't be 0")
+        raise ExpressionError("the step of a slice cannot be 0")
     if isinstance(value, list):
         return value[bounds]
     if isinstance(value, str):
         return value[bounds]
-    raise ExpressionError(f"{place} is {kind(value)}: a slice needs a list or a text")
+    raise ExpressionError(f"{place} is {kind(value)}: a slice needs a list or a string")
 
 
 def _bound(value: JSON) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise ExpressionError(f"the bounds of a slice are whole numbers, not {kind(value)}")
+    raise ExpressionError(f"the bounds of a slice must be whole numbers, not {kind(value)}")
 
 
 _MOST_CHARACTERS = 4_096
@@ -257,7 +253,7 @@ def evaluate_arithmetic(text: str) -> JSON:
             result is out of bounds.
     """
     if len(text) > _MOST_CHARACTERS:
-        raise ExpressionError(f"`arith` reads at most {_MOST_CHARACTERS:,} characters, not {len(text):,}")
+        raise ExpressionError(f"`arith` accepts at most {_MOST_CHARACTERS:,} characters, not {len(text):,}")
     reader = _Reader(text)
     result = reader.sum(0)
     if reader.next:
@@ -288,10 +284,10 @@ class _Reader:
         self.next = ""
 
     def unexpected(self) -> ExpressionError:
-        found = f"`{self.next}`" if self.next else "the end"
+        found = f"`{self.next}`" if self.next else "end of text"
         return ExpressionError(
-            f"`arith` can't read `{shortened(self._text)}`: {found} is not expected there",
-            hint="it reads numbers, `+ - * / // **` and parentheses",
+            f"`arith` cannot read `{shortened(self._text)}`: unexpected {found}",
+            hint="use numbers, `+ - * / // **` and parentheses",
         )
 
     def sum(self, depth: int) -> JSON:
@@ -318,7 +314,7 @@ class _Reader:
 
     def _power(self, depth: int) -> JSON:
         if depth > _MOST_NESTING:
-            raise ExpressionError(f"`arith` reads at most {_MOST_NESTING} levels of parentheses and powers")
+            raise ExpressionError(f"`arith` accepts at most {_MOST_NESTING} levels of parentheses and powers")
         result = self._single(depth)
         if self.next != "**":
             return result
@@ -345,5 +341,5 @@ def number(text: str) -> JSON:
     if not text.lstrip("+-").isdigit():
         return bounded_number(float(text))
     if len(text) > MOST_DIGITS + 1:
-        raise ExpressionError(f"a whole number of more than {MOST_DIGITS:,} digits")
+        raise ExpressionError(f"a whole number exceeds {MOST_DIGITS:,} digits")
     return bounded_number(int(text))

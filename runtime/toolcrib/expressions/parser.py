@@ -111,10 +111,10 @@ def read_call(reader: ExpressionCompiler, node: nodes.Call) -> ExpressionPart:
         else:
             hint = f"write {INSTEAD[name]}" if name in INSTEAD else did_you_mean(name, FUNCTIONS)
         raise ExpressionError(
-            f"`.{name}()` can't be called: values have no methods", code=NOT_ALLOWED, hint=hint
+            f"`.{name}()` cannot be called: values have no methods", code=NOT_ALLOWED, hint=hint
         )
     if not isinstance(node.node, nodes.Name):
-        raise ExpressionError("only the listed functions can be called", code=NOT_ALLOWED)
+        raise ExpressionError("only built-in functions can be called", code=NOT_ALLOWED)
     return _call_of(reader, node.node.name, node.args, node)
 
 
@@ -123,7 +123,7 @@ def _call_of(
 ) -> ExpressionPart:
     function = known_function(name)
     if node.dyn_args is not None or node.dyn_kwargs is not None:
-        raise ExpressionError(f"`{name}`: `*` and `**` can't be used in calls", code=NOT_ALLOWED)
+        raise ExpressionError(f"`{name}`: `*` and `**` are not supported in calls", code=NOT_ALLOWED)
     fields = [str(pair.key) for pair in node.kwargs]
     check_shape(name, function, len(places), fields)
     parts = [reader.compile(place) for place in places] + [reader.compile(pair.value) for pair in node.kwargs]
@@ -135,7 +135,7 @@ def read_test(reader: ExpressionCompiler, node: nodes.Test) -> ExpressionPart:
     subject = reader.compile(node.node)
     arguments = [reader.compile(argument) for argument in node.args]
     if node.kwargs or node.dyn_args is not None or node.dyn_kwargs is not None:
-        raise ExpressionError(f"`is {node.name}` takes no named arguments", code=NOT_ALLOWED)
+        raise ExpressionError(f"`is {node.name}` accepts no named arguments", code=NOT_ALLOWED)
     wanted = 1 if node.name in ("in", "matching") else 0
     if node.name not in TESTS and not wanted:
         known = [*TESTS, "in", "matching"]
@@ -145,12 +145,10 @@ def read_test(reader: ExpressionCompiler, node: nodes.Test) -> ExpressionPart:
             or did_you_mean(node.name, known)
             or f"the tests are {list_of_names(sorted(known), len(known))}"
         )
-        raise ExpressionError(
-            f"there is no test `is {shortened(node.name)}`", code="unknown_function", hint=hint
-        )
+        raise ExpressionError(f"unknown test `is {shortened(node.name)}`", code="unknown_function", hint=hint)
     if len(arguments) != wanted:
         raise ExpressionError(
-            f"`is {node.name}` takes {wanted or 'no'} argument{'' if wanted else 's'}, not {len(arguments)}",
+            f"`is {node.name}` accepts {wanted or 'no'} argument{'' if wanted else 's'}, got {len(arguments)}",
             code="expression_syntax",
         )
     if node.name == "in":
@@ -192,9 +190,9 @@ _AMONG = (operators.member, operators.not_member)
 def _matching(pattern: ExpressionPart) -> Callable[[JSON], bool]:
     """Whether the whole of a text matches; false of anything but a text. Takes time linear in the text."""
     if not pattern.constant or not isinstance(pattern.value, str):
-        hint = "write the pattern itself, in quotes"
+        hint = "write the pattern itself in quotes"
         raise ExpressionError(
-            "the pattern of `matching` must be a constant text", code=NOT_ALLOWED, hint=hint
+            "the pattern of `matching` must be a constant string", code=NOT_ALLOWED, hint=hint
         )
     options = jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES)
     validators = []
@@ -206,9 +204,9 @@ def _matching(pattern: ExpressionPart) -> Callable[[JSON], bool]:
             )
         except ValueError:
             raise ExpressionError(
-                f"`{shortened(pattern.value)}` is not a pattern that `matching` can use",
+                f"`{shortened(pattern.value)}` is not a pattern that `matching` supports",
                 code="expression_syntax",
-                hint="it must be a regular expression without look-around and back-references",
+                hint="use a regular expression without look-around and back-references",
             ) from None
     return validators[1].is_valid
 
@@ -241,7 +239,7 @@ def _constant(_reader: ExpressionCompiler, node: nodes.Const) -> ExpressionPart:
         return literal(bounded_number(value) if not isinstance(value, bool) else value)
     if isinstance(value, str) and not value.isascii() and any("\ud800" <= mark <= "\udfff" for mark in value):
         raise ExpressionError(
-            "a text holds half a surrogate pair", hint="write the character itself, or `\\U0001f600`"
+            "a string contains half a surrogate pair", hint="write the character itself, or `\\U0001f600`"
         )
     return literal(node.value)
 
@@ -317,7 +315,7 @@ def _key(value: JSON) -> str:
     if isinstance(value, str):
         return value
     raise ExpressionError(
-        f"the key of an object is a text, not {kind(value)}", hint="a literal key is written in quotes"
+        f"the key of an object must be a string, not {kind(value)}", hint="put a literal key in quotes"
     )
 
 
@@ -507,25 +505,23 @@ def parsed(parse: Callable[[], T], source: str, *, template: bool = False) -> T:
     """
     if len(source) > MOST_SOURCE:
         raise ExpressionError(
-            f"{len(source):,} characters, and at most {MOST_SOURCE:,} are read",
+            f"the source has {len(source):,} characters; at most {MOST_SOURCE:,} are allowed",
             code="expression_too_large",
             hint=SPLIT,
         )
     if any("\ud800" <= mark <= "\udfff" for mark in source):
-        raise ExpressionError("the source holds half a surrogate pair", code="expression_syntax")
+        raise ExpressionError("the source contains half a surrogate pair", code="expression_syntax")
     try:
         return parse()
     except TemplateSyntaxError as error:
-        message = error.message or "it can't be read"
+        message = error.message or "cannot be parsed"
         told = f"line {error.lineno}: {message}" if template else f"{message} in {_quoted(source)}"
         raise ExpressionError(told, code="expression_syntax") from None
     except RecursionError:
-        raise ExpressionError("nested too deeply to be read", code="expression_too_large") from None
+        raise ExpressionError("the source is nested too deeply", code="expression_too_large") from None
     except (ValueError, SyntaxError):
         # The lexer hands numbers to Python as it finds them: too many digits, or digits of other scripts.
-        raise ExpressionError(
-            f"a number in {_quoted(source)} can't be read", code="expression_syntax"
-        ) from None
+        raise ExpressionError(f"invalid number in {_quoted(source)}", code="expression_syntax") from None
 
 
 def _quoted(source: str) -> str:
@@ -534,11 +530,11 @@ def _quoted(source: str) -> str:
 
 def _parse_body(source: str) -> nodes.Expr:
     if not source.strip():
-        raise ExpressionError("there is no expression between the braces", code="expression_syntax")
+        raise ExpressionError("the expression between the braces is empty", code="expression_syntax")
     for quoted in STRING.finditer(source):
         check_escapes(quoted.group())
     parser = Parser(ENVIRONMENT, source, state="variable")
     node = parser.parse_expression()
     if not parser.stream.eos:
-        parser.fail(f"`{parser.stream.current.value}` is not expected there")
+        parser.fail(f"unexpected `{parser.stream.current.value}`")
     return node

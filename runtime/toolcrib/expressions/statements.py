@@ -125,9 +125,9 @@ class _TextReader:
             return [self._for(node)]
         name = _REFUSED.get(type(node), type(node).__name__.lower())
         raise ExpressionError(
-            f"`{{% {name} %}}` can't be used",
+            f"`{{% {name} %}}` is not supported",
             code="expression_not_allowed",
-            hint="templates have `if` and `for`; write a value where it is used",
+            hint="templates support only `if` and `for`; write each value where it is used",
         )
 
     def _expression(self, node: nodes.Node) -> Run:
@@ -168,13 +168,13 @@ class _TextReader:
 
     def _for(self, node: nodes.For) -> Piece:
         if node.recursive:
-            raise ExpressionError("`recursive` loops can't be used", code="expression_not_allowed")
+            raise ExpressionError("`recursive` loops are not supported", code="expression_not_allowed")
         if self._loops == MOST_LOOPS:
-            message = f"loops stand at most {MOST_LOOPS} deep"
+            message = f"loops can be nested at most {MOST_LOOPS} deep"
             raise ExpressionError(
                 message,
                 code="expression_not_allowed",
-                hint="leave out a level, or write less into one template",
+                hint="remove a level or split the template",
             )
         targets = _targets(node.target)
         elements = self._expression(node.iter)
@@ -191,7 +191,7 @@ def _targets(node: nodes.Node) -> list[str]:
     names = node.items if isinstance(node, nodes.Tuple) else [node]
     if all(isinstance(name, nodes.Name) for name in names):
         return [cast("nodes.Name", name).name for name in names]
-    raise ExpressionError("the names of a loop can't be nested", code="expression_not_allowed")
+    raise ExpressionError("the names of a loop cannot be nested", code="expression_not_allowed")
 
 
 class _Loop(NamedTuple):
@@ -226,7 +226,7 @@ class _Loop(NamedTuple):
         """The names of each turn, without those that the loop's `if` leaves out."""
         elements = self.elements(scope)
         if not isinstance(elements, list):
-            hint = "go through `| keys`, `| values` or `| items`" if isinstance(elements, dict) else ""
+            hint = "iterate over `| keys`, `| values` or `| items`" if isinstance(elements, dict) else ""
             raise ExpressionError(f"`for` needs a list, not {kind(elements)}", hint=hint)
         rows: list[dict[str, JSON]] = []
         for element in elements:

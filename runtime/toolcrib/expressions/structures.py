@@ -267,9 +267,9 @@ class _StructureReader:
             self._problems.append(
                 Problem(
                     code="variable_not_allowed",
-                    message=f"`${{` looks nothing up here: `{shortened(text)}`",
+                    message=f"`${{` variables are not available here: `{shortened(text)}`",
                     pointer=pointer,
-                    hint="an expression is written `{{ args.name }}`; for the characters themselves write `$${`",
+                    hint="use an expression such as `{{ args.name }}`; write a literal `${` as `$${`",
                 )
             )
         return text.replace("$${", "${")
@@ -279,9 +279,9 @@ class _StructureReader:
             self._problems.append(
                 Problem(
                     code="expression_not_allowed",
-                    message=f"a key is literal text and can't be computed: `{shortened(key)}`",
+                    message=f"a key is literal and cannot be computed: `{shortened(key)}`",
                     pointer=_below(pointer, key),
-                    hint="an object with computed keys is written as `{{ {args.name: 1} }}`",
+                    hint="write an object with computed keys as `{{ {args.name: 1} }}`",
                 )
             )
 

@@ -32,7 +32,7 @@ class OutputBuffer:
         """
         self._size += text_size(text)
         if self._size > MOST_TEXT:
-            raise ExpressionError(f"the rendered text grew longer than {MOST_TEXT // 1024} KiB")
+            raise ExpressionError(f"the rendered text exceeds {MOST_TEXT // 1024} KiB")
         self.texts.append(text)
 
     def turn(self) -> None:
@@ -43,7 +43,7 @@ class OutputBuffer:
         """
         self._turns += 1
         if self._turns > MOST_ITEMS:
-            raise ExpressionError(f"the loops of the template made more than {MOST_ITEMS:,} turns")
+            raise ExpressionError(f"the loops of the template exceed {MOST_ITEMS:,} turns")
 
 
 Piece: TypeAlias = Callable[[Scope, OutputBuffer], None]

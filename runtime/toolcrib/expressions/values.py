@@ -43,7 +43,7 @@ def kind(value: JSON) -> str:
     if isinstance(value, int | float):
         return "a number"
     if isinstance(value, str):
-        return "a text"
+        return "a string"
     return "a list" if isinstance(value, list) else "an object"
 
 
@@ -93,10 +93,10 @@ def bounded_number(value: float) -> float:
     if isinstance(value, int):
         if -_TOO_BIG < value < _TOO_BIG:
             return value
-        raise ExpressionError(f"a whole number grew longer than {MOST_DIGITS:,} digits")
+        raise ExpressionError(f"a whole number exceeds {MOST_DIGITS:,} digits")
     if math.isfinite(value):
         return value
-    raise ExpressionError("a number grew beyond what JSON can hold")
+    raise ExpressionError("a number is too large for JSON")
 
 
 def text_size(text: str) -> int:
@@ -111,7 +111,7 @@ def bounded_text(text: str) -> str:
         ExpressionError: It is longer than `MOST_TEXT`.
     """
     if len(text) * 4 > MOST_TEXT and text_size(text) > MOST_TEXT:
-        raise ExpressionError(f"a text grew longer than {MOST_TEXT // 1024} KiB")
+        raise ExpressionError(f"a string exceeds {MOST_TEXT // 1024} KiB")
     return text
 
 
@@ -122,7 +122,7 @@ def bounded_list(items: list[JSON]) -> list[JSON]:
         ExpressionError: It has more than `MOST_ITEMS` elements.
     """
     if len(items) > MOST_ITEMS:
-        raise ExpressionError(f"a list grew longer than {MOST_ITEMS:,} elements")
+        raise ExpressionError(f"a list exceeds {MOST_ITEMS:,} elements")
     return items
 
 
@@ -176,7 +176,7 @@ class StepBudget:
         """
         self.left -= elements
         if self.left < 0:
-            raise ExpressionError(f"the loops of one call go through more than {MOST_ITEMS:,} elements")
+            raise ExpressionError(f"the loops of one call exceed {MOST_ITEMS:,} elements")
 
     def visit(self, elements: int) -> None:
         """Count elements that are looked at.
@@ -187,8 +187,8 @@ class StepBudget:
         self.steps -= elements
         if self.steps < 0:
             raise ExpressionError(
-                f"one call goes through more than {MOST_STEPS:,} elements",
-                hint="look rows up by their key, `store.orders['o1']`, and work out in `let` what is needed often",
+                f"one call processes more than {MOST_STEPS:,} elements",
+                hint="look up rows by key, `store.orders['o1']`, and compute repeated values once in `let`",
             )
 
     def copy(self, elements: int) -> None:

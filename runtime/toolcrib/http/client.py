@@ -259,7 +259,7 @@ async def _converse(
 
 
 def _fault(wire: SocketStream) -> HTTPError:
-    return connection_broken() if wire.told_end else bad_response("it can't be read")
+    return connection_broken() if wire.told_end else bad_response("it cannot be parsed")
 
 
 class StreamedResponse:
@@ -312,7 +312,7 @@ class StreamedResponse:
         """
         body_reader(self._method, self.status, self.headers, self._bounds._replace(body=_ENDLESS))
         if self.header("content-encoding").lower() not in ("", "identity"):
-            message = "the answer is a stream with a content coding, which is not undone here"
+            message = "unsupported content coding: a streamed response must be sent without one"
             raise HTTPError(HTTPFailure.UNSUPPORTED_CODING, message, sent=True)
 
     async def chunk(self) -> bytes:

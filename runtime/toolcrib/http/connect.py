@@ -55,14 +55,14 @@ class Connector:
             async with asyncio.timeout(bounds.connect):
                 return await self._open(request, bounds, hosts, protocol)
         except TimeoutError:
-            message = f"no connection to `{host}` within {bounds.connect:g} s"
+            message = f"connecting to `{host}` timed out after {bounds.connect:g} s"
             raise HTTPError(HTTPFailure.CONNECT_TIMEOUT, message, sent=False) from None
         except ssl.SSLError as error:
             raise tls_failed(host, error) from None
         except UnreachableHost as error:
             raise HTTPError(HTTPFailure.CONNECT_FAILED, error.message, sent=False) from None
         except OSError:
-            message = f"the connection to `{host}` failed while it was made"
+            message = f"cannot connect to `{host}`"
             raise HTTPError(HTTPFailure.CONNECT_FAILED, message, sent=False) from None
 
     async def _open(
@@ -95,14 +95,14 @@ class Connector:
 _REASONS = {
     9: "is not valid yet",
     10: "has expired",
-    18: "is signed by itself",
-    19: "leads to a root that is signed by itself and not known here",
-    20: "was given out by somebody who is not known here",
-    21: "was given out by somebody who is not known here",
-    23: "was revoked",
-    26: "is not meant for servers",
-    62: "is for other names",
-    64: "is for other addresses",
+    18: "is self-signed",
+    19: "has a self-signed root that is not trusted",
+    20: "was issued by an unknown authority",
+    21: "was issued by an unknown authority",
+    23: "is revoked",
+    26: "is not issued for servers",
+    62: "was issued for other names",
+    64: "was issued for other addresses",
 }
 
 
@@ -124,7 +124,7 @@ def client_context() -> ssl.SSLContext:
             context = ssl.create_default_context(cafile=certifi.where())
     except OSError:
         named = f"SSL_CERT_FILE ({file})" if file else f"SSL_CERT_DIR ({folder})"
-        message = f"the certificates that {named} names can't be read"
+        message = f"cannot read the certificates in {named}"
         raise HTTPError(HTTPFailure.TLS_FAILED, message, sent=False) from None
     context.set_alpn_protocols(["http/1.1"])
     return context
@@ -133,10 +133,10 @@ def client_context() -> ssl.SSLContext:
 def tls_failed(host: str, error: ssl.SSLError) -> HTTPError:
     """The error of a handshake, without OpenSSL's text."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        reason = _REASONS.get(error.verify_code, "can't be trusted")
+        reason = _REASONS.get(error.verify_code, "cannot be trusted")
         message = f"the certificate of `{host}` {reason}"
     else:
-        message = f"`{host}` and toolcrib could not agree on TLS"
+        message = f"the TLS handshake with `{host}` failed"
     return HTTPError(HTTPFailure.TLS_FAILED, message, sent=False)
 
 

@@ -85,9 +85,7 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
         if self._head_left is not None:
             if self._head_left <= 0:
                 self.hang_up(
-                    HTTPError(
-                        HTTPFailure.HEADERS_TOO_LARGE, "the headers of the answer do not end", sent=True
-                    )
+                    HTTPError(HTTPFailure.HEADERS_TOO_LARGE, "the response headers are too large", sent=True)
                 )
             max_bytes = min(max_bytes, self._head_left)
         if not self._chunks and not self._ended and self.trouble is None:
@@ -95,7 +93,7 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
         if self.trouble is not None:
             raise self.trouble
         if not _START.startswith(self._start):
-            raise bad_response("it does not begin as one")
+            raise bad_response("it does not begin with `HTTP/`")
         if not self._chunks:
             self.told_end = True
             return b""
@@ -111,12 +109,12 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
         while self._full and not self._ended:
             if self._chunks:
                 raise httpcore.WriteError  # httpcore then reads the answer that came early
-            await self._wait(timeout, "took nothing of the request")
+            await self._wait(timeout, "did not read the request")
         if self._chunks and self._full:
             raise httpcore.WriteError
         if self._full and self.trouble is None:
             self.trouble = HTTPError(
-                HTTPFailure.WRITE_FAILED, "the connection broke while the request was sent", sent=True
+                HTTPFailure.WRITE_FAILED, "the connection closed while the request was being sent", sent=True
             )
             raise self.trouble
 

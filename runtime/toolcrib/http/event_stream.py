@@ -76,7 +76,7 @@ class EventStream:
     def _grow(self, text: str) -> None:
         self._size += len(text)
         if self._size > self._largest:
-            raise ValueError(f"one event has more than {self._largest:,} characters")
+            raise ValueError(f"an event exceeds {self._largest:,} characters")
 
     def _line_ended(self, end: str) -> StreamEvent | None:
         self._keep(end)

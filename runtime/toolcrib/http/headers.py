@@ -23,7 +23,7 @@ _NOT_IN_HEADER: Final = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """A name (RFC 9110 section 5.6.2)."""
 
-_SENT_BY_US: Final = "it is written from the request itself when it is sent; leave it out"
+_SENT_BY_US: Final = "the client sets it when it sends the request; remove it"
 
 FORBIDDEN: Final = {
     **dict.fromkeys(
@@ -32,9 +32,9 @@ FORBIDDEN: Final = {
     ),
     **dict.fromkeys(
         ["connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "http2-settings"],
-        "it speaks of one connection, which is not the descriptor's; leave it out",
+        "it belongs to the connection, which the client manages; remove it",
     ),
-    "proxy-authorization": "no proxy is spoken to; leave it out",
+    "proxy-authorization": "requests are not sent through a proxy; remove it",
     "cookie": "write `cookies: {name: value}`",
 }
 """Lower-case name -> why a block can't write it (framing and hop by hop: RFC 9110 sections 7.6.1, 8.6, 10.1)."""
@@ -56,10 +56,10 @@ def is_token(name: str) -> bool:
 def fault_of_name(name: str) -> NameFault | None:
     """What is wrong with the name of a header; None if nothing is."""
     if not is_token(name):
-        hint = "a name has letters, digits and `-`, and is never computed"
-        return NameFault(code="wrong_form", message=f"`{name}` is no name of a header", hint=hint)
+        hint = "use letters, digits and `-`; a header name cannot be an expression"
+        return NameFault(code="wrong_form", message=f"invalid header name `{name}`", hint=hint)
     if name.lower() in FORBIDDEN:
-        message = f"the header `{name}` can't be written here"
+        message = f"the header `{name}` cannot be set here"
         return NameFault(code="reserved_header", message=message, hint=FORBIDDEN[name.lower()])
     return None
 
@@ -70,19 +70,17 @@ def header_fault(text: str) -> str:
     if match is None:
         return ""
     if match[0] in "\r\n":
-        return "holds a line break, which can't stand in a header"
+        return "contains a line break, which is not allowed in a header"
     if match[0] < " " or match[0] == "\x7f":
-        return "holds a control character, which can't stand in a header"
-    return "holds a character beyond Latin-1, which can't stand in a header"
+        return "contains a control character, which is not allowed in a header"
+    return "contains a character outside Latin-1, which is not allowed in a header"
 
 
 def cookie_fault(text: str) -> str:
     """What is wrong with a cookie's value that is sent as it is written; empty if nothing is."""
     if quote(text, safe=COOKIE_SAFE + "%", errors="replace") == text:
         return ""
-    return (
-        "holds what ends a cookie's value: a blank, quote, comma, semicolon, backslash, control or non-ASCII"
-    )
+    return "contains a character that ends a cookie value: a space, quote, comma, semicolon, backslash or similar"
 
 
 SENDER_WRITES = frozenset({"content-length", "host"})
@@ -125,7 +123,9 @@ def request_headers(request: HTTPRequest) -> list[tuple[str, str]]:
     for name, value in request.headers:
         spelling = spelt.setdefault(_lower(name), name)
         if not _VALUE.fullmatch(value):
-            raise _refused(f"the value of the header `{name}` holds characters that no header may hold")
+            raise _refused(
+                f"the value of the header `{name}` contains characters that are not allowed in a header"
+            )
         lines.append((spelling, value.strip(" \t")))
     if "accept-encoding" not in spelt:
         lines.append(("Accept-Encoding", "gzip"))
@@ -142,25 +142,25 @@ def request_target(request: HTTPRequest) -> str:
 
 def _check_first_line(request: HTTPRequest) -> None:
     if not _METHOD.fullmatch(request.method):
-        raise _refused("the method is no word in upper case")
+        raise _refused("the method must be one word in upper case")
     if request.scheme not in DEFAULT_PORTS:
         raise _refused("the scheme is neither http nor https")
     if not HOST.fullmatch(request.host):
-        raise _refused("the host is no name or address in lower-case ASCII")
+        raise _refused("the host must be a name or an address in lower-case ASCII")
     if not _TARGET.fullmatch(request.target):
-        raise _refused("path and query are not percent-encoded, or do not begin with `/`")
+        raise _refused("path and query must be percent-encoded and begin with `/`")
 
 
 @lru_cache(maxsize=1024)
 def _lower(name: str) -> str:
     """The name of a header in lower case, if a request may have it."""
     if not _TOKEN.fullmatch(name):
-        raise _refused("the name of a header holds characters that no name may hold (RFC 9110 section 5.1)")
+        raise _refused("a header name contains characters that are not allowed (RFC 9110 section 5.1)")
     lower = name.lower()
     if lower in SENDER_WRITES:
-        raise _refused(f"the header `{name}` follows from the rest of the request and can't be set")
+        raise _refused(f"the header `{name}` cannot be set: the client derives it from the request")
     if lower in OF_THE_CONNECTION:
-        raise _refused(f"the header `{name}` speaks of the connection and can't be set")
+        raise _refused(f"the header `{name}` cannot be set: it belongs to the connection")
     return lower
 
 
@@ -183,7 +183,7 @@ def response_headers(raw: Sequence[tuple[bytes, bytes]]) -> tuple[tuple[str, str
     headers = []
     for name, value in raw:
         if not _RAW_TOKEN.fullmatch(name) or not _RAW_VALUE.fullmatch(value):
-            raise bad_response("a header of the answer holds characters that none may hold")
+            raise bad_response("a response header contains characters that are not allowed")
         headers.append((name.decode("ascii").lower(), value.decode("latin-1").strip(" \t")))
     return tuple(headers)
 

@@ -68,7 +68,7 @@ def parse_origin(text: str) -> tuple[str, str, int]:
     host, port = parts.hostname, parts.port
     bare = not (parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc)
     if parts.scheme not in DEFAULT_PORTS or not host or not bare or any(each.isspace() for each in text):
-        raise ValueError(f"`{text}` is no origin")
+        raise ValueError(f"`{text}` is not a valid origin")
     return parts.scheme, host, DEFAULT_PORTS[parts.scheme] if port is None else port
 
 
@@ -145,12 +145,12 @@ def client_closed() -> HTTPError:
 
 def bad_response(what: str) -> HTTPError:
     """The error of an answer that is no HTTP as it should be."""
-    return HTTPError(HTTPFailure.BAD_RESPONSE, f"the server's answer is not valid HTTP: {what}", sent=True)
+    return HTTPError(HTTPFailure.BAD_RESPONSE, f"the server's response is not valid HTTP: {what}", sent=True)
 
 
 def connection_broken() -> HTTPError:
     """The error of a connection that ended too early."""
-    message = "the connection ended before the answer was complete"
+    message = "the connection closed before the response was complete"
     return HTTPError(HTTPFailure.CONNECTION_BROKEN, message, sent=True)
 
 

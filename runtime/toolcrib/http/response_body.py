@@ -43,7 +43,7 @@ class ResponseBody:
         """
         self._taken += len(chunk)
         if self._taken > self._most:
-            raise self._too_large("is larger")
+            raise self._too_large("is too large")
         if self._unzip is None:
             self._chunks.append(chunk)
         elif chunk:
@@ -57,7 +57,7 @@ class ResponseBody:
                 coding its headers name.
         """
         if self._unzip is not None and self._taken and not self._unzip.eof:
-            raise HTTPError(HTTPFailure.BAD_RESPONSE, "the gzip coding of the answer is cut off", sent=True)
+            raise HTTPError(HTTPFailure.BAD_RESPONSE, "the gzip data of the response is truncated", sent=True)
         return b"".join(self._chunks)
 
     def _unfold(self, unzip: zlib._Decompress, chunk: bytes) -> None:
@@ -68,17 +68,17 @@ class ResponseBody:
             plain = unzip.decompress(chunk, self._most - self._held + 1)
         except zlib.error:
             raise HTTPError(
-                HTTPFailure.BAD_RESPONSE, "the gzip coding of the answer is broken", sent=True
+                HTTPFailure.BAD_RESPONSE, "the gzip data of the response is corrupt", sent=True
             ) from None
         self._held += len(plain)
         if self._held > self._most:
-            raise self._too_large("unfolds to more")
+            raise self._too_large("is too large when decompressed")
         if unzip.unused_data:
             raise _surplus(unzip.unused_data)
         self._chunks.append(plain)
 
     def _too_large(self, what: str) -> HTTPError:
-        message = f"the answer {what}; at most {self._most} bytes are taken in"
+        message = f"the response {what}; the limit is {self._most} bytes"
         return HTTPError(HTTPFailure.RESPONSE_TOO_LARGE, message, sent=True)
 
 
@@ -89,17 +89,17 @@ def _zipped(codings: Sequence[str]) -> bool:
     if not undone:
         return False
     if len(undone) > 1 or undone[0] not in ("gzip", "x-gzip"):
-        message = "the answer has a content coding that is not undone here; gzip, once, is"
+        message = "unsupported content coding; only gzip, applied once, is supported"
         raise HTTPError(HTTPFailure.UNSUPPORTED_CODING, message, sent=True)
     return True
 
 
 def _surplus(rest: bytes) -> HTTPError:
     if rest.startswith(_MAGIC):
-        message = "the answer holds several gzip members; one is undone here"
+        message = "the response has several gzip members; only one is supported"
         return HTTPError(HTTPFailure.UNSUPPORTED_CODING, message, sent=True)
     return HTTPError(
-        HTTPFailure.BAD_RESPONSE, "something stands behind the gzip coding of the answer", sent=True
+        HTTPFailure.BAD_RESPONSE, "the response has data after the end of its gzip data", sent=True
     )
 
 
@@ -113,17 +113,17 @@ def body_reader(
             content coding that is not undone here.
     """
     if not 200 <= status <= 599:
-        raise bad_response(f"the status {status} is none that ends an exchange")
+        raise bad_response(f"{status} is not a final status")
     values: dict[str, list[str]] = {}
     for name, value in headers:
         if name in ("content-length", "transfer-encoding", "content-encoding"):
             values.setdefault(name, []).append(value)
     lengths = {length.strip() for each in values.get("content-length", ()) for length in each.split(",")}
     if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
-        raise bad_response("its Content-Length is no length, or several that differ")
+        raise bad_response("its Content-Length is not a number, or is set twice with different values")
     transfer = values.get("transfer-encoding")
     if transfer is not None and (lengths or [each.lower() for each in transfer] != ["chunked"]):
-        raise bad_response("its Transfer-Encoding is not `chunked` alone")
+        raise bad_response("its Transfer-Encoding must be `chunked`, without a Content-Length")
     if method == "HEAD" or status in _NO_BODY:
         return None
     length = int(lengths.pop()) if lengths else None

@@ -70,7 +70,7 @@ def check_setup(provider: Provider, policy: ToolPolicy, config: Config, registry
         config.prices.check()
     wrong = [*_wrong(provider, policy, config, registry)]
     if wrong:
-        message = "no conversation can be held like this:\n" + "\n".join(f"- {each}" for each in wrong)
+        message = "invalid conversation settings:\n" + "\n".join(f"- {each}" for each in wrong)
         raise ConfigurationError(message, code="invalid_policy")
 
 
@@ -85,15 +85,15 @@ def _wrong(
         else:
             logging.getLogger("toolcrib").warning("%s", told)
     if policy.max_cost is not None and config.prices is None and hasattr(provider, "world"):
-        yield "policy/max_cost: unknown_prices: what answers cost is not known; give `Config(prices=Prices(...))`"
+        yield "policy/max_cost: unknown_prices: `max_cost` requires prices; pass `Config(prices=Prices(...))`"
     if config.result_limit < LEAST_LIMIT:
         yield f"config/result_limit: out_of_range: expected at least {LEAST_LIMIT}, got {config.result_limit}"
     if config.content_limit < 0:
         yield f"config/content_limit: out_of_range: expected at least 0, got {config.content_limit}"
     dialect = dialect_of(provider)
     if dialect not in DIALECTS:
-        near = did_you_mean(dialect, DIALECTS) or f"the dialects are {', '.join(DIALECTS)}"
-        yield f"provider/dialect: unknown_dialect: there is no dialect `{dialect}`; {near}"
+        near = did_you_mean(dialect, DIALECTS) or f"valid dialects: {', '.join(DIALECTS)}"
+        yield f"provider/dialect: unknown_dialect: unknown dialect `{dialect}`; {near}"
 
 
 def dialect_of(provider: Provider) -> str:
@@ -119,33 +119,34 @@ def check_conversation(conversation: Conversation) -> None:
     """
     wrong = [*_not_whole(conversation)]
     if wrong:
-        message = "this conversation can't go on:\n" + "\n".join(f"- {each}" for each in wrong)
-        hint = "pass messages whose calls all have their results, or what `Conversation.as_json()` gave"
+        message = "cannot continue this conversation:\n" + "\n".join(f"- {each}" for each in wrong)
+        hint = "pass messages in which every call has its result, or the output of `Conversation.as_json()`"
         raise ConfigurationError(message, code="invalid_conversation", hint=hint)
 
 
 def _not_whole(conversation: Conversation) -> Iterator[str]:
     messages = conversation.messages
     if all(message.role == "system" for message in messages):
-        yield "nobody has said anything"
+        yield "the conversation has no message to answer"
     calls = Counter(call.id for message in messages for call in message.calls)
     results = Counter(result.id for message in messages for result in message.results)
     waiting = {each.id for each in conversation.pending}
     last = next((message.calls for message in reversed(messages) if message.calls), ())
     yield from _misplaced(messages)
     yield from _out_of_order(messages, waiting)
-    yield from (f"the id `{id_}` is that of {count} calls" for id_, count in calls.items() if count > 1)
+    yield from (f"the id `{id_}` is used by {count} calls" for id_, count in calls.items() if count > 1)
     yield from (f"the call `{id_}` has {count} results" for id_, count in results.items() if count > 1)
-    yield from (f"there is no call `{id_}`, which has a result" for id_ in results if id_ not in calls)
+    yield from (f"the result for `{id_}` belongs to no call" for id_ in results if id_ not in calls)
     yield from (
         f"the call `{id_}` has no result" for id_ in calls if id_ not in results and id_ not in waiting
     )
-    yield from (f"the call `{id_}` waits, and has a result" for id_ in waiting if id_ in results)
+    yield from (f"the call `{id_}` is pending but has a result" for id_ in waiting if id_ in results)
     yield from (
-        f"the call `{id_}` waits, and is not among the last ones" for id_ in waiting - {c.id for c in last}
+        f"the call `{id_}` is pending but is not in the last message with calls"
+        for id_ in waiting - {c.id for c in last}
     )
     open_ = {record.id for record in conversation.calls if record.outcome is None}
-    yield from (f"the call `{id_}` waits, and is not among `calls`" for id_ in waiting - open_)
+    yield from (f"the call `{id_}` is pending but has no open record in `calls`" for id_ in waiting - open_)
 
 
 _SAYS: Mapping[str, tuple[type, ...]] = {
@@ -163,11 +164,11 @@ def _misplaced(messages: Sequence[Message]) -> Iterator[str]:
         place = f"message {number} ({message.role})"
         for kind in dict.fromkeys(map(type, message.parts)):
             if kind not in _SAYS[message.role]:
-                yield f"{place} has a `{kind.__name__}`, which no such message has"
+                yield f"{place} cannot contain a `{kind.__name__}`"
         if message.role == "tool" and len(message.parts) != 1:
-            yield f"{place} has {len(message.parts)} parts, and is to have one result"
+            yield f"{place} has {len(message.parts)} parts instead of one result"
         elif message.role == "user" and not any(map(_says_something, message.parts)):
-            yield f"{place} says nothing"
+            yield f"{place} is empty"
 
 
 def _says_something(part: Part) -> bool:
@@ -184,7 +185,7 @@ def _out_of_order(messages: Sequence[Message], waiting: Collection[str]) -> Iter
     for number, message in enumerate(messages):
         if message.role != "tool":
             yield from (
-                f"message {number} ({message.role}) stands between the call `{id_}` and its result"
+                f"message {number} ({message.role}) is between the call `{id_}` and its result"
                 for id_ in sorted(open_)
             )
             open_ = set()
@@ -193,6 +194,6 @@ def _out_of_order(messages: Sequence[Message], waiting: Collection[str]) -> Iter
         for call in message.calls:
             place = places.get(call.id)
             if place is not None and place <= number:
-                yield f"the result of the call `{call.id}` stands before it"
+                yield f"the result of the call `{call.id}` comes before the call"
             elif place is not None and call.id not in waiting:
                 open_.add(call.id)

@@ -185,7 +185,7 @@ class Answer(NamedTuple):
                 if isinstance(why := more.get("message", ""), str):
                     return cls.error(code, why)
         raise ConfigurationError(
-            "this is no answer to a pending call",
+            "invalid answer to a pending call",
             code="invalid_answer",
             hint='write {"approve": true}, {"approve": {"arguments": {...}}}, {"reject": "why"}, {"result": ...} or {"error": {"code": "..."}}',
         )
@@ -281,8 +281,8 @@ class Conversation(NamedTuple):
         """
         wrong = [*_FORM(value, "")] or [*_at_odds(value)]
         if wrong:
-            message = "this is no conversation:\n" + "\n".join(f"- {each_}" for each_ in wrong)
-            hint = "pass what `Conversation.as_json()` gave"
+            message = "invalid conversation:\n" + "\n".join(f"- {each_}" for each_ in wrong)
+            hint = "pass the output of `Conversation.as_json()`"
             raise ConfigurationError(message, code="invalid_conversation", hint=hint)
         return cls(
             **{
@@ -370,11 +370,13 @@ _FORM = record(
 def _at_odds(value: Mapping[str, Any]) -> Iterator[str]:
     """What parts of a conversation say against each other."""
     if value["seen"] > len(value["messages"]):
-        yield f"`/seen`: there are {len(value['messages'])} messages, and {value['seen']} were seen"
+        yield f"`/seen`: expected at most {len(value['messages'])}, the number of messages, got {value['seen']}"
     if bool(value["pending"]) is not (value["stop"] == Stop.PENDING.value):
-        yield "`/pending`: calls wait where `stop` is `pending`, and only there"
+        yield "`/pending`: expected calls if and only if `stop` is `pending`"
     ids = Counter(each_["id"] for each_ in value["calls"])
-    yield from (f"`/calls`: `{id_}` is the id of {times} calls" for id_, times in ids.items() if times > 1)
+    yield from (
+        f"`/calls`: the id `{id_}` is used by {times} calls" for id_, times in ids.items() if times > 1
+    )
     open_ = {each_["id"] for each_ in value["calls"] if each_["outcome"] is None}
     yield from (
         f"`/pending/{index}`: `/calls` has no open call `{each_['id']}`"
@@ -416,7 +418,7 @@ class SinkFailed(ToolcribError):
     def __init__(
         self, error: BaseException, conversation: Conversation, unwritten: Sequence[Message]
     ) -> None:
-        super().__init__(f"the conversation can't be written down: {type(error).__name__}: {error}")
+        super().__init__(f"cannot write the conversation: {type(error).__name__}: {error}")
         self.conversation = conversation
         self.unwritten = tuple(unwritten)
 
@@ -435,7 +437,7 @@ async def append_once(sink: Sink, messages: Sequence[Message]) -> None:
         if not appending.done():
             await asyncio.wait([appending])
         if not appending.cancelled() and (error := appending.exception()) is not None:
-            logging.getLogger("toolcrib").exception("a sink has failed", exc_info=error)
+            logging.getLogger("toolcrib").exception("a sink failed", exc_info=error)
         raise
 
 

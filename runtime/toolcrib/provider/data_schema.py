@@ -30,7 +30,7 @@ def kind_of(value: object) -> str:
     """What a value is, without what is in it."""
     if isinstance(value, Mapping):
         return "an object"
-    kinds = {type(None): "null", bool: "a boolean", str: "a text", list: "a list", tuple: "a list"}
+    kinds = {type(None): "null", bool: "a boolean", str: "a string", list: "a list", tuple: "a list"}
     if isinstance(value, int | float) and not isinstance(value, bool) and -_BIG < value < _BIG:
         return f"{value}"
     return kinds.get(type(value), f"a `{type(value).__name__}`")
@@ -44,12 +44,12 @@ def _is_number(value: Any) -> bool:
     return type(value) is int or (type(value) is float and math.isfinite(value))
 
 
-text = _form("a text", lambda value: isinstance(value, str))
-identity = _form("a text that is not empty", lambda value: isinstance(value, str) and value != "")
+text = _form("a string", lambda value: isinstance(value, str))
+identity = _form("a non-empty string", lambda value: isinstance(value, str) and value != "")
 flag = _form("a boolean", lambda value: isinstance(value, bool))
-count = _form("a whole number of at least 0", lambda value: type(value) is int and value >= 0)
+count = _form("a non-negative integer", lambda value: type(value) is int and value >= 0)
 number = _form("a finite number", _is_number)
-amount = _form("a finite number of at least 0", lambda value: _is_number(value) and value >= 0)
+amount = _form("a non-negative finite number", lambda value: _is_number(value) and value >= 0)
 table = _form(
     "an object", lambda value: isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
 )
@@ -100,7 +100,7 @@ def pair(first: Form, second: Form) -> Form:
 
     def faults(value: Any, pointer: str) -> Iterator[str]:
         if not isinstance(value, list | tuple) or len(value) != len((first, second)):
-            yield f"{_place(pointer)}expected a list of two, got {kind_of(value)}"
+            yield f"{_place(pointer)}expected a list of two items, got {kind_of(value)}"
             return
         yield from first(value[0], f"{pointer}/0")
         yield from second(value[1], f"{pointer}/1")
@@ -116,13 +116,13 @@ def record(required: Mapping[str, Form], optional: Mapping[str, Form] = NOTHING)
         if not isinstance(value, Mapping):
             yield f"{_place(pointer)}expected an object, got {kind_of(value)}"
             return
-        yield from (f"{_place(pointer)}`{key}` is missing" for key in required if key not in value)
+        yield from (f"{_place(pointer)}missing `{key}`" for key in required if key not in value)
         for key, item in value.items():
             if key in known:
                 yield from known[key](item, f"{pointer}/{key}")
             else:
-                near = did_you_mean(str(key), known) or f"there are {', '.join(known)}"
-                yield f"{_place(pointer)}there is no key `{str(key)[:100]}`; {near}"
+                near = did_you_mean(str(key), known) or f"valid keys: {', '.join(known)}"
+                yield f"{_place(pointer)}unknown key `{str(key)[:100]}`; {near}"
 
     return faults
 

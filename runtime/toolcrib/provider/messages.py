@@ -169,7 +169,7 @@ def parse_messages(value: str | Message | Sequence[Message | Mapping[str, Any]])
     if isinstance(value, Message):
         return (value,)
     if isinstance(value, bytes | Mapping) or not isinstance(value, Iterable):
-        raise _no_message([f"expected a text, a message or a list of messages, got {kind_of(value)}"])
+        raise _no_message([f"expected a string, a message or a list of messages, got {kind_of(value)}"])
     messages = list(value)
     wrong = [
         fault
@@ -185,9 +185,9 @@ def parse_messages(value: str | Message | Sequence[Message | Mapping[str, Any]])
 def _no_message(wrong: list[str]) -> ConfigurationError:
     told = f" {wrong[0]}" if len(wrong) == 1 else "".join(f"\n- {each_}" for each_ in wrong)
     return ConfigurationError(
-        f"this is no message:{told}",
+        f"invalid message:{told}",
         code="invalid_message",
-        hint='write `{"role": "user", "content": "..."}`, or what `Message.as_json()` gives',
+        hint='write `{"role": "user", "content": "..."}`, or pass the output of `Message.as_json()`',
     )
 
 

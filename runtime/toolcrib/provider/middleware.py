@@ -116,7 +116,7 @@ class ProviderMiddleware:
             async for item in items:
                 if isinstance(item, Conversation):
                     return item
-        raise AssertionError("a turn ends with its conversation")
+        raise AssertionError("the turn ended without a conversation")
 
     async def stream(
         self,
@@ -262,8 +262,8 @@ class ProviderMiddleware:
         place = f"@{conversation.place.seq}"
         if not await claim.claim([f"{conversation.id}/{each.id}{place}" for each in pending]):
             named = ", ".join(f"`{each.id}`" for each in pending)
-            message = f"the calls that wait were answered already: {named}"
-            hint = "go on with the conversation that came of that"
+            message = f"the pending calls were already answered: {named}"
+            hint = "continue with the conversation that those answers produced"
             raise ConfigurationError(message, code="already_answered", hint=hint)
 
     def _offered(self) -> ToolOffer:

@@ -92,7 +92,7 @@ def dereference(schema: dict[str, JSON], *, most: int = 64 * 1024) -> Dereferenc
     index = SchemaIndex(schema)
     why = _why_not(index)
     if why:
-        return DereferencedSchema(schema, (f"{why}: the schema is left as it was written",))
+        return DereferencedSchema(schema, (f"{why}; the schema is unchanged",))
     size = len(compact(schema).encode())
     limit = max(SMALL, min(FACTOR * size, size + most))
     for levels in range(LEVELS, 0, -1):
@@ -103,7 +103,7 @@ def dereference(schema: dict[str, JSON], *, most: int = 64 * 1024) -> Dereferenc
             why = str(error)
         if not attempt.recursive:
             break
-    return DereferencedSchema(schema, (f"{why}: the schema is left as it was written",))
+    return DereferencedSchema(schema, (f"{why}; the schema is unchanged",))
 
 
 class _TooMuchError(Exception):
@@ -158,7 +158,7 @@ class _Attempt:
     def _node(self, site: Site, trail: tuple[Key, ...], depth: int) -> _Part:
         """A subschema with everything that it refers to."""
         if depth > DEPTH:
-            raise _TooMuchError(f"it would have more than {DEPTH} levels without references")
+            raise _TooMuchError(f"without references it would exceed {DEPTH} levels")
         self._spend(2)
         if isinstance(site.schema, bool):
             return _Part(site.schema)
@@ -176,25 +176,27 @@ class _Attempt:
     def _spend(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
-            raise _TooMuchError(f"without references it would have more than {self._limit:,} bytes")
+            raise _TooMuchError(f"without references it would exceed {self._limit:,} bytes")
 
     def _meant(self, site: Site, keyword: str, reference: str, trail: tuple[Key, ...], depth: int) -> _Part:
         """What a reference stands for."""
         target = self._index.resolve(reference, site.base)
         if target is None:
-            self._remarks[f"`{reference[:200]}` leads nowhere in the schema, and stays"] = None
+            self._remarks[f"`{reference[:200]}` cannot be resolved in the schema and is kept"] = None
             return _Part({keyword: _absolute(site.base, reference)})
         if trail.count(target.key) < self._levels:
             return self._node(target, (*trail, target.key), depth + 1)
         self.recursive = True
         name = _name_of(target)
         levels = f"{self._levels} level{'' if self._levels == 1 else 's'}"
-        self._remarks[f"{name} refers to itself: it is written out {levels} deep, and open below"] = None
+        self._remarks[f"{name} refers to itself: it is expanded {levels} deep and unchecked below that"] = (
+            None
+        )
         return _Part(self._open(target, name), _HERE)
 
     def _open(self, target: Site, name: str) -> dict[str, JSON]:
         """What stands for a schema that is not written out once more."""
-        described: dict[str, JSON] = {"description": f"Recursive: has the form of {name} again."}
+        described: dict[str, JSON] = {"description": f"Recursive: has the same form as {name}."}
         kind = None if self._index.is_overridden(target) else target.get("type")
         made = described if kind is None else {"type": kind, **described}
         self._spend(len(compact(made)))
@@ -323,12 +325,12 @@ def _why_not(index: SchemaIndex) -> str:
     for site in sites:
         named = site.get("$schema")
         if isinstance(named, str) and named.removesuffix("#") != dialect:
-            return f"a part of it names another dialect, `{named[:200]}`"
+            return f"a subschema uses another dialect, `{named[:200]}`"
     anchors = [site for site in sites if _is_dynamic(site, keywords)]
     for site in sites if anchors else ():
         for keyword, reference, target in index.targets(site):
             if keyword in keywords and target is None:
-                return f"`{reference[:200]}` leads out of it, and may come back to a dynamic anchor"
+                return f"`{reference[:200]}` is outside the schema and may lead back to a dynamic anchor"
             if (
                 keyword == "$ref"
                 or keyword not in keywords
@@ -338,7 +340,7 @@ def _why_not(index: SchemaIndex) -> str:
                 continue
             name = target.get("$dynamicAnchor")
             if len([each for each in anchors if each.get("$dynamicAnchor") == name]) > 1:
-                return f"what `{keyword}: {reference[:200]}` means depends on the way to it"
+                return f"the meaning of `{keyword}: {reference[:200]}` depends on the path that leads to it"
     return ""
 
 
@@ -414,9 +416,9 @@ def reference_problems(
     for key in circling:
         yield from _circles(index, sites[key], circling)
     if any(number > WAYS for number in ways.values()):
-        message = f"references and combinators multiply to more than {WAYS:,} ways to judge one value"
+        message = f"references and combinators create more than {WAYS:,} ways to validate one value"
         hint = (
-            "a subschema that is referred to twice from one that is referred to twice doubles with each step"
+            "avoid chains of subschemas that each refer to the next one twice; every link doubles the number"
         )
         yield Problem(code="schema_too_branchy", message=message, hint=hint)
 
@@ -424,14 +426,16 @@ def reference_problems(
 def _unresolved(index: SchemaIndex, reference: str, site: Site, path: Path) -> Problem:
     shown, place = f"`{shorten(reference)}`", pointer_to(path)
     if not index.knows(reference, site.base):
-        message = f"{shown} lies outside the schema, and nothing is fetched"
+        message = f"{shown} is outside the schema; remote schemas are not fetched"
         hint = "copy it under `$defs` and refer to it as `#/$defs/NAME`"
         return Problem(code="remote_ref", message=message, pointer=place, hint=hint)
     there = dict(_definitions(index.root))
     close = [there[name] for name in near_misses(reference.rpartition("/")[2][:200], there)]
     named = " or ".join(f"`{each}`" for each in close or [*there.values()][:10])
-    hint = f"{'did you mean' if close else 'there are:'} {named}{'?' if close else ''}" if named else ""
-    return Problem(code="dangling_ref", message=f"{shown} leads nowhere", pointer=place, hint=hint)
+    hint = (
+        f"{'did you mean' if close else 'the definitions are'} {named}{'?' if close else ''}" if named else ""
+    )
+    return Problem(code="dangling_ref", message=f"unresolved reference {shown}", pointer=place, hint=hint)
 
 
 def _definitions(root: Site) -> Iterator[tuple[str, str]]:
@@ -472,7 +476,7 @@ def _ways(edges: Mapping[Key, Sequence[Key]]) -> tuple[dict[Key, int], set[Key]]
 def _circles(index: SchemaIndex, site: Site, circling: set[Key]) -> Iterator[Problem]:
     for keyword, reference, target in index.targets(site):
         if target is not None and target.key in circling:
-            message = f"`{shorten(reference)}` comes back to itself without going into the value"
-            hint = "a schema may refer to itself under `properties` or `items`"
+            message = f"`{shorten(reference)}` refers back to itself without descending into the value"
+            hint = "a schema may refer to itself only below keywords such as `properties` or `items`"
             place = pointer_to((*site.path, keyword))
             yield Problem(code="endless_ref", message=message, pointer=place, hint=hint)

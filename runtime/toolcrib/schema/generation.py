@@ -132,7 +132,7 @@ class Sampler:
                 queue[:0] = self._parts(part, place, depth)
                 part = {key: value for key, value in part.items() if key not in _IN_PLACE}
             if depth > _TOO_DEEP or folded > _MOST_FLAT:
-                raise UnsatisfiableKeyword("$ref", "the schema refers to itself without an end")
+                raise UnsatisfiableKeyword("$ref", "the schema refers to itself endlessly")
             whole = merge_closely(whole, part)
         if not isinstance(whole, dict):
             raise UnsatisfiableKeyword("false", "the schema `false` accepts nothing")
@@ -161,7 +161,7 @@ class Sampler:
     def _target(self, keyword: str, reference: str) -> JSON:
         site = self._index.resolve(reference, self._index.root.base)
         if site is None:
-            raise UnsatisfiableKeyword(keyword, f"the reference `{reference}` was not found")
+            raise UnsatisfiableKeyword(keyword, f"unresolved reference `{reference}`")
         return site.schema
 
     def _branch(self, branches: Sequence[JSON], draw: KeyedRandom, depth: int) -> JSON:
@@ -227,7 +227,7 @@ class Sampler:
         if rest is False:
             most = len(first) if most is None else min(most, len(first))
         if least > (_MOST_ITEMS if most is None else most):
-            raise UnsatisfiableKeyword("minItems", f"{least} items are more than can be made")
+            raise UnsatisfiableKeyword("minItems", f"{least} items cannot be generated")
         length = self._length(
             draw.at("length"), max(least, len(first)) if depth < _DEEP else least, least, most, depth
         )
@@ -271,7 +271,7 @@ class Sampler:
             value = self.grow(schema, draw.at("again", number) if number else draw, pointer, depth)
             if canonical(value) not in known:
                 return value
-        reason = f"no further item was found that differs from the other {len(taken)}"
+        reason = f"no item was found that differs from the other {len(taken)}"
         raise UnsatisfiableKeyword("uniqueItems", reason, pointer)
 
     def _object(
@@ -470,7 +470,7 @@ class _Generator:
             if failure is None:
                 fault = self._validator.faults(value, most=1)[0]
                 failure = UnsatisfiableKeyword(
-                    fault.keyword, f"expected {fault.expected}, made {fault.got}", fault.pointer
+                    fault.keyword, f"expected {fault.expected}, generated {fault.got}", fault.pointer
                 )
         raise _refusal(failure)
 
@@ -478,9 +478,9 @@ class _Generator:
 def _refusal(failure: UnsatisfiableKeyword | None) -> ExpressionError:
     keyword, reason, pointer = (failure.keyword, failure.reason, failure.pointer) if failure else ("", "", "")
     return ExpressionError(
-        f"no value could be made for the schema: `{keyword}` at `{pointer or '/'}` stands in the way: {reason}",
+        f"cannot generate a value for the schema because of `{keyword}` at `{pointer or '/'}`: {reason}",
         code="can_not_generate",
-        hint="give the schema `examples` that fit, or write the value yourself",
+        hint="add valid `examples` to the schema, or write the value yourself",
         pointer=pointer,
     )
 

@@ -41,7 +41,7 @@ class KeyedRandom:
             ValueError: `low` is above `high`.
         """
         if low > high:
-            raise ValueError(f"no whole number lies from {low} to {high}")
+            raise ValueError(f"there is no whole number from {low} to {high}")
         span = high - low + 1
         return low + self._bits(span.bit_length() + 64) % span
 

@@ -38,7 +38,7 @@ class FaultAttempt(NamedTuple):
     def told(self) -> str:
         """Why the fault did not happen here, in words."""
         if not self.due:
-            return f"on {self} it could not be judged: {self.instead}"
+            return f"it could not be evaluated on {self}: {self.instead}"
         return f"it was due on {self}, but {self.instead}"
 
 
@@ -110,28 +110,26 @@ class FaultRecord:
             return " and ".join(self._words(condition) for condition in blocking)
         if not self.held:
             some = [condition.key for condition in conditions if self.unmet[condition.key]]
-            return f"{_listed(some)} never held together in {_many(self.attempts, 'attempt')}"
-        return (
-            f"it waits for each {_ordinal(self.trigger.every)} of its attempts, and there {_were(self.held)}"
-        )
+            return f"{_listed(some)} were never met together in {_many(self.attempts, 'attempt')}"
+        return f"it happens on every {_ordinal(self.trigger.every)} matching attempt, and there {_were(self.held)}"
 
     def _words(self, condition: Condition) -> str:
         written = condition.written
         if condition.key == "call":
-            return f"it waits for {_number('call', written)}, and there {_were(self.calls, 'call')}"
+            return f"it waits for {_number('call', written)}, but there {_were(self.calls, 'call')}"
         if condition.key == "attempt":
             most = self._most_attempts
-            return f"it waits for {_number('attempt', written)}, and no call had more than {_many(most, 'attempt')}"
+            return f"it waits for {_number('attempt', written)}, but no call had more than {_many(most, 'attempt')}"
         if condition.key == "between":
             seen = " and ".join(dict.fromkeys(format_duration(round(when, 3)) for when in self._when))
             span = written if isinstance(written, list) else ["", ""]
-            return f"it waits for the time from {span[0]} to {span[1]}, and the attempts came at {seen} of the session"
+            return f"it waits for the time from {span[0]} to {span[1]}, but the attempts came {seen} into the session"
         tries = _many(self.attempts, "attempt")
         if condition.key == "probability":
-            return f"its probability of {compact(written)} never came up in {tries}"
+            return f"its probability of {compact(written)} never triggered in {tries}"
         if condition.key == "args":
-            return f"its `args` fitted none of {tries}"
-        return f"its `if` was true on none of {tries}"
+            return f"its `args` matched none of {tries}"
+        return f"its `if` was never true in {tries}"
 
     def why_not_now(self, unmet: list[Condition], call: int) -> list[str]:
         """Why it would not happen to the first attempt of a call; empty if it would.
@@ -145,10 +143,12 @@ class FaultRecord:
         place, trigger = self.held + 1, self.trigger
         if trigger.over(place):
             return [
-                f"it is for the first {_many(trigger.first or 0, 'attempt')} of its kind, and they were made"
+                f"it applies to the first {_many(trigger.first or 0, 'matching attempt')}, which are over"
             ]
         return (
-            [] if trigger.takes(place) else [f"it waits for each {_ordinal(trigger.every)} of its attempts"]
+            []
+            if trigger.takes(place)
+            else [f"it happens on every {_ordinal(trigger.every)} matching attempt"]
         )
 
 
@@ -159,14 +159,14 @@ READY = Condition("ready", None, lambda _call, _number, _scope: False)
 def _not_now(condition: Condition, call: int) -> str:
     key, written = condition.key, condition.written
     if key == "call":
-        return f"it waits for {_number(key, written)}, and this is call {call}"
+        return f"it waits for {_number(key, written)}, but this is call {call}"
     if key == "attempt":
-        return f"it waits for {_number(key, written)}, and this is attempt 1"
+        return f"it waits for {_number(key, written)}, but this is attempt 1"
     if key == "between":
         span = written if isinstance(written, list) else ["", ""]
         return f"it waits for the time from {span[0]} to {span[1]}"
-    texts = {"args": "its `args` do not fit", "if": "its `if` is false", READY.key: _NOT_READY}
-    return texts.get(key, f"its probability of {compact(written)} does not come up")
+    texts = {"args": "its `args` do not match", "if": "its `if` is false", READY.key: _NOT_READY}
+    return texts.get(key, f"its probability of {compact(written)} does not trigger")
 
 
 _SHOWN = 3
@@ -175,9 +175,7 @@ _SHOWN = 3
 _KEPT = 50
 """Attempts that are remembered one by one."""
 
-_NOT_READY = (
-    "there was nothing yet that could happen: no earlier answer, or no more attempts than are let through"
-)
+_NOT_READY = "it was not possible yet: no earlier result to repeat, or the rate limit was not reached"
 
 
 def _number(noun: str, written: JSON) -> str:
@@ -227,7 +225,7 @@ def why_not_due(session: CallSession, name: str) -> str:
     """
     record = records_of(session).get(name)
     if record is None:
-        return f"fault `{name}` was never due: no call of its tools arrived"
+        return f"fault `{name}` was never due: no call reached its tools"
     if record.times:
         return ""
     verdict = "never happened" if record.missed else "was never due"

@@ -67,7 +67,9 @@ def compile_span(ends: list[str], pointer: str, problems: list[Problem]) -> Time
     if first is not second:
         message = f"`{ends[0]}` is {first.name} and `{ends[1]}` is {second.name}"
         problems.append(
-            Problem(code="contradiction", message=message, pointer=pointer, hint="write both in one form")
+            Problem(
+                code="contradiction", message=message, pointer=pointer, hint="write both in the same form"
+            )
         )
         return never
     try:
@@ -76,13 +78,13 @@ def compile_span(ends: list[str], pointer: str, problems: list[Problem]) -> Time
         problems.append(Problem(code="wrong_value", message=str(error), pointer=pointer, hint=_HINT))
         return never
     if low == high or (low > high and not first.daily):
-        message = f"`{ends[1]}` is not later than `{ends[0]}`, so it is never between them"
-        hint = "exchange them" if low > high else "write a later end; it does not belong to the time"
+        message = f"`{ends[1]}` is not later than `{ends[0]}`, so the range is empty"
+        hint = "swap them" if low > high else "use a later end, which is exclusive"
         problems.append(Problem(code="out_of_range", message=message, pointer=pointer, hint=hint))
     return TimeRange(low, high, first.at)
 
 
-_HINT = 'such as `[5s, 1m]` since the session began, `["09:00", "17:30"]` in UTC, or two moments like `2030-01-01T09:00:00Z`'
+_HINT = 'use `[5s, 1m]` since the session began, `["09:00", "17:30"]` in UTC, or two timestamps like `2030-01-01T09:00:00Z`'
 
 
 class _Form(NamedTuple):
@@ -119,7 +121,7 @@ def _since_the_beginning(session: CallSession) -> float:
 _FORMS = (
     _Form("a duration", _DURATION.fullmatch, parse_duration, _since_the_beginning),
     _Form("a time of day", _HOURS.fullmatch, _hours, _since_midnight, daily=True),
-    _Form("a moment", lambda text: "T" in text, _moment, lambda session: session.clock.now().timestamp()),
+    _Form("a timestamp", lambda text: "T" in text, _moment, lambda session: session.clock.now().timestamp()),
 )
 
 
@@ -251,7 +253,7 @@ def _matcher(key: str, pattern: JSON, schema: dict[str, JSON] | bool, writing: _
                 pointer=place + problem.pointer,
                 message=problem.message
                 if key == "args"
-                else f"{key}s are numbered 1, 2, 3 ..., so none is {compact(pattern)}",
+                else f"{key}s are numbered from 1, so none matches {compact(pattern)}",
             )
             for problem in find_impossible(pattern, schema)
         ]

@@ -77,11 +77,11 @@ def kind_problem(inject: JSON, pointer: str) -> Problem | None:
     if isinstance(inject, dict) or (inject in KINDS and inject not in _OPTIONS):
         return None
     if inject in _OPTIONS:
-        message = f"`{inject}` does not stand alone: it needs to be told more"
+        message = f"`{inject}` requires options"
         hint = f"write `{{{inject}: {_OPTIONS[str(inject)]}}}`"
         return Problem(code="missing_options", message=message, pointer=pointer, hint=hint)
-    message = f"`{inject}` is no kind of fault"
-    hint = did_you_mean(str(inject), KINDS) or f"the kinds are {', '.join(f'`{kind}`' for kind in KINDS)}"
+    message = f"unknown fault `{inject}`"
+    hint = did_you_mean(str(inject), KINDS) or f"use one of {', '.join(f'`{kind}`' for kind in KINDS)}"
     return Problem(code="unknown_fault", message=message, pointer=pointer, hint=hint)
 
 
@@ -122,7 +122,7 @@ def rate_limited(tool: Descriptor, limit: int, per: str, wait: float) -> Result:
     details: dict[str, JSON] = {"status": 429, "retry_after": seconds}
     return Result.failed(
         Outcome.TOOL_ERROR,
-        f"`{tool.name}` takes {limit} call{'s' if limit != 1 else ''} in {per}; retry after {format_duration(seconds)}",
+        f"`{tool.name}` accepts {limit} call{'s' if limit != 1 else ''} per {per}; retry after {format_duration(seconds)}",
         code="rate_limited",
         details=details,
         retryable=True,
@@ -139,7 +139,7 @@ acted then, and the message says so.
 Spoiling: TypeAlias = "Callable[[Scope], Spoil]"
 """What expressions read -> how to spoil. Asked before the tool acts; raises ExpressionError where one fails."""
 
-_ACTED = ", and the tool has acted already"
+_ACTED = "; the tool has already acted"
 
 
 def empty_result(result: Result, _call: Call, _number: int) -> tuple[Result, Mapping[str, JSON]]:
@@ -153,8 +153,8 @@ def compile_violation(name: str, pointer: str, tool: Descriptor, key: str, probl
 
     schema = tool.output_schema
     if schema is None:
-        message = f"`{tool.name}` has no `output_schema` that its answer could violate"
-        hint = "give the tool an `output_schema`, or let another fault happen"
+        message = f"`violate_schema` requires an `output_schema`, which `{tool.name}` does not have"
+        hint = "add an `output_schema` to the tool, or use another fault"
         problems.append(Problem(code="no_output_schema", message=message, pointer=pointer, hint=hint))
         return _unspoiled
     known = Mutations(schema)
@@ -189,20 +189,20 @@ def _unspoiled(result: Result, _call: Call, _number: int) -> tuple[Result, Mappi
 def _no_such_violation(name: str, pointer: str, tool: Descriptor, names: Collection[str]) -> Problem:
     listed = ", ".join(f"`{known}`" for known in names)
     if not names:
-        message = f"the `output_schema` of `{tool.name}` refuses nothing that could be made of a good answer"
-        hint = "say more in the schema, or let another fault happen"
+        message = f"no violation of the `output_schema` of `{tool.name}` can be made from a valid result"
+        hint = "make the schema stricter, or use another fault"
     else:
-        message = f"the `output_schema` of `{tool.name}` can't be violated by `{name}`"
+        message = f"unknown violation `{name}` of the `output_schema` of `{tool.name}`"
         near = did_you_mean(name, names)
-        hint = f"{near} There are {listed}, and `{ANY}`" if near else f"there are {listed}, and `{ANY}`"
+        hint = f"{near} Use {listed} or `{ANY}`" if near else f"use {listed} or `{ANY}`"
     return Problem(code="unknown_violation", message=message, pointer=pointer, hint=hint)
 
 
 def _not_possible(name: str, tool: Descriptor, pointer: str) -> ExpressionError:
     return ExpressionError(
-        f"no answer that violates the schema by `{name}` could be made of what `{tool.name}` answered{_ACTED}",
+        f"the result of `{tool.name}` cannot be changed to violate the schema by `{name}`{_ACTED}",
         code="fault_not_possible",
-        hint="choose another violation, or let the tool answer something that has the place",
+        hint="choose another violation, or make the tool return a result that contains the affected value",
         pointer=pointer,
     )
 
@@ -219,8 +219,8 @@ def compile_text(
     text = compile_value(options["text"], names, problems, f"{pointer}/text")
     path = keys_of(at)
     if tool.output_schema is not None and not _possible(tool.output_schema, path):
-        message = f"no valid answer of `{tool.name}` has a place `{at}` for a text"
-        hint = "the pointer leads through the result, such as `/items/0/title`; the empty one is the whole result"
+        message = f"no valid result of `{tool.name}` can hold text at `{at}`"
+        hint = "use a JSON Pointer into the result, such as `/items/0/title`; an empty one means the whole result"
         problems.append(Problem(code="never_matches", message=message, pointer=f"{pointer}/at", hint=hint))
 
     def spoiling(scope: Scope) -> Spoil:
@@ -229,8 +229,8 @@ def compile_text(
         def spoil(result: Result, _call: Call, _number: int) -> Any:
             planted = _with_text_at(result.value, path, words)
             if planted is _NOWHERE:
-                message = f"the answer of `{tool.name}` has no place `{at}` for a text{_ACTED}"
-                hint = "point to a text, to a list, or to a key that an object may get"
+                message = f"cannot insert text at `{at}` in the result of `{tool.name}`{_ACTED}"
+                hint = "point to text, to a list, or to a key that the object may have"
                 raise ExpressionError(message, code="fault_not_possible", hint=hint, pointer=f"{pointer}/at")
             return result._replace(value=planted), NOTHING
 
@@ -478,7 +478,7 @@ def _waiting(subject: FaultContext, *, ends: bool) -> Injection:
         bounded = call.deadline is not None
         left = call.deadline - clock.monotonic() if call.deadline is not None else call.tool.timeout
         await _sleep(attempt, math.inf if bounded and not ends else left + _LATER, subject.kind)
-        message = f"`{call.tool.name}` did not answer in time"
+        message = f"`{call.tool.name}` did not respond in time"
         return AttemptOutcome(Result.failed(Outcome.TIMEOUT, message, retryable=True))
 
     return _injection(subject, happen)
@@ -498,7 +498,7 @@ async def _sleep(attempt: Attempt, seconds: float, kind: str) -> None:
 
 
 def _disconnect(subject: FaultContext) -> Injection:
-    message = f"`{subject.tool.name}`: the connection broke off before the call arrived"
+    message = f"`{subject.tool.name}`: the connection was lost before the call arrived"
 
     async def happen(_attempt: Attempt) -> AttemptOutcome:
         return AttemptOutcome(
@@ -546,7 +546,7 @@ def _duplicate(subject: FaultContext) -> Injection:
 
 
 def _not_json(subject: FaultContext) -> Injection:
-    message = f"the answer of `{subject.tool.name}` is no JSON: it ends in the middle of a text"
+    message = f"the reply of `{subject.tool.name}` is not valid JSON: unterminated string"
 
     async def happen(attempt: Attempt) -> AttemptOutcome:
         result = await attempt.call_next(attempt.call)
@@ -609,8 +609,8 @@ def _error(subject: FaultContext) -> Injection:
 def _rate_limit(subject: FaultContext) -> Injection:
     limit, per = subject.options["limit"], parse_duration(subject.options["per"])
     if not per:
-        message = "`per` is no time at all, so any number of calls would be within the limit"
-        hint = "write the time in which so many calls may arrive, such as `1m`"
+        message = "`per` must be greater than 0s"
+        hint = "use a duration, such as `1m`"
         subject.problems.append(
             Problem(code="out_of_range", message=message, pointer=f"{subject.pointer}/per", hint=hint)
         )
@@ -655,7 +655,7 @@ _COMPILERS: dict[str, Callable[[FaultContext], Injection]] = {
     "lost_ack": lambda subject: _lost(subject, "reply_lost", "the reply was lost"),
     "duplicate_delivery": _duplicate,
     "not_json": _not_json,
-    "truncated": lambda subject: _lost(subject, "truncated", "the reply broke off in the middle"),
+    "truncated": lambda subject: _lost(subject, "truncated", "the reply was cut off"),
     "empty": lambda subject: _spoiled(subject, lambda _scope: empty_result),
     "violate_schema": _violating,
     "stale": _stale,

@@ -56,8 +56,8 @@ def _bounds(
     low, high = parse_duration(block[lower]), parse_duration(block[upper])
     if low <= high:
         return low, high
-    message = f"`{upper}` is `{block[upper]}`, less than `{lower}`, which is `{block[lower]}`"
+    message = f"`{upper}` (`{block[upper]}`) is less than `{lower}` (`{block[lower]}`)"
     problems.append(
-        Problem(code="out_of_range", message=message, pointer=f"{pointer}/{upper}", hint="exchange them")
+        Problem(code="out_of_range", message=message, pointer=f"{pointer}/{upper}", hint="swap them")
     )
     return high, low

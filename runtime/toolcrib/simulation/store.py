@@ -173,13 +173,13 @@ def rows_of(collection: Collection) -> Rows:
     """
     rows = collection.rows
     if rows is None:
-        raise lost_rows(collection, collection.fault, "`toolcrib validate` tells all that is wrong")
+        raise lost_rows(collection, collection.fault, "run `toolcrib validate` to list all problems")
     return rows() if callable(rows) else rows
 
 
 def lost_rows(collection: Collection, why: str, hint: str) -> ExpressionError:
     """The error of a mock that asks for rows that can't be read."""
-    message = f"the rows of `{collection.name}` can't be had: {why}"
+    message = f"cannot read the rows of `{collection.name}`: {why}"
     return ExpressionError(message, code="rows_unreadable", hint=hint)
 
 

@@ -72,7 +72,7 @@ def test_a_project_in_order_is_told_with_the_place_of_everything(project, doctor
     assert lines[end:] == [
         "4 tools",
         "  in mode mock  2",
-        "  unavailable   `later` is unbound: write a `client:` or `live:` or `mcp:` or `mock:` block in descriptors/later.tool.yaml:2",
+        "  unavailable   `later` is unbound: add a `client:` or `live:` or `mcp:` or `mock:` block to descriptors/later.tool.yaml:2",
         "  not offered   `failing` is disabled by `fail*` in toolcrib.yaml:5",
         "",
         "Everything is in order.",
@@ -118,7 +118,7 @@ BROKEN = {
     "unknown key": ({"toolcrib.yaml": "project: x\nsorces: []\n"}, "toolcrib.yaml:2:1: unknown_key"),
     "missing source": (
         {"toolcrib.yaml": "project: x\nsources: [descriptors, ../nowhere]\n"},
-        "there is no file or folder `../nowhere`",
+        "`../nowhere` does not exist",
     ),
     "no such pack": (
         {"toolcrib.yaml": "project: x\nsources: [{pack: acme-tools}]\n"},
@@ -126,7 +126,7 @@ BROKEN = {
     ),
     "unknown mode": (
         {"toolcrib.yaml": 'project: x\nprofile: a\nprofiles: {a: {modes: {"*": mokc}}}\n'},
-        "toolcrib.yaml:3 (profile a) asks for the mode `mokc`, which does not exist",
+        "toolcrib.yaml:3 (profile a) selects the unknown mode `mokc`",
     ),
     "no archive": (
         {"toolcrib.yaml": "project: x\nsources: [a.zip]\n", "a.zip": "no zip"},
@@ -232,7 +232,7 @@ def test_two_projects_are_told_and_read_by_nobody(project, doctor, write):
     write({"other/toolcrib.yaml": "project: other\n"})
     code, lines = doctor("--pack", "other")
     assert code == 1
-    assert any("are two projects" in line for line in lines)
+    assert any("are both projects" in line for line in lines)
 
 
 def test_a_variable_that_nobody_reads_is_worth_knowing(project, doctor, monkeypatch):
@@ -312,11 +312,11 @@ def test_a_broken_mode_is_named_with_its_distribution(project, doctor, distribut
     code, lines = doctor()
     assert code == 1
     told = "\n".join(lines)
-    assert r"raising, of badmodes 1.2: can't be used: RuntimeError: no \x1b[31mlicence" in told
-    assert "shy, of badmodes 1.2: can't be used: it has no schema of its block: ValueError: none" in told
+    assert r"raising, of badmodes 1.2: cannot be used: RuntimeError: no \x1b[31mlicence" in told
+    assert "shy, of badmodes 1.2: cannot be used: `block_schema` failed: ValueError: none" in told
     assert "shapeless, of badmodes 1.2: has a schema of its block that is none" in told
-    assert "absent, of badmodes 1.2: can't be used: AttributeError" in told
-    assert "gone, of badmodes 1.2: can't be used: No module named 'badmodes_gone'" in told
+    assert "absent, of badmodes 1.2: cannot be used: AttributeError" in told
+    assert "gone, of badmodes 1.2: cannot be used: No module named 'badmodes_gone'" in told
     assert "5 things are wrong:" in lines
     assert "  sources   descriptors  folder  3 tools" in lines, "documents are read all the same"
     assert caplog.records == []

@@ -144,7 +144,7 @@ def test_what_was_written_and_what_not_as_json(client, document):
         ("say-it", "calc__say-it", "descriptors/calc__say-it.tool.yaml"),
     ]
     assert (list(told["refused"]), told["existing"]) == (["bad"], [])
-    assert told["remarks"][0].startswith("the tool `say-it` has 1 hidden character")
+    assert told["remarks"][0].startswith("the tool `say-it` contains 1 hidden character")
 
 
 def test_files_name_the_schema_of_the_project_for_editors(client, toolcrib):
@@ -158,7 +158,7 @@ def test_a_server_that_is_not_there_is_told_with_near_ones(client, toolcrib):
     client(ADD)
     result = toolcrib("import", "mcp", "clac", "--mcp", ".mcp.json")
     assert result.exit_code == exit_codes.USAGE
-    assert "there is no server `clac`" in result.stderr
+    assert "unknown server `clac`" in result.stderr
     assert "did you mean `calc`?" in result.stderr
 
 

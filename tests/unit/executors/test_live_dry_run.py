@@ -367,7 +367,7 @@ def test_long_and_binary_bodies_are_shortened_after_secrets_are_hidden(secrets):
     )
     assert binary == "< [image/png, 2 bytes]"
     *_, untyped = exchange_lines(request(), HTTPResponse(200, (), b"\x89\0"), secrets)
-    assert untyped == "< [of no type, 2 bytes]"
+    assert untyped == "< [no content type, 2 bytes]"
 
 
 def test_the_repr_of_requests_shows_nothing_that_may_be_secret():

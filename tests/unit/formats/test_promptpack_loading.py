@@ -463,8 +463,13 @@ def test_one_file_binds_the_tools_of_several(tmp_path):
     ("bindings", "code", "line", "hint"),
     [
         ("get_wether: {mock: {result: 1}}\n", "unknown_tool", 1, "did you mean `get_weather`?"),
-        ("ping:\n  mock: {result: 1}\n  description: x\n", "not_allowed", 3, "leave it out here"),
-        ("ping: {mock: {result: 1}}\nget_weather: 3\n", "wrong_type", 2, "such as `{mock: {result: done}}`"),
+        ("ping:\n  mock: {result: 1}\n  description: x\n", "not_allowed", 3, "remove it here"),
+        (
+            "ping: {mock: {result: 1}}\nget_weather: 3\n",
+            "wrong_type",
+            2,
+            "for example `{mock: {result: done}}`",
+        ),
         ("- ping\n", "wrong_type", 1, ""),
         ("ping:\n  mode: live\n  mock: {result: 1}\n", "binding_missing", 2, None),
         ("ping:\n  timeot: 1s\n  mock: {result: 1}\n", "unknown_key", 2, "did you mean `timeout`?"),

@@ -80,7 +80,7 @@ def test_fragments_stand_in_their_places():
     [
         ("{{fragment:rulse}}", {"rules": "x"}, "unknown_fragment", "did you mean `rules`?"),
         ("{{fragments.rulse}}", {"rules": "x"}, "unknown_fragment", "did you mean `rules`?"),
-        ("{{fragment:x}}", {}, "unknown_fragment", "write it under `fragments`"),
+        ("{{fragment:x}}", {}, "unknown_fragment", "add it to `fragments`"),
         ("{{x}}", {"x": "{{y}}", "y": "{{x}}"}, "endless_fragment", ""),
         ("{{x}}", {"x": "{{fragments.x}}"}, "endless_fragment", ""),
         ("{{x}}", {"x": "{{fragment:x}}"}, "endless_fragment", ""),

@@ -147,7 +147,7 @@ def test_a_collection_with_a_fault_is_known_and_says_what_is_wrong_with_it():
     a, b = loaded.tools[0].fixture.collections.values()
     assert (a.name, a.rows, a.digest, rows_of(b)) == ("a", None, "", {"1": {}})
     assert a.fault == "pack.yaml:4: rows_unreadable: there is no file `missing.json`"
-    with pytest.raises(ExpressionError, match=r"`a` can't be had: pack.yaml:4: rows_unreadable"):
+    with pytest.raises(ExpressionError, match=r"cannot read the rows of `a`: pack.yaml:4: rows_unreadable"):
         rows_of(a)
 
 

@@ -185,7 +185,7 @@ def test_a_fault_of_a_store_is_told_from_an_index_as_well(folder, broken, tmp_pa
     first, again = indexed(tmp_path, home / "shop")
     assert told(first) == told(again) != []
     for stock in (first, again):
-        with pytest.raises(ExpressionError, match=r"`orders` can't be had: .*: (row|invalid)"):
+        with pytest.raises(ExpressionError, match=r"cannot read the rows of `orders`: .*: (row|invalid)"):
             rows(stock)
 
 

@@ -194,7 +194,7 @@ def test_how_tools_are_offered(options: dict[str, Any], told: dict[str, Any]) ->
 
 
 def test_what_is_no_setting() -> None:
-    with pytest.raises(ConfigurationError, match="`messages` can't be a setting") as raised:
+    with pytest.raises(ConfigurationError, match="`messages` cannot be a provider setting") as raised:
         body(settings={"temperature": 0, "messages": []})
     assert raised.value.code == "reserved_setting"
 
@@ -344,12 +344,12 @@ async def test_events_that_were_not_asked_for_and_those_that_do_not_come() -> No
 @pytest.mark.parametrize(
     ("told", "ended", "code", "text"),
     [
-        ([choice(content="a")], True, "answer_cut_off", "ended before its end"),
-        ([choice(content="a"), "[DONE]"], True, "answer_cut_off", "ended before its end"),
+        ([choice(content="a")], True, "answer_cut_off", "ended prematurely"),
+        ([choice(content="a"), "[DONE]"], True, "answer_cut_off", "ended prematurely"),
         ([choice(content="a")], False, "connection_broken", "connection"),
-        ([choice(content="a"), "{"], True, "bad_answer", "an event is no JSON"),
-        ([choice(content="a"), "[]"], True, "bad_answer", "an event is no JSON object"),
-        ([choice(content="a"), '{"choices": NaN}'], True, "bad_answer", "an event is no JSON"),
+        ([choice(content="a"), "{"], True, "bad_answer", "an event is not valid JSON"),
+        ([choice(content="a"), "[]"], True, "bad_answer", "an event is not a JSON object"),
+        ([choice(content="a"), '{"choices": NaN}'], True, "bad_answer", "an event is not valid JSON"),
         (
             [choice(content="a"), {"error": {"message": "Too busy", "type": "server_error"}}],
             True,

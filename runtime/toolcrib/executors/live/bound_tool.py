@@ -395,7 +395,7 @@ class HTTPExchange:
         if outcome is Outcome.UNKNOWN_OUTCOME:
             message += "; the request was sent, so it may have acted"
         if fault is HTTPFailure.RESPONSE_TOO_LARGE:
-            message += "; ask for less, or raise `limits.output_size`"
+            message += "; request less data, or raise `limits.output_size`"
         retryable = not acted and fault not in _UNREADABLE and fault not in _LASTING
         return Result.failed(outcome, message, code=fault.value, details=details, retryable=retryable)
 

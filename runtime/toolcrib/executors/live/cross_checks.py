@@ -26,7 +26,7 @@ _MENTION: Final = re.compile(r"\bargs(?:\.([A-Za-z_][A-Za-z0-9_]*)|\[\s*\\?['\"]
 def check_body(method: str, sources: ValueSources) -> None:
     """Refuse a body where it has no meaning (RFC 9110 sections 9.3.1, 9.3.2)."""
     if method in _BODILESS:
-        hint = "write `method: POST`, or `query` in place of `body`"
+        hint = "use `method: POST`, or `query` instead of `body`"
         sources.tell("body_not_allowed", f"a {method} request has no body", "/live/body", hint)
 
 
@@ -34,7 +34,7 @@ def check_hosts(hosts: Collection[str], host: str, text: str, sources: ValueSour
     """Refuse a list of hosts without that of the url."""
     unknown = "${" in text and not sources.looks_up
     if hosts and not unknown and not any(fnmatchcase(host, pattern) for pattern in hosts):
-        message = f"`hosts` does not name `{host}`, the host of `url`"
+        message = f"`hosts` does not include `{host}`, the host of `url`"
         sources.tell("host_not_named", message, "/live/hosts", f"add `{host}`")
 
 
@@ -42,9 +42,9 @@ def check_insecure(url: Url, block: dict[str, Any], sources: ValueSources) -> No
     """Warn of secrets that everybody on the way can read; those of `auth` are told where that is compiled."""
     if url.scheme == "http" and sources.has_secrets and "auth" not in block and not is_loopback(url.host):
         message = (
-            f"what is looked up goes to `{url.host}` without encryption: everybody on the way can read it"
+            f"secrets are sent to `{url.host}` without encryption, where anyone on the path can read them"
         )
-        sources.tell("unencrypted_secret", message, URL, "write `https://`", severity="warning")
+        sources.tell("unencrypted_secret", message, URL, "use `https://`", severity="warning")
 
 
 def check_unused_arguments(block: dict[str, Any], sources: ValueSources) -> None:
@@ -54,8 +54,8 @@ def check_unused_arguments(block: dict[str, Any], sources: ValueSources) -> None
     elsewhere = set(_mentioned(block))
     for name in described_names(sources.tool.input_schema):
         if name not in sources.read and name not in elsewhere:
-            message = f"the argument `{name}` is used nowhere"
-            hint = f"write `{{{{ args.{name} }}}}` where it belongs, or take it out of the schema"
+            message = f"unused argument `{name}`"
+            hint = f"use it as `{{{{ args.{name} }}}}`, or remove it from the schema"
             place = pointer_to(("input_schema", "properties", name))
             sources.tell("unused_argument", message, place, hint, severity="warning")
 
@@ -83,8 +83,8 @@ def check_query_names(names: Collection[str], url: Url, at: str, sources: ValueS
     written = {parameter.name for parameter in url.query}
     for name in names:
         if name in written:
-            message = f"the parameter `{name}` stands in `url` and here"
-            sources.tell("duplicate_parameter", message, child_pointer(at, name), "write it in one place")
+            message = f"duplicate parameter `{name}`: also set in `url`"
+            sources.tell("duplicate_parameter", message, child_pointer(at, name), "keep one of them")
 
 
 _OF_REPETITIONS = ("attempts", "backoff", "retry_budget")
@@ -104,8 +104,8 @@ def check_unused_keys(tool: Descriptor) -> Iterator[Problem]:
     if not is_repeatable(tool):
         yield from _limits_of_repetitions(tool)
     if _writes(tool, "cache") and tool.limits.cache and not _is_kept(tool, block):
-        why = "what is kept are whole answers, without `pagination`, to a GET or HEAD that only reads"
-        yield _needless(why, "/limits/cache", "leave it out")
+        why = "only complete responses to read-only GET or HEAD requests without `pagination` are cached"
+        yield _needless(why, "/limits/cache", "remove it")
     yield from _timeouts(tool, block.get("timeouts", {}))
     if "pagination" not in block:
         yield from _selected(block.get("select", ""))
@@ -115,8 +115,8 @@ def _limits_of_repetitions(tool: Descriptor) -> Iterator[Problem]:
     for key in _OF_REPETITIONS:
         # One attempt is what such a tool has: to say so is no mistake.
         if _writes(tool, key) and not (key == "attempts" and tool.limits.attempts == 1):
-            hint = "leave it out, or write `idempotency_key`, or `annotations: {idempotent: true}` where it is so"
-            yield _needless("calls that may act twice are not repeated", f"/limits/{key}", hint)
+            hint = "remove it, set `idempotency_key`, or add `annotations: {idempotent: true}` if the call is idempotent"
+            yield _needless("calls that could act twice are never retried", f"/limits/{key}", hint)
 
 
 def _is_kept(tool: Descriptor, block: dict[str, Any]) -> bool:
@@ -129,8 +129,8 @@ def _selected(select: str) -> Iterator[Problem]:
     found = _OF_PAGES.match(select)
     if found is not None and "||" not in select:
         name = found.group(1)
-        message = f"`select` finds nothing: `{name}` is there only beside `pagination`"
-        hint = f"write `body.{name}` for what the answer holds, or `pagination`"
+        message = f"`select` finds nothing: `{name}` exists only with `pagination`"
+        hint = f"use `body.{name}` for a field of the response, or add `pagination`"
         yield Problem(
             code="needless_key", message=message, pointer="/live/select", hint=hint, severity="warning"
         )
@@ -143,8 +143,8 @@ def _timeouts(tool: Descriptor, written: dict[str, str]) -> Iterator[Problem]:
     whole = format_duration(tool.timeout)
     for key, text in written.items():
         if parse_duration(text) > tool.timeout:
-            message = f"`timeout` ends the call after {whole}, before `{key}` has passed"
-            yield _needless(message, f"/live/timeouts/{key}", f"leave it out, or write `timeout: {text}`")
+            message = f"`timeout` ends the call after {whole}, before `{key}` expires"
+            yield _needless(message, f"/live/timeouts/{key}", f"remove it, or set `timeout: {text}`")
 
 
 def _writes(tool: Descriptor, key: str) -> bool:

@@ -287,7 +287,7 @@ def _body_lines(
     yield mark
     text = _text(body)
     if text is None:
-        yield f"{mark} [{kind or 'of no type'}, {len(body):,} bytes]"
+        yield f"{mark} [{kind or 'no content type'}, {len(body):,} bytes]"
         return
     masked = _body(text if redact is None else redact(text), kind, secrets)
     yield from (f"{mark} {line}".rstrip() for line in masked[:SHORT].splitlines())

@@ -99,7 +99,7 @@ class CursorStyle(NamedTuple):
         if found is None or found is False or found == "":
             return None
         if isinstance(found, bool | list | dict):
-            raise NoPage("the cursor of the next page is neither a text nor a number")
+            raise NoPage("the cursor of the next page must be text or a number")
         return self._at(page.step.draft, str(found))
 
     def within(self, page: ResponsePage, kept: int) -> None:
@@ -131,7 +131,7 @@ class CountedStyle(NamedTuple):
     def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
         """From a number, or from the first."""
         if cursor is not None and _NUMBER.fullmatch(cursor) is None:
-            raise NoPage("it is no number that an earlier answer gave")
+            raise NoPage("not a valid page number")
         sized = draft.copied()
         if self.size_param:
             sized.set_query(self.size_param, str(self.size))
@@ -179,7 +179,7 @@ class LinkStyle(NamedTuple):
         if not link:
             return None
         if not isinstance(link, str):
-            raise NoPage("the link to the next page is no text")
+            raise NoPage("the link to the next page is not text")
         own = self.own if page.step.draft.origin in self.own else ()
         draft = follow_link(page.step.draft, link, foreign=self.foreign, own=own)
         request = draft.finished()
@@ -211,12 +211,12 @@ def _with(draft: RequestDraft, param: str, value: str) -> RequestDraft:
         NoPage: The value is too long, or no text that can be sent.
     """
     if len(value) > _LONGEST:
-        raise NoPage(f"the cursor of the page has more than {_LONGEST:,} characters")
+        raise NoPage(f"the page cursor exceeds {_LONGEST:,} characters")
     placed = draft.copied()
     try:
         placed.set_query(param, value)
     except UnicodeEncodeError:
-        raise NoPage("the cursor of the page is no text that can be sent") from None
+        raise NoPage("the page cursor cannot be encoded as UTF-8") from None
     return placed
 
 
@@ -350,14 +350,14 @@ class Pages:
             items = read.envelope["body"] if self._items is None else self._items(read.envelope)
         except ValueError as error:
             raise _PagingFailure(
-                _unusable("no_items", f"`pagination.items` failed over a page: {error}")
+                _unusable("no_items", f"`pagination.items` failed on a page: {error}")
             ) from None
         if read.envelope["body"] is None:
             items = []
         if not isinstance(items, list):
             message = (
-                "`pagination.items` finds no list on a page; where there may be none, "
-                "write an empty list behind it: ``body.data || `[]` ``"
+                "`pagination.items` found no list on a page; if a page may have none, "
+                "provide a default: ``body.data || `[]` ``"
             )
             raise _PagingFailure(_unusable("no_items", message))
         return ResponsePage(step, read.envelope, items)
@@ -398,10 +398,10 @@ def _following(page: ResponsePage, style: PaginationStyle) -> PageStep | None:
     try:
         return style.following(page)
     except (NoPage, ValueError) as error:
-        message = f"the next page can't be asked for: {error}"
+        message = f"cannot request the next page: {error}"
         raise _PagingFailure(_unusable("bad_cursor", message)) from None
     except LinkError as error:
-        message = f"{error}; `hosts` names the hosts that may be reached"
+        message = f"{error}; only hosts in `hosts` may be reached"
         raise _PagingFailure(Result.failed(Outcome.DENIED, message, code="link_refused")) from None
 
 
@@ -433,7 +433,9 @@ def _with_pages(result: Result, collected: _PageItems) -> Result:
     if not collected.count or result.error is None:
         return result
     pages: JSON = {"count": collected.count, "items": len(collected.items)}
-    message = f"{result.message} (after {collected.count} good page{'s' if collected.count > 1 else ''})"
+    message = (
+        f"{result.message} (after {collected.count} successful page{'s' if collected.count > 1 else ''})"
+    )
     error = result.error._replace(message=message, details={**result.error.details, "pages": pages})
     return result._replace(message=message, error=error)
 
@@ -444,11 +446,11 @@ def _unusable(fault: str, message: str) -> Result:
 
 def _bad_argument(call: Call, name: str, why: str) -> Result:
     pointer = pointer_to([name])
-    expected = "a `next_cursor` of an earlier answer"
+    expected = "a `next_cursor` returned by an earlier call"
     violation: JSON = {"pointer": pointer, "keyword": "live", "expected": expected, "got": None, "hint": why}
     return Result.failed(
         Outcome.INVALID_ARGUMENTS,
-        f"invalid arguments for `{call.tool.name}`:\n{pointer}: {why}; give back {expected}, or leave it out",
+        f"invalid arguments for `{call.tool.name}`:\n{pointer}: {why}; use {expected}, or omit it",
         details={"violations": [violation]},
     )
 
@@ -521,20 +523,20 @@ def _unfit_keys(written: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _missing(key: str, who: str) -> Problem:
     return Problem(
-        code="missing_key", message=f"{who} `{key}`, {_USES[key]}", pointer=_AT, hint=f"write `{key}`"
+        code="missing_key", message=f"{who} `{key}`, {_USES[key]}", pointer=_AT, hint=f"add `{key}`"
     )
 
 
 def _needless(key: str, beside: str) -> Problem:
-    message = f"`{key}` has no effect beside {beside}"
-    return Problem(code="needless_key", message=message, pointer=f"{_AT}/{key}", hint="leave it out")
+    message = f"`{key}` has no effect with {beside}"
+    return Problem(code="needless_key", message=message, pointer=f"{_AT}/{key}", hint="remove it")
 
 
 _USES = {
-    "cursor_arg": "the argument with which a caller gives `next_cursor` back",
+    "cursor_arg": "the argument that carries `next_cursor`",
     "limit": "the number that is sent",
     "next": "the expression that finds the cursor of the next page",
-    "param": "the parameter that takes the cursor or number",
+    "param": "the parameter that receives the cursor or number",
     "size": "the number that is sent",
 }
 
@@ -544,17 +546,17 @@ def _unfit_block(block: Mapping[str, Any], written: Mapping[str, Any], tool: Des
     method, form = block.get("method", "GET"), block.get("response", {}).get("as", "auto")
     if method == "HEAD" or (method != "GET" and written["style"] == "link"):
         hint = "use `method: GET`" if method == "HEAD" else "use `method: GET`, or another style"
-        message = f"{method} has no pages of style `{written['style']}`"
+        message = f"a {method} request cannot use pagination style `{written['style']}`"
         yield Problem(code="unfit_pagination", message=message, pointer=f"{_AT}/style", hint=hint)
     if form in ("text", "binary"):
-        message = f"an answer that is read as {form} has no items"
-        hint = f"leave out `as: {form}`, or `pagination`"
+        message = f"a response read as {form} has no items"
+        hint = f"remove `as: {form}` or `pagination`"
         yield Problem(code="unfit_pagination", message=message, pointer="/live/response/as", hint=hint)
     name = written.get("cursor_arg")
     known = described_names(tool.input_schema)
     if name is not None and name not in known:
-        message = f"`cursor_arg` names `{name}`, and the input schema has no such argument"
-        hint = did_you_mean(name, known) or "add it to `input_schema`, as text and not required"
+        message = f"unknown argument `{name}` in `cursor_arg`"
+        hint = did_you_mean(name, known) or "add it to `input_schema` as an optional string"
         yield Problem(code="unknown_argument", message=message, pointer=f"{_AT}/cursor_arg", hint=hint)
 
 

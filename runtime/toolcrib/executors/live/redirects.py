@@ -81,15 +81,15 @@ def resolve_location(base: str, location: str) -> LinkTarget:
         ValueError: It is no address that may be called; its text goes on behind the name of the thing.
     """
     if len(location) > _LONGEST:
-        raise ValueError(f"has more than {_LONGEST:,} characters")
+        raise ValueError(f"exceeds {_LONGEST:,} characters")
     try:
         parts = urlsplit(urljoin(base, location))
         scheme, host = parts.scheme, (parts.hostname or "").lower()
         port = DEFAULT_PORTS.get(scheme, 0) if parts.port is None else parts.port
         path, query = quote(parts.path or "/", safe=_SAFE), quote(parts.query, safe=_SAFE)
     except ValueError:
-        raise ValueError("is no address") from None
+        raise ValueError("is not a valid URL") from None
     known = scheme in DEFAULT_PORTS and HOST.fullmatch(host) is not None
     if not known or "@" in parts.netloc or not path.startswith("/"):
-        raise ValueError("is no address of http or https")
+        raise ValueError("is not an http or https URL")
     return LinkTarget(origin_of(scheme, host, port), scheme, host, port, path, query)

@@ -80,7 +80,7 @@ def compile_headers(block: dict[str, JSON], sources: ValueSources) -> list[Heade
         other = found.setdefault(name.lower(), name)
         if other != name:
             message = f"`{name}` and `{other}` are the same header"
-            sources.tell("duplicate_header", message, at, "write one of them")
+            sources.tell("duplicate_header", message, at, "keep one of them")
         headers.append(_header(name, sources.structure(value, at), sources))
     return headers
 
@@ -109,7 +109,7 @@ def _fixed_header(name: str, source: ValueSource, sources: ValueSources) -> tupl
     try:
         text = header_text(source, {})
     except UnusableArguments as misfit:
-        message = f"the value of the header `{name}`: {misfit.message}"
+        message = f"header `{name}`: {misfit.message}"
         sources.tell("wrong_form", message, source.at, misfit.hint)
         return ()
     return () if text is None else ((name, text),)
@@ -132,12 +132,12 @@ def compile_cookies(block: dict[str, JSON], sources: ValueSources) -> list[Cooki
     for name, value in block.items():
         at = child_pointer(COOKIES, name)
         if not is_token(name):
-            message = f"`{name}` is no name of a cookie"
+            message = f"`{name}` is not a valid cookie name"
             sources.tell(
                 "wrong_form",
                 message,
                 at,
-                "a name has letters, digits, `-` and `_`, and is never computed",
+                "use letters, digits, `-` and `_`; names cannot be computed",
             )
         source = sources.of(value, at)
         _check_cookie(name, source, sources)
@@ -152,8 +152,8 @@ def _check_cookie(name: str, source: ValueSource, sources: ValueSources) -> None
         text = scalar_text(value)
         wrong = f"is {kind_of(value)}" if text is None and value is not None else cookie_fault(text or "")
         if wrong:
-            message = f"the value of the cookie `{name}` {wrong}"
-            sources.tell("wrong_form", message, source.at, "encode it with `%` and two hex digits")
+            message = f"the value of cookie `{name}` {wrong}"
+            sources.tell("wrong_form", message, source.at, "percent-encode it")
 
 
 def _cookie(name: str, source: ValueSource) -> Step:
@@ -173,7 +173,7 @@ def check_accept(text: str, sources: ValueSources) -> None:
     """Report an `accept` that can't stand in a header."""
     wrong = header_fault(text)
     if wrong or "{" in text or not text.strip():
-        message = f"`accept` {wrong or 'is a list of media types, as it is written'}"
+        message = f"`accept` {wrong or 'must be a literal list of media types'}"
         sources.tell("wrong_form", message, "/live/accept", "write it as `application/json`")
 
 
@@ -368,8 +368,8 @@ def _check_named_twice(
     for name, key in others.items():
         if name in written:
             part = written[name]
-            message = f"the header `{part.name}` is written here and by `{key}`"
-            sources.tell("duplicate_header", message, part.pointer, "write one of them")
+            message = f"duplicate header `{part.name}`: also set by `{key}`"
+            sources.tell("duplicate_header", message, part.pointer, "keep one of them")
 
 
 def _check_left(
@@ -380,8 +380,8 @@ def _check_left(
 ) -> None:
     """What can be told of the arguments that are left only when all else is compiled."""
     if query is not None and body is not None:
-        message = "`query` and `body` both take the arguments that are left"
-        sources.tell("wrong_combination", message, body.at, "let one of them do it")
+        message = "`query` and `body` both use `from: args`"
+        sources.tell("wrong_combination", message, body.at, "keep it in one of them")
     for left in (query, body):
         if left is not None:
             left.check()

@@ -47,7 +47,7 @@ _MEDIA_TYPE: Final = re.compile(
 )
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _NAME_FAULT: Final = re.compile(r"[\x00-\x1f\x7f/\\]")
-_FORMS: Final = "give a `data:` URI, or `{name, content_type, data}` with the data in base64"
+_FORMS: Final = "provide a `data:` URI, or `{name, content_type, data}` with the data in base64"
 
 
 class _File(NamedTuple):
@@ -98,8 +98,8 @@ def _written(fields: list[_Field]) -> Encoded:
 
 def _field(name: str, value: Any, at: str, sources: ValueSources) -> tuple[_Add, RequestPart]:
     if _CONTROL.search(name) is not None:
-        message = "the name of a field holds a control character"
-        sources.tell("wrong_form", message, at, "leave the character out")
+        message = "the name of a field contains a control character"
+        sources.tell("wrong_form", message, at, "remove the character")
     if isinstance(value, dict):
         return _file_field(name, value, at, sources)
     source = sources.of(value, at)
@@ -123,7 +123,7 @@ def encoded_text(value: JSON, source: ValueSource) -> bytes:
     try:
         return (json_text(value, source) if text is None else text).encode()
     except UnicodeEncodeError:
-        raise source.misfit("holds a lone surrogate, which can't be sent") from None
+        raise source.misfit("contains a lone surrogate, which cannot be sent") from None
 
 
 def _file_field(name: str, block: dict[str, str], at: str, sources: ValueSources) -> tuple[_Add, RequestPart]:
@@ -151,8 +151,8 @@ def _written_file(source: ValueSource, sources: ValueSources) -> _File:
     """A file that the block itself names, read when the tool is bound: a `data:` URI, or one beside the descriptor."""
     path = str(source.value)
     if source.secret:
-        message = "the path of a file is not looked up"
-        sources.tell("expression_not_allowed", message, source.at, "write the path as it is")
+        message = "a file path cannot contain a variable"
+        sources.tell("expression_not_allowed", message, source.at, "write the path literally")
     elif path.lower().startswith("data:"):
         try:
             return _of_uri(path, source)
@@ -177,17 +177,17 @@ def _own_name(named: ValueSource, arguments: Arguments) -> str:
     if name is ABSENT or name is None:
         return ""
     if not isinstance(name, str):
-        raise named.misfit(f"is {kind_of(name)}, and the name of a file is a text")
+        raise named.misfit(f"is {kind_of(name)}, but a file name must be text")
     return _checked_name(name, named)
 
 
 def _checked_name(name: str, source: ValueSource) -> str:
     if _NAME_FAULT.search(name) is not None:
-        raise source.misfit("holds a name of a file with a slash, a backslash or a control character")
+        raise source.misfit("contains a file name with a slash, a backslash or a control character")
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise source.misfit("holds a name of a file with a lone surrogate") from None
+        raise source.misfit("contains a file name with a lone surrogate") from None
     return name
 
 
@@ -195,16 +195,16 @@ def _file(value: JSON, source: ValueSource) -> _File:
     if isinstance(value, dict):
         return _of_object(value, source)
     if not isinstance(value, str):
-        raise source.misfit(f"is {kind_of(value)}, and a file is needed", _FORMS)
+        raise source.misfit(f"is {kind_of(value)}, but a file is required", _FORMS)
     if value[:5].lower() != "data:":
-        raise source.misfit("is no file: a path or address is never read for a caller", _FORMS)
+        raise source.misfit("is not a file: paths and URLs in arguments are never read", _FORMS)
     return _of_uri(value, source)
 
 
 def _of_object(value: dict[str, JSON], source: ValueSource) -> _File:
     name, content_type, data = value.get("name", "file"), value.get("content_type", ""), value.get("data")
     if not (isinstance(name, str) and isinstance(content_type, str) and isinstance(data, str)):
-        raise source.misfit("is no file: `name`, `content_type` and `data` are texts", _FORMS)
+        raise source.misfit("is not a file: `name`, `content_type` and `data` must be text", _FORMS)
     return _File(
         _checked_name(name, source) or "file", _checked_type(content_type, source), _from_base64(data, source)
     )
@@ -214,7 +214,7 @@ def _of_uri(uri: str, source: ValueSource) -> _File:
     """A `data:` URI (RFC 2397)."""
     head, comma, data = uri[5:].partition(",")
     if not comma:
-        raise source.misfit("is no `data:` URI: it has no comma", _FORMS)
+        raise source.misfit("is not a valid `data:` URI: missing comma", _FORMS)
     media_type, coded = (head[:-7], True) if head.lower().endswith(";base64") else (head, False)
     if media_type.startswith(";"):
         media_type = f"text/plain{media_type}"
@@ -227,12 +227,12 @@ def _from_base64(text: str, source: ValueSource) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise source.misfit("holds data that is no base64", _FORMS) from None
+        raise source.misfit("contains data that is not valid base64", _FORMS) from None
 
 
 def _checked_type(media_type: str, source: ValueSource) -> str:
     if media_type and _MEDIA_TYPE.fullmatch(media_type) is None:
-        raise source.misfit("holds a media type that is none", "write it as `image/png`")
+        raise source.misfit("contains an invalid media type", "write it as `image/png`")
     return media_type
 
 
@@ -240,7 +240,7 @@ def check_media_type(media_type: str, at: str, sources: ValueSources) -> None:
     """Report a media type of the block that is none."""
     if _MEDIA_TYPE.fullmatch(media_type) is None:
         hint = "write it as `image/png` or `text/plain; charset=utf-8`, without expressions"
-        sources.tell("wrong_form", f"`{media_type}` is no media type", at, hint)
+        sources.tell("wrong_form", f"`{media_type}` is not a valid media type", at, hint)
 
 
 POINTER: Final = "/live/body"
@@ -307,7 +307,7 @@ def _once(source: ValueSource, select: Select, sources: ValueSources) -> Make:
     try:
         encoded = _encoded(source, select, source.value)
     except UnusableArguments as misfit:
-        sources.tell("bad_select", misfit.message, f"{POINTER}/select", "change it, or the body")
+        sources.tell("bad_select", misfit.message, f"{POINTER}/select", "change it or the body")
         encoded = NONE
     return lambda _arguments: encoded
 
@@ -320,7 +320,7 @@ def _selected(source: ValueSource, select: Select, value: JSON) -> JSON:
     try:
         return select(value)
     except ValueError as error:
-        raise source.misfit(f"can't be reshaped by `select`: {error}") from None
+        raise source.misfit(f"cannot be reshaped by `select`: {error}") from None
 
 
 def _unchanged(value: JSON) -> JSON:
@@ -351,14 +351,14 @@ def _left(block: dict[str, Any], sources: ValueSources) -> RequestBody:
     as_json = block.get("as", "json") == "json"
     left = RemainingArguments(f"{POINTER}/from", sources, named=not as_json and "select" not in block)
     select = _select(block, sources)
-    whole = constant_source(None, left.at)._replace(subject="what is made of the arguments")
+    whole = constant_source(None, left.at)._replace(subject="the value derived from the arguments")
     if as_json:
         return RequestBody(lambda arguments: _encoded(whole, select, left.of(arguments)), (), left)
 
     def make(arguments: Arguments) -> Encoded:
         fields = _selected(whole, select, left.of(arguments))
         if not isinstance(fields, dict):
-            raise whole.misfit(f"is {kind_of(fields)}, and a form has fields")
+            raise whole.misfit(f"is {kind_of(fields)}, but a form needs an object")
         pieces: list[str] = []
         for name, value in fields.items():
             write_named_parameter(name, value, left.source(name), pieces)

@@ -63,7 +63,7 @@ _TEXTS = frozenset(
 _CHARSET = re.compile(r';\s*charset\s*=\s*"?([^";,\s]+)', re.IGNORECASE)
 _TYPE = re.compile(r"\s*([a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+)\s*(?:[;,]|$)")
 _NO_CONTENT = (204, 205)
-_AS_TEXT = "`response: {as: text}` takes it as text"
+_AS_TEXT = "use `response: {as: text}` to read it as text"
 
 
 class Unreadable(Exception):
@@ -156,36 +156,36 @@ def _json(raw: bytes, told: MediaType) -> Body:
     try:
         text = _decoded(raw, told.charset)
     except UnicodeDecodeError as error:
-        why = f"from byte {error.start} on it is no {error.encoding}"
+        why = f"it is not valid {error.encoding} from byte {error.start} on"
         raise _not_json(told, why, {"offset": error.start}) from None
     try:
         return JSON_DECODER.decode(text), ()
     except json.JSONDecodeError as error:
         place: dict[str, JSON] = {"line": error.lineno, "column": error.colno, "offset": error.pos}
-        why = f"it breaks the grammar from line {error.lineno}, column {error.colno} on"
+        why = f"syntax error at line {error.lineno}, column {error.colno}"
         raise _not_json(told, why, place) from None
     except DuplicateKey as error:
-        message = f"{error} of the answer, and readers disagree on which one counts"
+        message = f"{error} in the response; parsers disagree on which one counts"
         raise Unreadable("duplicate_key", message, _AS_TEXT) from None
     except NotFinite:
-        raise _not_json(told, "it holds `NaN` or `Infinity`, which JSON does not have") from None
+        raise _not_json(told, "it contains `NaN` or `Infinity`, which are not JSON") from None
     except RecursionError:
         raise _not_json(told, "it is nested too deeply") from None
     except ValueError:
-        raise _not_json(told, "it holds a number with too many digits") from None
+        raise _not_json(told, "it contains a number with too many digits") from None
 
 
 def _not_json(told: MediaType, why: str, place: dict[str, JSON] | None = None) -> Unreadable:
-    promised = f", and its content type is `{told.name}`" if told.name else ""
-    return Unreadable("not_json", f"the answer is no JSON{promised}: {why}", _AS_TEXT, place)
+    promised = f" (content type `{told.name}`)" if told.name else ""
+    return Unreadable("not_json", f"the response is not valid JSON{promised}: {why}", _AS_TEXT, place)
 
 
 def _text(raw: bytes, told: MediaType) -> Body:
     try:
         return _decoded(raw, told.charset), ()
     except UnicodeDecodeError as error:
-        message = f"the answer is text, and from byte {error.start} on it is no {error.encoding}"
-        hint = "`response: {as: binary}` takes it as bytes"
+        message = f"the response is text, but not valid {error.encoding} from byte {error.start} on"
+        hint = "use `response: {as: binary}` to read it as bytes"
         raise Unreadable("bad_text", message, hint, {"offset": error.start}) from None
 
 
@@ -218,9 +218,9 @@ def _decoded(raw: bytes, charset: str) -> str:
     name = _CHARSETS.get(charset or "utf-8")
     if name is None:
         message = (
-            f"the answer is in the charset `{charset[:40]}`, and read are utf-8, us-ascii, iso-8859-1, utf-16"
+            f"unsupported charset `{charset[:40]}`; supported are utf-8, us-ascii, iso-8859-1 and utf-16"
         )
-        raise Unreadable("unsupported_charset", message, "`response: {as: binary}` takes it as bytes")
+        raise Unreadable("unsupported_charset", message, "use `response: {as: binary}` to read it as bytes")
     return raw.decode(name).removeprefix("\ufeff")
 
 
@@ -260,10 +260,10 @@ def compile_paths(paths: Iterable[str], pointer: str, problems: list[Problem]) -
         if steps and steps[-1] != _DEEP:
             compiled.append(steps)
             continue
-        hint = "write names with `.` between them: `user.email`, `items.*.card`, `**.ssn`"
+        hint = "separate names with `.`: `user.email`, `items.*.card`, `**.ssn`"
         if steps:
-            hint = "for everything below, end it with `*`"
-        message = f"this is no path of what is to be hidden: `{path[:80]}`"
+            hint = "to redact everything below, end it with `*`"
+        message = f"`{path[:80]}` is not a valid path"
         problems.append(Problem(code="bad_path", message=message, pointer=f"{pointer}/{index}", hint=hint))
     return tuple(compiled)
 
@@ -567,12 +567,12 @@ def _written(entry: Entry, scope: Mapping[str, Any]) -> tuple[dict[str, Any], li
         try:
             value, good = _READ[key](part.render(scope))
         except ExpressionError as error:
-            warnings.append(f"{pointer} could not be worked out: {one_line(error.message)}")
+            warnings.append(f"cannot compute {pointer}: {one_line(error.message)}")
             continue
         if good:
             written[key] = value
         else:
-            warnings.append(f"{pointer} came to what is no {_NOUNS[key]}")
+            warnings.append(f"{pointer} did not produce a valid {_NOUNS[key]}")
     return written, warnings
 
 
@@ -608,8 +608,10 @@ def _plain_error(envelope: Envelope) -> tuple[str, str, dict[str, JSON]]:
 
 def _redirected(status: int, location: str) -> tuple[str, str, dict[str, JSON]]:
     place = _bare(location)
-    points = f"the answer points to {place or 'no address'}, which is not followed"
-    message = f"HTTP {status}{_phrase(status)}: {points}; `redirects` of the descriptor says how many are"
+    points = f"redirect to {place or 'an invalid URL'} not followed"
+    message = (
+        f"HTTP {status}{_phrase(status)}: {points}; `redirects` in the descriptor sets how many are followed"
+    )
     return "redirected", message, {"status": status, **({"location": place} if place else {})}
 
 
@@ -726,7 +728,7 @@ class ResponseReader:
         try:
             value = self._select(envelope) if self._select is not None else _plain_value(envelope)
         except ValueError as error:
-            message = f"`select` failed over the answer: {error}"
+            message = f"`select` failed on the response: {error}"
             details = {"status": status, "pointer": "/live/select"}
             return Result.failed(Outcome.INVALID_RESULT, message, code="select_failed", details=details)
         result = Result.ok(value, content=read.content)
@@ -761,8 +763,8 @@ def _check_form(response: Mapping[str, Any], block: Mapping[str, Any], problems:
     if "budget" in response and form == "text" and "select" not in block:
         idle.append("budget")
     for key in idle:
-        message = f"`{key}` does nothing for an answer that is read as {form}"
-        hint = f"leave it out, or change `as: {form}`"
+        message = f"`{key}` has no effect on a response read as {form}"
+        hint = f"remove it, or change `as: {form}`"
         problems.append(
             Problem(code="needless_key", message=message, pointer=f"/live/response/{key}", hint=hint)
         )

@@ -89,21 +89,21 @@ class SizeBudget:
             if not longer:
                 break
             least |= longer
-        raise TooLarge("what would be left does not fit the output schema")
+        raise TooLarge("the shortened value does not match the output schema")
 
     def _once(self, value: JSON, least: Mapping[Path, int]) -> tuple[JSON, list[ListCut]]:
         scissors = _Trimmer(least)
         if self.items is None:
             if scissors.minimum(value, ()) > self.size:
-                raise TooLarge("what is no item of a list is too large already, or the first items are")
+                raise TooLarge("the parts outside lists, or the first items, are already too large")
             return scissors.cut(value, self.size, ()), scissors.cuts
         path = _path_in(value, self.items)
         return scissors.cut_at(value, self.size, path), scissors.cuts
 
     def _refused(self, size: int, why: str) -> Result:
         message = (
-            f"the answer takes {size:,} bytes, more than its budget of {self.size:,}, and can't be shortened: {why}; "
-            "ask for less, or raise `response.budget.size`, or take what is needed with `select`"
+            f"the response takes {size:,} bytes, more than its budget of {self.size:,}, and cannot be shortened: {why}; "
+            "request less data, raise `response.budget.size`, or extract the needed fields with `select`"
         )
         details: dict[str, JSON] = {"size": size, "budget": self.size}
         return Result.failed(Outcome.LIMIT_EXCEEDED, message, code="result_too_large", details=details)
@@ -117,7 +117,7 @@ def compile_budget(block: Mapping[str, Any], tool: Descriptor, problems: list[Pr
     problems.append(
         Problem(
             code="bad_pointer",
-            message=f"this is no JSON Pointer: `{items[:80]}`",
+            message=f"`{items[:80]}` is not a valid JSON Pointer",
             pointer="/live/response/budget/items",
             hint=f"write `/{items[:80].strip('$.').replace('.', '/')}`",
         )
@@ -176,9 +176,7 @@ class _Trimmer:
             array = array[key]
         kept = _prefix(array, room - (json_size(value) - json_size(array)))
         if kept < max(self._must(array, path), 1):
-            raise TooLarge(
-                "it has too few items that could be left out of its list, or the rest is too large already"
-            )
+            raise TooLarge("the list has too few items to remove, or the rest is already too large")
         self.cuts.append(ListCut(path, kept, len(array)))
         return _with(value, path, array[:kept])
 
@@ -246,10 +244,10 @@ def _path_in(value: JSON, pointer: str) -> Path:
         try:
             here = here[step]
         except (LookupError, TypeError):
-            raise TooLarge(f"it has no `{pointer}`") from None
+            raise TooLarge(f"there is nothing at `{pointer}`") from None
         path.append(step)
     if not isinstance(here, list):
-        raise TooLarge(f"`{pointer or '(the whole answer)'}` is no list in it")
+        raise TooLarge(f"`{pointer or '(the whole response)'}` is not a list")
     return tuple(path)
 
 

@@ -78,7 +78,7 @@ def quote_value(text: str, source: ValueSource) -> str:
     try:
         return quote(text, safe="")
     except UnicodeEncodeError:
-        raise source.misfit("holds a lone surrogate, which can't be sent") from None
+        raise source.misfit("contains a lone surrogate, which cannot be sent") from None
 
 
 def write_parameter(name: str, source: ValueSource, style: ParameterStyle) -> Write:
@@ -114,7 +114,7 @@ def _write_list(
     lead: str, value: list[JSON], source: ValueSource, style: ParameterStyle, out: list[str]
 ) -> None:
     if style.name == "deepObject":
-        raise source.misfit("is a list, and style `deepObject` writes objects")
+        raise source.misfit("is a list, but style `deepObject` needs an object")
     items = [_item(item, source, style) for item in value if item is not None]
     if style.explode:
         out += [lead + item for item in items]
@@ -125,12 +125,12 @@ def _write_list(
 def _item(value: JSON, source: ValueSource, style: ParameterStyle) -> str:
     text = scalar_text(value)
     if text is None:
-        why = f"holds {kind_of(value)} within, and style `{style.name}` has no form for that"
-        raise source.misfit(why, "give a flat list or object")
+        why = f"contains {kind_of(value)}, which style `{style.name}` cannot encode"
+        raise source.misfit(why, "provide a flat list or object")
     delimiter = _DELIMITED_BY.get(style.name)
     if delimiter is not None and delimiter in text:
-        why = f"holds a `{delimiter}` within an item, where it would divide it in two"
-        raise source.misfit(why, "leave the character out")
+        why = f"contains `{delimiter}` in an item, which would split it in two"
+        raise source.misfit(why, "remove the character")
     return quote_value(text, source)
 
 
@@ -138,10 +138,8 @@ def _write_object(
     lead: str, value: dict[str, JSON], source: ValueSource, style: ParameterStyle, out: list[str]
 ) -> None:
     if not style.objects:
-        hint = (
-            "the descriptor chooses a style for objects: `{value: ..., style: deepObject}` or `style: form`"
-        )
-        raise source.misfit("is an object, and a parameter takes one value or a list", hint)
+        hint = "set a style for objects in the descriptor: `{value: ..., style: deepObject}` or `style: form`"
+        raise source.misfit("is an object, but a parameter needs a single value or a list", hint)
     if style.name == "deepObject":
         _write_deep(lead[:-1], value, source, style, out)
         return
@@ -153,7 +151,7 @@ def _write_object(
         return
     for key, item in members:
         if key in style.taken:
-            raise source.misfit(f"has a key `{key}`, which the descriptor sets itself", "leave the key out")
+            raise source.misfit(f"has a key `{key}`, which the descriptor already sets", "remove the key")
         out.append(f"{quote_value(key, source)}={item}")
 
 
@@ -162,7 +160,7 @@ def _write_deep(
 ) -> None:
     for key, item in value.items():
         if "[" in key or "]" in key:
-            raise source.misfit("has a key with a bracket, which would name another key", "leave the key out")
+            raise source.misfit("has a key with a bracket, which would address another key", "remove the key")
         inner = f"{name}%5B{quote_value(key, source)}%5D"
         if isinstance(item, dict):
             _write_deep(inner, item, source, style, out)
@@ -182,18 +180,18 @@ def segment_text(source: ValueSource, arguments: Arguments) -> str:
     if not isinstance(value, list):
         return _within_segment(value, source)
     if not value:
-        raise source.misfit("is an empty list, and the path of the url needs a value")
+        raise source.misfit("is an empty list, but the URL path needs a value")
     return ",".join([_within_segment(item, source) for item in value])
 
 
 def _within_segment(value: JSON, source: ValueSource) -> str:
     text = scalar_text(value)
     if text is None:
-        raise source.misfit(f"is or holds {kind_of(value)}, which can't stand in the path of a url")
+        raise source.misfit(f"is or contains {kind_of(value)}, which is not allowed in a URL path")
     if _PLAIN_SEGMENT.fullmatch(text) is not None:
         return text
     if _CONTROL.search(text) is not None:
-        raise source.misfit("holds a control character, which can't stand in the path of a url")
+        raise source.misfit("contains a control character, which is not allowed in a URL path")
     return quote_value(text, source)
 
 
@@ -209,9 +207,9 @@ def check_segment(segment: str, source: ValueSource) -> str:
     if _PLAIN_SEGMENT.fullmatch(segment) is not None:
         return segment
     if not segment:
-        raise source.misfit("is empty, and a segment of the path would be missing", "give a value")
+        raise source.misfit("is empty, but a path segment needs a value", "provide a value")
     if has_dot_segment(segment):
-        raise source.misfit("holds `.` or `..` as a whole step, which would lead to another path")
+        raise source.misfit("contains a `.` or `..` segment, which would change the path")
     return segment
 
 
@@ -239,14 +237,14 @@ def header_text(source: ValueSource, arguments: Arguments) -> str | None:
 def _header_scalar(value: JSON, source: ValueSource) -> str:
     text = scalar_text(value)
     if text is None:
-        raise source.misfit(f"is or holds {kind_of(value)}, which can't stand in a header")
+        raise source.misfit(f"is or contains {kind_of(value)}, which is not allowed in a header")
     return text
 
 
 def _header_item(value: JSON, source: ValueSource) -> str:
     text = _header_scalar(value, source)
     if "," in text:
-        raise source.misfit("holds a comma within an item, where it would divide it in two")
+        raise source.misfit("contains a comma in an item, which would split it in two")
     return text
 
 
@@ -254,7 +252,7 @@ def _clean(text: str, source: ValueSource) -> str:
     text = text.strip(" \t")
     wrong = header_fault(text)
     if wrong:
-        raise source.misfit(wrong, "leave the character out")
+        raise source.misfit(wrong, "remove the character")
     return text
 
 
@@ -280,11 +278,11 @@ def _cookie_part(source: ValueSource, arguments: Arguments) -> str:
 def _encoded_for_cookie(value: JSON, source: ValueSource) -> str:
     text = scalar_text(value)
     if text is None:
-        raise source.misfit(f"is {kind_of(value)}, and a cookie takes one value")
+        raise source.misfit(f"is {kind_of(value)}, but a cookie needs a single value")
     try:
         return quote(text, safe=COOKIE_SAFE)
     except UnicodeEncodeError:
-        raise source.misfit("holds a lone surrogate, which can't be sent") from None
+        raise source.misfit("contains a lone surrogate, which cannot be sent") from None
 
 
 # The `url` of a block.
@@ -368,7 +366,7 @@ def compile_url(text: str, sources: ValueSources) -> Url:
     scheme, authority, path, query, fragment = match.groups()
     origin = _origin(scheme, authority, sources)
     if fragment is not None:
-        sources.tell("invalid_url", "a fragment (`#...`) is never sent", POINTER, "leave it out")
+        sources.tell("invalid_url", "a fragment (`#...`) is never sent", POINTER, "remove it")
     make, segments = _path(path or "/", marked, sources)
     parameters = tuple(_parameters(query or "", marked, sources))
     if origin is None or any(problem.severity == "error" for problem in sources.problems[before:]):
@@ -415,13 +413,13 @@ class _Skeleton:
             return
         if unfit[0] in "{}":
             message, hint = (
-                "holds a brace",
-                "an argument is written `{{ args.name }}`, a brace itself `%7B`, `%7D`",
+                "contains a brace",
+                "write an argument as `{{ args.name }}`, a literal brace as `%7B` or `%7D`",
             )
         else:
             message, hint = (
-                "holds a blank, a backslash or a control character",
-                "write it as `%20`, `%5C` ...",
+                "contains a space, a backslash or a control character",
+                "percent-encode it: `%20`, `%5C` ...",
             )
         self._sources.tell("invalid_url", f"`url` {message}", POINTER, hint)
 
@@ -434,8 +432,8 @@ class _Skeleton:
             named = variable.source == "keyring" or is_secret_name(variable.name)
             self._sources.hide(secret_part(self._text, value, whole=named))
         if _UNFIT.search(value) is not None or "?" in value or "#" in value:
-            message = f"what `{variable.text}` stands for can't be a part of the address: it holds a blank, a brace, `?`, `#` or the like"
-            hint = "it may hold scheme, host, port and path; the query is written behind it"
+            message = f"the value of `{variable.text}` cannot be part of the URL: it contains a space, a brace, `?`, `#` or a similar character"
+            hint = "use it for scheme, host, port and path only; write the query after it"
             self._sources.tell("invalid_url", message, POINTER, hint)
             return
         if value.endswith("/") and after and isinstance(after[0], str) and after[0].startswith("/"):
@@ -455,13 +453,15 @@ def _refuse_shape(skeleton: str, written: str, sources: ValueSources) -> None:
     if skeleton.startswith("\0"):
         _refuse_computed_origin(sources)
         return
-    message = f"`{written}` is no absolute url" if len(written) < 200 else "this is no absolute url"
+    message = f"`{written}` is not an absolute URL" if len(written) < 200 else "not an absolute URL"
     sources.tell("invalid_url", message, POINTER, "write `https://host/path`")
 
 
 def _refuse_computed_origin(sources: ValueSources) -> None:
-    hint = "write them as they are, or as `${VAR}`, which is looked up once; for several hosts write several tools"
-    message = "an expression can't choose the scheme, host or port: only segments of the path and values of the query"
+    hint = (
+        "write them literally, or as `${VAR}`, which is resolved once; for several hosts, write several tools"
+    )
+    message = "an expression cannot set the scheme, host or port, only path segments and query values"
     sources.tell("expression_in_origin", message, POINTER, hint)
 
 
@@ -476,17 +476,17 @@ def _origin(scheme: str, authority: str, sources: ValueSources) -> tuple[str, st
         )
         return None
     if "@" in authority:
-        message = "a user or password can't stand in the url, where logs would show it"
-        hint = "write `auth: {type: http, scheme: basic, username: ..., password: ...}`"
+        message = "credentials are not allowed in the URL, where logs would show them"
+        hint = "use `auth: {type: http, scheme: basic, username: ..., password: ...}`"
         sources.tell("invalid_url", message, POINTER, hint)
         return None
     host, port = _host_and_port(authority)
     if host is None:
-        hint = "a name in another script is written in its ASCII form: `xn--...`"
-        sources.tell("invalid_url", f"`{authority}` is no host", POINTER, hint)
+        hint = "write an internationalized name in its ASCII form: `xn--...`"
+        sources.tell("invalid_url", f"`{authority}` is not a valid host", POINTER, hint)
         return None
     if port and (_PORT.fullmatch(port) is None or not 0 < int(port) < 65536):
-        sources.tell("invalid_url", f"`{port}` is no port", POINTER, "a port is a number up to 65535")
+        sources.tell("invalid_url", f"`{port}` is not a valid port", POINTER, "use a number from 1 to 65535")
         return None
     return scheme, host, int(port) if port else DEFAULT_PORTS[scheme]
 
@@ -559,8 +559,8 @@ def _reads(parts: list[str | ValueSource]) -> tuple[str, ...]:
 def _literal_segment(text: str, sources: ValueSources) -> str:
     segment = literal_part(text)
     if has_dot_segment(segment):
-        message = f"the path of `url` has a step `{text}`, which would lead to another path"
-        sources.tell("invalid_url", message, POINTER, "write the path that it leads to")
+        message = f"the path of `url` has a segment `{text}`, which would change the path"
+        sources.tell("invalid_url", message, POINTER, "write the resolved path")
     return segment
 
 
@@ -603,7 +603,7 @@ def check_path_shape(path: str, slashes: int) -> str:
     """
     if path.count("/") != slashes or "?" in path or "#" in path:
         raise UnusableArguments(
-            "the path of the url would have another shape than the descriptor gives it", at=POINTER
+            "the URL path would not have the shape that the descriptor defines", at=POINTER
         )
     return path
 
@@ -615,8 +615,8 @@ def _parameters(text: str, marked: list[_Placeholder], sources: ValueSources) ->
     for piece in filter(None, text.split("&")):
         name, equals, value = piece.partition("=")
         if "\0" in name:
-            hint = "write the name; for all arguments that are left: `query: {from: args}`"
-            message = "the name of a parameter can't be computed, only its value"
+            hint = "write the name literally; to send all remaining arguments, use `query: {from: args}`"
+            message = "the name of a parameter cannot be computed, only its value"
             sources.tell("expression_in_origin", message, POINTER, hint)
             continue
         parts = list(_parts(value, marked))
@@ -690,8 +690,8 @@ def _entry(
     name: str, value: Any, at: str, sources: ValueSources, *, kind: Kind, taken: Collection[str]
 ) -> ParameterEntry:
     if "{{" in name or "${" in name:
-        hint = "write the name; for all arguments that are left: `from: args`"
-        sources.tell("expression_not_allowed", "a name is literal text and can't be computed", at, hint)
+        hint = "write the name literally; to send all remaining arguments, use `from: args`"
+        sources.tell("expression_not_allowed", "names are literal text and cannot be computed", at, hint)
     styled: dict[str, Any] = value if isinstance(value, dict) else {"value": value}
     inner = child_pointer(at, "value") if isinstance(value, dict) else at
     source = sources.structure(styled["value"], inner)
@@ -719,20 +719,20 @@ def _fixed(write: Write) -> tuple[str, ...]:
 def _check_deep_names(name: str, taken: Collection[str], at: str, sources: ValueSources) -> None:
     for other in taken:
         if other.startswith(f"{name}["):
-            message = f"`{other}` could be written by `{name}` too, which has style `deepObject`"
-            sources.tell("duplicate_parameter", message, at, "write one of them")
+            message = f"`{name}`, which has style `deepObject`, may also write `{other}`"
+            sources.tell("duplicate_parameter", message, at, "keep one of them")
 
 
 def _check_style(source: ValueSource, style: ParameterStyle, at: str, sources: ValueSources) -> None:
     fixed_by_style = {"deepObject": True, "spaceDelimited": False, "pipeDelimited": False}
     expected = fixed_by_style.get(style.name, style.explode)
     if style.explode is not expected:
-        message = f"style `{style.name}` has no form with `explode: {'true' if style.explode else 'false'}`"
+        message = f"style `{style.name}` does not support `explode: {'true' if style.explode else 'false'}`"
         sources.tell(
             "wrong_style",
             message,
             child_pointer(at, "explode"),
-            "leave `explode` out, or write `style: form`",
+            "remove `explode`, or use `style: form`",
         )
     types = value_types(source, sources)
     if types is not None:
@@ -742,15 +742,15 @@ def _check_style(source: ValueSource, style: ParameterStyle, at: str, sources: V
 def _check_types(types: frozenset[str], style: ParameterStyle, at: str, sources: ValueSources) -> None:
     scalar = types.isdisjoint({"array", "object"})
     if types == _OBJECT and not style.objects:
-        message = "an object has no form here unless a style is chosen"
-        hint = "write `{value: ..., style: deepObject}`, or `style: form` to make parameters of its keys"
+        message = "an object needs a `style` here"
+        hint = "use `{value: ..., style: deepObject}`, or `style: form` to send its keys as parameters"
     elif style.name == "deepObject" and "object" not in types:
-        message, hint = "style `deepObject` writes objects", "leave `style` out"
+        message, hint = "style `deepObject` needs an object", "remove `style`"
     elif style.name in ("spaceDelimited", "pipeDelimited") and scalar:
-        message, hint = f"style `{style.name}` writes lists", "leave `style` out"
+        message, hint = f"style `{style.name}` needs a list", "remove `style`"
     else:
         return
-    sources.tell("wrong_style", f"{message}; the value is of type {_listed(types)}", at, hint)
+    sources.tell("wrong_style", f"{message}, but the value has type {_listed(types)}", at, hint)
 
 
 def _listed(types: Collection[str]) -> str:
@@ -833,13 +833,11 @@ class RemainingArguments(NamedTuple):
         """Report those that can't be parameters; asked when all else is compiled."""
         for name in self.described if self.named else ():
             if name in self.taken:
-                message = (
-                    f"the argument `{name}` and the `{name}` that is written here would be one parameter"
-                )
-                hint = f'use it: `{name}: "{{{{ args.{name} }}}}"`, or give one of them another name'
+                message = f"argument `{name}` conflicts with the parameter `{name}` defined here"
+                hint = f'use the argument: `{name}: "{{{{ args.{name} }}}}"`, or rename one of them'
                 self.sources.tell("duplicate_parameter", message, self.at, hint)
             elif value_types(self.source(name), self.sources) == _OBJECT:
-                message = f"the argument `{name}` is an object, and has no form here unless a style is chosen"
+                message = f"argument `{name}` is an object, which needs a `style` here"
                 hint = f'write `{name}: {{value: "{{{{ args.{name} }}}}", style: deepObject}}`'
                 self.sources.tell("wrong_style", message, self.at, hint)
 
@@ -851,7 +849,7 @@ class RemainingArguments(NamedTuple):
             for name, value in self.of(arguments).items():
                 source = known.get(name) or self.source(name)
                 if name in self.taken:
-                    raise source.misfit("is set by the descriptor", "leave it out")
+                    raise source.misfit("is set by the descriptor", "remove it")
                 write_named_parameter(name, value, source, out)
 
         return write

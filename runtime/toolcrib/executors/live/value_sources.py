@@ -58,7 +58,7 @@ def _of_float(value: float) -> str:
     return format(Decimal(text), "f") if "e-" in text else text
 
 
-_KINDS: Final = {dict: "an object", list: "a list", bool: "a boolean", str: "a text", type(None): "null"}
+_KINDS: Final = {dict: "an object", list: "a list", bool: "a boolean", str: "text", type(None): "null"}
 
 
 def kind_of(value: JSON) -> str:
@@ -124,7 +124,7 @@ class ValueSource(NamedTuple):
     def _subject(self) -> str:
         if self.path or self.subject:
             return self.subject or f"`{'.'.join(self.path)}`"
-        return f"what is made of {list_of_names([*self.reads])}" if self.reads else "it"
+        return f"the value derived from {list_of_names([*self.reads])}" if self.reads else "the value"
 
     @property
     def pointer(self) -> str:
@@ -301,8 +301,8 @@ class ValueSources:
 
     def _check_key(self, key: str, at: str) -> None:
         if "{{" in key or "${" in key:
-            hint = "an object with computed keys is written as `{{ {args.name: 1} }}`"
-            message = "a key is literal text and can't be computed"
+            hint = "write an object with computed keys as `{{ {args.name: 1} }}`"
+            message = "keys are literal text and cannot be computed"
             self.tell("expression_not_allowed", message, child_pointer(at, key), hint)
 
     def expect(self, source: ValueSource) -> None:
@@ -311,7 +311,7 @@ class ValueSources:
             name = ".".join(source.path)
             self.tell(
                 "optional_in_path",
-                f"`{name}` is needed here, and the input schema lets it be left out",
+                f"`{name}` is required here but optional in the input schema",
                 source.at,
                 f"add `{source.path[-1]}` to `required`, or give it a `default`; calls without it are refused",
                 severity="warning",
@@ -381,10 +381,8 @@ def interpolated_text(source: ValueSource, arguments: Arguments) -> str:
 
 def missing_value_error(source: ValueSource, value: object) -> UnusableArguments:
     """The error of what is absent or null where it can't be left out."""
-    why = (
-        "was not given, and this call needs it" if value is ABSENT else "is null, and this call needs a value"
-    )
-    return source.misfit(why, "give it")
+    why = "is required by this call" if value is ABSENT else "is null, but this call needs a value"
+    return source.misfit(why, "provide a value")
 
 
 def json_text(value: JSON, source: ValueSource) -> str:
@@ -396,7 +394,7 @@ def json_text(value: JSON, source: ValueSource) -> str:
     try:
         return compact(value)
     except ValueError as error:
-        raise source.misfit(f"can't be sent: {error}") from None
+        raise source.misfit(f"cannot be sent: {error}") from None
 
 
 def _bodies(piece: str) -> list[Piece]:
@@ -449,4 +447,4 @@ def _failed(source: ValueSource, error: ExpressionError, arguments: Mapping[str,
     absent = next((name for name in source.reads if name not in arguments), None)
     if absent is not None:
         return missing_value_error(source._replace(path=(absent,)), ABSENT)
-    return source.misfit(f"can't be worked out: {error.message}", error.hint)
+    return source.misfit(f"cannot be computed: {error.message}", error.hint)

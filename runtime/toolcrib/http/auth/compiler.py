@@ -128,8 +128,8 @@ def _check_spot(fields: AuthFields, spots: dict[Spot, str]) -> None:
         where, name = "header", "Authorization"
     spot = (where, name.lower() if where == "header" else name)
     if spot in spots:
-        message = f"the {where} `{name}` is written twice: here and at {spots[spot]}"
-        fields.tell("duplicate_credential", message, hint="leave one of them out; only one can be sent")
+        message = f"the {where} `{name}` is set twice: here and at {spots[spot]}"
+        fields.tell("duplicate_credential", message, hint="remove one of them; only one can be sent")
     fault = fault_of_name(name) if where != "query" else None
     if fault is not None and not (where == "cookie" and fault.code == "reserved_header"):
         fields.tell(fault.code, fault.message.replace("header", where), "name", hint=fault.hint)

@@ -71,15 +71,15 @@ class AuthFields:
         pieces = self._pieces(key)
         looked_up = any(isinstance(piece, SecretVariable) for piece in pieces)
         if pieces and not looked_up:
-            message = f"the secret `{key}` is written in the document, where everybody who reads it knows it"
-            hint = f"put it into the environment and write `{key}: ${{{self._suggested(key)}}}`"
+            message = f"the secret `{key}` is in the document, readable by anyone who can open it"
+            hint = f"put it in the environment and write `{key}: ${{{self._suggested(key)}}}`"
             self.tell("literal_secret", message, key, hint=hint, severity="warning")
         text = self._filled(key, place, pieces)
         if not text and not blank:
             raise MissingSecret(
                 _first(pieces),
                 f"the secret `{key}` is empty",
-                hint="give it a value; a call is not made without it",
+                hint="set a value; without it no call is sent",
                 pointer=f"{self.pointer}/{key}",
             )
         if self.secrets is not None and text != _written(pieces):
@@ -102,8 +102,8 @@ class AuthFields:
             self.tell(error.code, error.message, key, hint=error.hint)
             return [_UNREAD]
         if any(isinstance(piece, str) and _EXPRESSION.search(piece) for piece in pieces):
-            message = "authentication is the same for every call, and no expression is worked out here"
-            hint = "look the value up: `${VAR}`; what differs from call to call is made by `type: python`"
+            message = "`auth` cannot contain expressions: it is the same for every call"
+            hint = "use a variable, `${VAR}`; for values that differ from call to call use `type: python`"
             self.tell("expression_not_allowed", message, key, hint=hint)
             return [_UNREAD]
         return pieces
@@ -117,7 +117,7 @@ class AuthFields:
             text = STAND_IN if None in known else "".join(map(str, known))
             fault = credential_fault(text, place)
             if fault:
-                self.tell("unusable_credential", f"`{key}` {fault}", key, hint="mend it, or leave it out")
+                self.tell("unusable_credential", f"`{key}` {fault}", key, hint="fix it or remove it")
             return text or STAND_IN
         at = f"{self.pointer}/{key}"
         text = ""
@@ -134,10 +134,8 @@ class AuthFields:
             raise error.at(at) from None
         fault = credential_fault(text, place)
         if fault:
-            name = next(
-                (f", which is `{piece.text}`," for piece in pieces if isinstance(piece, SecretVariable)), ""
-            )
-            hint = "what is looked up is taken whole; only one newline at the end of a file is left out"
+            name = next((f" (`{piece.text}`)" for piece in pieces if isinstance(piece, SecretVariable)), "")
+            hint = "the value is used unchanged; only one newline at the end of a file is removed"
             raise UnusableSecret(_first(pieces), f"`{key}`{name} {fault}", hint=hint, pointer=at)
         return text
 
@@ -166,15 +164,15 @@ def credential_fault(text: str, place: CredentialPlace) -> str:
     control = _CONTROL.search(text)
     if control is not None:
         kind = "a line break" if control[0] in "\r\n" else "a control character"
-        return f"holds {kind} at character {control.start() + 1}"
+        return f"contains {kind} at character {control.start() + 1}"
     if place in {"header", "cookie"}:
         if text != text.strip():
-            return "begins or ends with a blank, which would be lost on the way"
+            return "begins or ends with a space, which would be lost in transit"
         other = _NOT_ASCII.search(text)
         if other is not None:
-            return f"holds a character that is not ASCII at character {other.start() + 1}"
+            return f"contains a non-ASCII character at character {other.start() + 1}"
         if place == "cookie":
             return cookie_fault(text)
     if place == "basic" and ":" in text:
-        return f"holds a `:` at character {text.index(':') + 1}, which would end the user name (RFC 7617 section 2)"
+        return f"contains a `:` at character {text.index(':') + 1}, which would end the user name (RFC 7617 section 2)"
     return ""

@@ -179,8 +179,8 @@ class TokenCache:
 
 
 _HINTS: Final = {
-    "invalid_client": "check `client_id` and `client_secret`, and whether the server wants `client_auth: body`",
-    "invalid_grant": "the refresh token is not good any more; get a new one",
+    "invalid_client": "check `client_id` and `client_secret`, and whether the server requires `client_auth: body`",
+    "invalid_grant": "the refresh token is no longer valid; get a new one",
     "invalid_scope": "check `scopes`",
     "unauthorized_client": "this client may not use this `flow`",
     "unsupported_grant_type": "the server does not offer this `flow`",
@@ -234,7 +234,7 @@ class Grant:
             response = await fetch(request)
         except HTTPError as error:
             raise AuthFailure(
-                f"no token could be had from {address.shown}: {error.message}",
+                f"cannot get a token from {address.shown}: {error.message}",
                 retryable=error.fault in _PASSING,
                 details={"token_url": address.shown, "fault": error.fault.value},
             ) from None
@@ -243,7 +243,7 @@ class Grant:
             told = _told(response)
         except DuplicateKey as error:
             if good:
-                raise self._unusable(f"{error} of what {self.address.shown} answered") from None
+                raise self._unusable(f"{error} in the response of {self.address.shown}") from None
             told = {}
         _register(told, secrets)
         if not good:
@@ -255,11 +255,13 @@ class Grant:
         value, kind = told.get("access_token"), told.get("token_type", "Bearer")
         if not isinstance(value, str) or _TOKEN.fullmatch(value) is None:
             what = (
-                "has no `access_token`" if value is None else "has an `access_token` that no header can carry"
+                "has no `access_token`"
+                if value is None
+                else "has an `access_token` that cannot be sent in a header"
             )
-            raise self._unusable(f"what {self.address.shown} answered {what}")
+            raise self._unusable(f"the response of {self.address.shown} {what}")
         if not isinstance(kind, str) or not kind.lower().startswith("bearer"):
-            raise self._unusable(f"{self.address.shown} gave a token of another type than `Bearer`")
+            raise self._unusable(f"{self.address.shown} returned a token that is not of type `Bearer`")
         refresh_token = told.get("refresh_token")
         return Token(
             value, _seconds(told.get("expires_in")), refresh_token if isinstance(refresh_token, str) else ""
@@ -276,7 +278,7 @@ class Grant:
         """What an answer says that gives no token (RFC 6749 section 5.2)."""
         status = response.status
         details: dict[str, JSON] = {"token_url": self.address.shown, "status": status}
-        message = f"{self.address.shown} gave no token: status {status}"
+        message = f"{self.address.shown} returned no token: status {status}"
         code, description = told.get("error"), told.get("error_description")
         if isinstance(code, str) and _CODE.fullmatch(code) is not None:
             details["error"] = secrets.hide_in_text(code)
@@ -284,7 +286,7 @@ class Grant:
         if isinstance(description, str) and description:
             message += f" ({_line(secrets.hide_in_text(description))})"
         if 300 <= status < 400:
-            message += "; redirects are not followed, so `token_url` has to name the last address"
+            message += "; redirects are not followed, so `token_url` must be the final URL"
         elif isinstance(code, str) and code in _HINTS:
             message += f"; {_HINTS[code]}"
         wait = seconds_to_wait(dict(response.headers), clock.now())
@@ -384,8 +386,8 @@ def token_address(fields: AuthFields) -> TokenEndpoint | None:
         return None
     address = parse_token_endpoint(text)
     if address is None:
-        message = "`token_url` is no address that tokens can be asked for at"
-        hint = "write `https://host/path`, without a user name or a fragment (RFC 6749 section 3.2)"
+        message = "`token_url` is not a valid token URL"
+        hint = "use `https://host/path` without a user name or fragment (RFC 6749 section 3.2)"
         fields.tell("invalid_url", message, "token_url", hint=hint)
     elif "${" not in fields.choice("token_url"):
         warn_of_plain_text(address, fields, "token_url")
@@ -395,7 +397,9 @@ def token_address(fields: AuthFields) -> TokenEndpoint | None:
 def warn_of_plain_text(address: TokenEndpoint, fields: AuthFields, key: str = "") -> None:
     """Warn of credentials that go to another machine without encryption."""
     if address.scheme == "http" and not is_loopback(address.host):
-        message = f"credentials go to {address.host} without encryption: everybody on the way can read them"
+        message = (
+            f"credentials go to {address.host} without encryption; anyone on the network path can read them"
+        )
         fields.tell("unencrypted_secret", message, key, hint="write `https://`", severity="warning")
 
 

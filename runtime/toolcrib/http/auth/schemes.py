@@ -228,9 +228,7 @@ class HookAuth:
             answer = await self._asked(self._hook, view)
         for name, value in self._part(answer, "headers"):
             if fault_of_name(name) is not None:
-                raise self._wrong(
-                    "returned a header with a name that none can have, or that is not its to write"
-                )
+                raise self._wrong("returned a header with an invalid or reserved name")
             set_header(draft, name, value)
         for name, value in self._part(answer, "query"):
             draft.set_query(name, value)
@@ -260,16 +258,16 @@ class HookAuth:
         """The names and values of one part, checked and registered."""
         part = answer.get(key, {})
         if not isinstance(part, Mapping):
-            raise self._wrong(f"returned `{key}` that are no mapping of texts")
+            raise self._wrong(f"returned `{key}` that is not a mapping of strings")
         for name, value in part.items():
             if not isinstance(name, str) or not isinstance(value, str):
-                raise self._wrong(f"returned `{key}` that are no mapping of texts")
+                raise self._wrong(f"returned `{key}` that is not a mapping of strings")
             self._secrets.register(value, passing=True)
             fault = credential_fault(value, "header" if key == "headers" else "query") or credential_fault(
                 name, "query"
             )
             if fault:
-                raise self._wrong(f"returned `{key}` with a text that {fault}")
+                raise self._wrong(f"returned `{key}` with a string that {fault}")
         return list(part.items())
 
     def _wrong(self, what: str) -> AuthFailure:

@@ -83,8 +83,8 @@ class ApprovalGate:
 
     def _unknown(self, name: str) -> Result:
         names = [each.name for each in self.offering.declared(reading=False)]
-        near = did_you_mean(name, names) or f"there are {len(names)} tools, and none is like it"
-        return Result.failed(Outcome.NOT_FOUND, f"there is no tool `{truncate(name, _SHOWN)}`; {near}")
+        near = did_you_mean(name, names) or f"none of the {len(names)} tools has a similar name"
+        return Result.failed(Outcome.NOT_FOUND, f"unknown tool `{truncate(name, _SHOWN)}`; {near}")
 
     def _hidden(self, tool: str) -> Result | None:
         hidden = self.offering.hidden(tool)
@@ -99,7 +99,7 @@ class ApprovalGate:
         if isinstance(repaired, Result):
             return repaired
         prepared = repaired[0].arguments
-        what = f"`{call.name}` waits for an approval"
+        what = f"`{call.name}` requires approval"
         return Pending(call.id, call.name, prepared, Outcome.NEEDS_APPROVAL.value, what)
 
 
@@ -108,10 +108,10 @@ def _unfinished(call: ToolCall, finish: Finish) -> Result:
 
     Nobody knows which of its calls are whole: arguments that are cut off may still be a JSON object, above all `{}`.
     """
-    why = f"`{truncate(call.name, _SHOWN)}` was not called: the answer that asks for it"
+    why = f"`{truncate(call.name, _SHOWN)}` was not called: the answer that requested it"
     if finish.reason == "refused":
         return Result.failed(Outcome.DENIED, f"{why} was refused", code=REFUSED_ANSWER)
-    why += " was cut off, so none of its calls is made; write less"
+    why += " was cut off, so none of its calls are made; write a shorter answer"
     return Result.failed(Outcome.LIMIT_EXCEEDED, why, code="answer_cut_off")
 
 
@@ -126,14 +126,14 @@ def _why_no_object(written: str) -> str:
     try:
         value = decode_json(written)
     except json.JSONDecodeError as error:
-        return f"expected a JSON object, got no JSON: {error.msg} at character {error.pos}"
+        return f"expected a JSON object, got invalid JSON: {error.msg} at character {error.pos}"
     except (DuplicateKey, NotFinite) as error:
         return str(error)
     except (ValueError, RecursionError):
-        return "expected a JSON object, got a number too long or objects too deep"
+        return "expected a JSON object, got a number that is too long or nesting that is too deep"
     if isinstance(value, dict):
-        return "it is nested too deeply, or something in it is no JSON, such as half of a character"
-    kind = {list: "a list", str: "a text", bool: "a boolean"}.get(type(value), "a number")
+        return "the nesting is too deep, or a value is not valid JSON, such as a lone surrogate"
+    kind = {list: "a list", str: "a string", bool: "a boolean"}.get(type(value), "a number")
     return f"expected a JSON object, got {kind}"
 
 
@@ -157,17 +157,17 @@ def check_answers(conversation: Conversation, answers: Mapping[str, Any]) -> dic
             call. All of that is told at once, and nothing has happened.
     """
     if not isinstance(answers, Mapping):
-        raise _refused([f"expected an object of answers by the ids of calls, got {kind_of(answers)}"])
+        raise _refused([f"expected an object of answers keyed by call id, got {kind_of(answers)}"])
     waiting = {each.id: each for each in conversation.pending}
     wrong = [
-        f"`{id_}` waits for no answer. {did_you_mean(str(id_), waiting)}".rstrip(". ")
+        f"unknown pending call `{id_}`; {did_you_mean(str(id_), waiting)}".removesuffix("; ")
         for id_ in answers
         if id_ not in waiting
     ]
     found: dict[str, Answer] = {}
     for id_, pending in waiting.items():
         if id_ not in answers:
-            wrong.append(f"`{id_}` (`{pending.tool}`) waits, and nothing is said of it")
+            wrong.append(f"missing answer for `{id_}` (`{pending.tool}`)")
             continue
         try:
             answer = found[id_] = Answer.parse(answers[id_])
@@ -176,7 +176,7 @@ def check_answers(conversation: Conversation, answers: Mapping[str, Any]) -> dic
             continue
         if answer.kind in _FULFILLING and pending.code != DEFERRED:
             wrong.append(
-                f"`{id_}`: `{pending.tool}` waits with `{pending.code}`, and only a call that its caller is to fulfil (`{DEFERRED}`) is given a result"
+                f"`{id_}`: `{pending.tool}` waits with `{pending.code}`; `result` and `error` are valid only for a call that waits with `{DEFERRED}`"
             )
     if wrong:
         raise _refused(wrong)
@@ -185,9 +185,9 @@ def check_answers(conversation: Conversation, answers: Mapping[str, Any]) -> dic
 
 def _refused(wrong: list[str]) -> ConfigurationError:
     return ConfigurationError(
-        "the calls that wait are answered all together:\n" + "\n".join(f"- {each}" for each in wrong),
+        "invalid answers to the pending calls:\n" + "\n".join(f"- {each}" for each in wrong),
         code="invalid_answers",
-        hint='pass `answers={id: {"approve": true}}`, or `reject`, `result`, `error`, of every one of `pending`',
+        hint='answer every call in `pending`, such as `answers={id: {"approve": true}}`; the other kinds are `reject`, `result` and `error`',
     )
 
 
@@ -198,7 +198,7 @@ _FULFILLING = frozenset({"result", "error"})
 def rejection_result(tool: str, answer: Answer) -> Result:
     """The result of a call that somebody does not want."""
     why = f": {answer.message}" if answer.message else ""
-    return Result.failed(Outcome.DENIED, f"`{tool}` was not called, as was decided{why}", code=REJECTED)
+    return Result.failed(Outcome.DENIED, f"`{tool}` was not called{why}", code=REJECTED)
 
 
 def answer_refusal(call: ToolCall, answer: Answer, pending: Pending, waited: float) -> Result | None:
@@ -216,7 +216,9 @@ def answer_refusal(call: ToolCall, answer: Answer, pending: Pending, waited: flo
         return rejection_result(call.name, answer) if answer.kind == "reject" else None
     timeout = pending.details.get("timeout")
     if answer.kind in _FULFILLING and isinstance(timeout, str) and waited > parse_duration(timeout):
-        why = f"`{call.name}` was fulfilled {format_duration(round(waited, 3))} after it began, and its caller may take {timeout}"
+        why = (
+            f"`{call.name}` was fulfilled after {format_duration(round(waited, 3))}; its timeout is {timeout}"
+        )
         return Result.failed(Outcome.TIMEOUT, why)
     return None
 

@@ -68,7 +68,7 @@ def render_result(
     handle = f"result_{len(spilled) + 1}"
     shown = truncate_to_bytes(whole, limit - _NOTE - len(reader))
     note = (
-        f"… [cut: {len(shown)} of {len(whole)} characters ({size} bytes in all); go on with "
+        f"… [truncated: {len(shown)} of {len(whole)} characters ({size} bytes in total); continue with "
         f'{reader}(handle="{handle}", offset={len(shown)})]'
     )
     return shown + note, handle, whole
@@ -86,7 +86,7 @@ def limit_content(result: Result, limit: int) -> Result:
         size = len(part.data or "")
         if size > room:
             described = part_text(part._replace(text=None)).removesuffix("]")
-            note = f"{described}: {size} bytes of base64, too many to be shown]"
+            note = f"{described}: {size} bytes of base64, too large to show]"
             parts.append(Content("text", text=f"{part.text}\n{note}" if part.text else note))
         else:
             room -= size
@@ -110,17 +110,20 @@ def read_result_tool(name: str, limit: int) -> Descriptor:
         "type": "integer",
         "minimum": 0,
         "default": 0,
-        "description": "Characters to leave out.",
+        "description": "Characters to skip.",
     }
     most: dict[str, Any] = {
         "type": "integer",
         "minimum": 1,
-        "description": f"Characters to read at most; no more than {limit} bytes are given at once.",
+        "description": f"Maximum number of characters to read; at most {limit} bytes are returned at a time.",
     }
-    handle: dict[str, Any] = {"type": "string", "description": "As the result that was cut tells it."}
+    handle: dict[str, Any] = {
+        "type": "string",
+        "description": "The handle in the note of the truncated result.",
+    }
     return Descriptor(
         name,
-        description="Reads on in a result that was too long to be shown whole.",
+        description="Read more of a result that was too long to show in full.",
         input_schema={
             "type": "object",
             "properties": {"handle": handle, "offset": offset, "limit": most},
@@ -160,17 +163,17 @@ class ResultReader:
         async def read(call: Any) -> Result:
             handle, offset = call.arguments["handle"], call.arguments["offset"]
             if handle not in spilled:
-                near = did_you_mean(handle, spilled) or "handles are told where a result is cut"
-                message = f"there is no result `{handle}`; {near}"
+                near = did_you_mean(handle, spilled) or "use the handle in the note of a truncated result"
+                message = f"unknown handle `{handle}`; {near}"
                 return Result.failed(Outcome.TOOL_ERROR, message, code="unknown_handle")
             whole = spilled[handle]
             if offset >= len(whole):
-                message = f"`{handle}` has {len(whole)} characters, and none behind {offset}"
+                message = f"offset {offset} is past the end of `{handle}`, which has {len(whole)} characters"
                 return Result.failed(Outcome.TOOL_ERROR, message, code="offset_too_large")
             wanted = whole[offset : offset + call.arguments.get("limit", len(whole))]
             piece = truncate_to_bytes(wanted, self._limit - _NOTE)
             end = offset + len(piece)
-            then = f"go on with offset={end}" if end < len(whole) else "this is the end"
+            then = f"continue with offset={end}" if end < len(whole) else "end of the result"
             note = f"[characters {offset} to {end} of {len(whole)}; {then}]"
             return Result.ok(piece, content=(Content("text", text=note),))
 
@@ -341,7 +344,7 @@ class CallRunner:
                 if isinstance(event, Result):
                     return event
                 tell(CallUpdate(call.id, _told(event)))
-        raise AssertionError("a call ends with its result")
+        raise AssertionError("the call ended without a result")
 
     def _begun(self, call: ToolCall) -> CallStart:
         tool = self._session.registry.get(call.name)

@@ -218,7 +218,7 @@ class CallUsage:
         most = self._rulebook.policy.max_identical
         if most is None or self._times_same <= most:
             return None
-        why = f"the same call of `{tool}` was asked for more than {_times(most)} in a row"
+        why = f"the same call of `{tool}` was requested more than {_times(most)} in a row"
         return self.exceed(Stop.MAX_IDENTICAL, why)
 
     def _failing(self, tool: str) -> Result | None:
@@ -236,31 +236,31 @@ class CallUsage:
         count = self._for_nothing[cause]
         if most is None or count < most:
             return None
-        what = "are not there" if cause == UNKNOWN else "may not be called"
-        return self.exceed(Stop.MAX_FAILURES, f"tools that {what} were asked for {_times(count)}")
+        what = "unknown" if cause == UNKNOWN else "forbidden"
+        return self.exceed(Stop.MAX_FAILURES, f"{what} tools were requested {_times(count)}")
 
     def _forbidden(self, tool: str, rules: ToolRules, only: str | None) -> Result | None:
         if not rules.allowed:
-            return _denied(FORBIDDEN, f"`{tool}` may not be called")
+            return _denied(FORBIDDEN, f"the policy does not allow `{tool}`")
         if only is not None and tool != only:
-            which = f"only `{only}` may" if only else "no tool may"
-            return _denied(FORBIDDEN, f"`{tool}` may not be called now: {which}, in this round")
+            which = f"only `{only}` can" if only else "no tool can"
+            return _denied(FORBIDDEN, f"`{tool}` cannot be called in this round: {which}")
         return None
 
     def _out_of_order(self, tool: str, rules: ToolRules, now: float) -> Result | None:
         missing = [need for need in rules.before if need not in self._well and not self._is_done(need)]
         if missing:
             first = " and ".join(f"`{need}`" for need in missing)
-            return _denied("call_required_before", f"`{tool}` may be called only after {first} ended well")
+            return _denied("call_required_before", f"`{tool}` can be called only after {first} succeeded")
         for group, place in rules.places:
             other = self._other(group, place)
             if other:
-                return _denied("exclusive_tools", f"`{tool}` may not be called any more, since `{other}` was")
+                return _denied("exclusive_tools", f"`{tool}` cannot be called because `{other}` was called")
         begun = self._begun.get(tool)
         last = self._last.get(tool) if begun is None else begun.last
         if last is not None and 0 <= now - last < rules.rest:
             wait = format_duration(round(rules.rest - (now - last), 3))
-            return _denied("cooldown", f"`{tool}` may be called again in {wait}")
+            return _denied("cooldown", f"`{tool}` can be called again in {wait}")
         return None
 
     def _is_done(self, need: str) -> bool:
@@ -276,15 +276,17 @@ class CallUsage:
     def _spent(self, tool: str, rules: ToolRules, now: float) -> Result | None:
         policy, begun = self._rulebook.policy, self._begun_in_all
         if policy.max_calls is not None and self._total + begun >= policy.max_calls:
-            return self.exceed(Stop.MAX_CALLS, f"the conversation may have {_calls(policy.max_calls)}")
+            return self.exceed(Stop.MAX_CALLS, f"the conversation is limited to {_calls(policy.max_calls)}")
         most = policy.max_calls_per_turn
         if most is not None and self._of_turn + begun >= most:
-            return self.exceed(Stop.MAX_CALLS_PER_TURN, f"one turn may have {_calls(most)}")
+            return self.exceed(Stop.MAX_CALLS_PER_TURN, f"a turn is limited to {_calls(most)}")
         if rules.most is not None and self._calls_of(tool) >= rules.most:
-            return self.exceed(Stop.MAX_CALLS_PER_TOOL, f"`{tool}` may have {_calls(rules.most)}")
+            return self.exceed(Stop.MAX_CALLS_PER_TOOL, f"`{tool}` is limited to {_calls(rules.most)}")
         most = policy.max_calls_per_minute
         if most is not None and self._within_a_minute(now) + begun >= most:
-            return self.exceed(Stop.MAX_CALLS_PER_MINUTE, f"one minute may have {_calls(most)}")
+            return self.exceed(
+                Stop.MAX_CALLS_PER_MINUTE, f"the conversation is limited to {_calls(most)} per minute"
+            )
         return None
 
     def _calls_of(self, tool: str) -> int:
@@ -335,7 +337,7 @@ def _denied(code: str, message: str) -> Result:
 
 
 def _calls(most: int) -> str:
-    return f"no more than {most} call{'' if most == 1 else 's'}" if most else "no calls"
+    return f"{most} call{'' if most == 1 else 's'}"
 
 
 def _times(count: int) -> str:

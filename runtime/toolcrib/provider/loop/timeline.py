@@ -87,10 +87,8 @@ class Event(NamedTuple):
         """
         why = _why_no_event(value)
         if why:
-            hint = "pass what `Event.as_json()` gave"
-            raise ConfigurationError(
-                f"this is no event of a timeline: {why}", code="invalid_event", hint=hint
-            )
+            hint = "pass the output of `Event.as_json()`"
+            raise ConfigurationError(f"invalid timeline event: {why}", code="invalid_event", hint=hint)
         return cls(**value)
 
 
@@ -104,21 +102,21 @@ _FORMS: Final[Mapping[str, type]] = {
 def _why_no_event(value: object) -> str:
     """What is wrong with the JSON form of an event; empty if nothing."""
     if not isinstance(value, Mapping):
-        return f"a `{type(value).__name__}` is no object"
+        return f"expected an object, got `{type(value).__name__}`"
     kind = value.get("type")
     if not isinstance(kind, str) or kind not in TYPES:
-        return f"`type` is {kind!r}. {did_you_mean(str(kind), TYPES)}".rstrip(". ")
+        return f"unknown type {kind!r}; {did_you_mean(str(kind), TYPES)}".removesuffix("; ")
     has = {"seq", "type"} | TYPES[kind]
     for key, item in value.items():
         if key not in has:
-            return f"`{kind}` has no `{key}`. {did_you_mean(key, has)}".rstrip(". ")
+            return f"unknown key `{key}` of `{kind}`; {did_you_mean(key, has)}".removesuffix("; ")
         if type(item) is not _FORMS[key]:
-            return f"`{key}` is a `{type(item).__name__}`"
+            return f"`{key}`: expected `{_FORMS[key].__name__}`, got `{type(item).__name__}`"
     for key in {"seq", "segment"} & has:
         if value.get(key, 0) < 1:
-            return f"`{key}` is not counted from 1"
+            return f"`{key}` must be at least 1"
     if value.get("status", "pending") not in RANKS:
-        return f"`status` is `{value['status']}`, and none of {', '.join(RANKS)}"
+        return f"unknown status `{value['status']}`; expected one of {', '.join(RANKS)}"
     return ""
 
 
@@ -149,7 +147,7 @@ class TimelinePosition(NamedTuple):
         """
         calls = {id_: (int(segment), str(status)) for id_, (segment, status) in value["calls"].items()}
         if not all(status in RANKS for _segment, status in calls.values()):
-            raise ValueError("a call of the timeline has a status that is none")
+            raise ValueError("a call of the timeline has an unknown status")
         return cls(int(value["seq"]), int(value["segments"]), calls)
 
 
@@ -226,8 +224,8 @@ class Timeline:
             ConfigurationError: There is no such status.
         """
         if status and status not in RANKS:
-            message = f"`{status}` is no status of a call"
-            raise ConfigurationError(message, hint=f"the statuses are {', '.join(RANKS)}")
+            message = f"unknown status `{status}`"
+            raise ConfigurationError(message, hint=f"valid statuses: {', '.join(RANKS)}")
         begun: list[Event] = []
         if id not in self._calls:
             begun = self._close()
@@ -411,8 +409,8 @@ class View:
             self._join()
             folded = _begun(event) if there is None else _gone_on(self._segments[place], event)
             if folded is None or not 0 <= place <= most:
-                message = f"event {event.seq} (`{event.type}`) can't go to segment {event.segment} here"
-                hint = "apply the events of one timeline to a view"
+                message = f"event {event.seq} (`{event.type}`) cannot be applied to segment {event.segment}"
+                hint = "apply the events of a single timeline to a view"
                 raise ConfigurationError(message, code="invalid_event", hint=hint)
             self._segments[place : place + 1] = [folded]
         self.stop = ""
@@ -446,8 +444,8 @@ class View:
             view.seq, view.stop = int(value["seq"]), str(value["stop"])
             view._segments = [Segment(**each) for each in value["segments"]]
         except (KeyError, TypeError, ValueError) as error:
-            message = f"this is no view of a timeline: {type(error).__name__}: {error}"
-            hint = "pass what `View.as_json()` gave"
+            message = f"invalid timeline view: {type(error).__name__}: {error}"
+            hint = "pass the output of `View.as_json()`"
             raise ConfigurationError(message, code="invalid_view", hint=hint) from None
         return view
 

@@ -176,7 +176,7 @@ class ConversationTurn:
 
     def cancel_request(self) -> None:
         """The provider has cancelled itself."""
-        self._failed = Stop.CANCELLED, "the request to the model was cancelled from within"
+        self._failed = Stop.CANCELLED, "the provider cancelled the request to the model"
         self._cut()
 
     def _cut(self) -> dict[str, str]:
@@ -190,7 +190,7 @@ class ConversationTurn:
         texts, calls, events = self._decoder.cut()
         self._decoder = None
         for id_ in calls:
-            why = "not called: the answer that asks for it broke off"
+            why = "not called: the answer that requested it was interrupted"
             events += self._timeline.call_updated(id_, "failed", outcome=Outcome.CANCELLED.value, text=why)
         self._emit([*events, *self._timeline.message_ended()])
         if texts:
@@ -366,7 +366,7 @@ class ConversationTurn:
             self._pending.pop(call.id, None)
             why = f"the call of `{call.name}` was cancelled"
             if call.id in self._starts:
-                why += "; it had begun, and may have acted"
+                why += "; it had started and may have had an effect"
             self._settle(call, Result.failed(Outcome.CANCELLED, why))
         self.end_round()
 
@@ -398,11 +398,11 @@ class ConversationTurn:
         """Why the model may not be asked once more."""
         policy = self._settings.rulebook.policy
         if self._round >= policy.max_rounds:
-            return Stop.MAX_ROUNDS, f"one turn may have no more than {policy.max_rounds} requests"
+            return Stop.MAX_ROUNDS, f"a turn is limited to {policy.max_rounds} requests"
         if policy.max_cost is not None and self._cost >= policy.max_cost:
             return (
                 Stop.MAX_COST,
-                f"the conversation has cost {self._cost:.6g} of {policy.max_cost:.6g} dollars",
+                f"the conversation has cost {self._cost:.6g} dollars; the limit is {policy.max_cost:.6g} dollars",
             )
         return None
 
@@ -411,9 +411,9 @@ class ConversationTurn:
         if most is None:
             return ""
         if self._unpriced or (self._settings.prices is None and any(self._tokens)):
-            why = "the provider says nothing of tokens" if self._unpriced else "there are no prices"
-            return f"what the conversation costs is not known, since {why}; it may cost no more than {most:.6g} dollars"
-        return f"the conversation may cost no more than {most:.6g} dollars" if self._cost > most else ""
+            why = "the provider reports no token counts" if self._unpriced else "no prices are configured"
+            return f"the cost of the conversation is unknown because {why}; the limit is {most:.6g} dollars"
+        return f"the conversation is limited to {most:.6g} dollars" if self._cost > most else ""
 
     # What others see of it.
 
@@ -513,7 +513,7 @@ def cut_off_reason(finish: Finish, calls: Mapping[str, str]) -> tuple[Stop, str]
     """
     stop = Stop.REFUSED if finish.reason == "refused" else Stop.LENGTH
     what = "was refused" if stop is Stop.REFUSED else "was cut off"
-    own_word = "" if finish.reason in _ENDS else f" (the provider says `{finish.reason}`)"
+    own_word = "" if finish.reason in _ENDS else f" (the provider reports `{finish.reason}`)"
     return stop, f"the answer {what}{own_word}; its calls were not made: {name_calls(calls)}"
 
 
@@ -528,12 +528,12 @@ def answer_reason(reason: str, wanted: str, *, spoke: bool) -> tuple[Stop, str]:
     stop = _ENDS.get(reason, Stop.ANSWERED)
     said = []
     if reason not in _ENDS:
-        said.append(f"the provider says `{reason}`")
+        said.append(f"the provider reports `{reason}`")
     elif not spoke:
-        said.append("the model said nothing")
+        said.append("the model returned an empty answer")
     if wanted and stop is Stop.ANSWERED:
         what = "a tool" if wanted == "required" else f"`{wanted}`"
-        said.append(f"the model was to call {what}, and called nothing")
+        said.append(f"the model had to call {what} but called nothing")
     return stop, "; ".join(said)
 
 

@@ -41,12 +41,12 @@ MAX_TOKENS: Final = 8192
 """What an answer may have where no setting says so: the service insists on a bound."""
 
 _RESERVED: Final = {
-    "messages": "messages are what is said in the conversation",
-    "model": "open the provider with another `model`",
-    "stream": "ask for events of the conversation instead",
-    "system": "say it as the system's message",
-    "tool_choice": "say it in the policy",
-    "tools": "they are declared by the runtime",
+    "messages": "the conversation provides the messages",
+    "model": "pass `model` when opening the provider",
+    "stream": "stream the events of the conversation instead",
+    "system": "use a system message instead",
+    "tool_choice": "set it in the policy",
+    "tools": "the runtime declares the tools",
 }
 _REASONS: Final = {
     "end_turn": "stop",
@@ -88,7 +88,7 @@ class Anthropic(ServedModel):
         settings = settings_of(request, _RESERVED)
         caching = settings.pop("prompt_caching", False)
         if not isinstance(caching, bool):
-            message = "the setting `prompt_caching` is true or false"
+            message = "the setting `prompt_caching` must be true or false"
             raise ConfigurationError(message, code="invalid_setting")
         body: dict[str, Any] = {"model": self.model, "max_tokens": MAX_TOKENS, **settings}
         if request.streaming:
@@ -221,7 +221,7 @@ def _begun(index: int, block: dict[str, Any], answer: ServiceAnswer) -> Iterator
         written = object_of(block.get("input"))
         yield CallDelta(index, text_of(block.get("id")), text_of(block.get("name")), written or "")
     elif kind != "redacted_thinking":
-        raise answer.unreadable(f"the answer has a block of the type `{kind}`")
+        raise answer.unreadable(f"the answer has a block of the unknown type `{kind}`")
 
 
 def _handed_back(block: dict[str, Any]) -> JSON:

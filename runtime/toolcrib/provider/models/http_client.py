@@ -80,9 +80,9 @@ def parse_base_url(base_url: str) -> ServiceURL:
         origin = normal_origin(f"{parts.scheme}://{parts.netloc}")
     except ValueError:
         raise ConfigurationError(
-            "the `base_url` of the provider is no address",  # what is in it may be secret
+            "the `base_url` of the provider is not a valid URL",  # what is in it may be secret
             code="invalid_base_url",
-            hint="write one such as `https://api.example.com/v1` or `http://127.0.0.1:4010/v1`",
+            hint="use a URL such as `https://api.example.com/v1` or `http://127.0.0.1:4010/v1`",
         ) from None
     return ServiceURL(origin, parts.path.rstrip("/"), parts.query)
 
@@ -129,10 +129,10 @@ LASTING: Final = frozenset(
 """What the same request meets again."""
 
 HINTS: Final[Mapping[HTTPFailure, str]] = {
-    HTTPFailure.CONNECT_FAILED: "see whether it runs, and `base_url`",
-    HTTPFailure.CONNECT_TIMEOUT: "see whether it runs, and `base_url`",
-    HTTPFailure.TLS_FAILED: "see to its certificate, or name the one that signs it in SSL_CERT_FILE",
-    HTTPFailure.READ_TIMEOUT: "give it a longer `timeout`",
+    HTTPFailure.CONNECT_FAILED: "check that the service is running and that `base_url` is correct",
+    HTTPFailure.CONNECT_TIMEOUT: "check that the service is running and that `base_url` is correct",
+    HTTPFailure.TLS_FAILED: "check its certificate, or set SSL_CERT_FILE to the certificate that signs it",
+    HTTPFailure.READ_TIMEOUT: "increase `timeout`",
 }
 
 
@@ -338,7 +338,7 @@ class ServiceClient:
         try:
             key = secrets.look_up(variable)
         except MissingSecret as error:
-            hint = f"set `{service.variable}` to a key of {service.name}"
+            hint = f"set `{service.variable}` to your {service.name} API key"
             raise self.error(error.message, code="missing_key", hint=hint) from None
         return {service.key_header: service.key_scheme + key} if key else {}
 
@@ -346,7 +346,7 @@ class ServiceClient:
         try:
             return compact(dict(body)).encode()
         except (ValueError, TypeError) as error:
-            raise self.error(f"the request can't be sent: {error}", code="request_refused") from None
+            raise self.error(f"cannot send the request: {error}", code="request_refused") from None
 
     async def _sent(self, streamer: StreamingClient, request: HTTPRequest) -> StreamedResponse:
         """One attempt; an answer that is an error is one."""
@@ -379,7 +379,9 @@ class ServiceClient:
         code, retryable = BY_STATUS.get(
             status, ("request_refused" if status < 500 else "provider_failed", status >= 500)
         )
-        message = error_message(raw) or ("points elsewhere" if 300 <= status < 400 else "without a message")
+        message = error_message(raw) or (
+            "redirects are not followed" if 300 <= status < 400 else "no error message"
+        )
         details: dict[str, Any] = {"status": status}
         told = seconds_to_wait(dict(incoming.headers), None)
         if told is not None:
@@ -397,10 +399,10 @@ class ServiceClient:
     def _way_to_key(self) -> str:
         header, key = self._service.key_header, self._api_key
         if header in self._headers:
-            return f"see to the header `{header}`"
+            return f"check the header `{header}`"
         if key == "":
-            return "no key was sent; write `api_key: ${MY_KEY}` beside `base_url`, and set that variable"
-        return f"see to {f'the key in `{self._service.variable}`' if key is None else 'its `api_key`'}"
+            return "no key was sent; add `api_key: ${MY_KEY}` next to `base_url` and set that variable"
+        return f"check {f'the key in `{self._service.variable}`' if key is None else 'its `api_key`'}"
 
     def _wait(self, state: RetryCallState) -> float:
         """What the service asks for, or a time that doubles, of which a part is random, so that callers spread out."""
@@ -458,7 +460,7 @@ class ServiceAnswer:
         except ValueError as error:
             raise self._too_large(str(error)) from None
         if left <= 0:
-            raise self._too_large(f"the answer has more than {BOUNDS.body:,} bytes")
+            raise self._too_large(f"the answer exceeds {BOUNDS.body:,} bytes")
 
     async def rest(self) -> None:
         """Read what follows the last event, which is nothing as a rule, so that the connection can be used again."""
@@ -487,11 +489,11 @@ class ServiceAnswer:
         try:
             value = decode_json(raw)
         except DuplicateKey as error:
-            raise self.unreadable(f"{what} can't be trusted: {error}") from None
+            raise self.unreadable(f"{what} is ambiguous: {error}") from None
         except (ValueError, RecursionError):
-            raise self.unreadable(f"{what} is no JSON") from None
+            raise self.unreadable(f"{what} is not valid JSON") from None
         if not isinstance(value, dict):
-            raise self.unreadable(f"{what} is no JSON object")
+            raise self.unreadable(f"{what} is not a JSON object")
         if isinstance(value.get("error"), dict | str) and value["error"]:
             raise self.told(value["error"])
         return value
@@ -502,14 +504,14 @@ class ServiceAnswer:
 
     def cut_off(self) -> ProviderError:
         """Events that end before the answer does."""
-        return self._wire.error("the answer ended before its end", code="answer_cut_off", retryable=True)
+        return self._wire.error("the answer ended prematurely", code="answer_cut_off", retryable=True)
 
     def told(self, error: Any) -> ProviderError:
         """What the service says has gone wrong, after its answer began."""
         kinds = [str(error.get(key)) for key in ("type", "code")] if isinstance(error, dict) else []
         kind = next((each for each in kinds if each in BY_KIND), "")
         code, retryable = BY_KIND.get(kind, ("provider_failed", False))
-        message = error_message_in({"error": error}) or "the service tells of an error without a message"
+        message = error_message_in({"error": error}) or "the service reported an error without a message"
         return self._wire.error(
             message, code=code, retryable=retryable, details={"type": kind} if kind else {}
         )
@@ -596,9 +598,9 @@ class ServedModel(ABC):
     ) -> None:
         if not model:
             raise ConfigurationError(
-                f"no model of {self.SERVICE.name} is named",
+                f"missing `model` for {self.SERVICE.name}",
                 code="missing_model",
-                hint="say `model:` beside `provider:`, `--model` on the command line, or `model=` in Python",
+                hint="set `model:` next to `provider:`, `--model` on the command line, or `model=` in Python",
             )
         self.model = model
         self._wire = ServiceClient(
@@ -740,7 +742,7 @@ def settings_of(request: Request, reserved: Mapping[str, str]) -> dict[str, JSON
     """
     for name in request.settings:
         if name in reserved:
-            message = f"`{name}` can't be a setting of the provider"
+            message = f"`{name}` cannot be a provider setting"
             raise ConfigurationError(message, code="reserved_setting", hint=reserved[name])
     return dict(request.settings)
 

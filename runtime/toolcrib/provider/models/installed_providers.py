@@ -132,9 +132,9 @@ def _offered(name: str) -> Callable[..., Any]:
         known = provider_names()
         near = did_you_mean(name, known)
         raise ConfigurationError(
-            f"no provider is called `{name}`",
+            f"unknown provider `{name}`",
             code="unknown_provider",
-            hint=near or f"there are {', '.join(f'`{each}`' for each in known)}",
+            hint=near or f"available providers: {', '.join(f'`{each}`' for each in known)}",
         )
     make: Callable[..., Any] = offered[name].load()
     return make
@@ -150,10 +150,12 @@ def _check_options(name: str, make: Callable[..., Any], options: Mapping[str, An
     unknown = [] if open_ended else sorted(options.keys() - known)
     if unknown:
         many = "s" if len(unknown) > 1 else ""
-        message = f"the provider `{name}` has no option{many} {', '.join(f'`{each}`' for each in unknown)}"
+        message = (
+            f"unknown option{many} {', '.join(f'`{each}`' for each in unknown)} for the provider `{name}`"
+        )
         near = "; ".join(filter(None, (did_you_mean(each, known) for each in unknown)))
         listed = ", ".join(f"`{each}`" for each in sorted(known)) or "none"
-        raise ConfigurationError(message, code="unknown_option", hint=near or f"there are {listed}")
+        raise ConfigurationError(message, code="unknown_option", hint=near or f"available options: {listed}")
 
 
 _COMMON: Final = frozenset({"model", "base_url", "api_key", "world", "clock", "self"})

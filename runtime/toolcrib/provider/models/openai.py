@@ -1,6 +1,6 @@
 """OpenAI's chat completions and whatever speaks like them, also on Azure; and OpenAI's responses.
 
-For responses the whole conversation is sent each time, and parts keep their order.
+For responses every request sends the whole conversation, and parts keep their order.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from toolcrib.provider.models.protocol import (
 OPENAI: Final = Service("OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY")
 
 _CHAT_RESERVED: Final = {
-    "messages": "messages are what is said in the conversation",
-    "model": "open the provider with another `model`",
-    "n": "a conversation goes on with one answer",
-    "parallel_tool_calls": "say `max_parallel: 1` in the policy",
-    "stream": "ask for events of the conversation instead",
-    "tool_choice": "say it in the policy",
-    "tools": "they are declared by the runtime",
+    "messages": "the conversation provides the messages",
+    "model": "pass `model` when opening the provider",
+    "n": "a conversation continues with a single answer",
+    "parallel_tool_calls": "set `max_parallel: 1` in the policy",
+    "stream": "stream the events of the conversation instead",
+    "tool_choice": "set it in the policy",
+    "tools": "the runtime declares the tools",
 }
 _REASONS: Final = {
     "stop": "stop",
@@ -306,8 +306,8 @@ class AzureOpenAI(OpenAIChat):
 
     def __init__(self, *, model: str, base_url: str = "", **options: Any) -> None:
         if not base_url:
-            message = "Azure OpenAI has no address of its own"
-            hint = "write the endpoint of the resource as `base_url`, such as `https://NAME.openai.azure.com`"
+            message = "Azure OpenAI has no default URL"
+            hint = "set `base_url` to the endpoint of the resource, such as `https://NAME.openai.azure.com`"
             raise ConfigurationError(message, code="invalid_base_url", hint=hint)
         at = parse_base_url(base_url)
         query = [at.query] if at.query else []
@@ -318,16 +318,16 @@ class AzureOpenAI(OpenAIChat):
 
 
 _RESPONSES_RESERVED: Final = {
-    "conversation": "the whole conversation is sent each time",
-    "input": "it is what is said in the conversation",
-    "instructions": "say it as `system`",
-    "model": "open the provider with another `model`",
-    "background": "an answer is waited for",
-    "parallel_tool_calls": "say `max_parallel: 1` in the policy",
-    "previous_response_id": "the whole conversation is sent each time",
-    "stream": "ask for events of the conversation instead",
-    "tool_choice": "say it in the policy",
-    "tools": "they are declared by the runtime",
+    "conversation": "every request sends the whole conversation",
+    "input": "the conversation provides the input",
+    "instructions": "use `system` instead",
+    "model": "pass `model` when opening the provider",
+    "background": "toolcrib waits for each answer",
+    "parallel_tool_calls": "set `max_parallel: 1` in the policy",
+    "previous_response_id": "every request sends the whole conversation",
+    "stream": "stream the events of the conversation instead",
+    "tool_choice": "set it in the policy",
+    "tools": "the runtime declares the tools",
 }
 
 
@@ -480,7 +480,7 @@ class _ResponsesOutput:
             yield from self._left(index, "thought", _thoughts(item))
             yield ReasoningDelta("", item)
         else:
-            raise self._answer.unreadable(f"the answer has an item of the type `{kind}`")
+            raise self._answer.unreadable(f"the answer has an item of the unknown type `{kind}`")
 
     def finish(self, value: dict[str, Any]) -> Finish:
         """The end.
@@ -490,7 +490,9 @@ class _ResponsesOutput:
         """
         status = text_of(value.get("status"))
         if status in ("failed", "cancelled"):
-            raise self._answer.told(value.get("error") or {"message": f"the response is `{status}`"})
+            raise self._answer.told(
+                value.get("error") or {"message": f"the response has the status `{status}`"}
+            )
         reason = "tool_calls" if self._called else "stop"
         if status == "incomplete":
             why = text_of(object_of(value.get("incomplete_details")).get("reason"))
@@ -504,7 +506,7 @@ class _ResponsesOutput:
     def _left(self, index: int, kind: str, whole: str) -> Iterator[Delta]:
         said = whole_characters(self._said.get(index, ""))
         if not whole.startswith(said):
-            raise self._answer.unreadable("the pieces of an item are not what the item is as a whole")
+            raise self._answer.unreadable("the streamed pieces of an item differ from the completed item")
         if len(whole) > len(said):
             yield from self.piece(index, kind, whole[len(said) :])
 

@@ -189,7 +189,8 @@ class Prices(NamedTuple):
             sound = isinstance(price, int | float) and not isinstance(price, bool)
             if price is not None and not (sound and math.isfinite(price) and price >= 0):
                 raise ConfigurationError(
-                    f"the price `{name}` is {price!r}", hint="write US dollars for a million tokens: 0.15"
+                    f"invalid price `{name}`: {price!r}",
+                    hint="use US dollars per million tokens, such as 0.15",
                 )
 
 
@@ -225,7 +226,7 @@ async def checked_response(provider: Provider, request: Request) -> AsyncGenerat
     except Exception as error:
         logging.getLogger("toolcrib").exception("a bug in the provider `%s`", _name(provider))
         kind = type(error).__name__
-        message = f"a bug in the provider `{_name(provider)}`: {kind}; the log of `toolcrib` has the trace"
+        message = f"a bug in the provider `{_name(provider)}`: {kind}; the traceback is in the `toolcrib` log"
         raise ProviderError(message, code="provider_bug", details={"exception": kind}) from error
 
 
@@ -246,7 +247,7 @@ def _no_generator(provider: Provider, given: object) -> ProviderError:
     if isinstance(given, Coroutine):
         given.close()
     return ProviderError(
-        f"`respond` of the provider `{_name(provider)}` gives a `{type(given).__name__}`",
+        f"`respond` of the provider `{_name(provider)}` returned a `{type(given).__name__}`",
         code="invalid_answer",
         hint="make it an asynchronous generator: `async def respond(self, request)` with `yield`",
     )
@@ -254,11 +255,11 @@ def _no_generator(provider: Provider, given: object) -> ProviderError:
 
 def _no_delta(provider: Provider, given: object) -> ProviderError:
     form = _FORMS.get(type(given))
-    what = "with fields of other types" if form else "in its answer"
+    what = " with fields of the wrong type" if form else ", which is not a part of an answer"
     return ProviderError(
-        f"the provider `{_name(provider)}` gives a `{type(given).__name__}` {what}",
+        f"the provider `{_name(provider)}` yielded a `{type(given).__name__}`{what}",
         code="invalid_answer",
-        hint="yield `TextDelta`, `ReasoningDelta`, `CallDelta` and at the end `Finish`, with texts in their fields",
+        hint="yield `TextDelta`, `ReasoningDelta` and `CallDelta` with strings as fields, then `Finish`",
     )
 
 

@@ -334,7 +334,7 @@ class Scripted:
                 deltas.append(CallDelta(slot, call.id, declared.get(call.tool, call.tool), written))
         except ExpressionError as error:
             place = self._place(error.pointer or reply.pointer)
-            message = f"the reply can't be worked out: {error.message} ({place})"
+            message = f"cannot evaluate the reply: {error.message} ({place})"
             details = {"pointer": error.pointer or reply.pointer}
             raise ProviderError(message, code="script_failed", hint=error.hint, details=details) from None
         return [*deltas, Finish(reply.finish or ("tool_calls" if reply.calls else "stop"))]
@@ -343,17 +343,17 @@ class Scripted:
         """The first reason why a reply does not fit, in words; empty if it does."""
         reply = line.reply
         if line.turn and line.turn != sight.turn:
-            return f"it belongs to turn {line.turn}, and this is turn {sight.turn}"
+            return f"it belongs to turn {line.turn}, but this is turn {sight.turn}"
         if reply.times and self._used[number] >= reply.times:
-            return f"it is used up, after {_times(reply.times)}"
+            return f"it is used up after {_times(reply.times)}"
         if line.first and not line.first <= sight.reply <= line.last:
-            return f"it is {_placed(line)}, and this is reply {sight.reply} of the turn"
+            return f"it must be {_placed(line)}, but this is reply {sight.reply} of the turn"
         seen: Mapping[str, JSON] = sight._asdict()
         for key, matcher in reply.when.items():
             try:
                 differences = matcher.differences(seen[key], names, 1)
             except ExpressionError as error:
-                return f"its `when` can't be judged: {error.message}"
+                return f"cannot evaluate its `when`: {error.message}"
             if differences:
                 told = str(differences[0])
                 return f"{key}{told}" if told.startswith("/") else f"{key}: {told}"
@@ -369,16 +369,16 @@ class Scripted:
         elsewhere = len(self._script) - len(reasons)
         lines = reasons[:SHOWN]
         if len(reasons) > SHOWN:
-            lines.append(f"and {len(reasons) - SHOWN} more that don't fit")
+            lines.append(f"and {len(reasons) - SHOWN} more that do not match")
         if elsewhere:
             lines.append(f"{elsewhere} repl{'y belongs' if elsewhere == 1 else 'ies belong'} to other turns")
         own = any(line.turn == sight.turn for line in self._script)
         paste = _paste(sight, own=own)
         below = f"`script` of turn {sight.turn}" if own else "`script` of the agent"
-        hint = f"a reply that would fit, below the others in the {below}:"
+        hint = f"add a matching reply at the end of the {below}:"
         details = {"lines": lines, "paste": paste, "turn": sight.turn, "reply": sight.reply}
         message = (
-            f"no reply of the script fits request {sight.reply} of turn {sight.turn}, where {_seen(sight)}"
+            f"no reply of the script matches request {sight.reply} of turn {sight.turn}, where {_seen(sight)}"
         )
         return ProviderError(message, code="unscripted", hint=f"{hint}\n{paste}", details=details)
 
@@ -406,7 +406,9 @@ def _differences(call: ScriptedCall, result: ToolResult, names: Mapping[str, JSO
 
 def _as_error(unexpected: Sequence[UnexpectedResult], place: Place) -> ProviderError:
     first = unexpected[0]
-    message = f"`{first.call.tool}` told the model otherwise than expected: {first.lines[0]} ({place(first.call.pointer)})"
+    message = (
+        f"`{first.call.tool}` returned an unexpected result: {first.lines[0]} ({place(first.call.pointer)})"
+    )
     return ProviderError(message, code="unexpected_result", details={"pointer": first.call.pointer})
 
 
@@ -433,9 +435,9 @@ def _placed(line: ScriptedReply) -> str:
     if line.last == line.first:
         return f"reply {line.first}"
     return (
-        f"one of the replies from {line.first} on"
+        f"reply {line.first} or later"
         if line.last == ANY
-        else f"reply {line.first} to {line.last:g}"
+        else f"one of replies {line.first} to {line.last:g}"
     )
 
 

@@ -195,7 +195,7 @@ async def test_a_token_is_asked_for(tmp_path):
         (["--allow-origin", "example.com"], "is not a valid origin"),
         (["--token-env", "NO_SUCH_TOKEN"], "there is no token in `NO_SUCH_TOKEN`"),
         (["--token-env", "A", "--token-file", __file__], "both name the token"),
-        (["--toolset", "no_such"], "there is no toolset `no_such`"),
+        (["--toolset", "no_such"], "unknown toolset `no_such`"),
         (["--profile", "no_such"], "no_such"),
         (["--port", "70000"], "70000"),
         (["--host", "203.0.113.7", "--token-env", "TOKEN"], "cannot listen on 203.0.113.7:0"),

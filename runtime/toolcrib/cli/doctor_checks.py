@@ -504,7 +504,7 @@ def check_modes(executors: Executors, findings: Findings) -> dict[str, dict[str,
             )
         for other in others:
             message = (
-                f"mode `{name}` is offered by {_named(other)} and by {_named(entry)}; the second one counts"
+                f"mode `{name}` is provided by {_named(other)} and by {_named(entry)}; the second one counts"
             )
             findings.warning(message, "remove one of the distributions")
         found[name] = {"distribution": _named(entry), "object": entry.value, "fault": why or None}

@@ -344,7 +344,7 @@ def _shape_problem(fault: Violation, source: str) -> Problem:
     code = _CODES[fault.keyword]
     message = f"expected {fault.expected}, got {fault.got}"
     if code == "unknown_key":
-        message = f"`{fault.path[-1]}` is no key here"
+        message = f"unknown key `{fault.path[-1]}`"
     elif code == "missing_key":
         message = f"`{fault.path[-1]}` is missing"
     return Problem(

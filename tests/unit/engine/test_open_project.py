@@ -228,7 +228,7 @@ class TestProfiles:
             runtime.session(toolset="smal")
 
     def test_an_unknown_profile_names_the_near_ones(self, project):
-        with pytest.raises(ConfigurationError, match="there is no profile `deb`") as caught:
+        with pytest.raises(ConfigurationError, match="unknown profile `deb`") as caught:
             self.opened("deb")
         assert "`dev`" in caught.value.hint
 

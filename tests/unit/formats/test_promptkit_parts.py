@@ -278,7 +278,7 @@ def test_validators_are_guardrails(tmp_path):
     assert agent_of(found)["guardrails"] == [
         {"type": "banned_words", "params": {"words": ["damn"]}},
         {"type": "length", "params": {"max_characters": 100}},
-        {"type": "sentiment", "unsupported": "`sentiment` is no type of assertion"},
+        {"type": "sentiment", "unsupported": "unknown assertion type `sentiment`"},
     ]
     assert told(found) == [("no_counterpart", "help.yaml", 10)]
 

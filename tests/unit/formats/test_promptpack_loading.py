@@ -120,7 +120,7 @@ def test_content_decides_and_yaml_will_do():
     nearly = parse("any.yaml", "prompts: {}\nname: x\n", KINDS)
     assert (nearly.packs, nearly.problems[0].message) == (
         (),
-        "this is no descriptor, scenario or pack; a PromptPack has `template_engine` beside its `prompts`",
+        "not a descriptor, scenario or pack; a PromptPack has `template_engine` next to `prompts`",
     )
 
 
@@ -335,7 +335,7 @@ def test_validators_that_are_enabled_are_guardrails():
     assert own.guardrails == (
         Guardrail("banned_words", {"words": ["y"]}, "No."),
         Guardrail("max_length", {"max": 9}),
-        Guardrail("sentiment", unsupported="`sentiment` is no type of assertion"),
+        Guardrail("sentiment", unsupported="unknown assertion type `sentiment`"),
     )
     assert own.metadata["promptpack"]["validators"] == validators
     at = "/prompts/assistant/validators"

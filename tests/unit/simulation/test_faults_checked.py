@@ -65,7 +65,7 @@ def test_names_are_given_once():
         ordered(), "- {name: a, tool: tool, inject: hang}\n- {name: a, tool: tool, inject: empty}"
     )
     assert (problem.code, problem.pointer) == ("duplicate_name", "/faults/1/name")
-    assert "`a` is already the name of the fault at tools.yaml:" in problem.message
+    assert "duplicate fault `a`, already declared at tools.yaml:" in problem.message
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -229,7 +229,7 @@ def test_a_fault_that_is_switched_off_need_not_happen():
 
 def test_a_fault_that_fits_no_tool():
     code, message, hint = one("- {name: f, tool: tol, inject: hang}", "/tool")
-    assert (code, message) == ("unknown_tool", "the fault `f` fits no tool: none is called `tol`")
+    assert (code, message) == ("unknown_tool", "the fault `f` applies to no tool: there is no tool `tol`")
     assert hint == "did you mean `tool`?"
     assert one("- {name: f, tool: 'x_*', inject: hang}", "/tool")[0] == "unknown_tool"
 

@@ -1,6 +1,6 @@
-"""`pagination`: one call that asks page after page, under caps, or one page that says how to go on.
+"""`pagination`: a call that collects several pages up to a limit, or a call for one page with a cursor to the next.
 
-Pages follow each other by cursors, by numbers or by links.
+Pages are linked by cursors, by page or item numbers, or by links.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 class NoPage(Exception):
-    """A cursor or number of a page can't be used. Its message holds nothing of it."""
+    """The cursor or number of a page is unusable. The message never contains the value, which is untrusted input."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -35,12 +35,12 @@ class NoPage(Exception):
 
 
 class PageStep(NamedTuple):
-    """Where a page begins.
+    """The start of a page.
 
     Attributes:
-        position: Tells pages apart: one that comes again is no new page.
-        draft: The request for it, without what authentication adds.
-        cursor: What a caller is given to go on from there.
+        position: Identifies the page. A position that repeats is a loop.
+        draft: The request for the page, without authentication.
+        cursor: The `next_cursor` that continues from here.
     """
 
     position: str
@@ -49,12 +49,12 @@ class PageStep(NamedTuple):
 
 
 class ResponsePage(NamedTuple):
-    """One page that was read.
+    """A page that was read.
 
     Attributes:
-        step: Where it begins.
-        envelope: The answer.
-        items: What is on it.
+        step: The start of the page.
+        envelope: The response.
+        items: The items of the page.
     """
 
     step: PageStep
@@ -63,38 +63,38 @@ class ResponsePage(NamedTuple):
 
 
 class PaginationStyle(Protocol):
-    """How pages follow each other. The ValueError of an expression and LinkError pass through."""
+    """How pages follow each other. LinkError and the ValueError of an expression are not caught here."""
 
     def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
-        """The first page of a call: the beginning, or at a cursor that an earlier call gave. NoPage where it is none."""
+        """The first page of a call: the start, or the page of a cursor. Raises NoPage for an invalid cursor."""
         ...
 
     def following(self, page: ResponsePage) -> PageStep | None:
-        """The page after one; None where it was the last. NoPage where that can't be told."""
+        """The page after this one; None after the last. Raises NoPage if the response does not tell."""
         ...
 
     def within(self, page: ResponsePage, kept: int) -> PageStep | None:
-        """The place behind the first items of a page; None where only whole pages can be asked for."""
+        """The step after the first `kept` items of a page; None if only whole pages can be requested."""
         ...
 
 
 class CursorStyle(NamedTuple):
-    """Each answer holds the cursor of the next page.
+    """Each response contains the cursor of the next page.
 
     Attributes:
-        next: Finds it; null, false and the empty text are none.
-        param: The parameter that takes it.
+        next: Finds the cursor. Null, false and empty text mean that there is no next page.
+        param: The query parameter for the cursor.
     """
 
     next: Select
     param: str
 
     def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
-        """From a cursor, or without one."""
+        """The page of a cursor, or the page without one."""
         return PageStep("", draft, "") if cursor is None else self._at(draft, cursor)
 
     def following(self, page: ResponsePage) -> PageStep | None:
-        """At the cursor that the answer holds."""
+        """The page of the cursor in the response."""
         found = self.next(page.envelope)
         if found is None or found is False or found == "":
             return None
@@ -103,22 +103,22 @@ class CursorStyle(NamedTuple):
         return self._at(page.step.draft, str(found))
 
     def within(self, page: ResponsePage, kept: int) -> None:
-        """Cursors are of whole pages."""
+        """None: cursors address whole pages."""
 
     def _at(self, draft: RequestDraft, cursor: str) -> PageStep:
         return PageStep(cursor, _with(draft, self.param, cursor), cursor)
 
 
 class CountedStyle(NamedTuple):
-    """Pages or items are counted: `page=3`, `offset=200`.
+    """Pages or items are numbered: `page=3`, `offset=200`.
 
     Attributes:
-        param: The parameter that takes the number.
+        param: The query parameter for the number.
         start: The number of the first page or item.
-        by_items: Whether items are counted, not pages.
-        size_param: The parameter that takes the size of a page; empty for none.
-        size: How many items a whole page has; None where that is not known.
-        next: Says whether there is more; None where only the items tell.
+        by_items: Whether items are numbered instead of pages.
+        size_param: The query parameter for the page size; empty for none.
+        size: The number of items on a full page; None if unknown.
+        next: The expression that is truthy if there are more pages; None to decide by the items.
     """
 
     param: str
@@ -129,7 +129,7 @@ class CountedStyle(NamedTuple):
     next: Select | None
 
     def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
-        """From a number, or from the first."""
+        """The page of a number, or the first page."""
         if cursor is not None and _NUMBER.fullmatch(cursor) is None:
             raise NoPage("not a valid page number")
         sized = draft.copied()
@@ -138,7 +138,8 @@ class CountedStyle(NamedTuple):
         return self._at(sized, self.start if cursor is None else int(cursor))
 
     def following(self, page: ResponsePage) -> PageStep | None:
-        """At the next number, while pages are full and the answer does not say that there is no more."""
+        """The page of the next number; None after an empty or short page, or if the response reports the end."""
+        # A short page ends the list only if the response does not say more: some APIs filter after paging.
         count = len(page.items)
         if not count or (self.next is None and self.size is not None and count < self.size):
             return None
@@ -147,7 +148,7 @@ class CountedStyle(NamedTuple):
         return self._at(page.step.draft, int(page.step.position) + (count if self.by_items else 1))
 
     def within(self, page: ResponsePage, kept: int) -> PageStep | None:
-        """Any item can be the first, where items are counted."""
+        """The step at any item, if items are numbered."""
         return self._at(page.step.draft, int(page.step.position) + kept) if self.by_items else None
 
     def _at(self, draft: RequestDraft, number: int) -> PageStep:
@@ -155,13 +156,13 @@ class CountedStyle(NamedTuple):
 
 
 class LinkStyle(NamedTuple):
-    """Each answer links to the next page: in its `Link` header, or where an expression says.
+    """Each response links to the next page, in its `Link` header or in its body.
 
     Attributes:
-        next: Finds the link in the answer; None for the header.
-        param: The parameter of the link that is given to callers as cursor; empty for none.
+        next: Finds the link in the response; None to use the header.
+        param: The query parameter of the link that callers receive as cursor; empty for none.
         foreign: Whether a link may lead to another origin.
-        own: Origins that count as one, that of the first request among them.
+        own: Origins that count as the same origin, including that of the first request.
     """
 
     next: Select | None
@@ -170,16 +171,17 @@ class LinkStyle(NamedTuple):
     own: Collection[str] = ()
 
     def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
-        """From what the parameter is given, or as the block says."""
+        """The page of a cursor in `param`, or the page of the request itself."""
         return PageStep(draft.finished().url, draft, "") if cursor is None else self._at(draft, cursor)
 
     def following(self, page: ResponsePage) -> PageStep | None:
-        """Where the link leads."""
+        """The page that the link leads to."""
         link = self._link(page.envelope)
         if not link:
             return None
         if not isinstance(link, str):
             raise NoPage("the link to the next page is not text")
+        # A page on a foreign origin must not lead back with the trust of the tool's own origins.
         own = self.own if page.step.draft.origin in self.own else ()
         draft = follow_link(page.step.draft, link, foreign=self.foreign, own=own)
         request = draft.finished()
@@ -191,7 +193,7 @@ class LinkStyle(NamedTuple):
         return PageStep(request.url, draft, cursor)
 
     def within(self, page: ResponsePage, kept: int) -> None:
-        """Links are of whole pages."""
+        """None: links address whole pages."""
 
     def _link(self, envelope: dict[str, JSON]) -> JSON:
         if self.next is not None:
@@ -205,10 +207,10 @@ class LinkStyle(NamedTuple):
 
 
 def _with(draft: RequestDraft, param: str, value: str) -> RequestDraft:
-    """The draft with a parameter.
+    """The draft with a query parameter set.
 
     Raises:
-        NoPage: The value is too long, or no text that can be sent.
+        NoPage: The value is too long, or cannot be encoded.
     """
     if len(value) > _LONGEST:
         raise NoPage(f"the page cursor exceeds {_LONGEST:,} characters")
@@ -231,13 +233,13 @@ _KEYS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
     "offset": (frozenset({"param"}), frozenset({"start", "limit", "limit_param", "next"})),
     "link": (frozenset(), frozenset({"next", "param"})),
 }
-"""Style -> the keys that it needs, and those that it may have."""
+"""Style -> its required keys and its optional keys."""
 
 Fetch = Callable[[RequestDraft], Awaitable[ResponseContent | Result]]
 
 
 class _PagingFailure(Exception):
-    """The pages can't be gone through; `result` is what the call is told."""
+    """The pages cannot be fetched; `result` is the result of the call."""
 
     def __init__(self, result: Result) -> None:
         super().__init__()
@@ -245,7 +247,7 @@ class _PagingFailure(Exception):
 
 
 class _PageItems:
-    """What was collected so far."""
+    """The items collected so far."""
 
     def __init__(self) -> None:
         self.items: list[JSON] = []
@@ -259,7 +261,7 @@ class Pages:
     """A compiled `pagination`.
 
     Attributes:
-        cursor_arg: The argument that takes the cursor of an earlier answer; None for none.
+        cursor_arg: The argument with the cursor of an earlier result; None for none.
     """
 
     def __init__(
@@ -271,14 +273,14 @@ class Pages:
         max_items: int | None,
         cursor_arg: str | None,
     ) -> None:
-        """Hold what was compiled.
+        """Create the pagination of a tool.
 
         Args:
             style: How pages follow each other.
-            items: Finds what is on a page; None for the body itself.
-            max_pages: How many are asked for in one call.
-            max_items: How many items are collected; None for those of one page.
-            cursor_arg: The argument that takes a cursor; None for none.
+            items: Finds the items of a page; None if the body is the list.
+            max_pages: The number of pages that one call requests.
+            max_items: The number of items that are collected; None for all items of the page.
+            cursor_arg: The argument with the cursor; None for none.
         """
         self._style = style
         self._items = items
@@ -295,15 +297,15 @@ class Pages:
         *,
         own: Collection[str] = (),
     ) -> Result:
-        """The items of the pages as one result; `meta.pages` and `meta.next_cursor` say what was left.
+        """Collect the items of the pages into one result; `meta.pages` and `meta.next_cursor` describe the rest.
 
         Args:
-            call: The call; its deadline stands around all pages.
+            call: The call. Its deadline covers all pages.
             draft: The request for the first page.
-            fetch: One exchange. It gets a draft of its own; one of another origin than the first is to be sent
-                without authentication.
-            reading: What makes a result of the last answer with `items` and `next_cursor`.
-            own: Further origins that count as that of the draft.
+            fetch: Makes one exchange. It receives a draft of its own, and must send one to another origin than the
+                first without authentication.
+            reading: Turns the last response, with `items` and `next_cursor`, into a result.
+            own: Further origins that count as the origin of the draft.
         """
         style = self._style
         if isinstance(style, LinkStyle):
@@ -320,12 +322,13 @@ class Pages:
         cursor = following.cursor if following is not None else None
         collected.told |= {"count": collected.count, "items": len(collected.items), "stopped": stopped}
         finish = partial(_finished, page, cursor, collected, reading, call)
+        # `select` and the size budget walk all items, which would block the event loop.
         if is_large(collected.items, DEPTH):
             return await run_in_thread(call.context.session.clock, finish)
         return finish()
 
     def first(self, draft: RequestDraft, call: Call) -> RequestDraft | Result:
-        """The request for the first page; or the result of a call whose cursor is none."""
+        """The request for the first page, or the result of a call with an invalid cursor."""
         try:
             return self._beginning(self._style, draft, call).draft
         except _PagingFailure as broken:
@@ -339,7 +342,7 @@ class Pages:
             raise _PagingFailure(_bad_argument(call, str(self.cursor_arg), error.message)) from None
 
     async def _page(self, step: PageStep, fetch: Fetch, reading: ResponseReader, call: Call) -> ResponsePage:
-        """One page; the failures of its exchange end the call."""
+        """Fetch one page. A failure of its exchange ends the call."""
         read = await fetch(step.draft.copied())
         if isinstance(read, Result):
             raise _PagingFailure(read)
@@ -352,6 +355,7 @@ class Pages:
             raise _PagingFailure(
                 _unusable("no_items", f"`pagination.items` failed on a page: {error}")
             ) from None
+        # An empty body, such as that of a 204, is an empty page.
         if read.envelope["body"] is None:
             items = []
         if not isinstance(items, list):
@@ -365,7 +369,7 @@ class Pages:
     def _taken(
         self, page: ResponsePage, style: PaginationStyle, collected: _PageItems
     ) -> tuple[PageStep | None, str]:
-        """Take a page in: where the next one begins, and why it is not asked for; no reason where it is."""
+        """Add a page. Returns the next step, if any, and the reason to stop; empty to continue."""
         collected.seen.add(page.step.position)
         if _repeats(page, style, collected):
             return None, "repeated_cursor"
@@ -385,7 +389,8 @@ class Pages:
 
 
 def _repeats(page: ResponsePage, style: PaginationStyle, collected: _PageItems) -> bool:
-    """Whether a counted page is the one before again: the API takes no notice of the number."""
+    """Whether a numbered page repeats the one before, because the API ignores the number."""
+    # Scalars may repeat by chance: `[0]` after `[0]` is no sign of a loop, equal objects are.
     last, collected.last = collected.last, page.items
     return (
         isinstance(style, CountedStyle)
@@ -408,12 +413,12 @@ def _following(page: ResponsePage, style: PaginationStyle) -> PageStep | None:
 def _cut(
     page: ResponsePage, style: PaginationStyle, room: int, following: PageStep | None, collected: _PageItems
 ) -> PageStep | None:
-    """Where to go on when a page has more items than may be collected.
+    """The step to continue from if a page has more items than may be collected.
 
-    Behind the last of them, where that can be asked for. Else at the page itself, so that nothing is lost; but not
-    if it was the first one, or nobody would ever come past it.
+    This is the first item that was not collected, if it can be addressed, or else the start of the same page.
     """
     behind = style.within(page, room)
+    # Continuing at the first page of the call would never get past it, so the rest of that page is dropped.
     if behind is not None or collected.count > 1:
         return behind or page.step
     collected.told["dropped"] = len(page.items) - room
@@ -429,7 +434,7 @@ def _finished(
 
 
 def _with_pages(result: Result, collected: _PageItems) -> Result:
-    """The failure of a page, with what was collected before it."""
+    """The failure of a page, with the number of pages collected before it."""
     if not collected.count or result.error is None:
         return result
     pages: JSON = {"count": collected.count, "items": len(collected.items)}
@@ -456,12 +461,12 @@ def _bad_argument(call: Call, name: str, why: str) -> Result:
 
 
 def compile_pages(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> Pages | None:
-    """Compile `pagination` of a `live` block that is valid under its schema; None where there is none.
+    """Compile `pagination` of a `live` block that its schema has accepted; None if there is none.
 
     Args:
         block: The block.
-        tool: Whose it is.
-        problems: Receives what is wrong: codes `bad_select`, `missing_key`, `needless_key`, `unfit_pagination`,
+        tool: The descriptor.
+        problems: Receives problems with the codes `bad_select`, `missing_key`, `needless_key`, `unfit_pagination` and
             `unknown_argument`.
     """
     written: Mapping[str, Any] | None = block.get("pagination")
@@ -502,7 +507,7 @@ def _style_of(written: Mapping[str, Any], following: Select | None, *, foreign: 
 
 
 def _unfit_keys(written: Mapping[str, Any]) -> Iterator[Problem]:
-    """Keys that the style needs and has not, and those that have no effect."""
+    """Problems for missing keys of the style, and for keys that have no effect."""
     style = written["style"]
     needed, allowed = _KEYS[style]
     for key in sorted(needed - written.keys()):
@@ -542,7 +547,7 @@ _USES = {
 
 
 def _unfit_block(block: Mapping[str, Any], written: Mapping[str, Any], tool: Descriptor) -> Iterator[Problem]:
-    """What stands elsewhere in the descriptor and does not go together with pages."""
+    """Problems for other parts of the descriptor that contradict `pagination`."""
     method, form = block.get("method", "GET"), block.get("response", {}).get("as", "auto")
     if method == "HEAD" or (method != "GET" and written["style"] == "link"):
         hint = "use `method: GET`" if method == "HEAD" else "use `method: GET`, or another style"
@@ -568,14 +573,13 @@ _SEPARATOR = re.compile(r"\s*(,|$)")
 
 
 class LinkError(Exception):
-    """A link is not followed. Its text names scheme and host at most."""
+    """A link must not be followed. The message names its scheme and host at most, since its query may hold secrets."""
 
 
 def next_link(header: str) -> str | None:
-    """The target of the first link with the relation `next`; None where there is none.
+    """The target of the first link with the relation `next` in a `Link` header; None if there is none.
 
-    Of a link that is written wrongly, and of all behind it, nothing is taken. A link with an `anchor` speaks of
-    another page (section 3.2) and is passed over.
+    Parsing stops at a malformed link.
     """
     at = 0
     while (target := _TARGET.match(header, at)) is not None:
@@ -583,8 +587,10 @@ def next_link(header: str) -> str | None:
         at = target.end()
         while (found := _PARAMETER.match(header, at)) is not None:
             value = re.sub(r"\\(.)", r"\1", found[2]) if found[2] is not None else found[3] or ""
-            parameters.setdefault(found[1].lower(), value)  # only the first `rel` counts (section 3.3)
+            # RFC 8288 section 3.3: only the first `rel` of a link counts.
+            parameters.setdefault(found[1].lower(), value)
             at = found.end()
+        # A link with an `anchor` describes another page (section 3.2).
         if "next" in parameters.get("rel", "").lower().split() and "anchor" not in parameters:
             return target[1]
         separator = _SEPARATOR.match(header, at)
@@ -597,16 +603,16 @@ def next_link(header: str) -> str | None:
 def follow_link(
     draft: RequestDraft, target: str, *, foreign: bool, own: Collection[str] = ()
 ) -> RequestDraft:
-    """The request to where a link of an answer points.
+    """The request for a link in a response.
 
     Args:
-        draft: The request that was answered, without what authentication adds.
+        draft: The request of the response, without authentication.
         target: The link, absolute or relative to that request.
-        foreign: Whether another origin may be asked at all; the guard of connections judges its host then.
-        own: Further origins that count as that of the draft.
+        foreign: Whether another origin is permitted. The connection guard then checks its host.
+        own: Further origins that count as the origin of the draft.
 
     Raises:
-        LinkError: It leads elsewhere, or is no link.
+        LinkError: The link is invalid or leads to an origin that is not permitted.
     """
     try:
         origin, scheme, host, port, path, query = resolve_location(draft.finished().url, target.strip())
@@ -620,6 +626,7 @@ def follow_link(
         raise LinkError(f"the link to the next page leads to another origin, {origin}")
     if draft.scheme == "https" and scheme != "https":
         raise LinkError(f"the link to the next page leads from https to {origin}")
+    # A foreign server must not receive the tool's own headers, cookies or body: they may be credentials.
     following.scheme, following.host, following.port = scheme, host, port
     following.headers = [(name, value) for name, value in draft.headers if name.lower() in CROSSING]
     following.cookies, following.body = [], b""
@@ -627,6 +634,6 @@ def follow_link(
 
 
 def query_value(draft: RequestDraft, name: str) -> str | None:
-    """The last value that a parameter has in the query of a request; None where it has none."""
+    """The last value of a parameter in the query of a request; None if it is not set."""
     values = [value for key, value in parse_qsl("&".join(draft.query), keep_blank_values=True) if key == name]
     return values[-1] if values else None

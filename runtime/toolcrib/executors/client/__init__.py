@@ -36,7 +36,7 @@ class ClientTerms(NamedTuple):
         timeout: Seconds that the caller may take.
         categories: What the call touches, such as `location`.
         fallback: The result of a declined call with strategy `fallback`.
-        falls_back: Whether `fallback` is set. It may be null, so its value alone does not tell.
+        falls_back: Whether `fallback` is set, possibly to null.
     """
 
     consent: bool
@@ -199,6 +199,7 @@ def _retryable(call: ClientCall, reason: str) -> Result:
 
 def _fallen_back(call: ClientCall, reason: str) -> Result:
     terms = call.terms
+    # Without a fallback value, the message only advises the model to continue.
     if not terms.falls_back:
         return _no(call, reason, "; continue without it")
     return Result.ok(copy_value(terms.fallback), meta={"client": {"declined": True, "reason": reason}})

@@ -141,6 +141,7 @@ class BoundLive:
     def _keyed(self, call: Call, draft: RequestDraft) -> RequestDraft:
         """The draft with its idempotency key: the same for every attempt, and different for every page."""
         if self._key_header:
+            # The draft of a later page is a copy that still has the key of the page before.
             kept = [each for each in draft.headers if each[0] != self._key_header]
             told = f"{call.id} {draft.path}?{'&'.join(draft.query)}"
             draft.headers = [*kept, (self._key_header, str(uuid.uuid5(self._namespace, told)))]
@@ -214,7 +215,7 @@ class Route(NamedTuple):
 
 
 class HTTPExchange:
-    """Sends drafts and returns what is read of the responses."""
+    """Sends drafts and reads the responses."""
 
     def __init__(
         self,
@@ -371,9 +372,11 @@ class HTTPExchange:
         """Send one request. Token requests pass `repeatable=False`: a refresh token may be valid only once."""
         route, masks = self._route, None
         again = self._repeatable if repeatable is None else repeatable
+        # Formatting and masking a body is expensive, so it is done only if the log shows it.
         if _log.isEnabledFor(logging.DEBUG):
             masks = CallSecrets(self._secrets, call.arguments, call.tool.input_schema)
             _tell(request_lines(request, masks))
+        # The network takes real time, also if the session's clock is virtual.
         with call.context.session.clock.outside():
             response = await self._client.send(
                 request, self._bounds, hosts=route.hosts, owner=route.owner, repeatable=again
@@ -405,6 +408,7 @@ class HTTPExchange:
             message += "; the request was sent, so it may have acted"
         if fault is HTTPFailure.RESPONSE_TOO_LARGE:
             message += "; request less data, or raise `limits.output_size`"
+        # Retrying is left to the retry layer, which knows the attempts and the deadline.
         retryable = not acted and fault not in _UNREADABLE and fault not in _LASTING
         return Result.failed(outcome, message, code=fault.value, details=details, retryable=retryable)
 

@@ -285,6 +285,7 @@ def response_lines(
 def _body_lines(
     mark: str, body: bytes, kind: str, secrets: SecretHider, redact: Callable[[str], str] | None = None
 ) -> Iterator[str]:
+    # Line by line, each with its mark: a body cannot forge other lines of the log.
     if not body:
         return
     yield mark

@@ -22,6 +22,7 @@ from toolcrib.expressions.jmespath_queries import Select, compile_select
 from toolcrib.http.messages import RequestDraft
 from toolcrib.schema.validation.json_values import DEPTH, is_large
 
+# A cursor is sent in the URL, and models repeat it as an argument.
 _LONGEST = 4096
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
@@ -70,7 +71,7 @@ class PaginationStyle(Protocol):
         ...
 
     def following(self, page: ResponsePage) -> PageStep | None:
-        """The page after this one; None after the last. Raises NoPage if the response does not tell."""
+        """The page after this one; None after the last. Raises NoPage if the response has no usable cursor or link."""
         ...
 
     def within(self, page: ResponsePage, kept: int) -> PageStep | None:
@@ -381,6 +382,7 @@ class Pages:
             return _cut(page, style, room, following, collected), "max_items"
         if following is None or not page.items:
             return following, "end"
+        # A server that repeats a cursor would otherwise be queried until `max_pages`.
         if following.position in collected.seen:
             return None, "repeated_cursor"
         if room == len(page.items):
@@ -390,7 +392,7 @@ class Pages:
 
 def _repeats(page: ResponsePage, style: PaginationStyle, collected: _PageItems) -> bool:
     """Whether a numbered page repeats the one before, because the API ignores the number."""
-    # Scalars may repeat by chance: `[0]` after `[0]` is no sign of a loop, equal objects are.
+    # Equal objects are a sign of a loop. Scalars may repeat by chance: `[0]` after `[0]`.
     last, collected.last = collected.last, page.items
     return (
         isinstance(style, CountedStyle)
@@ -407,6 +409,7 @@ def _following(page: ResponsePage, style: PaginationStyle) -> PageStep | None:
         raise _PagingFailure(_unusable("bad_cursor", message)) from None
     except LinkError as error:
         message = f"{error}; only hosts in `hosts` may be reached"
+        # Refused, not ignored: a page that silently ends early would look like the whole list.
         raise _PagingFailure(Result.failed(Outcome.DENIED, message, code="link_refused")) from None
 
 

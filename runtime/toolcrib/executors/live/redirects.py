@@ -14,6 +14,7 @@ CROSSING = frozenset({"accept", "accept-language", "user-agent"})
 
 _READING = frozenset({"GET", "HEAD"})
 _SAFE = "/?:@!$&'()*+,;=~-._%"
+# Common servers refuse request lines of more than 8 KiB.
 _LONGEST = 8192
 
 

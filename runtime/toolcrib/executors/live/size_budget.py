@@ -178,6 +178,7 @@ class _Trimmer:
         """The smallest size in bytes to which the value can be cut."""
         if len(path) >= _DEPTH or not value or not isinstance(value, dict | list):
             return json_size(value)
+        # Remembered, because every level asks for the minima of all levels below it.
         known = self._minima.get(path)
         if known is None:
             if isinstance(value, list):
@@ -223,6 +224,7 @@ def _level(bounds: list[tuple[int, int]], room: int) -> int:
     def needed(share: int) -> int:
         return sum(min(max(share, least), size) for least, size in bounds)
 
+    # A binary search, since the size needed grows with the share.
     return bisect_right(range(max(size for _least, size in bounds) + 1), room, key=needed) - 1
 
 
@@ -239,7 +241,7 @@ def _path_in(value: JSON, pointer: str) -> Path:
         try:
             here = here[step]
         except (LookupError, TypeError):
-            raise TooLarge(f"there is nothing at `{pointer}`") from None
+            raise TooLarge(f"`{pointer}` does not exist") from None
         path.append(step)
     if not isinstance(here, list):
         raise TooLarge(f"`{pointer or '(the whole response)'}` is not a list")

@@ -483,6 +483,7 @@ def _origin(scheme: str, authority: str, sources: ValueSources) -> tuple[str, st
             "invalid_url", f"`{scheme}` is not `https` or `http`", POINTER, "write `https://host/path`"
         )
         return None
+    # RFC 3986 section 3.2.1 deprecates `user:password@` for this reason.
     if "@" in authority:
         message = "credentials are not allowed in the URL, where logs would show them"
         hint = "use `auth: {type: http, scheme: basic, username: ..., password: ...}`"
@@ -542,6 +543,7 @@ def _path(
         if not any(isinstance(part, ValueSource) for part in parts):
             pieces.append(_literal_segment(segment, sources))
             continue
+        # An omitted segment would shift all later ones, so its arguments are required.
         for source in _sources_in(parts):
             sources.expect(source)
         pieces.append(_segment(parts))
@@ -785,6 +787,7 @@ def merge_steps(
     steps: Iterable[tuple[T, ...] | Callable[[Arguments, list[T]], None]],
 ) -> tuple[tuple[T, ...] | Callable[[Arguments, list[T]], None], ...]:
     """The same steps, with adjacent constant ones merged."""
+    # Most of a request is constant, and joined once instead of for every call.
     merged: list[tuple[T, ...] | Callable[[Arguments, list[T]], None]] = []
     for step in steps:
         last = merged[-1] if merged else None

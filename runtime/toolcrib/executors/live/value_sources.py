@@ -54,6 +54,7 @@ def scalar_text(value: JSON) -> str | None:
 def _of_float(value: float) -> str:
     if value.is_integer() and abs(value) < _EXACT:
         return str(int(value))
+    # `repr` is the shortest text that parses to the same float; `Decimal` writes it without an exponent.
     text = repr(value)
     return format(Decimal(text), "f") if "e-" in text else text
 
@@ -340,6 +341,7 @@ class ValueSources:
             inner = property_schema(schema, name)
             required = schema.get("required")
             listed = isinstance(required, list) and name in required
+            # A default counts, because the arguments layer inserts it before the call.
             if not listed and not (isinstance(inner, dict) and "default" in inner):
                 return False
             schema = inner

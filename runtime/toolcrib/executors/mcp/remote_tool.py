@@ -63,6 +63,7 @@ _LONGEST_KIND: Final = 40
 A longer one is omitted, not cut: half of a secret in it would not be recognized and masked.
 """
 
+# The texts of the Python SDK ("Unknown tool: x") and the TypeScript SDK ("Tool x not found").
 _KNOWN_AS: Final = re.compile(r"^unknown tool\b|^tool .{0,200} not found\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -93,6 +94,7 @@ def result_of(
     Raises:
         InvalidAnswer: The response violates the protocol.
     """
+    # Checked first, so that a huge response is not copied into parts, masked or validated.
     if approximate_size(raw, most) > most:
         return _too_large(target, most)
     content = _content_of(raw)
@@ -147,7 +149,7 @@ def _failed(
     text: str, parts: list[Content], structured: JSON, target: CallTarget, catalogue: Catalogue
 ) -> Result:
     # Servers report an unknown tool as a tool error in free text. A listed tool may fail with a similar text of its
-    # own, so that one counts only if it says nothing else.
+    # own, so for a listed tool the whole text must match.
     if says_unknown_tool(text, target.tool) and (
         target.tool not in catalogue.tools or _says_nothing_else(text)
     ):
@@ -258,6 +260,7 @@ def _resource(part: dict[str, Any]) -> Content:
     inner = part.get("resource")
     if not isinstance(inner, dict):
         raise _Malformed("missing `resource`")
+    # A resource has either `blob` or `text` (BlobResourceContents, TextResourceContents).
     blob = _base64(inner, "blob") if "blob" in inner else None
     text = None if blob is not None else _needed(inner, "text")
     return Content(
@@ -266,6 +269,7 @@ def _resource(part: dict[str, Any]) -> Content:
 
 
 def _link(part: dict[str, Any]) -> Content:
+    # The specification names `name` as the fallback for display.
     title = _optional(part, "title") or _optional(part, "name")
     return Content("resource", mime_type=_optional(part, "mimeType"), uri=_needed(part, "uri"), title=title)
 
@@ -344,6 +348,7 @@ class BoundMcp:
         self._fixed = [name for name, _ in overlay.members]
         self._connections = connections
         self._secrets: SecretResolver = connections.world.secrets
+        # The tool filter of a server also applies to a descriptor that names a filtered tool directly.
         self._filtered = None if server.offers(remote) else failures.result_of_filtered_tool(self._target)
 
     async def execute(self, call: Call) -> Result:
@@ -375,6 +380,7 @@ class BoundMcp:
         except UnusableArguments as misfit:
             return misfit.refused(call, "mcp")
         server = self._target.server
+        # Without a running server there is no catalogue: only the lock file itself is checked.
         verdict = self._connections.world.judge(server, None)
         refused = self._refused_by(verdict)
         if refused is not None:
@@ -411,6 +417,7 @@ class BoundMcp:
             ConnectionLoss: The connection is lost, so no response can arrive.
         """
         target = self._target
+        # The server may have announced a changed list. The lock must judge the current definitions.
         await connection.trusted()
         refused = self._refused_by(connection.verdict) or await self._unable(connection)
         if refused is not None:
@@ -424,6 +431,7 @@ class BoundMcp:
             make = partial(
                 result_of, raw, target, self._tool.output_schema, connection.catalogue, hide, most=most
             )
+            # Parsing and validating a large response would block the event loop.
             large = approximate_size(raw, SMALL) > SMALL
             result = await run_in_thread(call.context.session.clock, make) if large else make()
         except ProtocolError as error:
@@ -461,9 +469,11 @@ class BoundMcp:
         definition = connection.catalogue.tools.get(target.tool)
         if definition is None:
             return await self._unlisted(connection)
+        # Such a tool runs only as a task, which toolcrib does not support.
         execution = definition.get("execution")
         if isinstance(execution, dict) and execution.get("taskSupport") == "required":
             return failures.result_of_task_only_tool(target)
+        # Arguments that the descriptor sets are hidden from callers, so nothing else would explain the server's error.
         taken = closed_names(definition["inputSchema"]) if self._fixed else None
         unknown = [] if taken is None else [name for name in self._fixed if name not in taken]
         return failures.result_of_bad_fixed_arguments(target, unknown, taken or ()) if unknown else None

@@ -161,6 +161,7 @@ class BoundMock:
         if self.keeps:
             scope = _keeping(descriptor.fixture, descriptor.origin.pack)
             self._scope, self._scope_before = scope, partial(scope, before=True)
+        # A stateless mock has nothing to roll back: the result layer alone validates its results.
         self._fits = answer_check(descriptor) if self.keeps else None
         # Faults may repeat or withhold attempts, so calls must be numbered by their id, not by their arrival.
         comes_again = bool(descriptor.faults) or any(reply.reaches for reply in replies)
@@ -184,6 +185,7 @@ class BoundMock:
         taken = self._taken(call, turn)
         if isinstance(taken, Result):
             return taken
+        # A call takes effect when it arrives; only its result is delayed. So concurrent calls cannot interleave.
         await self._pace(call, turn, taken)
         return as_result(taken.answer)
 

@@ -126,6 +126,7 @@ def _counted(act: Act, pointer: str) -> Act:
     """The same act with a limit on changes, a pointer on its errors, and rows that are read again after it."""
 
     def run(scope: Scope, root: BodyScope) -> None:
+        # A limit, because a `for_each` over a large list multiplies, and loops can be nested.
         root.effects += 1
         if root.effects > MOST_EFFECTS:
             raise ExpressionError(f"one call exceeds {MOST_EFFECTS:,} changes", pointer=pointer)
@@ -220,6 +221,7 @@ class _Keys(dict[str, Any]):
         location = self._scope.locate(name)
         return None if location is None else location[-1]
 
+    # `dict.get` does not call `__missing__`.
     def get(self, name: str, _otherwise: Any = None) -> Any:
         return self[name]
 

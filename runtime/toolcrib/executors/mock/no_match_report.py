@@ -173,7 +173,7 @@ class RuleMiss:
     def _of_arguments(self, matcher: Matcher) -> list[str]:
         """The differences of the arguments; for secrets, only where they are."""
         scope, masked = self._scope, self._masked
-        # The real arguments tell where they differ, the masked ones what may be shown there.
+        # The real arguments determine where they differ, the masked ones what may be shown.
         found = matcher.differences(scope["args"], scope)
         shown: list[MatchDifference | None] = [*found]
         if masked != scope["args"]:
@@ -183,6 +183,7 @@ class RuleMiss:
             }
             shown = [told.get(difference.pointer) for difference in found]
         seen = Redactor(scope["args"], self._tool.input_schema)
+        # The rule's own values at secret positions are masked wherever they occur in the text.
         for plain in _plain(matcher.expected()):
             seen.add(plain, self._tool.input_schema)
         pairs = zip(shown, found, strict=True)

@@ -259,9 +259,11 @@ def _compiled(block: dict[str, Any], pointer: str, tool: Descriptor, problems: l
             block["content"], f"{pointer}/content", tool, inner, problems
         )
         used |= part_names
+        # A trusted answer is a bare value, without content parts.
         answer, prepare = _with_content(answer, parts), None
     progress = compile_progress(block.get("progress", []), f"{pointer}/progress", inner, problems)
     used = used.union(*(report.names for report in progress))
+    # `idempotent_by` reads `names` and not `inner`: it is evaluated before rows and lets.
     same = _same(block, pointer, names, problems)
     reply = Reply(
         kind=kind,

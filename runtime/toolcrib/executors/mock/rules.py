@@ -102,6 +102,7 @@ class MockRule(NamedTuple):
             if self.after_last != "cycle":
                 return None
             used %= calls
+        # Without `times`, each reply is used once, and the number of uses is its index.
         return used if calls == len(self.replies) else bisect_right(self.ends, used)
 
 
@@ -334,6 +335,7 @@ class RuleIndex:
             else:
                 self._rest.append(numbered)
         self._unlisted = tuple(rule for _number, rule in self._rest)
+        # Merged in advance, a look-up is a single dict access, but every value repeats all unindexed rules.
         laid_out = len(self._rest) * len(self._listed) <= _MOST_MERGED
         self._short: dict[Hashable, tuple[MockRule, ...]] | None = (
             {value: self._merged(value) for value in self._listed} if laid_out else None

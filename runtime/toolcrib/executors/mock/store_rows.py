@@ -113,6 +113,7 @@ def _no_row(name: str, location: Location | None) -> ExpressionError:
 def _key_of(step: PathStep, scope: Scope, value: JSON, location: Location) -> str | int:
     key: JSON = step.name if step.run is None else step.run(scope)
     if isinstance(value, list) and type(key) is int:
+        # Negative indexes are normalized, because `BodyScope.shift` compares positions after a deletion.
         if -len(value) <= key < len(value):
             return key % len(value)
         raise ExpressionError(
@@ -415,6 +416,7 @@ def _within(text: str, pointer: str, ground: CompileContext) -> StorePath | None
     else:
         ground.check_way(place, pointer)
         return place
+    # `in` accepts a collection as well as a path, so the error for an unknown name lists both.
     if code == "not_a_row":
         known = [*ground.tool.fixture.collections, *ground.rows]
         code, there = "unknown_collection", list_of_names(known) if known else "none"

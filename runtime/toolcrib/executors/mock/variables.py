@@ -129,6 +129,7 @@ class CallRandom:
 
         call, number = self._call, self._number
         session, tool = call.context.session, call.tool.name
+        # A mock that counts no acts has one act per attempt.
         acts = session.slot(state_key(tool), MockState).acts.get(number, call.attempt - 1)
         use = self._uses[place] = self._uses.get(place, 0) + 1
         return KeyedRandom(session.seed, session.id, tool, number, acts, place, use)

@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import cleandoc
+from itertools import groupby
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import click
@@ -139,6 +141,7 @@ def pages() -> dict[str, str]:
         "functions.md": function_page(),
         "outcomes.md": outcome_page(),
         **cli_pages(),
+        **message_pages(),
     }
 
 
@@ -242,6 +245,16 @@ def scenario_pages() -> dict[str, str]:
     """The overview of scenarios, and a page each for steps, faults and agents."""
     page = schema_page("Scenario", envelope("scenario"), written("scenario"))
     return split_page("scenario.md", page, SCENARIO_PARTS)
+
+
+def docs_module(name: str) -> ModuleType:
+    """A module beside this one."""
+    spec = spec_from_file_location(name, FOLDER.parent / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def written(page: str) -> str:
@@ -451,11 +464,7 @@ ASSERTION_PARTS = {
 
 def assertion_pages() -> dict[str, str]:
     """The overview of assertions, and the kinds, each with its parameters and an example, on a page for each group."""
-    spec = spec_from_file_location("assertions_page", FOLDER.parent / "assertions_page.py")
-    assert spec is not None
-    assert spec.loader is not None
-    described = module_from_spec(spec)
-    spec.loader.exec_module(described)
+    described = docs_module("assertions_page")
     kinds = described.assertion_kinds()
     listed = table(
         ("type", "holds where", "also called"),
@@ -653,6 +662,45 @@ def outcome_row(outcome: Outcome) -> Row:
 def first_line(cls: type) -> str:
     """The first line of a class's docstring."""
     return cell(re.sub(r"\s+", " ", (cls.__doc__ or "").partition("\n\n")[0]))
+
+
+MESSAGES = """\
+Every problem, failed call and error has a stable code. The pages below list the messages of each code as they are in the
+source, with fields in braces, and an example that a test has produced. Hints are listed with the messages. Use the search to find
+a message that you have seen; compare codes in programs, since [texts may change](../explanation/versioning.md#not-stable).
+
+| page | lists | meaning of the codes |
+|---|---|---|
+| [Messages of problems](messages-problems.md) | what `toolcrib validate` reports about documents | [problems](problems.md) |
+| [Messages of calls](messages-calls.md) | `error.message` of a result that is not `ok` | [outcomes](outcomes.md) |
+| [Messages of errors](messages-errors.md) | exceptions of the Python API, and errors of the command line | [errors](python-calls.md#errors) |
+"""
+
+MESSAGE_PAGES = {
+    "messages-problems.md": ("Messages of problems", ("problem",)),
+    "messages-calls.md": ("Messages of calls", ("outcome",)),
+    "messages-errors.md": ("Messages of errors", ("error", "command line")),
+}
+
+
+def message_pages() -> dict[str, str]:
+    """The inventory of messages: an overview, and a page for each kind of code."""
+    listed = docs_module("messages").inventory()
+    written_pages = {"messages.md": f"# Messages\n\n{GENERATED}\n{MESSAGES}"}
+    for name, (title, kinds) in MESSAGE_PAGES.items():
+        sections = [
+            f"## `{code}`\n\n{table(('message', 'example'), ((literal(m.template), literal(m.example)) for m in group))}\n"
+            for code, group in groupby((m for m in listed if m.kind in kinds), key=lambda m: m.code)
+        ]
+        written_pages[name] = "\n".join([f"# {title}\n\n{GENERATED}", *sections])
+    return written_pages
+
+
+def literal(text: str) -> str:
+    """A text as code in one cell, with the backticks that it holds."""
+    fence = "``" if "`" in text else "`"
+    shown = cell(text.replace("\n", " ")).strip()
+    return f"{fence} {shown} {fence}" if "`" in text else f"{fence}{shown}{fence}" if shown else ""
 
 
 def cli_pages() -> dict[str, str]:

@@ -169,7 +169,7 @@ class VariableTranslation:
         default = self._inputs.get(name)
         # A default with braces would end the `${...:-default}` that it is put into.
         usable = isinstance(default, str) and default and not {"{", "}"} & {*default}
-        message = f"`${{input:{excerpt(name)}}}` is prompted for by an editor; here it is read from the environment variable `{variable}`"
+        message = f"`${{input:{excerpt(name)}}}` is a prompt of an editor; here, the environment variable `{variable}` is used"
         hint = f"set `{variable}`" + (", or rely on its default" if usable else "")
         self._note(f"input:{name}", spot.problem("looked_up", message, hint, "notice"))
         return f"${{{variable}:-{default}}}" if usable else f"${{{variable}}}"
@@ -412,7 +412,7 @@ def looks_like_servers_file(value: JSON) -> bool:
     """Whether a document defines MCP servers."""
     if not isinstance(value, dict) or not _OURS.isdisjoint(value):
         return False
-    # Nothing else uses this key, so an empty or invalid value counts as well.
+    # No other format uses this key, so an empty one counts as well.
     if isinstance(value.get("mcpServers"), dict | list):
         return True
     if "servers" in value and not value.keys() <= _BESIDE:

@@ -124,7 +124,7 @@ def test_a_folder_without_prompts_gets_one(tools, toolcrib):
     document = checked(result.stdout)
     assert (document["id"], [*document["prompts"]]) == ("descriptors", ["assistant"])
     assert document["prompts"]["assistant"]["tools"] == ["echo", "failing", "later"]
-    assert "lost: a PromptPack requires a prompt, and there is none: `assistant` was added" in result.stderr
+    assert "lost: missing prompt, which a PromptPack requires; `assistant` was added" in result.stderr
 
 
 def test_a_project_is_one_promptpack_of_all_its_packs(shop, write, toolcrib):

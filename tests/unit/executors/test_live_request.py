@@ -200,9 +200,9 @@ def test_an_expression_reads_an_argument(text, arguments, seen):
             "{{ args.a }}-{{ args.b }}",
             {"a": "ok", "b": "\n"},
             "",
-            "the value derived from `a`, `b` holds a line break",
+            "the value derived from `a`, `b` contains a line break",
         ),
-        ("{{ args.a | upper }}", {"a": "\n"}, "/a", "the value derived from `a` holds a line break"),
+        ("{{ args.a | upper }}", {"a": "\n"}, "/a", "the value derived from `a` contains a line break"),
     ],
 )
 def test_a_value_that_does_not_fit_names_the_argument(text, arguments, pointer, message):

@@ -140,7 +140,7 @@ def _file(kind: str, name: str, path: str, value: dict[str, Any]) -> ArenaFile:
     documents, problems = parse_documents(path, text)
     if not problems and len(documents) == 1 and documents[0].value == value:
         return ArenaFile(kind, name, path, text.encode())
-    # JSON needs no rules for plain text, so it is always read back unchanged.
+    # JSON has a single form for a text, so it is always read back unchanged.
     as_json = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     return ArenaFile(kind, name, f"{path.removesuffix('.yaml')}.json", as_json.encode())
 

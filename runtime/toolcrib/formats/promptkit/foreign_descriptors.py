@@ -305,7 +305,7 @@ class _DescriptorBuilder:
         return True
 
     def output_schema(self, item: JSON, place: str) -> bool:
-        # PromptKit treats an empty schema as a missing one; ours would check results against it.
+        # An empty schema means the same as a missing one, but would declare structured content over MCP.
         if item != {}:
             self.put(("output_schema",), item, place)
         return True

@@ -58,7 +58,7 @@ def _idle(shape: Shape, node: SourceNode) -> Iterator[Problem]:
     """A problem for each key without a counterpart."""
     if "x-idle" in shape:
         name = node.pointer.rpartition("/")[2]
-        # Empty values are what PromptKit's own generators write for unused keys.
+        # An empty value has no effect in PromptKit either.
         if node.value not in ("", [], {}, False):
             message = f"`{name}` has no effect here: {shape['x-idle']}"
             yield node.problem("no_counterpart", message, severity=shape["x-severity"])

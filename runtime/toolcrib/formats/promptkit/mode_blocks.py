@@ -139,7 +139,6 @@ class _Http:
     # Headers.
 
     def _put_headers(self) -> None:
-        # PromptKit sets them in this order, so the messages about duplicates name the one that it overrides.
         request, place = self._request, self._place
         for name, value, at in self._texts(request, "header_params", f"{place}/request"):
             self._header(name, self._template(value, at), at)

@@ -432,7 +432,7 @@ def prices(chosen: AgentProvider) -> PlacedValue | None:
     parts: dict[str, PlacedValue | None] = {}
     for theirs, ours in _PRICES.items():
         node = written.part(theirs)
-        # `Decimal` of the text, because 0.0003 * 1000 is not 0.3 in floating point.
+        # `Decimal` of the text, because 0.00006 * 1000 is not 0.06 in floating point.
         if isinstance(node.value, int | float) and ours not in parts:
             parts[ours] = place_value(float(Decimal(str(node.value)) * 1000), node)
     return place_object(written, parts) if parts else None

@@ -167,7 +167,7 @@ def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:
 def _variables(prompt: ArenaPrompt, scenario: SourceNode) -> dict[str, str]:
     """Name -> value: those of the scenario override those of the arena, which override those of the prompt."""
     about = scenario.part("context_metadata")
-    # The defaults of PromptKit's own engine.
+    # PromptKit's built-in variables: templates use them without a declaration.
     values = {
         "context_slot": "",
         "domain": about.part("domain").text or "general",

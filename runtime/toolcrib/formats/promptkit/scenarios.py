@@ -208,7 +208,7 @@ def turn_faults(
             # PromptKit's zero value means "not set": the tool always fails.
             chance = likely.value if likely and 0 < likely.value < 1 else None
             when = due | ({"probability": chance} if chance is not None else {})
-            # A random failure may not happen at all, so it must not fail the scenario.
+            # PromptKit does not require that a failure happens, and a random one may not.
             entry: dict[str, JSON] = {"tool": tool.text, "inject": injected, "must_fire": False}
             yield place_value(entry | ({"when": when} if when else {}), failure)
 
@@ -353,7 +353,7 @@ def _known(kind: str, params: SourceNode, problems: list[Problem]) -> dict[str, 
         if fault.code == "unknown_key" and path[:-1] == ["0", "params"] and path[-1] in given:
             del given[path[-1]]
             told = params.part(path[-1]).problem(
-                "unknown_key", f"{fault.message}, and has no effect", fault.hint, "warning"
+                "unknown_key", f"{fault.message}; it has no effect", fault.hint, "warning"
             )
             problems.append(told)
     return given
@@ -542,7 +542,7 @@ class _Conversation:
             text = user_text(turn, self._variants, self._library)
             return [UserTurn(turn, text)] if text is not None else []
         if role in _SILENT:
-            message = f"a turn of the role `{role}` is not supported, in PromptKit neither; it is dropped"
+            message = f"unsupported role `{role}`, which PromptKit refuses as well; the turn is dropped"
             self._problems.append(turn.part("role").problem("no_counterpart", message, severity="warning"))
             return []
         if not turn.part("persona"):

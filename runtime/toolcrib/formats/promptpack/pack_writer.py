@@ -329,7 +329,7 @@ class _Export:
                     self._losses.append(f"the prompt `{pack.name}/{prompt.name}` is renamed to `{key}`")
                 prompts[key] = self._prompt(prompt.within(pack.namespace), key, names, version)
         if not prompts:
-            self._losses.append("a PromptPack requires a prompt, and there is none: `assistant` was added")
+            self._losses.append("missing prompt, which a PromptPack requires; `assistant` was added")
             made_up = Prompt(name="assistant", title="Assistant", system=_MADE_UP)
             prompts["assistant"] = self._prompt(made_up, "assistant", names, version)
         return prompts

@@ -116,7 +116,7 @@ class GeminiCompiler(NarrowCompiler):
     def values(self, schema: dict[str, JSON], kind: str, values: list[JSON]) -> SchemaPart:
         """An `enum` of strings."""
         if kind == "null":
-            # Gemini has no type `null`, only `nullable`.
+            # `nullable` is how Gemini expresses null.
             return self.nullable(
                 SchemaPart({"type": "string", "description": "Always null."}, lambda _value: None)
             )

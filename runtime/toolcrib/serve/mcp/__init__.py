@@ -37,7 +37,7 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
     Args:
         runtime: The tools.
         options: Which tools are served, and how.
-        say: Shows a line to people; never on stdout.
+        say: Prints a line for the user; never on stdout.
 
     Raises:
         ConfigurationError: The extra `mcp` is not installed, or the toolset is unknown.
@@ -57,7 +57,7 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
         runtime: The tools.
         options: Which tools are served, and how.
         address: Where to listen, and which clients may call.
-        say: Shows a line to people: the address, reloads, warnings.
+        say: Prints a line for the user: the address, reloads, warnings.
 
     Raises:
         ConfigurationError: The extra `mcp` is not installed; the toolset is unknown; or the address cannot be

@@ -294,7 +294,7 @@ class Acceptor:
             connection: Makes the protocol of a connection from `peer` and `ended`.
             limits: Limits for clients.
             tls: TLS context; None for plain HTTP.
-            say: Shows what keeps clients out, at most one line per second.
+            say: Prints what keeps clients out, at most one line per second.
         """
         self._connection = connection
         self._limits = limits
@@ -429,7 +429,7 @@ class HttpServer(uvicorn.Server):
             app: The ASGI application.
             limits: Limits for clients.
             tls: TLS context; None for plain HTTP.
-            say: Shows what keeps clients out.
+            say: Prints what keeps clients out.
         """
         super().__init__(_config(app))
         self.servers = []

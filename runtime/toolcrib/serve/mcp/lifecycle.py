@@ -70,8 +70,7 @@ class Shutdown:
     def _heard(self, _number: int, _frame: FrameType | None) -> None:
         if self.hurried.is_set():
             os._exit(INTERRUPTED)
-        # This is the only call of a loop that a signal handler may make; it also wakes the loop from its
-        # selector.
+        # Only the thread-safe call wakes the loop from its selector.
         self._loop.call_soon_threadsafe(self.ask)
 
     def ask(self) -> None:

@@ -106,7 +106,7 @@ _SENTENCES: Final[Mapping[Outcome, str]] = {
     Outcome.NOT_FOUND: "the tool does not exist any more; list the tools again",
     Outcome.UNAVAILABLE: "the tool is not available",
     Outcome.DENIED: "the call was denied",
-    Outcome.NEEDS_APPROVAL: "the call needs approval by a person",
+    Outcome.NEEDS_APPROVAL: "the call needs human approval",
     Outcome.TIMEOUT: "the tool did not answer in time",
     Outcome.CANCELLED: "the call was cancelled",
     Outcome.OVERLOADED: "the tool is busy",
@@ -126,7 +126,7 @@ _FINER: Final[Mapping[str, str]] = {
     "result_too_deep": "the result is nested too deep to be sent",
     "server_ending": "the server is shutting down; call again when it is back",
     "untrusted_workspace": "the tool needs something that is not trusted yet, so nothing was started, contacted or read; "
-    "whoever runs the server can run `toolcrib trust` in the project folder",
+    "the operator of the server can run `toolcrib trust` in the project folder",
     "server_ended": "the server shut down before the call finished; it may have acted",
 }
 """Codes with a more specific sentence than their outcome."""

@@ -11,7 +11,7 @@ from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import INPUT_SIZE
 
 Say: TypeAlias = Callable[[str], None]
-"""Shows one line to people; never writes to the stream that carries the protocol."""
+"""Prints one line for the user; never writes to the stream that carries the protocol."""
 
 PAGE_TOOLS: Final = 1000
 """Maximum number of tools on a page of `tools/list`."""

@@ -199,7 +199,7 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
     Args:
         runtime: The tools; already entered.
         options: Which tools are served, and how.
-        say: Shows a line to people, on stderr.
+        say: Prints a line for the user, on stderr.
 
     Raises:
         StdoutError: stdout cannot be written to. A client that disconnects is not an error.
@@ -251,7 +251,6 @@ class _Exchange:
         stopped.cancel()
 
     async def _parsed(self, line: bytes | OversizedLine) -> JSONRPCRequest | JSONRPCNotification | None:
-        # The server sends no requests, so a response from the client has no receiver and is dropped.
         if isinstance(line, OversizedLine):
             await self._refuse(INVALID_REQUEST, f"The message exceeds {line.limit} bytes")
             return None
@@ -269,6 +268,7 @@ class _Exchange:
             # `repr`: the ids `1` and `"1"` belong to two requests (JSON-RPC 2.0, 4).
             self._asked[repr(message.id)] = message.method
             return message
+        # The server sends no requests, so a response from the client has no receiver and is dropped.
         if not isinstance(message, JSONRPCNotification):
             return None
         if message.method == "notifications/cancelled":  # a request that is cancelled gets no answer

@@ -375,7 +375,7 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
         runtime: The tools; already entered.
         options: Which tools are served, and how.
         address: Where to listen, and which clients may call.
-        say: Shows a line to people: the address, reloads, warnings.
+        say: Prints a line for the user: the address, reloads, warnings.
 
     Raises:
         ConfigurationError: The address cannot be listened on or needs a (longer) token, or the certificate is

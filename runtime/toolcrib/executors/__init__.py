@@ -65,7 +65,7 @@ class Executors:
 
         def maker_of(mode: str) -> Callable[[], Executor]:
             def make() -> Executor:
-                # Scanning the installed distributions is slow, so it is done once, and only for third-party modes.
+                # Scanning the installed distributions is slow: done once, and only for third-party modes.
                 if not found:
                     found.update(_installed_targets())
                 if mode not in found:
@@ -237,7 +237,7 @@ class Executors:
         Raises:
             ExceptionGroup: The exceptions of executors that failed to close; the others are closed.
         """
-        # Emptied before the first await: a call that arrives meanwhile gets a new executor, not a closing one.
+        # Emptied before the first await: a call that arrives meanwhile must not get a closing executor.
         made, self._made = self._made, {}
         errors: list[Exception] = []
         for executor in made.values():

@@ -20,7 +20,8 @@ class FaultAttempt(NamedTuple):
         tool: The tool.
         call: The number of the call, among those of the tool in the session.
         attempt: The number of the attempt.
-        instead: Why the fault did not happen: another fault came first, or something failed. Empty if it happened.
+        instead: Why the fault did not happen: another fault came first, or something failed. Empty if it
+            happened.
         due: False if a condition failed with an error, so that it is unknown whether the fault was due.
     """
 

@@ -1,7 +1,7 @@
 """Decide when an injected fault is due: all conditions must be met, and then `first` and `every` apply.
 
-`between` limits a fault to a time range. Conditions and options may contain expressions; `fault_variables` and
-`compile_fault_scope` define their variables.
+`between` limits a fault to a time range. Conditions and options may contain expressions; `fault_variables`
+and `compile_fault_scope` define their variables.
 """
 
 from __future__ import annotations
@@ -169,8 +169,8 @@ class Trigger(NamedTuple):
         Raises:
             ExpressionError: An expression failed.
         """
-        # Expressions are evaluated only if all other conditions are met, because they may rely on them: an `if` over
-        # `args.n` together with `args: {n: {$exists: true}}`.
+        # Expressions are evaluated only if all other conditions are met, because they may rely on them: an
+        # `if` over `args.n` together with `args: {n: {$exists: true}}`.
         unmet: list[Condition] = []
         for condition in self.conditions:
             if not (unmet and condition.reads) and not condition.holds(call, number, scope):

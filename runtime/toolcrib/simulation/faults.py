@@ -132,8 +132,8 @@ def rate_limited(tool: Descriptor, limit: int, per: str, wait: float) -> Result:
 Spoil: TypeAlias = "Callable[[Result, Call, int], tuple[Result | None, Mapping[str, JSON]]]"
 """Corrupts a successful result of a call with a number. Returns the corrupted result and facts for `meta.fault`.
 
-The result is None if the original was already invalid. Raises ExpressionError if the result cannot be corrupted in
-this way; the message says that the tool has already acted.
+The result is None if the original was already invalid. Raises ExpressionError if the result cannot be
+corrupted in this way; the message says that the tool has already acted.
 """
 
 Spoiling: TypeAlias = "Callable[[Scope], Spoil]"
@@ -148,7 +148,7 @@ def empty_result(result: Result, _call: Call, _number: int) -> tuple[Result, Map
 
 
 def compile_violation(name: str, pointer: str, tool: Descriptor, key: str, problems: list[Problem]) -> Spoil:
-    """Compile `violate_schema`: a result that violates the output schema in a named way, or in one that is drawn."""
+    """Compile `violate_schema`: a result that violates the output schema in a named or a random way."""
     # Deferred: slow to import, and rarely used.
     from toolcrib.schema.mutations import Mutations  # noqa: PLC0415
 
@@ -173,7 +173,7 @@ def compile_violation(name: str, pointer: str, tool: Descriptor, key: str, probl
         draw = KeyedRandom(session.seed, "violate_schema", key, tool.name, session.id, number, call.attempt)
         # Drawn per attempt, so that a retry may meet another violation.
         first = draw.integer(0, len(chosen) - 1) if name == ANY else 0
-        # With `any` the first violation that is possible for this value is used; a named one must be possible.
+        # With `any` the first violation that this value permits is used; a named one must be possible.
         tried = (*chosen[first:], *chosen[:first]) if name == ANY else chosen[:1]
         for violation in tried:
             broken = known.broken(violation, result.value)
@@ -393,7 +393,8 @@ class Injection(NamedTuple):
             call_next: Calls the tool.
             scope: The variables of expressions, at least those in `names`.
             number: The number of the call, among those of its tool in the session; a key of random draws.
-            repeatable: Whether the tool may be called again without a second effect. Default: by its annotations.
+            repeatable: Whether the tool may be called again without a second effect. Default: by its
+                annotations.
             earlier: Returns the earlier result of the tool, for `stale`.
 
         Raises:
@@ -496,7 +497,7 @@ _LATER = 0.001
 
 
 async def _sleep(attempt: Attempt, seconds: float, kind: str) -> None:
-    """Wait before the tool is reached. A cancellation reports that it was not reached, so the call may be repeated."""
+    """Wait before the tool is reached. A cancellation reports that it was not, so the call may be repeated."""
     try:
         await attempt.call.context.session.clock.sleep(seconds)
     except asyncio.CancelledError as error:

@@ -10,7 +10,7 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import Call
 
 Latency = Callable[[Call, int], float]
-"""Returns the latency in seconds for a call and its number. Draws are keyed by session, tool, number and attempt."""
+"""Returns the latency in seconds for a call and its number."""
 
 
 def compile_latency(
@@ -56,7 +56,7 @@ def _bounds(
     block: dict[str, str], lower: str, upper: str, pointer: str, problems: list[Problem]
 ) -> tuple[float, float]:
     low, high = parse_duration(block[lower]), parse_duration(block[upper])
-    # The bounds are swapped after the problem is reported, so that the rest of the document can still be compiled.
+    # After the problem is reported, the bounds are swapped, so that the document can still be compiled.
     if low <= high:
         return low, high
     message = f"`{upper}` (`{block[upper]}`) is less than `{lower}` (`{block[lower]}`)"

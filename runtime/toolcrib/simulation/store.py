@@ -1,8 +1,8 @@
 """The state of a session's mocks: rows, state machines and sequence numbers; and the counters of its calls.
 
-A store is never changed in place. Each change creates a new `StoreVersion` that shares all unchanged parts with the
-previous one. A fresh session therefore costs nothing, an undo only drops a version, and rows that were handed out
-never change.
+A store is never changed in place. Each change creates a new `StoreVersion` that shares all unchanged parts
+with the previous one. A fresh session therefore costs nothing, an undo only drops a version, and rows that
+were handed out never change.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Store:
             self._earlier[known] = earlier
 
     def before(self, fixture: Fixture) -> StoreVersion | None:
-        """The version before the last change of a collection or machine of a fixture; None if there was no change."""
+        """The version before the last change of a collection or machine of a fixture; None without a change."""
         ids = {each.id for kept in fixture for each in kept.values()}
         return next((self._earlier[known] for known in reversed(self._earlier) if known in ids), None)
 
@@ -124,8 +124,8 @@ class Store:
     def changed(self) -> dict[str, dict[str, JSON]]:
         """Collection name -> key -> a copy of the current row, for rows that differ from the initial ones.
 
-        A deleted row is None. If changed collections of several packs have the same name, each is listed under its id,
-        such as `retail/orders`.
+        A deleted row is None. If changed collections of several packs have the same name, each is listed
+        under its id, such as `retail/orders`.
         """
         written = [(self.collections[known], layers) for known, layers in self.version.rows.items()]
         changes = [(each, found) for each, layers in written if (found := _changes(each, layers))]

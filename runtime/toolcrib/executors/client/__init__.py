@@ -1,8 +1,8 @@
 """Mode `client`: tools that the caller fulfils, such as tools of a browser, a device or a person.
 
-The caller passes a function (`Runtime(client=...)`, `Runtime.session(client=...)`, `Session.call(client=...)`), whose
-result is validated like any other. Without one, a call ends with outcome `needs_approval` and code
-`client_tool_deferred`, and the caller can provide the result later.
+The caller passes a function (`Runtime(client=...)`, `Runtime.session(client=...)`,
+`Session.call(client=...)`), whose result is validated like any other. Without one, a call ends with outcome
+`needs_approval` and code `client_tool_deferred`, and the caller can provide the result later.
 """
 
 from __future__ import annotations
@@ -267,8 +267,8 @@ class ClientExecutor:
 class BoundClient:
     """A tool that the client fulfils.
 
-    Virtual time stops while the client works, unless it sleeps on the session's clock. A client that waits for
-    something in real time declares it with `with call.context.session.clock.outside()`.
+    Virtual time stops while the client works, unless it sleeps on the session's clock. A client that waits
+    for something in real time declares it with `with call.context.session.clock.outside()`.
 
     Attributes:
         waits: Always true: a call waits for the client.
@@ -288,7 +288,7 @@ class BoundClient:
             return deferred_result(
                 call, self._terms, "no client is configured, so its result must be provided later"
             )
-        # Copied because the client is user code: it must not change arguments that traces and retries still use.
+        # Copied because the client is user code: traces and retries still use the original arguments.
         asked = ClientCall(call.with_arguments(copy_value(call.arguments)), self._terms)
         answer = await client(asked)
         return answer if isinstance(answer, Result) else Result.ok(_own(answer))

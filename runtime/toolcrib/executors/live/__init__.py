@@ -125,8 +125,8 @@ class LiveExecutor:
         return BoundLive(descriptor, parts, world, self._client(world))
 
     def _client(self, world: NetworkEnvironment) -> HTTPClient:
-        # One client per guard: every connection of a client was permitted by its guard. The entry keeps the environment
-        # alive, so that the id of its guard is not reused.
+        # One client per guard: every connection of a client was permitted by its guard. The entry keeps the
+        # environment alive, so that the id of its guard is not reused.
         held = self._clients.get(id(world.guard))
         if held is None:
             made = open_client(world.guard)

@@ -1,7 +1,7 @@
 """A bound live tool: from the arguments of a call to its result.
 
-`BoundLive` creates the request. `HTTPExchange` authenticates and sends it, follows permitted redirects, maps transport
-errors to outcomes and masks secrets in the response.
+`BoundLive` creates the request. `HTTPExchange` authenticates and sends it, follows permitted redirects, maps
+transport errors to outcomes and masks secrets in the response.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class BoundLive:
 
     Attributes:
         waits: Always true: a call waits for the network.
-        origin: The origin of its requests, such as `https://api.example.com`. Tools of one origin share limits and
-            circuit breaker.
+        origin: The origin of its requests, such as `https://api.example.com`. Tools of one origin share
+            limits and circuit breaker.
         repeatable: Whether a call may be attempted again after an attempt that may have acted.
     """
 
@@ -292,7 +292,7 @@ class HTTPExchange:
     def _read(self, response: HTTPResponse) -> ResponseContent | Result:
         """The content of a response."""
         read = self._reading.read(response)
-        # The text of a failure is truncated later. It is masked before, because half of a secret is not recognized.
+        # The text of a failure is truncated later. Half of a secret would not be recognized and masked.
         if isinstance(read, Result) or not self._reading.failed(response.status):
             return read
         return redact_content(read, self._secrets) if may_hold_secret(self._secrets, response) else read
@@ -414,7 +414,7 @@ class HTTPExchange:
 
 
 _PASSED_ON = frozenset({502, 504})
-"""The statuses of a gateway that forwarded a request and got no valid response (RFC 9110 sections 15.6.3, 15.6.5)."""
+"""The statuses of a gateway that got no valid response to a forwarded request (RFC 9110 section 15.6)."""
 
 
 def _may_have_acted(result: Result) -> Result:

@@ -1,4 +1,4 @@
-"""`pagination`: a call that collects several pages up to a limit, or a call for one page with a cursor to the next.
+"""`pagination`: collect several pages in one call, or return one page with a cursor to the next.
 
 Pages are linked by cursors, by page or item numbers, or by links.
 """
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 class NoPage(Exception):
-    """The cursor or number of a page is unusable. The message never contains the value, which is untrusted input."""
+    """The cursor or number of a page is unusable. The message never contains the value, which is untrusted."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -71,7 +71,7 @@ class PaginationStyle(Protocol):
         ...
 
     def following(self, page: ResponsePage) -> PageStep | None:
-        """The page after this one; None after the last. Raises NoPage if the response has no usable cursor or link."""
+        """The next page; None after the last. Raises NoPage if the response has no usable cursor or link."""
         ...
 
     def within(self, page: ResponsePage, kept: int) -> PageStep | None:
@@ -303,8 +303,8 @@ class Pages:
         Args:
             call: The call. Its deadline covers all pages.
             draft: The request for the first page.
-            fetch: Makes one exchange. It receives a draft of its own, and must send one to another origin than the
-                first without authentication.
+            fetch: Makes one exchange. It receives a draft of its own, and must send one to another origin
+                than the first without authentication.
             reading: Turns the last response, with `items` and `next_cursor`, into a result.
             own: Further origins that count as the origin of the draft.
         """
@@ -469,8 +469,8 @@ def compile_pages(block: Mapping[str, Any], tool: Descriptor, problems: list[Pro
     Args:
         block: The block.
         tool: The descriptor.
-        problems: Receives problems with the codes `bad_select`, `missing_key`, `needless_key`, `unfit_pagination` and
-            `unknown_argument`.
+        problems: Receives problems with the codes `bad_select`, `missing_key`, `needless_key`,
+            `unfit_pagination` and `unknown_argument`.
     """
     written: Mapping[str, Any] | None = block.get("pagination")
     if written is None:
@@ -576,7 +576,7 @@ _SEPARATOR = re.compile(r"\s*(,|$)")
 
 
 class LinkError(Exception):
-    """A link must not be followed. The message names its scheme and host at most, since its query may hold secrets."""
+    """A link must not be followed. The message omits its path and query, which may contain secrets."""
 
 
 def next_link(header: str) -> str | None:

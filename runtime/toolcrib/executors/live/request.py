@@ -1,7 +1,7 @@
 """Compile the request of a block with its headers and cookies, and fill it with the arguments of each call.
 
-The block alone decides where a request goes and how it is structured. An argument only fills its placeholder, encoded
-for that position.
+The block alone decides where a request goes and how it is structured. An argument only fills its placeholder,
+encoded for that position.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def _file_field(name: str, block: dict[str, str], at: str, sources: ValueSources
 
 
 def _written_file(source: ValueSource, sources: ValueSources) -> _File:
-    """A file that the block names, read when the tool is bound: a `data:` URI, or a path relative to the descriptor."""
+    """A file that the block names: a `data:` URI, or a path relative to the descriptor. Read at bind time."""
     path = str(source.value)
     # A variable could name any file of the machine, and its content would be sent.
     if source.secret:

@@ -1,8 +1,8 @@
 """Turn a response into a result: read the body by content type, redact it, select the value, apply the budget.
 
-JSON becomes its value. Text, XML, CSV and HTML become text. Anything else is binary and becomes a content part. A
-status of failure becomes the error that `errors` defines, or an error derived from a body in a common shape, such as
-problem details (RFC 9457).
+JSON becomes its value. Text, XML, CSV and HTML become text. Anything else is binary and becomes a content
+part. A status of failure becomes the error that `errors` defines, or an error derived from a body in a common
+shape, such as problem details (RFC 9457).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Body: TypeAlias = tuple[JSON, tuple[Content, ...]]
 
 BINARY = "application/octet-stream"
 
-# A fixed list: Python has codecs, such as `unicode_escape` and `idna`, that a server must not be able to choose.
+# A fixed list: a server must not be able to choose codecs such as `unicode_escape` and `idna`.
 _CHARSETS = {
     "ascii": "utf-8",
     "iso-8859-1": "latin-1",
@@ -166,8 +166,8 @@ def _json(raw: bytes, told: MediaType) -> Body:
         place: dict[str, JSON] = {"line": error.lineno, "column": error.colno, "offset": error.pos}
         why = f"syntax error at line {error.lineno}, column {error.colno}"
         raise _not_json(told, why, place) from None
-    # RFC 8259 section 4: with duplicate keys, parsers differ in the value that they return. toolcrib could redact one
-    # value while a later parser reads the other.
+    # RFC 8259 section 4: with duplicate keys, parsers differ in the value that they return. toolcrib could
+    # redact one value while a later parser reads the other.
     except DuplicateKey as error:
         message = f"{error} in the response; parsers disagree on which one counts"
         raise Unreadable("duplicate_key", message, _AS_TEXT) from None
@@ -292,7 +292,8 @@ def _steps(path: str) -> RedactionPath:
 def redact_paths(value: JSON, paths: Iterable[RedactionPath]) -> JSON:
     """The value with `***` at the paths, changed in place.
 
-    Text is redacted if it is JSON, whole or line by line. Text that only starts like JSON is masked completely.
+    Text is redacted if it is JSON, whole or line by line. Text that only starts like JSON is masked
+    completely.
     """
     # An API may send JSON as `text/plain`, and a log or stream as JSON lines.
     if isinstance(value, str):
@@ -392,9 +393,10 @@ class ErrorBody(NamedTuple):
     """The error in a body.
 
     Attributes:
-        message: The message on one line, without control characters, in at most `MOST` bytes; empty if there is none.
-        details: `code`, the error code of the API; `problem`, the members of problem details; `body`, the whole body
-            if it contains no known error.
+        message: The message on one line, without control characters, in at most `MOST` bytes; empty if there
+            is none.
+        details: `code`, the error code of the API; `problem`, the members of problem details; `body`, the
+            whole body if it contains no known error.
     """
 
     message: str
@@ -734,7 +736,8 @@ class ResponseReader:
         Args:
             read: The content of the response.
             arguments: The arguments of the call.
-            now: The current time, to which a `Retry-After` date is compared; None to use the `Date` of the response.
+            now: The current time, to which a `Retry-After` date is compared; None to use the `Date` of the
+                response.
         """
         envelope = read.envelope
         status: Any = envelope["status"]
@@ -756,8 +759,8 @@ def compile_response(block: Mapping[str, Any], tool: Descriptor, problems: list[
     Args:
         block: The block.
         tool: The descriptor.
-        problems: Receives problems with the codes `bad_path`, `bad_pointer`, `bad_select`, `needless_key` and those of
-            expressions.
+        problems: Receives problems with the codes `bad_path`, `bad_pointer`, `bad_select`, `needless_key` and
+            those of expressions.
     """
     response: Mapping[str, Any] = block.get("response", NOTHING)
     _check_form(response, block, problems)

@@ -1,7 +1,7 @@
 """`response.budget`: shorten the lists of a response that is too large, and report it in `meta.truncated`.
 
-The shortened value fits the budget and the output schema. Only items at the end of lists are removed, and no list
-becomes empty.
+The shortened value fits the budget and the output schema. Only items at the end of lists are removed, and no
+list becomes empty.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SizeBudget:
 
     def _shortened(self, value: JSON) -> tuple[JSON, list[ListCut]]:
         """A value that fits the budget, and also the output schema if the whole value is valid."""
-        # Lists that the schema then finds too short get a minimum, and the next round shortens the others more.
+        # Lists that the schema then finds too short get a minimum, and others are shortened more.
         least: dict[Path, int] = {}
         for _ in range(_ROUNDS):
             made, cuts = self._once(value, least)
@@ -135,7 +135,8 @@ def json_size(value: JSON) -> int:
 class _Trimmer:
     """Shortens lists and records the cuts.
 
-    Items are measured only while there is room for them, so the work is that of serializing the value a few times.
+    Items are measured only while there is room for them, so the work is that of serializing the value a few
+    times.
     """
 
     def __init__(self, least: Mapping[Path, int]) -> None:

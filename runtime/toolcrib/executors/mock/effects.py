@@ -1,7 +1,7 @@
 """Compile what a reply does with the store around its result: rows, lets, guards, then effects in order.
 
-Each effect changes one thing (`update`, `append`, `increment`, `insert`, `delete` ...) and sees the changes of the
-effects before it.
+Each effect changes one thing (`update`, `append`, `increment`, `insert`, `delete` ...) and sees the changes
+of the effects before it.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class BodyScope(CountedScope):
 
     def locate(self, name: str) -> Location | None:
         """The location of a row, or None if it is absent. It is looked up once."""
-        # Looked up once, so that a row keeps its name after an effect has changed the field that it was found by.
+        # Once, so that a row keeps its name after an effect has changed the field that it was found by.
         if name not in self._found:
             self._found[name] = self._rows[name].find(self)
         return self._found[name]

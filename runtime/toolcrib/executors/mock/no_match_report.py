@@ -104,7 +104,7 @@ class RuleMiss:
 
     def nearest(self, rules: Sequence[MockRule]) -> list[Any]:
         """The closest rules, fewest differences first: `{rule, at, pointer, differences}`."""
-        # Counted first and compared by text only on a tie: SequenceMatcher is slow for a mock with many rules.
+        # Counted first and compared by text only on a tie: SequenceMatcher is slow for many rules.
         counted = [(self._distance(rule), rule) for rule in rules]
         missed = sorted([pair for pair in counted if pair[0]], key=lambda pair: pair[0])
         if len(missed) > NEAREST:

@@ -1,7 +1,7 @@
 """Choose the reply for a call. Every mock is a list of rules: a bare reply or a sequence is a single rule.
 
-A mock with many rules has a `RuleIndex`, which skips the rules that require another value of one argument. The
-remaining rules are tried in order, so the index never changes which rule is chosen.
+A mock with many rules has a `RuleIndex`, which skips the rules that require another value of one argument.
+The remaining rules are tried in order, so the index never changes which rule is chosen.
 """
 
 from __future__ import annotations
@@ -384,8 +384,8 @@ def _telling(rules: tuple[MockRule, ...]) -> str | None:
 def _sure(rule: MockRule) -> Iterator[tuple[str, JSON]]:
     """The arguments for which a rule requires one constant value, up to the first that is not constant."""
     wanted = rule.when.get("args")
-    # Arguments are matched in order. Behind the first matcher that may fail, the index must not skip the rule, or
-    # an expression error would be lost.
+    # Arguments are matched in order. Behind the first matcher that may fail, the index must not skip the
+    # rule, or an expression error would be lost.
     for key, value in wanted.items() if isinstance(wanted, dict) else ():
         plain = value is None or isinstance(value, bool | int | float)
         if key.startswith("$") or not (plain or (isinstance(value, str) and not {"{", "$"} & {*value})):

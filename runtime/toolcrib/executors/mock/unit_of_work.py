@@ -82,7 +82,7 @@ class UnitOfWork:
         Raises:
             ExpressionError: The rows cannot be read.
         """
-        # `remove` changes `_rest` in place. The caller may keep the mapping, so the next `remove` must copy again.
+        # `remove` changes `_rest` in place, but the caller may keep it: the next `remove` must copy again.
         self._rest.pop(name, None)
         return self._whole(name)
 

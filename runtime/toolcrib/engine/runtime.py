@@ -1007,7 +1007,7 @@ class Engine:
 
 
 def _log() -> logging.Logger:
-    import logging  # noqa: PLC0415 -- a command that has nothing to log starts without it
+    import logging  # noqa: PLC0415 -- not needed unless there is something to log
 
     return logging.getLogger("toolcrib")
 

@@ -36,6 +36,7 @@ from toolcrib.expressions.values import (
     text_size,
 )
 
+# Stricter than `datetime.fromisoformat`, which also accepts forms such as `20300101` and `2030-W01-1`.
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:[Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
 
 
@@ -60,6 +61,7 @@ def date_add(moment: JSON, duration: JSON) -> JSON:
 def seconds_between(start: JSON, end: JSON) -> JSON:
     """Seconds from one time to another, negative if the second is earlier; a date counts as midnight UTC."""
     first, second = (_time("seconds_between", moment) for moment in (start, end))
+    # Python refuses to subtract a naive time from an aware one; a date or a time without zone counts as UTC.
     if (first.tzinfo is None) is not (second.tzinfo is None):
         first, second = (_in_utc(moment) for moment in (first, second))
     seconds = (second - first).total_seconds()
@@ -89,6 +91,7 @@ def _time(name: str, moment: JSON) -> datetime:
 def _parse_moment(moment: str) -> datetime:
     if _is_date(moment):
         return datetime.combine(date.fromisoformat(moment), datetime.min.time())
+    # RFC 3339 section 5.6 allows a lower-case `z`, which Python refuses.
     return datetime.fromisoformat(moment.upper())
 
 
@@ -326,6 +329,7 @@ def pluck(items: JSON, field: JSON) -> JSON:
     return _by_field("pluck", items, _text("pluck", field))
 
 
+# Sorting indexes by their keys keeps equal elements in order and never compares the elements themselves.
 @_function("sort", most=2)
 def sort(items: JSON, field: JSON = None) -> JSON:
     """A list of numbers or strings in order, or objects by a field. Stable and case-sensitive."""
@@ -448,7 +452,8 @@ def rounded(value: JSON, digits: JSON = None) -> JSON:
 def total(items: JSON, field: JSON = None) -> JSON:
     """The sum of a list of numbers or of one field of its objects; 0 for an empty list."""
     result: JSON = 0
-    # The built-in sum() compensates for rounding errors since Python 3.12, so results would depend on the version.
+    # The built-in sum() compensates for rounding errors since Python 3.12, so results would depend on the
+    # version.
     for item in _by_field("sum", items, field):
         result = add(result, _number("sum", item))
     return result

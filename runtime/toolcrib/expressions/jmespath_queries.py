@@ -1,4 +1,4 @@
-"""JMESPath: what requests, answers and assertions look for in values."""
+"""JMESPath queries of requests, responses and assertions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from toolcrib.core.model import JSON
 from toolcrib.core.pointers import keys_of
 
 Select = Callable[[JSON], JSON]
-"""Reshapes a value; raises ValueError where a function does not take what it is given."""
+"""Evaluates a query on a value; raises ValueError if a function receives an invalid argument."""
 
 
 def compile_select(text: str, pointer: str, problems: list[Problem]) -> Select | None:
-    """Compile a JMESPath expression; None where it can't be read, which is reported."""
-    import jmespath  # noqa: PLC0415 -- most tools reshape nothing
+    """Compile a JMESPath expression; None if it is invalid, which is reported."""
+    import jmespath  # noqa: PLC0415 -- most projects have no query
     from jmespath.exceptions import JMESPathError  # noqa: PLC0415 -- as above
 
     try:
@@ -37,7 +37,7 @@ def compile_select(text: str, pointer: str, problems: list[Problem]) -> Select |
 
 
 _FAILURES = (ValueError, TypeError, ArithmeticError, RecursionError)
-"""What the library raises; its own errors are ValueErrors, others come from Python's comparisons and arithmetic."""
+"""Exceptions of a search. jmespath's own are ValueErrors; the others escape from its comparisons and arithmetic."""
 
 _SHAPE = "write a JMESPath expression such as `{name: user.name, tags: tags[*].label}`"
 
@@ -50,7 +50,8 @@ def _unreadable(error: Exception, pointer: str) -> Problem:
 
 
 def _wrong_functions(parsed: dict[str, Any], pointer: str) -> Iterator[Problem]:
-    """What the library would tell only when the expression is used."""
+    """Unknown functions and wrong numbers of arguments."""
+    # jmespath itself reports these only when the query runs, which is too late for a load-time check.
     from jmespath.functions import Functions  # noqa: PLC0415 -- as above
 
     known: dict[str, Any] = Functions.FUNCTION_TABLE
@@ -69,19 +70,19 @@ def _wrong_functions(parsed: dict[str, Any], pointer: str) -> Iterator[Problem]:
 
 
 def functions() -> Collection[str]:
-    """The functions that there are in JMESPath."""
-    from jmespath.functions import Functions  # noqa: PLC0415 -- most tools reshape nothing
+    """The names of JMESPath's functions."""
+    from jmespath.functions import Functions  # noqa: PLC0415 -- most projects have no query
 
     names: Collection[str] = Functions.FUNCTION_TABLE.keys()
     return names
 
 
 def _calls(node: dict[str, Any]) -> Iterator[tuple[str, int]]:
-    """The functions that are called, each with how many arguments."""
+    """The functions that a query calls, each with its number of arguments."""
     if node["type"] == "function_expression":
         yield node["value"], len(node["children"])
     for child in node["children"]:
-        if isinstance(child, dict):  # bounds of a slice are numbers
+        if isinstance(child, dict):  # the bounds of a slice are plain numbers
             yield from _calls(child)
 
 

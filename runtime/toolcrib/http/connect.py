@@ -31,7 +31,8 @@ class Connector:
 
     def __init__(self, guard: EgressGuard) -> None:
         self._guard = guard
-        # Loading the root certificates takes tens of milliseconds, so the context is created once, at first use.
+        # Loading the root certificates takes tens of milliseconds, so the context is created once, at first
+        # use.
         self._context: ssl.SSLContext | None = None
 
     async def open(
@@ -149,7 +150,8 @@ def keep_quiet(name: str) -> None:
         logger.setLevel(logging.WARNING)
 
 
-# select() fails for descriptors above 1023 (FD_SETSIZE), so it is only a fallback where poll() is missing (Windows).
+# select() fails for descriptors above 1023 (FD_SETSIZE), so it is only a fallback where poll() is missing
+# (Windows).
 if hasattr(select, "poll"):
 
     def readable(number: int) -> bool:

@@ -36,8 +36,8 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
         trouble: The error that reads raise, once set.
     """
 
-    # A plain protocol instead of anyio's streams, which httpcore uses by default: only a protocol notices data that
-    # arrives while the connection is idle, and it can count the bytes of the headers.
+    # A plain protocol instead of anyio's streams, which httpcore uses by default: only a protocol notices
+    # data that arrives while the connection is idle, and it can count the bytes of the headers.
 
     def __init__(self, opened: set[SocketStream]) -> None:
         self._loop = asyncio.get_running_loop()

@@ -94,7 +94,8 @@ class EventStream:
         return None
 
     def _event_ended(self) -> StreamEvent | None:
-        # Only a blank line completes an event (section 9.2.6): an event at the end of the stream may be truncated.
+        # Only a blank line completes an event (section 9.2.6): an event at the end of the stream may be
+        # truncated.
         event = StreamEvent(self._type or "message", "\n".join(self._data)) if self._data else None
         self._data.clear()
         self._type, self._size = "", 0

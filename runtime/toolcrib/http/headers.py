@@ -117,7 +117,8 @@ def request_headers(request: HTTPRequest) -> list[tuple[str, str]]:
     Raises:
         HTTPError: `bad_request`: a part contains characters that would break the framing. Values are never shown.
     """
-    # Checked here again, although documents are checked at load: arguments, secrets and hooks fill in values later.
+    # Checked here again, although documents are checked at load: arguments, secrets and hooks fill in values
+    # later.
     _check_first_line(request)
     lines = [("Host", _host_line(request.scheme, request.host, request.port))]
     spelt: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""How conversations are held, and the checks of such a setup and of the conversation that it begins with."""
+"""Configuration of conversations, and the checks of a configuration and of the conversation to continue."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from toolcrib.registry.registry import Registry
 from toolcrib.security.tool_policy import ToolPolicy, check_policy
 
 CONTENT_LIMIT = 5 * 1024 * 1024
-"""Bytes of base64 of one result's parts that a model is shown unless somebody says otherwise."""
+"""Default of `Config.content_limit`, in bytes of base64."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """How a conversation is held.
+    """Configuration of the conversations of a `ProviderMiddleware`.
 
     Attributes:
-        system: What instructs the model, where the messages don't begin with it themselves.
-        settings: The provider's own: `temperature`, `max_tokens` ...
-        prices: What answers cost; `max_cost` of a policy needs it.
-        toolset: Name of the toolset that is offered; None for that of the session.
-        client: Fulfils the tools in mode `client`; None for the session's own.
-        sink: Gets the messages after every round.
-        claim: Says who goes on with calls that wait, where several may try (`FolderClaims` is built in); None where
-            the caller sees to it that each suspended conversation is resumed once.
-        result_limit: Bytes that the model is shown of one result; at least 256. The rest it can read on demand.
-        content_limit: Bytes of base64 that the parts of one result may have together: images, audio, files. A part
-            that does not fit is described in the text.
-        streaming: Whether the provider is asked for its answer as it is made; None: where it is streamed on.
+        system: Instructions for the model, unless the messages start with a system message.
+        settings: Provider settings such as `temperature` and `max_tokens`.
+        prices: Prices of the model; required by `max_cost` of a policy.
+        toolset: Name of the toolset to offer (default: the tools of the session).
+        client: Fulfils calls of tools in mode `client` (default: the client of the session).
+        sink: Receives the messages after every round.
+        claim: Ensures that a suspended conversation is resumed only once if several processes may try, such as
+            `FolderClaims`. None if the caller ensures this itself.
+        result_limit: Maximum bytes of one result that the model sees; at least 256. It can read the rest on demand.
+        content_limit: Maximum bytes of base64 of all images, audio and files of one result. Parts beyond the limit
+            are described in the text.
+        streaming: Whether to request streamed answers. Default: only in `stream`.
     """
 
     system: str = ""
@@ -55,16 +55,16 @@ class Config:
 
 
 def check_setup(provider: Provider, policy: ToolPolicy, config: Config, registry: Registry | None) -> None:
-    """Nothing, where conversations can be held. What is only odd is logged.
+    """Check a setup. Warnings are logged.
 
     Args:
         provider: The model.
-        policy: What it may do with tools.
-        config: How conversations are held.
-        registry: The tools; None where they are not known yet.
+        policy: The policy for its calls.
+        config: The configuration.
+        registry: The tools; None if they are not known yet.
 
     Raises:
-        ConfigurationError: Something is wrong with the policy, the configuration or the provider.
+        ConfigurationError: The policy, the configuration or the provider is invalid.
     """
     if config.prices is not None:
         config.prices.check()
@@ -84,6 +84,7 @@ def _wrong(
             yield told
         else:
             logging.getLogger("toolcrib").warning("%s", told)
+    # Only a provider with `world` calls a service that costs money; a scripted model is free.
     if policy.max_cost is not None and config.prices is None and hasattr(provider, "world"):
         yield "policy/max_cost: unknown_prices: `max_cost` requires prices; pass `Config(prices=Prices(...))`"
     if config.result_limit < LEAST_LIMIT:
@@ -97,12 +98,12 @@ def _wrong(
 
 
 def dialect_of(provider: Provider) -> str:
-    """The form in which a provider wants tools declared."""
+    """The form in which a provider declares tools."""
     return str(getattr(provider, "dialect", "plain"))
 
 
 def unused_tool_name(registry: Registry) -> str:
-    """The name of the tool that reads on in long results: one that no other tool has."""
+    """Choose a name for the tool that reads long results, different from all other tools and aliases."""
     name, number = READ_RESULT, 1
     while name in registry or registry.named_by_alias(name) is not None:
         number += 1
@@ -111,12 +112,13 @@ def unused_tool_name(registry: Registry) -> str:
 
 
 def check_conversation(conversation: Conversation) -> None:
-    """Nothing, where a model can be asked to go on: every call has one result right behind it, or waits.
+    """Check that a conversation can continue: every call is pending or is followed by exactly one result.
 
     Raises:
-        ConfigurationError: There is nothing to answer; a call has no result, or several; a result has no call before
-            it; or a message has what its role does not say. All of that is told at once.
+        ConfigurationError: There is no message to answer, a call has no result or several, a result has no call
+            before it, or a message has a part that its role does not allow. The error lists all faults.
     """
+    # Services refuse such conversations with errors that name no message, so find the fault here.
     wrong = [*_not_whole(conversation)]
     if wrong:
         message = "cannot continue this conversation:\n" + "\n".join(f"- {each}" for each in wrong)
@@ -131,6 +133,7 @@ def _not_whole(conversation: Conversation) -> Iterator[str]:
     calls = Counter(call.id for message in messages for call in message.calls)
     results = Counter(result.id for message in messages for result in message.results)
     waiting = {each.id for each in conversation.pending}
+    # Only the last message with calls can be resumed.
     last = next((message.calls for message in reversed(messages) if message.calls), ())
     yield from _misplaced(messages)
     yield from _out_of_order(messages, waiting)
@@ -155,11 +158,11 @@ _SAYS: Mapping[str, tuple[type, ...]] = {
     "assistant": (Text, Reasoning, ToolCall, Content),
     "tool": (ToolResult,),
 }
-"""Role -> what its messages have in them."""
+"""Maps a role to the types of parts that its messages may have."""
 
 
 def _misplaced(messages: Sequence[Message]) -> Iterator[str]:
-    """Parts that stand in no message of such a role, and messages of nothing."""
+    """Yield parts that the role of their message does not allow, and empty messages."""
     for number, message in enumerate(messages):
         place = f"message {number} ({message.role})"
         for kind in dict.fromkeys(map(type, message.parts)):
@@ -176,7 +179,7 @@ def _says_something(part: Part) -> bool:
 
 
 def _out_of_order(messages: Sequence[Message], waiting: Collection[str]) -> Iterator[str]:
-    """Results that stand before their call, or apart from it; messages that stand between a call and its result."""
+    """Yield results before their call, and messages between a call and its result."""
     places: dict[str, int] = {}
     for number, message in enumerate(messages):
         for result in message.results:

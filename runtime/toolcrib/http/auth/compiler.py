@@ -57,7 +57,8 @@ class CombinedAuth:
 
     async def renewed(self, clock: Clock, fetch: Fetch, used: RequestDraft | None = None) -> bool:
         """Renew each scheme; whether any has a new credential. See `Auth.renewed`."""
-        # A list, not a generator: any() would stop at the first new credential and leave other schemes expired.
+        # A list, not a generator: any() would stop at the first new credential and leave other schemes
+        # expired.
         return any([await scheme.renewed(clock, fetch, used) for scheme in self._schemes])
 
 
@@ -146,7 +147,8 @@ def _spots_of(block: Mapping[str, Any], pointer: str) -> Iterator[tuple[Spot, st
             for name in names:
                 yield (where, name.lower() if where == "header" else name), f"{pointer}/{key}"
     _path, _mark, query = str(block.get("url", "")).partition("?")
-    # A parameter in the URL and a credential of the same name would be sent twice; servers differ in which counts.
+    # A parameter in the URL and a credential of the same name would be sent twice; servers differ in which
+    # counts.
     for piece in filter(None, query.split("&")):
         yield ("query", unquote_plus(piece.partition("=")[0])), f"{pointer}/url"
 

@@ -65,7 +65,8 @@ def parse_token_endpoint(text: str) -> TokenEndpoint | None:
 _MARGIN = 30.0
 """A token is replaced this many seconds before it expires, or in the last tenth of a shorter lifetime."""
 
-# Scenarios run on clocks of their own. The bound keeps a long test run from collecting one entry per scenario.
+# Scenarios run on clocks of their own. The bound keeps a long test run from collecting one entry per
+# scenario.
 _MOST_CLOCKS = 64
 
 
@@ -94,7 +95,8 @@ class _Flight:
     """A pending token request, and how many callers wait for it."""
 
     def __init__(self, asking: Coroutine[Any, Any, Token]) -> None:
-        # A fresh context: the request does not belong to the call that happened to start it, and may outlive it.
+        # A fresh context: the request does not belong to the call that happened to start it, and may outlive
+        # it.
         self.task = asyncio.get_running_loop().create_task(asking, context=Context())
         self.waiting = 0
 
@@ -160,7 +162,8 @@ class TokenAccount:
         """Whether a token is still valid by this clock."""
         if token.lifetime is None:
             return True
-        # Clocks are not comparable (scenarios run on virtual ones): on a new clock the full lifetime starts over.
+        # Clocks are not comparable (scenarios run on virtual ones): on a new clock the full lifetime starts
+        # over.
         now = clock.monotonic
         if now not in self._ends:
             if len(self._ends) == _MOST_CLOCKS:

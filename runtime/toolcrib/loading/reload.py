@@ -278,6 +278,7 @@ def _offered(registry: Registry, name: str) -> Descriptor | None:
 
 def _each_once(paths: Iterable[str]) -> Iterator[str]:
     """The paths without duplicates that name one file relatively and absolutely."""
+    # Absolute paths last, so that a path that the user named relatively is reported that way.
     told = set()
     for path in sorted(paths, key=os.path.isabs):
         try:

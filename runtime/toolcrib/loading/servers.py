@@ -421,6 +421,7 @@ def merge_servers(
     several: Iterable[Mapping[str, ServerBlock]],
 ) -> tuple[dict[str, ServerBlock], list[Problem]]:
     """Merge the servers of several files. A later file replaces servers of the same name, with a warning."""
+    # Equal blocks are no conflict: several clients on one machine often configure the same server.
     found: dict[str, ServerBlock] = {}
     problems = []
     for servers in several:

@@ -493,6 +493,7 @@ def load(
     folders = Folders(reader, trail)
     for source in sources:
         folders.add(source if isinstance(source, SourcePath) else SourcePath(str(source)))
+    # Last, because another source may be the target of a link.
     folders.tell_links()
     return reader.loaded()
 

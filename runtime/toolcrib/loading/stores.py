@@ -230,7 +230,7 @@ def _from_lines(
     rows: list[JSON] = []
     lines: list[int] = []
     before = len(problems)
-    # Not `splitlines`, which also splits at U+2028 and other characters that JSON strings may contain.
+    # Not `splitlines`, which also splits at a lone carriage return: JSON allows one as a blank between values.
     for line, text in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if not text.strip():
             continue

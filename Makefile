@@ -14,6 +14,10 @@ FUZZ_MINUTES ?= 10
 # start, come before the many short ones.
 SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 
+# Compiled tests and modules are kept, even where the environment asks for none: rewriting the asserts of all tests in each
+# worker takes a minute.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help run test test-all coverage lint format docs bench conformance fuzz release clean
 

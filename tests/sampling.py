@@ -21,9 +21,13 @@ def sample(cases: Iterable[T], one_in: int = 2) -> list[T]:
     return list(cases)[:: 1 if THOROUGH else one_in]
 
 
+FEW = 20
+"""The most examples of a property in a sample, which is also what the profile of conftest.py gives."""
+
+
 def examples(number: int) -> int:
-    """A fifth of the examples of a property, or all of them."""
-    return number if THOROUGH else max(1, number // 5)
+    """A fifth of the examples of a property, but 5 to `FEW`, or all of them."""
+    return number if THOROUGH else min(number, max(5, min(number // 5, FEW)))
 
 
 def one_of_each(names: str | tuple[str, ...], cases: Sequence[Any]) -> Callable[[T], T]:

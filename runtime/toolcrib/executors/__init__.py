@@ -65,6 +65,7 @@ class Executors:
 
         def maker_of(mode: str) -> Callable[[], Executor]:
             def make() -> Executor:
+                # Scanning the installed distributions is slow: done once, and only for third-party modes.
                 if not found:
                     found.update(_installed_targets())
                 if mode not in found:
@@ -152,6 +153,7 @@ class Executors:
             return executor.block_schema
         except Exception as error:  # noqa: BLE001 -- third-party code may raise anything
             self._give_up(mode, f"`block_schema` failed: {_error_text(error)}")
+            # Otherwise `get` would keep returning an executor that is reported as broken.
             del self._made[mode]
             return None
 
@@ -170,6 +172,7 @@ class Executors:
 
     def annotations_of(self, mode: str, block: JSON) -> Mapping[str, bool]:
         """The tool annotations that a mode derives from its block; empty if the mode derives none."""
+        # An optional member of the executor protocol, like `remote`, `contained` and `needs` below.
         said = getattr(self.get(mode), "annotations", None)
         if said is None or not isinstance(block, dict):
             return {}
@@ -234,7 +237,7 @@ class Executors:
         Raises:
             ExceptionGroup: The exceptions of executors that failed to close; the others are closed.
         """
-        # Emptied before the first await: a call that arrives meanwhile gets a new executor, not a closing one.
+        # Emptied before the first await: a call that arrives meanwhile must not get a closing executor.
         made, self._made = self._made, {}
         errors: list[Exception] = []
         for executor in made.values():

@@ -1,13 +1,14 @@
-"""Fingerprints of files and of the environment: whether anything that loading depended on is different now.
+"""Fingerprints of files and of the environment: detect whether anything that loading depended on has changed.
 
-The warm start, reload and watching use them. Everything is noted before it is read, so a change while it is read counts
-as a change. Only metadata is compared, except where that can't tell: a file touched within `RACY` before it was noted may
-be written again without a new time, so its content is compared as well. A difference is one of content, length, time of
-change, another file in its place, a link that leads elsewhere, a file that appeared or is gone. Where the system keeps no
-time of change of its own (Windows), an edit that keeps the length and puts the old time back is not seen.
+The warm start, reload and watching use them. Files are recorded before they are read, so a change during reading
+counts as a change. Only metadata is compared, except for files that were modified within `RACY` before they were
+recorded: they may be written again with the same time, so their content is compared as well. Changes are those of
+content, size, times, inode, link target and existence. On systems without a change time (Windows), an edit that keeps
+the size and restores the old modification time is not detected.
 
-The environment is the code of toolcrib and of the modes, and what is installed. Distributions are noticed by the folders
-on `sys.path`, without reading their metadata. `toolcrib list` begins here, so this module imports nothing slow.
+The environment is the code of toolcrib and of the modes, and the installed distributions. Distributions are tracked
+by the folders on `sys.path`, without reading their metadata. `toolcrib list` imports this module, so it imports
+nothing slow.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ DataPath: TypeAlias = "tuple[str, str, str]"
 Permits: TypeAlias = "Callable[[str, str, str], bool]"
 """Decides whether a variable may be looked up for such a path."""
 
+# Other names in a folder may come and go without a reload.
 _READ = (*SUFFIXES, ARCHIVE)
 
 _NOT_BLOCKING = getattr(os, "O_NONBLOCK", 0)
@@ -78,7 +80,7 @@ class FileFingerprints:
         variables: Name of an environment variable that paths of files use -> its value; None if it is not set.
     """
 
-    # Not a NamedTuple: creating that class takes longer than importing this module.
+    # Not a NamedTuple: creating such a class is slow, and every start imports this module.
     __slots__ = ("contents", "files", "folders", "variables")
 
     def __init__(
@@ -265,7 +267,8 @@ def is_racy(state: State, moment: int) -> bool:
 
 def _digest(path: str) -> bytes:
     """Digest of a file's content; empty if it is unreadable."""
-    from hashlib import blake2b  # noqa: PLC0415 -- loads OpenSSL, and most starts need no digest
+    # Deferred: `hashlib` loads OpenSSL, and most starts need no digest.
+    from hashlib import blake2b  # noqa: PLC0415
 
     try:
         with open(path, "rb", opener=_open_at_once) as file:
@@ -293,6 +296,7 @@ def _names(folder: str) -> Names:
 def _names_that_matter(entries: Iterator[os.DirEntry[str]]) -> Iterator[str]:
     for entry in entries:
         name = entry.name
+        # Editors save through hidden temporary files, which would cause reloads.
         if name.startswith("."):
             continue
         if name.endswith(_READ) and not entry.is_dir(follow_symlinks=False):
@@ -364,12 +368,14 @@ class EnvironmentFingerprint:
 
     __hash__ = None  # type: ignore[assignment]  # its dicts are mutable
 
-    def refreshed(self, imported: int = toolcrib._IMPORTED) -> EnvironmentFingerprint | None:  # noqa: SLF001 -- nobody else needs it
+    def refreshed(self, imported: int = toolcrib._IMPORTED) -> EnvironmentFingerprint | None:  # noqa: SLF001 -- only fingerprints need it
         """An equivalent fingerprint that is faster to compare next time; None if anything changed.
 
         Args:
             imported: Earliest time at which the running code was imported, in nanoseconds since 1970.
         """
+        # Code that was saved within the resolution of the clock before its import may differ from what was
+        # imported.
         if self.version != toolcrib.__version__ or self.newest > imported - RACY:
             return None
         code = self.code.refreshed()
@@ -469,6 +475,7 @@ def _look_at_own_code() -> FileFingerprints:
 
 def _files_of_modes(targets: Iterable[str]) -> Iterator[str]:
     """The files of the packages of third-party modes, and of the modules they use that are not installed."""
+    # A mode's behaviour may be in any module of its package, not only in the one of the entry point.
     tops = {target.partition(":")[0].partition(".")[0] for target in targets} - {toolcrib.__name__}
     left = [name for name in sys.modules if name.partition(".")[0] in tops]
     met = set(left)

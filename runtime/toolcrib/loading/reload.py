@@ -92,6 +92,7 @@ def has_same_meaning(before: Descriptor, tool: Descriptor) -> bool:
 
 def _meaning(tool: Descriptor) -> tuple[object, ...]:
     origin = tool.origin
+    # A profile can change these without a change of the document's digest.
     settings = (tool.mode, tool.timeout, tool.coerce, tool.on_invalid_result)
     kept = [(each.id, each.digest, each.fault) for each in tool.fixture.collections.values()]
     beginning = (kept, [*tool.fixture.machines.values()])
@@ -122,6 +123,7 @@ def keep_last_good(loaded: LoadedDocuments, before: PreviousLoad) -> LoadedDocum
     broken = _BrokenFiles(told, before.packs)
     if not broken:
         return loaded
+    # Of duplicate names the first tool counts, as in the registry; reversed, it is the last to be stored.
     tools = {tool.name: tool for tool in reversed(loaded.tools)}
     kept = {}
     for card in before.tools.cards.values():
@@ -131,6 +133,7 @@ def keep_last_good(loaded: LoadedDocuments, before: PreviousLoad) -> LoadedDocum
         else:
             why = broken.why(card.source, card.pack) if now is None else ""
         if why:
+            # A plain copy with a reason, so that lists and `show` can say why the tool is old.
             kept[card.name] = _stale(last, why)
     scenarios = list(loaded.scenarios)
     played = {(scenario.origin.source, scenario.name) for scenario in scenarios}
@@ -275,6 +278,7 @@ def _offered(registry: Registry, name: str) -> Descriptor | None:
 
 def _each_once(paths: Iterable[str]) -> Iterator[str]:
     """The paths without duplicates that name one file relatively and absolutely."""
+    # Absolute paths last, so that a path that the user named relatively is reported that way.
     told = set()
     for path in sorted(paths, key=os.path.isabs):
         try:
@@ -360,7 +364,8 @@ async def watch_changes(
 def _awatch(*, insists: bool) -> Awatch | None:
     """The source of file events; None if it is not installed."""
     try:
-        from watchfiles import awatch  # noqa: PLC0415 -- an extra
+        # Optional: the extra `watch` installs it.
+        from watchfiles import awatch  # noqa: PLC0415
     except ImportError as error:
         hint = "pip install 'toolcrib[watch]'"
         if insists:
@@ -466,6 +471,8 @@ class _Listener:
     async def _hear(self, awatch: Awatch, folders: list[str]) -> None:
         here = {_full(folder) for folder in folders}
         try:
+            # Not recursive: `node_modules` alone can exhaust the inotify watches of the user. No filter,
+            # because the comparison decides.
             async for changed in awatch(*folders, watch_filter=None, recursive=False, debounce=100):
                 # A watch is bound to the inode: a folder that was replaced or moved sends no more events.
                 self._deaf = self._deaf or any(_full(path) in here for _change, path in changed)
@@ -479,6 +486,7 @@ class _Listener:
         """Stop listening."""
         if self._task is not None:
             self._task.cancel()
+            # Waits without raising: the task ends with CancelledError or with an error that was logged.
             await asyncio.wait([self._task])
 
 

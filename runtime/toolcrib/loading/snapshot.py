@@ -99,12 +99,14 @@ class LoadedProject(NamedTuple):
 
 def sorted_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Problems in order of file and line."""
+    # `sorted` is stable, so problems at one position keep the order in which the checks found them.
     return tuple(sorted(problems, key=lambda problem: (problem.source, problem.line, problem.column)))
 
 
 def log_problems(problems: Iterable[Problem]) -> None:
     """Log problems that do not stop loading: notices at INFO, all others at WARNING."""
-    import logging  # noqa: PLC0415 -- a start from the index imports this module, and most starts log nothing
+    # Deferred: `logging` is slow to import, and most starts log nothing.
+    import logging  # noqa: PLC0415
 
     log = logging.getLogger("toolcrib")
     for problem in problems:

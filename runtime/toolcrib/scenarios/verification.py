@@ -470,7 +470,7 @@ def _lines(held: GoldenFile, value: JSON) -> tuple[str, ...]:
     if held.missing:
         return (f"there is no `{held.name}`; {UPDATE} writes it",)
     if held.fault:
-        return (held.fault, f"{UPDATE} writes it anew")
+        return (held.fault, f"run {UPDATE} to rewrite it")
     differences = compile_matcher({"$exact": held.value}, []).differences(
         value, most=MOST_GOLDEN_DIFFERENCES + 1
     )

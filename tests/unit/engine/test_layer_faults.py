@@ -409,7 +409,7 @@ async def test_a_dry_run_says_which_fault_would_come_first_and_changes_nothing()
         assert (await session.dry_run("tool")).value["plan"]["faults"] == expected
     await session.call("tool")
     again = (await session.dry_run("tool")).value["plan"]["faults"]
-    assert again[1]["because"] == ["it applies to the first 1 matching attempt, which are over"]
+    assert again[1]["because"] == ["it applies only to the first 1 matching attempt"]
 
 
 async def test_faults_that_are_wrong_keep_a_tool_from_being_bound():

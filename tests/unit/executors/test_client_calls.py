@@ -165,9 +165,9 @@ def test_it_is_called_without_an_event_loop():
     ],
 )
 def test_a_client_that_is_none_is_told(given):
-    with pytest.raises(ConfigurationError, match="a `int` can't be called"):
+    with pytest.raises(ConfigurationError, match="must be a coroutine function, got a `int`"):
         given(tools())
-    with pytest.raises(ConfigurationError, match="a `int` can't be called"):
+    with pytest.raises(ConfigurationError, match="must be a coroutine function, got a `int`"):
         tools(client=3)
 
 

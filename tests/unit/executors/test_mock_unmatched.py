@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from in_memory import mocked, runtime_of
 from keeping import calls, keeping, loaded_with
+from sampling import examples
 from toolcrib import Outcome
 
 
@@ -268,7 +269,7 @@ VALUES = st.recursive(
 NEVER = "rules: [{when: {args: {never: 1}}, reply: {error: never}}]"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @example({"$eq": 1})
 @example({"a": {"$gt": "x", "b": {}}})
 @example({"{{ a }}": {"b": 1}, "n": 1e22})
@@ -374,7 +375,7 @@ def with_rule(rules, paste=""):
     return "\n".join(["rules:", *(f"- {json.dumps(rule)}" for rule in rules), paste])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @example(
     {"rules": [{"name": "once", "when": {"args": {"x": 0}}, "reply": {"result": 1, "times": 1}}]},
     "{}",

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib import Executors, Outcome, Runtime
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.loading.cache.index import decode_value, encode_value
@@ -577,7 +578,7 @@ EVERYTHING = prompt(
 ) | {"fragments": {"a": "{{role}}"}, "metadata": {}}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_whatever_stands_anywhere_nothing_breaks(data):
     """Any part may be anything: the pack and its good tools are read, and each problem has a place."""

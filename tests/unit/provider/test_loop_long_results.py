@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from in_memory import runtime_of
 from loop_models import Model, asks, ends, loop, says
+from sampling import examples
 from toolcrib import Outcome, Runtime
 from toolcrib.provider import Conversation, ToolPolicy
 
@@ -133,7 +134,7 @@ async def test_a_tool_of_that_name_that_a_reload_brings_gets_it(tmp_path):
     assert ends(second)[2:] == [("ok", ""), ("denied", "tool_not_allowed")]
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     st.text(st.characters(codec="utf-8"), min_size=150, max_size=900).filter(
         lambda text: len(text.encode()) > 300

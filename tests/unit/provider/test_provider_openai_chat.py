@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from http_servers import answering_json
+from sampling import examples
 from served_models import ASKED, events, in_chunks, message, said, speaking, text_of
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import Content, Outcome
@@ -384,7 +385,7 @@ STREAM = text_of(
 ).replace(b"\\u00fc", "ü".encode())
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(st.lists(st.integers(1, len(STREAM) - 1), max_size=8, unique=True))
 def test_it_makes_no_difference_where_the_events_are_cut(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(STREAM)]

@@ -1,8 +1,8 @@
 """Mode `client`: tools that the caller fulfils, such as tools of a browser, a device or a person.
 
-The caller passes a function (`Runtime(client=...)`, `Runtime.session(client=...)`, `Session.call(client=...)`), whose
-result is validated like any other. Without one, a call ends with outcome `needs_approval` and code
-`client_tool_deferred`, and the caller can provide the result later.
+The caller passes a function (`Runtime(client=...)`, `Runtime.session(client=...)`,
+`Session.call(client=...)`), whose result is validated like any other. Without one, a call ends with outcome
+`needs_approval` and code `client_tool_deferred`, and the caller can provide the result later.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ClientTerms(NamedTuple):
         timeout: Seconds that the caller may take.
         categories: What the call touches, such as `location`.
         fallback: The result of a declined call with strategy `fallback`.
-        falls_back: Whether `fallback` is set. It may be null, so its value alone does not tell.
+        falls_back: Whether `fallback` is set, possibly to null.
     """
 
     consent: bool
@@ -199,6 +199,7 @@ def _retryable(call: ClientCall, reason: str) -> Result:
 
 def _fallen_back(call: ClientCall, reason: str) -> Result:
     terms = call.terms
+    # Without a fallback value, the message only advises the model to continue.
     if not terms.falls_back:
         return _no(call, reason, "; continue without it")
     return Result.ok(copy_value(terms.fallback), meta={"client": {"declined": True, "reason": reason}})
@@ -266,8 +267,8 @@ class ClientExecutor:
 class BoundClient:
     """A tool that the client fulfils.
 
-    Virtual time stops while the client works, unless it sleeps on the session's clock. A client that waits for
-    something in real time declares it with `with call.context.session.clock.outside()`.
+    Virtual time stops while the client works, unless it sleeps on the session's clock. A client that waits
+    for something in real time declares it with `with call.context.session.clock.outside()`.
 
     Attributes:
         waits: Always true: a call waits for the client.
@@ -287,7 +288,7 @@ class BoundClient:
             return deferred_result(
                 call, self._terms, "no client is configured, so its result must be provided later"
             )
-        # Copied because the client is user code: it must not change arguments that traces and retries still use.
+        # Copied because the client is user code: traces and retries still use the original arguments.
         asked = ClientCall(call.with_arguments(copy_value(call.arguments)), self._terms)
         answer = await client(asked)
         return answer if isinstance(answer, Result) else Result.ok(_own(answer))

@@ -48,6 +48,7 @@ def _block_schema() -> Schema:
         "properties": {},
         "$defs": {},
     }
+    # One file per section; the schema of `auth` belongs to `http.auth`.
     request, response, pagination = (
         json.loads(folder.joinpath(f"{section}.json").read_text(encoding="utf-8")) for section in _SECTIONS
     )
@@ -124,8 +125,8 @@ class LiveExecutor:
         return BoundLive(descriptor, parts, world, self._client(world))
 
     def _client(self, world: NetworkEnvironment) -> HTTPClient:
-        # One client per guard: every connection of a client was permitted by its guard. The entry keeps the environment
-        # alive, so that the id of its guard is not reused.
+        # One client per guard: every connection of a client was permitted by its guard. The entry keeps the
+        # environment alive, so that the id of its guard is not reused.
         held = self._clients.get(id(world.guard))
         if held is None:
             made = open_client(world.guard)
@@ -166,6 +167,7 @@ def _not_ready(tool: Descriptor, secrets: SecretResolver, first: MissingSecret) 
     found: dict[str, MissingSecret] = {}
     if first.pointer:
         found[f"{first.message} ({tool.origin.place(first.pointer)})"] = first
+    # Reporting one variable at a time would cost the user one run for each.
     for pointer, variable in variables_of(tool.bindings["live"], "/live"):
         try:
             secrets.look_up(variable, secret=False)

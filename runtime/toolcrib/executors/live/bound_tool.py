@@ -1,7 +1,7 @@
 """A bound live tool: from the arguments of a call to its result.
 
-`BoundLive` creates the request. `HTTPExchange` authenticates and sends it, follows permitted redirects, maps transport
-errors to outcomes and masks secrets in the response.
+`BoundLive` creates the request. `HTTPExchange` authenticates and sends it, follows permitted redirects, maps
+transport errors to outcomes and masks secrets in the response.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class BoundLive:
 
     Attributes:
         waits: Always true: a call waits for the network.
-        origin: The origin of its requests, such as `https://api.example.com`. Tools of one origin share limits and
-            circuit breaker.
+        origin: The origin of its requests, such as `https://api.example.com`. Tools of one origin share
+            limits and circuit breaker.
         repeatable: Whether a call may be attempted again after an attempt that may have acted.
     """
 
@@ -141,6 +141,7 @@ class BoundLive:
     def _keyed(self, call: Call, draft: RequestDraft) -> RequestDraft:
         """The draft with its idempotency key: the same for every attempt, and different for every page."""
         if self._key_header:
+            # The draft of a later page is a copy that still has the key of the page before.
             kept = [each for each in draft.headers if each[0] != self._key_header]
             told = f"{call.id} {draft.path}?{'&'.join(draft.query)}"
             draft.headers = [*kept, (self._key_header, str(uuid.uuid5(self._namespace, told)))]
@@ -214,7 +215,7 @@ class Route(NamedTuple):
 
 
 class HTTPExchange:
-    """Sends drafts and returns what is read of the responses."""
+    """Sends drafts and reads the responses."""
 
     def __init__(
         self,
@@ -291,7 +292,7 @@ class HTTPExchange:
     def _read(self, response: HTTPResponse) -> ResponseContent | Result:
         """The content of a response."""
         read = self._reading.read(response)
-        # The text of a failure is truncated later. It is masked before, because half of a secret is not recognized.
+        # The text of a failure is truncated later. Half of a secret would not be recognized and masked.
         if isinstance(read, Result) or not self._reading.failed(response.status):
             return read
         return redact_content(read, self._secrets) if may_hold_secret(self._secrets, response) else read
@@ -371,9 +372,11 @@ class HTTPExchange:
         """Send one request. Token requests pass `repeatable=False`: a refresh token may be valid only once."""
         route, masks = self._route, None
         again = self._repeatable if repeatable is None else repeatable
+        # Formatting and masking a body is expensive, so it is done only if the log shows it.
         if _log.isEnabledFor(logging.DEBUG):
             masks = CallSecrets(self._secrets, call.arguments, call.tool.input_schema)
             _tell(request_lines(request, masks))
+        # The network takes real time, also if the session's clock is virtual.
         with call.context.session.clock.outside():
             response = await self._client.send(
                 request, self._bounds, hosts=route.hosts, owner=route.owner, repeatable=again
@@ -405,12 +408,13 @@ class HTTPExchange:
             message += "; the request was sent, so it may have acted"
         if fault is HTTPFailure.RESPONSE_TOO_LARGE:
             message += "; request less data, or raise `limits.output_size`"
+        # Retrying is left to the retry layer, which knows the attempts and the deadline.
         retryable = not acted and fault not in _UNREADABLE and fault not in _LASTING
         return Result.failed(outcome, message, code=fault.value, details=details, retryable=retryable)
 
 
 _PASSED_ON = frozenset({502, 504})
-"""The statuses of a gateway that forwarded a request and got no valid response (RFC 9110 sections 15.6.3, 15.6.5)."""
+"""The statuses of a gateway that got no valid response to a forwarded request (RFC 9110 section 15.6)."""
 
 
 def _may_have_acted(result: Result) -> Result:

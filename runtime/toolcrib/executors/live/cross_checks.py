@@ -102,7 +102,7 @@ def is_repeatable(tool: Descriptor) -> bool:
 
 def check_unused_keys(tool: Descriptor) -> Iterator[Problem]:
     """Warnings for keys of the descriptor that have no effect."""
-    # Only keys that the descriptor itself sets: defaults of the project apply to many tools and need not fit each.
+    # Only keys that the descriptor itself sets: project defaults apply to many tools and need not fit each.
     block: Any = tool.bindings["live"]
     if not is_repeatable(tool):
         yield from _limits_of_repetitions(tool)

@@ -1,7 +1,7 @@
 """Show live requests and responses to people: as parts, as a `curl` command, and as log lines.
 
-Secrets are masked: all known ones, and also the values of headers, parameters, form fields and JSON members whose
-names are those of secrets (`Authorization`, `api_key` ...).
+Secrets are masked: all known ones, and also the values of headers, parameters, form fields and JSON members
+whose names are those of secrets (`Authorization`, `api_key` ...).
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def request_as_json(request: HTTPRequest, secrets: SecretHider) -> dict[str, JSO
     """The parts of a request, masked.
 
     Returns:
-        `{method, url, headers: [[name, value], ...], body}`. The body is text, `{bytes, type}` if it is binary, or
-        None.
+        `{method, url, headers: [[name, value], ...], body}`. The body is text, `{bytes, type}` if it is
+        binary, or None.
     """
     body: JSON = None
     if request.body:
@@ -94,7 +94,8 @@ def request_as_json(request: HTTPRequest, secrets: SecretHider) -> dict[str, JSO
 def curl_command(request: HTTPRequest, secrets: SecretHider) -> str:
     """The `curl` command, for a POSIX shell, that sends the same request. Only masked secrets must be filled in.
 
-    Headers that curl would add are suppressed. A body of more than 64 KiB is read from the file `request-body`.
+    Headers that curl would add are suppressed. A body of more than 64 KiB is read from the file
+    `request-body`.
     """
     url = _address(request.url, secrets)
     words = ["curl", *_method_options(request)]
@@ -135,7 +136,7 @@ def _data(request: HTTPRequest, secrets: SecretHider) -> tuple[str, list[str]]:
     if len(request.body) > MOST:
         return "", [f"--data-binary @{BODY_FILE}"]
     masked = _body(request.body.decode(errors="surrogateescape"), _kind(request.headers), secrets)
-    # Control characters do not survive copying from a terminal, and a pasted tab triggers completion in a shell.
+    # Control characters do not survive copying from a terminal, and a pasted tab triggers completion.
     if _text(request.body) is None or "\t" in masked or escape_terminal(masked) != masked:
         raw = masked.encode(errors="surrogateescape")
         return f"printf {shlex.quote(_octal(raw))} | ", ["--data-binary @-"]
@@ -285,6 +286,7 @@ def response_lines(
 def _body_lines(
     mark: str, body: bytes, kind: str, secrets: SecretHider, redact: Callable[[str], str] | None = None
 ) -> Iterator[str]:
+    # Line by line, each with its mark: a body cannot forge other lines of the log.
     if not body:
         return
     yield mark

@@ -1,4 +1,4 @@
-"""`pagination`: a call that collects several pages up to a limit, or a call for one page with a cursor to the next.
+"""`pagination`: collect several pages in one call, or return one page with a cursor to the next.
 
 Pages are linked by cursors, by page or item numbers, or by links.
 """
@@ -22,12 +22,13 @@ from toolcrib.expressions.jmespath_queries import Select, compile_select
 from toolcrib.http.messages import RequestDraft
 from toolcrib.schema.validation.json_values import DEPTH, is_large
 
+# A cursor is sent in the URL, and models repeat it as an argument.
 _LONGEST = 4096
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 class NoPage(Exception):
-    """The cursor or number of a page is unusable. The message never contains the value, which is untrusted input."""
+    """The cursor or number of a page is unusable. The message never contains the value, which is untrusted."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -70,7 +71,7 @@ class PaginationStyle(Protocol):
         ...
 
     def following(self, page: ResponsePage) -> PageStep | None:
-        """The page after this one; None after the last. Raises NoPage if the response does not tell."""
+        """The next page; None after the last. Raises NoPage if the response has no usable cursor or link."""
         ...
 
     def within(self, page: ResponsePage, kept: int) -> PageStep | None:
@@ -302,8 +303,8 @@ class Pages:
         Args:
             call: The call. Its deadline covers all pages.
             draft: The request for the first page.
-            fetch: Makes one exchange. It receives a draft of its own, and must send one to another origin than the
-                first without authentication.
+            fetch: Makes one exchange. It receives a draft of its own, and must send one to another origin
+                than the first without authentication.
             reading: Turns the last response, with `items` and `next_cursor`, into a result.
             own: Further origins that count as the origin of the draft.
         """
@@ -381,6 +382,7 @@ class Pages:
             return _cut(page, style, room, following, collected), "max_items"
         if following is None or not page.items:
             return following, "end"
+        # A server that repeats a cursor would otherwise be queried until `max_pages`.
         if following.position in collected.seen:
             return None, "repeated_cursor"
         if room == len(page.items):
@@ -390,7 +392,7 @@ class Pages:
 
 def _repeats(page: ResponsePage, style: PaginationStyle, collected: _PageItems) -> bool:
     """Whether a numbered page repeats the one before, because the API ignores the number."""
-    # Scalars may repeat by chance: `[0]` after `[0]` is no sign of a loop, equal objects are.
+    # Equal objects are a sign of a loop. Scalars may repeat by chance: `[0]` after `[0]`.
     last, collected.last = collected.last, page.items
     return (
         isinstance(style, CountedStyle)
@@ -407,6 +409,7 @@ def _following(page: ResponsePage, style: PaginationStyle) -> PageStep | None:
         raise _PagingFailure(_unusable("bad_cursor", message)) from None
     except LinkError as error:
         message = f"{error}; only hosts in `hosts` may be reached"
+        # Refused, not ignored: a page that silently ends early would look like the whole list.
         raise _PagingFailure(Result.failed(Outcome.DENIED, message, code="link_refused")) from None
 
 
@@ -466,8 +469,8 @@ def compile_pages(block: Mapping[str, Any], tool: Descriptor, problems: list[Pro
     Args:
         block: The block.
         tool: The descriptor.
-        problems: Receives problems with the codes `bad_select`, `missing_key`, `needless_key`, `unfit_pagination` and
-            `unknown_argument`.
+        problems: Receives problems with the codes `bad_select`, `missing_key`, `needless_key`,
+            `unfit_pagination` and `unknown_argument`.
     """
     written: Mapping[str, Any] | None = block.get("pagination")
     if written is None:
@@ -573,7 +576,7 @@ _SEPARATOR = re.compile(r"\s*(,|$)")
 
 
 class LinkError(Exception):
-    """A link must not be followed. The message names its scheme and host at most, since its query may hold secrets."""
+    """A link must not be followed. The message omits its path and query, which may contain secrets."""
 
 
 def next_link(header: str) -> str | None:

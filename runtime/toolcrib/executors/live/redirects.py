@@ -14,6 +14,7 @@ CROSSING = frozenset({"accept", "accept-language", "user-agent"})
 
 _READING = frozenset({"GET", "HEAD"})
 _SAFE = "/?:@!$&'()*+,;=~-._%"
+# Common servers refuse request lines of more than 8 KiB.
 _LONGEST = 8192
 
 
@@ -22,8 +23,9 @@ def follow_redirect(
 ) -> HTTPRequest | None:
     """The request for a redirect.
 
-    POST becomes GET for 301 and 302, and any other method for 303, as in browsers. No redirect leads from https to
-    http, except between `own` origins. Only GET and HEAD without a body are sent to another origin, without credentials.
+    POST becomes GET for 301 and 302, and any other method for 303, as in browsers. No redirect leads from
+    https to http, except between `own` origins. Only GET and HEAD without a body are sent to another origin,
+    without credentials.
 
     Args:
         request: The redirected request.
@@ -81,8 +83,8 @@ def resolve_location(base: str, location: str) -> LinkTarget:
     """Resolve a location in a response relative to the URL of its request. Fragments are dropped.
 
     Raises:
-        ValueError: The location is not a usable URL. The message is a predicate, such as `is not a valid URL`, for
-            the caller to put a subject before.
+        ValueError: The location is not a usable URL. The message is a predicate, such as `is not a valid
+            URL`, for the caller to put a subject before.
     """
     if len(location) > _LONGEST:
         raise ValueError(f"exceeds {_LONGEST:,} characters")

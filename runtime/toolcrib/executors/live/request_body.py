@@ -1,6 +1,6 @@
-"""The `body` of a block: JSON, a form, raw text, multipart, or the arguments that are used nowhere else.
+"""Compile the `body` of a block: JSON, a form, raw text, multipart, or the arguments that are used nowhere else.
 
-Multipart bodies (RFC 7578) are written by httpx.
+httpx encodes multipart bodies (RFC 7578).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from toolcrib.expressions.jmespath_queries import Select, compile_select
 from toolcrib.schema.validation.violations import UnusableArguments
 
 Encoded: TypeAlias = "tuple[bytes, str]"
-"""A body and its media type; both empty for none."""
+"""A body and its media type; both empty for no body."""
 
 _BYTES_TYPE: Final = "application/octet-stream"
 _TOKEN: Final = r"[A-Za-z0-9!#$&^_.+-]+"  # noqa: S105 -- RFC 6838 section 4.2, not a password
@@ -51,7 +51,7 @@ _FORMS: Final = "provide a `data:` URI, or `{name, content_type, data}` with the
 
 
 class _File(NamedTuple):
-    """A file to send; `content_type` is empty where nothing says one."""
+    """A file to send; `content_type` is empty if unknown."""
 
     name: str
     content_type: str
@@ -59,7 +59,7 @@ class _File(NamedTuple):
 
 
 _Field: TypeAlias = "tuple[str, tuple[str | None, bytes, str | None]]"
-"""Name, then name of the file, content and media type, as httpx takes them; a field without a file has neither."""
+"""A field as httpx accepts it: its name, then file name, content and media type. A text field has no file name."""
 
 _Add: TypeAlias = Callable[[Arguments, "list[_Field]"], None]
 
@@ -70,7 +70,7 @@ def compile_multipart(
     """Compile a multipart body: field -> text, or `{file, name, content_type}`.
 
     Raises:
-        MissingSecret: Something is not there to be looked up.
+        MissingSecret: A variable is not set.
     """
     compiled = [_field(name, value, child_pointer(at, name), sources) for name, value in block.items()]
     adding = [add for add, _part in compiled]
@@ -85,11 +85,14 @@ def compile_multipart(
 
 
 def _written(fields: list[_Field]) -> Encoded:
-    """The body; its boundary comes of its content, so that an attempt that follows sends the same."""
-    from httpx import Request  # noqa: PLC0415 -- most tools send no files
+    """Encode the fields."""
+    # Deferred: most tools send no files.
+    from httpx import Request  # noqa: PLC0415
 
+    # The boundary is derived from the content, so that every attempt sends the same bytes.
     boundary = sha256(repr(fields).encode("utf-8", "replace")).hexdigest()[:32]
     content_type = f"multipart/form-data; boundary={boundary}"
+    # httpx sends no multipart body at all if there are no fields.
     if not fields:
         return f"--{boundary}--\r\n".encode("ascii"), content_type
     request = Request("POST", "http://localhost/", files=fields, headers={"Content-Type": content_type})
@@ -114,10 +117,10 @@ def _field(name: str, value: Any, at: str, sources: ValueSources) -> tuple[_Add,
 
 
 def encoded_text(value: JSON, source: ValueSource) -> bytes:
-    """A value as raw UTF-8 text: scalars as they are, lists and objects as JSON.
+    """A value as UTF-8 text: scalars as text, lists and objects as JSON.
 
     Raises:
-        UnusableArguments: It holds a lone surrogate, or is no JSON.
+        UnusableArguments: The value contains a lone surrogate, or is not JSON.
     """
     text = scalar_text(value)
     try:
@@ -148,8 +151,9 @@ def _file_field(name: str, block: dict[str, str], at: str, sources: ValueSources
 
 
 def _written_file(source: ValueSource, sources: ValueSources) -> _File:
-    """A file that the block itself names, read when the tool is bound: a `data:` URI, or one beside the descriptor."""
+    """A file that the block names: a `data:` URI, or a path relative to the descriptor. Read at bind time."""
     path = str(source.value)
+    # A variable could name any file of the machine, and its content would be sent.
     if source.secret:
         message = "a file path cannot contain a variable"
         sources.tell("expression_not_allowed", message, source.at, "write the path literally")
@@ -164,9 +168,9 @@ def _written_file(source: ValueSource, sources: ValueSources) -> _File:
 
 
 def _beside(path: str, at: str, sources: ValueSources) -> _File:
-    from mimetypes import guess_type  # noqa: PLC0415 -- most tools send no files
+    from mimetypes import guess_type  # noqa: PLC0415
 
-    from toolcrib.loading.documents.files import read_bytes  # noqa: PLC0415 -- as above
+    from toolcrib.loading.documents.files import read_bytes  # noqa: PLC0415
 
     data = read_bytes(sources.tool.origin, path, at, sources.problems)
     return _File(path.rpartition("/")[2], guess_type(path)[0] or "", data)
@@ -182,6 +186,7 @@ def _own_name(named: ValueSource, arguments: Arguments) -> str:
 
 
 def _checked_name(name: str, source: ValueSource) -> str:
+    # A slash could make the server write elsewhere; a line break would add headers to the part.
     if _NAME_FAULT.search(name) is not None:
         raise source.misfit("contains a file name with a slash, a backslash or a control character")
     try:
@@ -196,6 +201,7 @@ def _file(value: JSON, source: ValueSource) -> _File:
         return _of_object(value, source)
     if not isinstance(value, str):
         raise source.misfit(f"is {kind_of(value)}, but a file is required", _FORMS)
+    # A path from a caller would let a model read any file and send it out.
     if value[:5].lower() != "data:":
         raise source.misfit("is not a file: paths and URLs in arguments are never read", _FORMS)
     return _of_uri(value, source)
@@ -211,11 +217,12 @@ def _of_object(value: dict[str, JSON], source: ValueSource) -> _File:
 
 
 def _of_uri(uri: str, source: ValueSource) -> _File:
-    """A `data:` URI (RFC 2397)."""
+    """The file of a `data:` URI (RFC 2397)."""
     head, comma, data = uri[5:].partition(",")
     if not comma:
         raise source.misfit("is not a valid `data:` URI: missing comma", _FORMS)
     media_type, coded = (head[:-7], True) if head.lower().endswith(";base64") else (head, False)
+    # RFC 2397: the default type is `text/plain`, also if only its parameters are given.
     if media_type.startswith(";"):
         media_type = f"text/plain{media_type}"
     raw = unquote_to_bytes(data.encode("utf-8", "replace"))
@@ -237,7 +244,7 @@ def _checked_type(media_type: str, source: ValueSource) -> str:
 
 
 def check_media_type(media_type: str, at: str, sources: ValueSources) -> None:
-    """Report a media type of the block that is none."""
+    """Report an invalid media type of the block."""
     if _MEDIA_TYPE.fullmatch(media_type) is None:
         hint = "write it as `image/png` or `text/plain; charset=utf-8`, without expressions"
         sources.tell("wrong_form", f"`{media_type}` is not a valid media type", at, hint)
@@ -259,9 +266,9 @@ class RequestBody(NamedTuple):
 
     Attributes:
         make: Encodes the body of one call; raises UnusableArguments.
-        parts: What of it the descriptor writes.
-        left: Set where it takes the arguments that are left.
-        own_type: Whether its media type can't be written in `headers`.
+        parts: The parts that the descriptor defines.
+        left: The remaining arguments, for `from: args`; None otherwise.
+        own_type: Whether the body defines its media type, so that `headers` must not.
     """
 
     make: Make
@@ -271,10 +278,10 @@ class RequestBody(NamedTuple):
 
 
 def compile_body(block: dict[str, Any], sources: ValueSources) -> RequestBody:
-    """Compile a body whose shape the block's schema has accepted.
+    """Compile a body that its schema has accepted.
 
     Raises:
-        MissingSecret: Something is not there to be looked up.
+        MissingSecret: A variable is not set.
     """
     if "json" in block:
         return _json(block, sources)
@@ -297,13 +304,14 @@ def _json(block: dict[str, Any], sources: ValueSources) -> RequestBody:
 
     def make(arguments: Arguments) -> Encoded:
         value = source.read(arguments)
+        # An absent argument as the whole body means no body; null is sent as the JSON text `null`.
         return NONE if value is ABSENT else _encoded(source, select, value)
 
     return RequestBody(make, parts)
 
 
 def _once(source: ValueSource, select: Select, sources: ValueSources) -> Make:
-    """The same body for every call, encoded now."""
+    """The function that returns a constant body, which is encoded now."""
     try:
         encoded = _encoded(source, select, source.value)
     except UnusableArguments as misfit:

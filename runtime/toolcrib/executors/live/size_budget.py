@@ -1,7 +1,7 @@
 """`response.budget`: shorten the lists of a response that is too large, and report it in `meta.truncated`.
 
-The shortened value fits the budget and the output schema. Only items at the end of lists are removed, and no list
-becomes empty.
+The shortened value fits the budget and the output schema. Only items at the end of lists are removed, and no
+list becomes empty.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SizeBudget:
 
     def _shortened(self, value: JSON) -> tuple[JSON, list[ListCut]]:
         """A value that fits the budget, and also the output schema if the whole value is valid."""
-        # Lists that the schema then finds too short get a minimum, and the next round shortens the others more.
+        # Lists that the schema then finds too short get a minimum, and others are shortened more.
         least: dict[Path, int] = {}
         for _ in range(_ROUNDS):
             made, cuts = self._once(value, least)
@@ -135,7 +135,8 @@ def json_size(value: JSON) -> int:
 class _Trimmer:
     """Shortens lists and records the cuts.
 
-    Items are measured only while there is room for them, so the work is that of serializing the value a few times.
+    Items are measured only while there is room for them, so the work is that of serializing the value a few
+    times.
     """
 
     def __init__(self, least: Mapping[Path, int]) -> None:
@@ -178,6 +179,7 @@ class _Trimmer:
         """The smallest size in bytes to which the value can be cut."""
         if len(path) >= _DEPTH or not value or not isinstance(value, dict | list):
             return json_size(value)
+        # Remembered, because every level asks for the minima of all levels below it.
         known = self._minima.get(path)
         if known is None:
             if isinstance(value, list):
@@ -223,6 +225,7 @@ def _level(bounds: list[tuple[int, int]], room: int) -> int:
     def needed(share: int) -> int:
         return sum(min(max(share, least), size) for least, size in bounds)
 
+    # A binary search, since the size needed grows with the share.
     return bisect_right(range(max(size for _least, size in bounds) + 1), room, key=needed) - 1
 
 
@@ -239,7 +242,7 @@ def _path_in(value: JSON, pointer: str) -> Path:
         try:
             here = here[step]
         except (LookupError, TypeError):
-            raise TooLarge(f"there is nothing at `{pointer}`") from None
+            raise TooLarge(f"`{pointer}` does not exist") from None
         path.append(step)
     if not isinstance(here, list):
         raise TooLarge(f"`{pointer or '(the whole response)'}` is not a list")

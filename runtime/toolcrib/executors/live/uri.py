@@ -1,8 +1,8 @@
 """URLs and their parameters: compile the `url` of a block, and encode values for every part of a request.
 
-A `url` has a fixed origin, a path with expressions in its segments and a query with expressions in its values. A
-parameter is a text, a list, or `{value, style, explode}`. Every value is encoded for its position, also in headers and
-cookies, so that an argument can never change the structure of the request.
+A `url` has a fixed origin, a path with expressions in its segments and a query with expressions in its
+values. A parameter is a text, a list, or `{value, style, explode}`. Every value is encoded for its position,
+also in headers and cookies, so that an argument can never change the structure of the request.
 
 Lists and objects are serialized by the styles of OpenAPI 3.1 ("Style Values", "Style Examples").
 """
@@ -59,8 +59,8 @@ class ParameterStyle(NamedTuple):
     Attributes:
         name: The OpenAPI name of the style.
         explode: Whether each member is a parameter of its own.
-        objects: Whether objects are accepted, which requires a style in the descriptor: their keys, chosen by the
-            caller, may become parameter names.
+        objects: Whether objects are accepted, which requires a style in the descriptor: their keys, chosen by
+            the caller, may become parameter names.
         taken: Parameter names that the descriptor sets, and that no key of an object may overwrite.
     """
 
@@ -176,8 +176,8 @@ def segment_text(source: ValueSource, arguments: Arguments) -> str:
     """A value encoded for a path segment; a list is comma-separated (style `simple`).
 
     Raises:
-        UnusableArguments: The value is absent, null, an object, an empty list or a list of anything but scalars, or it
-            contains control characters.
+        UnusableArguments: The value is absent, null, an object, an empty list or a list of anything but
+            scalars, or it contains control characters.
     """
     value = source.read(arguments)
     if value is ABSENT or value is None:
@@ -217,8 +217,8 @@ def check_segment(segment: str, source: ValueSource) -> str:
 
 def has_dot_segment(segment: str) -> bool:
     """Whether an encoded path segment contains `.` or `..` in any interpretation."""
-    # Servers and proxies may decode a segment before they resolve `.` and `..` (RFC 3986 section 5.2.4), treat a
-    # backslash or an encoded slash as a slash, and cut path parameters after `;`.
+    # Servers and proxies may decode a segment before they resolve `.` and `..` (RFC 3986 section 5.2.4),
+    # treat a backslash or an encoded slash as a slash, and cut path parameters after `;`.
     steps = re.split(r"[/\\]", unquote(segment))
     return any(step.partition(";")[0] in (".", "..") for step in steps)
 
@@ -227,8 +227,8 @@ def header_text(source: ValueSource, arguments: Arguments) -> str | None:
     """The value of a header without surrounding whitespace; a list is comma-separated; None to omit the header.
 
     Raises:
-        UnusableArguments: The value is an object, or contains characters that are not allowed in a header (RFC 9110
-            section 5.5).
+        UnusableArguments: The value is an object, or contains characters that are not allowed in a header
+            (RFC 9110 section 5.5).
     """
     value = source.read(arguments)
     if value is ABSENT or value is None:
@@ -397,7 +397,7 @@ class _Skeleton:
 
     def of(self, pieces: list[Piece]) -> tuple[str, list[_Placeholder]]:
         """The text, and the values behind its marks."""
-        # Variables before the `?` are inserted: the operator may set the base URL. In the query they are values.
+        # Before the `?`, variables are inserted: they may hold the base URL. In the query they are values.
         for place, piece in enumerate(pieces):
             if isinstance(piece, ExpressionBody):
                 self._mark(self._sources.source(piece, POINTER), f"{{{{{piece.source}}}}}")
@@ -483,6 +483,7 @@ def _origin(scheme: str, authority: str, sources: ValueSources) -> tuple[str, st
             "invalid_url", f"`{scheme}` is not `https` or `http`", POINTER, "write `https://host/path`"
         )
         return None
+    # RFC 3986 section 3.2.1 deprecates `user:password@` for this reason.
     if "@" in authority:
         message = "credentials are not allowed in the URL, where logs would show them"
         hint = "use `auth: {type: http, scheme: basic, username: ..., password: ...}`"
@@ -500,7 +501,7 @@ def _origin(scheme: str, authority: str, sources: ValueSources) -> tuple[str, st
 
 
 def _host_and_port(authority: str) -> tuple[str | None, str]:
-    """The host, in lower case, with an IPv6 address in its short form, or None if it is invalid; and the port as text."""
+    """The host, normalized, or None if it is invalid; and the port as text."""
     if authority.startswith("["):
         inner, closing, rest = authority[1:].partition("]")
         if not closing or (rest and not rest.startswith(":")) or not _is_ipv6(inner):
@@ -542,6 +543,7 @@ def _path(
         if not any(isinstance(part, ValueSource) for part in parts):
             pieces.append(_literal_segment(segment, sources))
             continue
+        # An omitted segment would shift all later ones, so its arguments are required.
         for source in _sources_in(parts):
             sources.expect(source)
         pieces.append(_segment(parts))
@@ -609,7 +611,8 @@ def check_path_shape(path: str, slashes: int) -> str:
     """The path, after a final check that is independent of the encoding of its values.
 
     Raises:
-        UnusableArguments: The path does not have as many segments as the template, or contains a query or fragment.
+        UnusableArguments: The path does not have as many segments as the template, or contains a query or
+            fragment.
     """
     if path.count("/") != slashes or "?" in path or "#" in path:
         raise UnusableArguments(
@@ -785,6 +788,7 @@ def merge_steps(
     steps: Iterable[tuple[T, ...] | Callable[[Arguments, list[T]], None]],
 ) -> tuple[tuple[T, ...] | Callable[[Arguments, list[T]], None], ...]:
     """The same steps, with adjacent constant ones merged."""
+    # Most of a request is constant, and joined once instead of for every call.
     merged: list[tuple[T, ...] | Callable[[Arguments, list[T]], None]] = []
     for step in steps:
         last = merged[-1] if merged else None

@@ -1,4 +1,4 @@
-"""Compile the values of a block: constants, variables resolved when the tool is bound, and expressions over arguments."""
+"""Compile the values of a block: constants, variables that are resolved at bind time, and expressions."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def scalar_text(value: JSON) -> str | None:
 def _of_float(value: float) -> str:
     if value.is_integer() and abs(value) < _EXACT:
         return str(int(value))
+    # `repr` is the shortest text that parses to the same float; `Decimal` writes it without an exponent.
     text = repr(value)
     return format(Decimal(text), "f") if "e-" in text else text
 
@@ -206,7 +207,7 @@ class ValueSources:
 
     def split(self, text: str, at: str) -> list[Piece]:
         """Split a text into literals, variables and expressions; empty if it cannot be parsed."""
-        # Variables are split off before expressions are parsed: the value of a secret is never read as an expression.
+        # Variables are split off before expressions are parsed: a secret is never read as an expression.
         try:
             outer = split_variables(text)
             inner: Iterator[list[Piece]] = (
@@ -327,7 +328,7 @@ class ValueSources:
         reads = tuple(watch.keys)
         self.read.update(reads)
         self.whole = self.whole or watch.whole
-        # A plain path distinguishes an absent argument, which leaves the value out, from an expression that fails.
+        # With a plain path, an absent argument omits the value; in another expression it is an error.
         path = _path_of(written)
         source = ValueSource(at, lambda _arguments: ABSENT, reads=reads, path=path)
         return source._replace(read=_reader(source, expression))
@@ -340,6 +341,7 @@ class ValueSources:
             inner = property_schema(schema, name)
             required = schema.get("required")
             listed = isinstance(required, list) and name in required
+            # A default counts, because the arguments layer inserts it before the call.
             if not listed and not (isinstance(inner, dict) and "default" in inner):
                 return False
             schema = inner
@@ -388,8 +390,8 @@ def json_text(value: JSON, source: ValueSource) -> str:
     """A value as compact JSON, with its keys in their own order.
 
     Raises:
-        UnusableArguments: The value is not JSON: a number is not finite, a text contains a lone surrogate, or it is
-            nested too deeply.
+        UnusableArguments: The value is not JSON: a number is not finite, a text contains a lone surrogate, or
+            it is nested too deeply.
     """
     try:
         return compact(value)

@@ -1,7 +1,7 @@
 """Mode `mcp`: tools of MCP servers that the project configures.
 
-This module does not import the MCP SDK, which is the optional extra `mcp` and slow to import. It is imported when a
-server is started.
+This module does not import the MCP SDK, which is the optional extra `mcp` and slow to import. It is imported
+when a server is started.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class McpExecutor:
 
         Raises:
             DocumentError: The block has an error, which `check` reports.
-            NotReady: The server is unknown, or something it needs is missing: the extra `mcp`, a secret, a hook.
+            NotReady: The server is unknown, or something it needs is missing: the extra `mcp`, a secret, a
+                hook.
             Untrusted: The needs of the server have not been approved.
         """
         from toolcrib.executors.mcp.argument_overlay import compile_overlay  # noqa: PLC0415
@@ -146,7 +147,7 @@ class McpExecutor:
             return current
         from toolcrib.servers.mcp.supervisor import ServerPool  # noqa: PLC0415
 
-        # The environment changed, for instance by a reload: servers of the old pool stop after their running calls.
+        # The environment changed, for instance by a reload. Servers of the old pool finish their calls first.
         if current is not None:
             current.retire()
             self._retired = [*(each for each in self._retired if not each.empty), current]

@@ -83,7 +83,8 @@ def compile_overlay(tool: Descriptor, problems: list[Problem]) -> ArgumentOverla
     """
     written: Any = tool.bindings["mcp"]
     args: Any = written.get("args", {})
-    # Only a schema that the descriptor itself writes is known here: the server's schema arrives when it lists its tools.
+    # Only a schema that the descriptor itself writes is known here: the server's schema arrives when it lists
+    # its tools.
     watch = ArgumentReads(closed_names(tool.input_schema) if "input_schema" in tool.origin.written else None)
     compile_value(args, watch.names, problems, _AT)
     members = tuple((name, _reader(value, f"{_AT}/{pointer_step(name)}")) for name, value in args.items())

@@ -1,9 +1,9 @@
 """A bound MCP tool and the conversion of its responses (MCP 2026-07-28 and 2025-11-25, CallToolResult).
 
-The value of a result is `structuredContent`, or else the text parts: a single text as it is, several joined by
-newlines. If the output schema does not accept that text, a single text is parsed as JSON, and several become a list.
-All other parts become content, in order, and so do texts next to structured content that differ from it. The audience
-of a part (`annotations`) is dropped.
+The value of a result is `structuredContent`, or else the text parts: a single text as it is, several joined
+by newlines. If the output schema does not accept that text, a single text is parsed as JSON, and several
+become a list. All other parts become content, in order, and so do texts next to structured content that
+differ from it. The audience of a part (`annotations`) is dropped.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ _LONGEST_KIND: Final = 40
 A longer one is omitted, not cut: half of a secret in it would not be recognized and masked.
 """
 
+# The texts of the Python SDK ("Unknown tool: x") and the TypeScript SDK ("Tool x not found").
 _KNOWN_AS: Final = re.compile(r"^unknown tool\b|^tool .{0,200} not found\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -80,7 +81,7 @@ def result_of(
     *,
     most: int = OUTPUT_SIZE,
 ) -> Result:
-    """The result of a call. The caller masks secrets in it, except in error texts, which are masked before they are cut.
+    """The result of a call. The caller masks secrets in it, except in error texts, which are masked here.
 
     Args:
         raw: The response as received.
@@ -93,6 +94,7 @@ def result_of(
     Raises:
         InvalidAnswer: The response violates the protocol.
     """
+    # Checked first, so that a huge response is not copied into parts, masked or validated.
     if approximate_size(raw, most) > most:
         return _too_large(target, most)
     content = _content_of(raw)
@@ -146,8 +148,8 @@ def _too_large(target: CallTarget, most: int) -> Result:
 def _failed(
     text: str, parts: list[Content], structured: JSON, target: CallTarget, catalogue: Catalogue
 ) -> Result:
-    # Servers report an unknown tool as a tool error in free text. A listed tool may fail with a similar text of its
-    # own, so that one counts only if it says nothing else.
+    # Servers report an unknown tool as a tool error in free text. A listed tool may fail with a similar text
+    # of its own, so for a listed tool the whole text must match.
     if says_unknown_tool(text, target.tool) and (
         target.tool not in catalogue.tools or _says_nothing_else(text)
     ):
@@ -198,9 +200,9 @@ def _read(text: str) -> JSON:
 
 
 def _beside(parts: list[Content], structured: JSON) -> list[Content]:
-    """The parts without the texts that only repeat the structured content, which the protocol asks servers to send."""
-    # FastMCP wraps a value that is not an object as `{"result": value}`, but its text parts hold the bare value; of a
-    # list, one part per item.
+    """The parts without texts that only repeat the structured content, as the protocol asks servers to do."""
+    # FastMCP wraps a value that is not an object as `{"result": value}`, but its text parts hold the bare
+    # value; of a list, one part per item.
     wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
     inner = structured["result"] if isinstance(structured, dict) and wrapped else structured
     texts = [part.text or "" for part in parts if part.type == "text"]
@@ -258,6 +260,7 @@ def _resource(part: dict[str, Any]) -> Content:
     inner = part.get("resource")
     if not isinstance(inner, dict):
         raise _Malformed("missing `resource`")
+    # A resource has either `blob` or `text` (BlobResourceContents, TextResourceContents).
     blob = _base64(inner, "blob") if "blob" in inner else None
     text = None if blob is not None else _needed(inner, "text")
     return Content(
@@ -266,6 +269,7 @@ def _resource(part: dict[str, Any]) -> Content:
 
 
 def _link(part: dict[str, Any]) -> Content:
+    # The specification names `name` as the fallback for display.
     title = _optional(part, "title") or _optional(part, "name")
     return Content("resource", mime_type=_optional(part, "mimeType"), uri=_needed(part, "uri"), title=title)
 
@@ -317,7 +321,8 @@ class BoundMcp:
 
     Attributes:
         waits: Always true: a call waits for the server.
-        origin: `mcp:` and the name of the server. The tools of a server share its limits and its circuit breaker.
+        origin: `mcp:` and the name of the server. The tools of a server share its limits and its circuit
+            breaker.
         repeatable: Whether a call may be attempted again after an attempt that may have acted.
     """
 
@@ -344,6 +349,7 @@ class BoundMcp:
         self._fixed = [name for name, _ in overlay.members]
         self._connections = connections
         self._secrets: SecretResolver = connections.world.secrets
+        # The tool filter of a server also applies to a descriptor that names a filtered tool directly.
         self._filtered = None if server.offers(remote) else failures.result_of_filtered_tool(self._target)
 
     async def execute(self, call: Call) -> Result:
@@ -375,6 +381,7 @@ class BoundMcp:
         except UnusableArguments as misfit:
             return misfit.refused(call, "mcp")
         server = self._target.server
+        # Without a running server there is no catalogue: only the lock file itself is checked.
         verdict = self._connections.world.judge(server, None)
         refused = self._refused_by(verdict)
         if refused is not None:
@@ -389,7 +396,7 @@ class BoundMcp:
         return self._secrets.hide_in(plan)
 
     async def _called(self, call: Call, arguments: dict[str, JSON]) -> Result:
-        """The result of the call, with one retry on a new connection if the first call cannot have reached the server."""
+        """The result of the call. It is sent again on a new connection if it cannot have reached the server."""
         session = call.context.session
         name = self._target.server.name
         for last in (False, True):
@@ -411,6 +418,7 @@ class BoundMcp:
             ConnectionLoss: The connection is lost, so no response can arrive.
         """
         target = self._target
+        # The server may have announced a changed list. The lock must judge the current definitions.
         await connection.trusted()
         refused = self._refused_by(connection.verdict) or await self._unable(connection)
         if refused is not None:
@@ -424,6 +432,7 @@ class BoundMcp:
             make = partial(
                 result_of, raw, target, self._tool.output_schema, connection.catalogue, hide, most=most
             )
+            # Parsing and validating a large response would block the event loop.
             large = approximate_size(raw, SMALL) > SMALL
             result = await run_in_thread(call.context.session.clock, make) if large else make()
         except ProtocolError as error:
@@ -432,8 +441,8 @@ class BoundMcp:
             result = failures.result_of_silence(target)
         except InvalidAnswer as error:
             result = failures.result_of_invalid_answer(target, error.message, error.raw)
-        # A tool that fails because the server asked the client something (sampling, elicitation) that was not answered
-        # reports only the failure; the message adds the cause.
+        # A tool that fails because the server asked the client something (sampling, elicitation) that was not
+        # answered reports only the failure; the message adds the cause.
         if result.outcome is Outcome.TOOL_ERROR:
             unanswered = connection.unanswered(result.message)
             return failures.append_message(result, unanswered) if unanswered else result
@@ -461,9 +470,12 @@ class BoundMcp:
         definition = connection.catalogue.tools.get(target.tool)
         if definition is None:
             return await self._unlisted(connection)
+        # Such a tool runs only as a task, which toolcrib does not support.
         execution = definition.get("execution")
         if isinstance(execution, dict) and execution.get("taskSupport") == "required":
             return failures.result_of_task_only_tool(target)
+        # Arguments that the descriptor sets are hidden from callers, so nothing else would explain the
+        # server's error.
         taken = closed_names(definition["inputSchema"]) if self._fixed else None
         unknown = [] if taken is None else [name for name in self._fixed if name not in taken]
         return failures.result_of_bad_fixed_arguments(target, unknown, taken or ()) if unknown else None
@@ -471,8 +483,8 @@ class BoundMcp:
     async def _unlisted(self, connection: ServerConnection) -> Result | None:
         """The result if the server does not have the tool; None if the tool may be called.
 
-        A tool whose listed definition was refused may be called, by a descriptor with its own schema. So may any tool
-        if the list was truncated.
+        A tool whose listed definition was refused may be called, by a descriptor with its own schema. So may
+        any tool if the list was truncated.
         """
         target = self._target
         # Listed again first: not every server sends `notifications/tools/list_changed`.

@@ -1,9 +1,9 @@
 """Mode `mock`: replies defined in the descriptor: fixed, templated, by rules, in sequence, generated, stateful.
 
-A call is one atomic step: a reply is chosen, its rows are read, its guards are evaluated, its effects are applied and
-its result is computed and validated; only then is everything committed. Each attempt of a call uses up one place in a
-list of replies, even if a guard refuses it or the output schema rejects the result. An error of the mock itself, and
-a call that repeats an earlier one (`idempotent_by`), use up nothing.
+A call is one atomic step: a reply is chosen, its rows are read, its guards are evaluated, its effects are
+applied and its result is computed and validated; only then is everything committed. Each attempt of a call
+uses up one place in a list of replies, even if a guard refuses it or the output schema rejects the result. An
+error of the mock itself, and a call that repeats an earlier one (`idempotent_by`), use up nothing.
 """
 
 from __future__ import annotations
@@ -161,6 +161,7 @@ class BoundMock:
         if self.keeps:
             scope = _keeping(descriptor.fixture, descriptor.origin.pack)
             self._scope, self._scope_before = scope, partial(scope, before=True)
+        # A stateless mock has nothing to roll back: the result layer alone validates its results.
         self._fits = answer_check(descriptor) if self.keeps else None
         # Faults may repeat or withhold attempts, so calls must be numbered by their id, not by their arrival.
         comes_again = bool(descriptor.faults) or any(reply.reaches for reply in replies)
@@ -184,6 +185,7 @@ class BoundMock:
         taken = self._taken(call, turn)
         if isinstance(taken, Result):
             return taken
+        # A call takes effect when it arrives; only its result is delayed. So calls cannot interleave.
         await self._pace(call, turn, taken)
         return as_result(taken.answer)
 
@@ -288,7 +290,7 @@ class BoundMock:
 
 def _answering_alone(reply: Reply) -> Callable[[Call], Result | TrustedAnswer]:
     """The function that answers for a mock with a single reply that reads nothing but the arguments."""
-    # The hottest path of the package: most mocked calls end here, and `tuple.__new__` is faster than the class.
+    # The hottest path of the package: most mocked calls end here. `tuple.__new__` is faster than the class.
     new: Any = tuple.__new__
     trusted_value = reply.trusted_value
 

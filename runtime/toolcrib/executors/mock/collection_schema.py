@@ -114,7 +114,8 @@ def plain_schema(schema: Schema, path: Sequence[str | None]) -> Schema | None:
         path: The keys that lead to the part; None for a computed key or an index.
 
     Returns:
-        The schema; None if there is a reference on the path, or no single schema. Other schemas may apply as well.
+        The schema; None if there is a reference on the path, or no single schema. Other schemas may apply as
+        well.
     """
     found: JSON = schema
     for step in path:

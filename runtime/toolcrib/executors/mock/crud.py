@@ -216,6 +216,7 @@ def _page(crud: Block, found: str, limit: str, taken: set[str]) -> Iterator[_Who
     yield _Whole(("let", cursor), crud["cursor"], "/cursor")
     yield _Whole(("let", start), f"{{{{ 0 if {cursor} is none else {cursor} | int }}}}")
     yield _Whole(("let", stop), f"{{{{ {found} | length if {limit} is none else {start} + {limit} }}}}")
+    # Cursors come back from a model, which may have invented them.
     bad = f"{cursor} is not none and {cursor} is not matching('[0-9]{{1,9}}')"
     error = {"code": "invalid_cursor", "message": f"invalid cursor `{{{{ {cursor} }}}}`"}
     yield _Whole(("guard",), {"if": f"{{{{ {bad} }}}}", "error": error})

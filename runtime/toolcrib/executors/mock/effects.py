@@ -1,7 +1,7 @@
 """Compile what a reply does with the store around its result: rows, lets, guards, then effects in order.
 
-Each effect changes one thing (`update`, `append`, `increment`, `insert`, `delete` ...) and sees the changes of the
-effects before it.
+Each effect changes one thing (`update`, `append`, `increment`, `insert`, `delete` ...) and sees the changes
+of the effects before it.
 """
 
 from __future__ import annotations
@@ -126,6 +126,7 @@ def _counted(act: Act, pointer: str) -> Act:
     """The same act with a limit on changes, a pointer on its errors, and rows that are read again after it."""
 
     def run(scope: Scope, root: BodyScope) -> None:
+        # A limit, because a `for_each` over a large list multiplies, and loops can be nested.
         root.effects += 1
         if root.effects > MOST_EFFECTS:
             raise ExpressionError(f"one call exceeds {MOST_EFFECTS:,} changes", pointer=pointer)
@@ -184,7 +185,7 @@ class BodyScope(CountedScope):
 
     def locate(self, name: str) -> Location | None:
         """The location of a row, or None if it is absent. It is looked up once."""
-        # Looked up once, so that a row keeps its name after an effect has changed the field that it was found by.
+        # Once, so that a row keeps its name after an effect has changed the field that it was found by.
         if name not in self._found:
             self._found[name] = self._rows[name].find(self)
         return self._found[name]
@@ -220,6 +221,7 @@ class _Keys(dict[str, Any]):
         location = self._scope.locate(name)
         return None if location is None else location[-1]
 
+    # `dict.get` does not call `__missing__`.
     def get(self, name: str, _otherwise: Any = None) -> Any:
         return self[name]
 

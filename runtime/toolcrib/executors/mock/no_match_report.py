@@ -104,7 +104,7 @@ class RuleMiss:
 
     def nearest(self, rules: Sequence[MockRule]) -> list[Any]:
         """The closest rules, fewest differences first: `{rule, at, pointer, differences}`."""
-        # Counted first and compared by text only on a tie: SequenceMatcher is slow for a mock with many rules.
+        # Counted first and compared by text only on a tie: SequenceMatcher is slow for many rules.
         counted = [(self._distance(rule), rule) for rule in rules]
         missed = sorted([pair for pair in counted if pair[0]], key=lambda pair: pair[0])
         if len(missed) > NEAREST:
@@ -173,7 +173,7 @@ class RuleMiss:
     def _of_arguments(self, matcher: Matcher) -> list[str]:
         """The differences of the arguments; for secrets, only where they are."""
         scope, masked = self._scope, self._masked
-        # The real arguments tell where they differ, the masked ones what may be shown there.
+        # The real arguments determine where they differ, the masked ones what may be shown.
         found = matcher.differences(scope["args"], scope)
         shown: list[MatchDifference | None] = [*found]
         if masked != scope["args"]:
@@ -183,6 +183,7 @@ class RuleMiss:
             }
             shown = [told.get(difference.pointer) for difference in found]
         seen = Redactor(scope["args"], self._tool.input_schema)
+        # The rule's own values at secret positions are masked wherever they occur in the text.
         for plain in _plain(matcher.expected()):
             seen.add(plain, self._tool.input_schema)
         pairs = zip(shown, found, strict=True)

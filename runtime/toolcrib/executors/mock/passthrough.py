@@ -1,7 +1,7 @@
 """Mocks with `fault` or `passthrough` replies, which fail like a real tool or forward calls to another mode.
 
-They get the same layers as tools that leave the process, so that deadline, retry and circuit breaker behave as they
-do for the real tool.
+They get the same layers as tools that leave the process, so that deadline, retry and circuit breaker behave
+as they do for the real tool.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class ReachingMock(BoundMock):
     """A mock with replies that inject faults or forward calls.
 
     Attributes:
-        origin: The origin whose limits and circuit breaker its calls share: that of the mode it forwards to, if any.
+        origin: The origin whose limits and circuit breaker its calls share: that of the mode it forwards to,
+            if any.
         repeatable: Whether a failed attempt may be repeated without a second effect.
     """
 
@@ -60,7 +61,7 @@ class ReachingMock(BoundMock):
         return answer
 
     async def _failing(self, call: Call, turn: ReplySelection) -> Result:
-        """The result of a call with a fault. The effects of the reply happen each time the fault delivers the call."""
+        """The result of a call with a fault, which may deliver the call to the reply once, twice or never."""
         reply, injection = turn.reply, turn.reply.injection
         assert injection is not None  # noqa: S101 -- called only for a reply with a fault
         # Counted before the first await: other calls may arrive while this one waits.

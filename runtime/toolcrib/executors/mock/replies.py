@@ -174,10 +174,10 @@ class Reply(NamedTuple):
         latency: How long the reply takes; None for no time.
         progress: The progress reports before the result.
         constant: The result, if its value is the same for every call; without `content`.
-        prepare: Compiles `trusted_value`, if the reply can have one; raises NotJSONError if its results cannot be
-            trusted.
-        trusted_value: Computes the value of a successful result that is valid JSON and shared with nothing else. It
-            reads a scope or the arguments alone, and raises one of `NOT_TRUSTED` if it fails.
+        prepare: Compiles `trusted_value`, if the reply can have one; raises NotJSONError if its results
+            cannot be trusted.
+        trusted_value: Computes the value of a successful result that is valid JSON and shared with nothing
+            else. It reads a scope or the arguments alone, and raises one of `NOT_TRUSTED` if it fails.
         times: How many attempts it answers before the next reply of its list takes over.
         body: What it does with the store; None for nothing.
         same: The expression `idempotent_by`: of calls with the same value only the first acts. None for none.
@@ -208,7 +208,7 @@ class Reply(NamedTuple):
             return self
         try:
             return self._replace(trusted_value=self.prepare(alone=alone))
-        # Not an error here: `answer` computes the result of each call, and the result layer reports what is wrong.
+        # Not an error here: the result layer reports what is wrong with the result of each call.
         except NotJSONError:
             return self
 
@@ -259,9 +259,11 @@ def _compiled(block: dict[str, Any], pointer: str, tool: Descriptor, problems: l
             block["content"], f"{pointer}/content", tool, inner, problems
         )
         used |= part_names
+        # A trusted answer is a bare value, without content parts.
         answer, prepare = _with_content(answer, parts), None
     progress = compile_progress(block.get("progress", []), f"{pointer}/progress", inner, problems)
     used = used.union(*(report.names for report in progress))
+    # `idempotent_by` reads `names` and not `inner`: it is evaluated before rows and lets.
     same = _same(block, pointer, names, problems)
     reply = Reply(
         kind=kind,

@@ -1,7 +1,7 @@
 """Choose the reply for a call. Every mock is a list of rules: a bare reply or a sequence is a single rule.
 
-A mock with many rules has a `RuleIndex`, which skips the rules that require another value of one argument. The
-remaining rules are tried in order, so the index never changes which rule is chosen.
+A mock with many rules has a `RuleIndex`, which skips the rules that require another value of one argument.
+The remaining rules are tried in order, so the index never changes which rule is chosen.
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ class MockRule(NamedTuple):
             if self.after_last != "cycle":
                 return None
             used %= calls
+        # Without `times`, each reply is used once, and the number of uses is its index.
         return used if calls == len(self.replies) else bisect_right(self.ends, used)
 
 
@@ -334,6 +335,7 @@ class RuleIndex:
             else:
                 self._rest.append(numbered)
         self._unlisted = tuple(rule for _number, rule in self._rest)
+        # Merged in advance, a look-up is a single dict access, but every value repeats all unindexed rules.
         laid_out = len(self._rest) * len(self._listed) <= _MOST_MERGED
         self._short: dict[Hashable, tuple[MockRule, ...]] | None = (
             {value: self._merged(value) for value in self._listed} if laid_out else None
@@ -382,8 +384,8 @@ def _telling(rules: tuple[MockRule, ...]) -> str | None:
 def _sure(rule: MockRule) -> Iterator[tuple[str, JSON]]:
     """The arguments for which a rule requires one constant value, up to the first that is not constant."""
     wanted = rule.when.get("args")
-    # Arguments are matched in order. Behind the first matcher that may fail, the index must not skip the rule, or
-    # an expression error would be lost.
+    # Arguments are matched in order. Behind the first matcher that may fail, the index must not skip the
+    # rule, or an expression error would be lost.
     for key, value in wanted.items() if isinstance(wanted, dict) else ():
         plain = value is None or isinstance(value, bool | int | float)
         if key.startswith("$") or not (plain or (isinstance(value, str) and not {"{", "$"} & {*value})):

@@ -1,7 +1,7 @@
 """Read the store in a reply: paths into rows, named `rows`, and the guards that run before effects.
 
-A row name always shows the current content of its row, but the key of the row is looked up only once. Guards are
-evaluated in order: the first whose condition is true returns its error, and nothing is changed.
+A row name always shows the current content of its row, but the key of the row is looked up only once. Guards
+are evaluated in order: the first whose condition is true returns its error, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ def _no_row(name: str, location: Location | None) -> ExpressionError:
 def _key_of(step: PathStep, scope: Scope, value: JSON, location: Location) -> str | int:
     key: JSON = step.name if step.run is None else step.run(scope)
     if isinstance(value, list) and type(key) is int:
+        # Negative indexes are normalized, because `BodyScope.shift` compares positions after a deletion.
         if -len(value) <= key < len(value):
             return key % len(value)
         raise ExpressionError(
@@ -181,7 +182,7 @@ def read_path(work: UnitOfWork, location: Location) -> JSON:
 def write_path(work: UnitOfWork, location: Location, value: JSON, pointer: str) -> None:
     """Write a value at an existing location. Only the containers on the path are copied."""
     name, key = str(location[0]), str(location[1])
-    # The budget counts copies, so that a loop of effects over large rows ends with an error and not in minutes.
+    # The budget counts copies, so that a loop of effects over large rows ends early with an error.
     if isinstance(value, dict | list):
         work.budget.copy(len(value))
     row = value if len(location) == 2 else _with(work, work.row(name, key), location, 2, value)
@@ -415,6 +416,7 @@ def _within(text: str, pointer: str, ground: CompileContext) -> StorePath | None
     else:
         ground.check_way(place, pointer)
         return place
+    # `in` accepts a collection as well as a path, so the error for an unknown name lists both.
     if code == "not_a_row":
         known = [*ground.tool.fixture.collections, *ground.rows]
         code, there = "unknown_collection", list_of_names(known) if known else "none"

@@ -25,7 +25,7 @@ from toolcrib.expressions.values import frozen
 from toolcrib.schema.validation import NotJSONError, Validator, json_violation
 
 NOT_TRUSTED = (ExpressionError, NotJSONError, LookupError, TypeError, RecursionError)
-"""The exceptions of `Reply.trusted_value`. The ordinary path then computes the result again and reports the reason."""
+"""The exceptions of `Reply.trusted_value`. The ordinary path then reports the reason."""
 
 Meta = Mapping[str, JSON]
 
@@ -86,7 +86,8 @@ def run_transaction(
 ) -> ReplyOutcome:
     """Run the effects of a reply and compute its result. Everything is committed, or nothing.
 
-    A call with the same `idempotent_by` value as an earlier one returns the earlier result and has no effects.
+    A call with the same `idempotent_by` value as an earlier one returns the earlier result and has no
+    effects.
 
     Args:
         reply: The chosen reply.
@@ -108,7 +109,7 @@ def run_transaction(
 
 
 def _step(reply: Reply, scope: StatefulScope, meta: Meta, fits: Fits | None) -> tuple[ReplyOutcome, bool]:
-    """The outcome of the call, and whether it is final: refusals of guards are, and results that the layers accept."""
+    """The outcome of the call, and whether it is final: a refusal by a guard, or a result that the layers accept."""
     work, body = scope.work, reply.body
     inner: Scope = scope
     if body is not None:
@@ -120,8 +121,8 @@ def _step(reply: Reply, scope: StatefulScope, meta: Meta, fits: Fits | None) -> 
     taken = answer_reply(reply, inner, meta)
     if fits is None:
         return taken, False
-    # The result layer runs after this step. A result that it would reject must leave the store unchanged, so the
-    # check is made here. The result of a `fault` or `passthrough` reply is not the final one.
+    # The result layer runs after this step. A result that it would reject must leave the store unchanged, so
+    # the check is made here. The result of a `fault` or `passthrough` reply is not the final one.
     matters = (work.changed or reply.same is not None) and not reply.reaches
     if matters and not fits(taken.answer):
         return taken, False
@@ -189,7 +190,7 @@ def _validator(schema: Schema | None) -> Validator:
 
 
 def mock_failure(call: Call, error: ExpressionError, pointer: str) -> Result:
-    """The result for an error of the mock itself. Its outcome `internal` cannot be mistaken for a result of the tool.
+    """The result for an error of the mock itself, which must not be mistaken for a result of the tool.
 
     Args:
         call: The call.

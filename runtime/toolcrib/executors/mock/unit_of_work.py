@@ -82,7 +82,7 @@ class UnitOfWork:
         Raises:
             ExpressionError: The rows cannot be read.
         """
-        # `remove` changes `_rest` in place. The caller may keep the mapping, so the next `remove` must copy again.
+        # `remove` changes `_rest` in place, but the caller may keep it: the next `remove` must copy again.
         self._rest.pop(name, None)
         return self._whole(name)
 
@@ -162,8 +162,10 @@ class UnitOfWork:
     def free_key(self, name: str) -> str:
         """The next number, as text, that has not been a row key of the collection in this session."""
         collection = self._fixture.collections[name]
+        # `#` keeps the counter of keys apart from the sequence of the same name.
         counter = f"{collection.id}#"
         last = self._numbers.get(counter, self._version.numbers.get(counter, 0))
+        # Initial rows usually have the keys 1 to n.
         number = max(last, len(rows_of(collection))) + 1
         while self.has(name, str(number)):
             number += 1
@@ -179,6 +181,7 @@ class UnitOfWork:
         counter = f"{self._pack}/{name}" if collection is None else collection.id
         last = self._numbers.get(counter, self._version.numbers.get(counter))
         number = first if last is None else last + 1
+        # Only a call that commits uses the number up.
         self._numbers[counter] = number
         self.changed = True
         return number
@@ -258,6 +261,7 @@ class _Incomplete(dict[str, Rows]):
             raise self._lost[name]
         raise KeyError(name)
 
+    # `dict.get` does not call `__missing__`.
     def get(self, name: str, otherwise: Any = None) -> Any:
         return self[name] if name in self or name in self._lost else otherwise
 

@@ -41,7 +41,7 @@ def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
 
     The keys of `args` are known if the input schema is closed.
     """
-    # A hidden name per collection lets `store.orders` read one collection without putting the others together.
+    # A hidden name per collection lets `store.orders` read one collection without merging the others.
     known: dict[str, Collection[str] | None] = {
         COUNTS: None,
         DRAWS: None,
@@ -89,8 +89,8 @@ class MockState:
     Attributes:
         calls: The number of calls in the session; attempts of one call count once.
         used: Pointer of a rule -> the number of attempts that its replies have answered.
-        answers: Value of `idempotent_by` -> the result of the first call with it. Never shrinks, because any of the
-            values may come again as long as the session lives.
+        answers: Value of `idempotent_by` -> the result of the first call with it. Never shrinks, because any
+            of the values may come again as long as the session lives.
         acts: Number of a call that may be repeated -> how often it has acted.
     """
 
@@ -111,8 +111,8 @@ def state_key(tool: str) -> str:
 class CallRandom:
     """The random numbers of one act of a call. They differ for each place of the document and each use of it.
 
-    Draws are keyed, not taken from a stream: an attempt that never reached the tool, or a call of another tool, does
-    not change them.
+    Draws are keyed, not taken from a stream: an attempt that never reached the tool, or a call of another
+    tool, does not change them.
     """
 
     __slots__ = ("_call", "_number", "_uses")
@@ -129,6 +129,7 @@ class CallRandom:
 
         call, number = self._call, self._number
         session, tool = call.context.session, call.tool.name
+        # A mock that counts no acts has one act per attempt.
         acts = session.slot(state_key(tool), MockState).acts.get(number, call.attempt - 1)
         use = self._uses[place] = self._uses.get(place, 0) + 1
         return KeyedRandom(session.seed, session.id, tool, number, acts, place, use)
@@ -154,7 +155,7 @@ def scope_of(names: frozenset[str]) -> Callable[[Call, int], Scope]:
 
 
 class StatefulScope(CountedScope):
-    """The variables of a call with a stateful mock. Rows and states are live; the others are computed on first use."""
+    """The variables of a call with a stateful mock. Rows and states are live; others are computed once."""
 
     __slots__ = ("call", "number", "work")
 

@@ -79,8 +79,12 @@ _EXTRA_OTHER_NAME: Final = 0x7075
 _EXTRA_BYTES: Final = 512
 
 _DOS_FOLDER: Final = 0x10
+# In the lower 16 bits of the external attributes, which tools on Windows set.
 _DOS_NO_FILE: Final = 0x08 | 0x400  # volume label, reparse point (a link on Windows)
 
+# ASCII only: macOS stores names decomposed, Windows replaces characters of other code pages, and neither
+# accepts `:` or `\`. A name that starts with `/`, or has a segment `.` or `..`, could leave the pack ("zip
+# slip").
 _SAFE_NAME: Final = re.compile(rb"(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]+(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]+)*/?")
 
 _BUILD: Final = "build the archive with `toolcrib pack build`"
@@ -198,6 +202,7 @@ def _end(data: bytes, faults: ArchiveFaults) -> _EndRecord | None:
         return None
     (at,) = found
     _, disk, first_disk, here, entries, size, offset, _ = _END.unpack_from(data, at)
+    # A zip64 locator may precede the end record and override all of its numbers (APPNOTE 4.3.15).
     if data[max(at - _ZIP64_LOCATOR, 0) : at].startswith(_ZIP64_MARK) or 0xFFFF in (here, entries):
         faults.tell("archive_unsupported", "the archive uses zip64, which is not supported", _BUILD)
     elif disk or first_disk or here != entries:
@@ -217,6 +222,7 @@ def _end(data: bytes, faults: ArchiveFaults) -> _EndRecord | None:
 
 def _end_records(data: bytes) -> Iterator[int]:
     """Offsets of end records whose comment reaches exactly to the last byte."""
+    # The comment has a 16-bit length, so an end record cannot begin earlier.
     first = max(len(data) - _END.size - 0xFFFF, 0)
     at = data.find(_END_MARK, first)
     while at >= 0:
@@ -364,6 +370,7 @@ def _laid_out(
         known = end is not None
         if start is not None and end is not None:
             found.append((entry, start))
+            # After an overlap the next entry must not begin before the end of the larger one.
             reached = max(reached, end)
     _check_seam(reached, stop, None, faults, gaps=known)
     return found
@@ -455,6 +462,7 @@ def _content(packed: memoryview, entry: _Entry) -> bytes | None:
             content = inflater.decompress(packed, entry.size + 1)
         except zlib.error:
             return None
+        # A stream that ends early, or bytes after its end, would be content that only some readers see.
         if not inflater.eof or inflater.unused_data:
             return None
     kept = len(content) == entry.size and len(packed) == entry.packed and zlib.crc32(content) == entry.crc
@@ -518,7 +526,7 @@ def open_archive(path: Path, source: str = "") -> tuple[ArchiveFiles | None, lis
 
 
 def parse_archive(source: str, data: bytes) -> tuple[ArchiveFiles | None, list[Problem]]:
-    """Read a pack from the bytes of a zip archive; as `open_archive`."""
+    """Read a pack from the bytes of a zip archive, like `open_archive`."""
     faults = ArchiveFaults(source)
     contents = read_zip(data, faults)
     if faults.found:
@@ -537,7 +545,8 @@ def parse_archive(source: str, data: bytes) -> tuple[ArchiveFiles | None, list[P
 
 
 def _top(contents: Mapping[str, bytes]) -> str:
-    """The one folder at the top of the archive, if that is the pack; else empty, for the archive itself."""
+    """The single top-level folder of the archive, if it is the pack; else empty, for the root of the archive."""
+    # Archives from GitHub and from "Compress" in file managers contain one folder with everything in it.
     if any(name in contents for name in PACK_FILES):
         return ""
     tops = {name.partition("/")[0] for name in contents}
@@ -547,7 +556,7 @@ def _top(contents: Mapping[str, bytes]) -> str:
 
 
 def document_names(names: Iterable[str]) -> list[str]:
-    """Which files of a pack in memory a scan of the same folder would read, in its order; none that is hidden."""
+    """The files of a pack in memory that a scan of the same folder on disk would read, in the same order."""
     found = [name for name in names if name.endswith(SUFFIXES) and not any(map(_hidden, name.split("/")))]
     return sorted(found, key=_place_in_walk)
 

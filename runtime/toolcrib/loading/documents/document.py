@@ -61,6 +61,7 @@ Content: TypeAlias = str | bytes | Mapping[str, JSON] | Sequence[Mapping[str, JS
 
 _SCHEMAS: Final = ("input_schema", "output_schema")
 _OF_KEYS: Final = frozenset({"unknown_key", "not_supported_yet", "duplicate_key"})
+# Windows has no O_NONBLOCK, and no named pipes in the file system either.
 _NOT_BLOCKING: Final = getattr(os, "O_NONBLOCK", 0)
 
 
@@ -312,6 +313,7 @@ def first_bytes(path: str | Path, most: int = BYTES) -> bytes:
     opened = os.open(path, os.O_RDONLY | _NOT_BLOCKING)
     try:
         status = os.fstat(opened)
+        # Devices such as `/dev/zero` have no end.
         if not stat.S_ISREG(status.st_mode):
             raise OSError("it is not a regular file")
         return _read_to(opened, most + 1, status.st_size + 1)
@@ -353,6 +355,7 @@ def parse_content(name: str, content: Content, *, line: int = 1) -> tuple[list[D
 def _from_mappings(name: str, contents: Sequence[object], line: int) -> tuple[list[Document], list[Problem]]:
     documents, problems = [], []
     for index, content in enumerate(contents):
+        # Values from memory may contain tuples, sets or NaN, which no document can.
         value, fault = as_json(as_dict(content))
         if fault is None:
             # The caller may change its mapping later, and descriptors are immutable.
@@ -391,12 +394,12 @@ def single_document(
 
 
 def restore_text(document: Document, keys: Collection[str] = (), places: Collection[Steps] = ()) -> JSON:
-    """The document's value with numbers put back as they were written where a text is meant.
+    """The value of a document, with unquoted YAML numbers restored to text where text is expected.
 
-    YAML reads `1.10` as a number, which would show as `1.1`. A text is meant at the given top-level
-    `keys`, at the given `places`, and for `const`, `default`, `enum` and `examples` in `input_schema` and `output_schema`
-    where `type` allows texts and no numbers. JSON numbers are numbers on purpose and stay.
+    Text is expected at the top-level `keys`, at the `places`, and for `const`, `default`, `enum` and `examples` in
+    `input_schema` and `output_schema` if `type` allows text but no numbers. JSON numbers are kept.
     """
+    # YAML reads `version: 1.10` as the number 1.1. Asking for quotes would make the most common key a trap.
     value = document.value
     if not isinstance(value, dict) or document.is_json:
         return value

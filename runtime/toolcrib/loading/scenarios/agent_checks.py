@@ -1,4 +1,4 @@
-"""Agents of scenarios, checked against the tools and prompts that are there: providers, policies and all names."""
+"""Check agents of scenarios against the loaded tools and prompts: providers, policies and all names."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from toolcrib.registry.names import short_name
 from toolcrib.security.tool_policy import check_policy
 
 _OF_TOOLS: Final = frozenset({"#/$defs/name", "#/$defs/names", "#/$defs/tools_or_none"})
-"""What the schemas of parameters call a tool, or several."""
+"""References in parameter schemas that denote tool names."""
 
 _OF_ARGUMENTS: Final = ("expected_args", "excluded_args", "forbidden_args", "args_match", "args")
-"""Parameters whose keys are arguments of the tool beside them."""
+"""Parameters whose keys are arguments of the tool named next to them."""
 
 
 class NameUse(NamedTuple):
-    """Something that is named.
+    """The use of a name in a document.
 
     Attributes:
-        name: Its name.
+        name: The name.
         pointer: JSON Pointer into the document.
-        tool: Whose argument it is; empty for anything else.
+        tool: The tool, if the name is that of an argument; else empty.
     """
 
     name: str
@@ -50,7 +50,7 @@ class NameUse(NamedTuple):
 
 
 def named_tools(assertion: Assertion) -> Iterator[NameUse]:
-    """The tools that an assertion names, in `when` as well."""
+    """The tools that an assertion names, including those in `when`."""
     for schema, params, pointer in _parts(assertion):
         yield from _tools(schema["$defs"], schema, params, pointer)
     when, pointer = assertion.when, f"{assertion.pointer}/when"
@@ -61,8 +61,9 @@ def named_tools(assertion: Assertion) -> Iterator[NameUse]:
 
 
 def named_arguments(assertion: Assertion) -> Iterator[NameUse]:
-    """The arguments that an assertion names, where calls that were refused for theirs don't count."""
+    """The arguments that an assertion names, unless it counts calls with invalid arguments."""
     for _schema, params, pointer in _parts(assertion):
+        # With `ignore_validation`, calls that the schema rejected count as well, so any argument name is possible.
         if params.get("ignore_validation"):
             continue
         steps = [(step, f"{pointer}/steps/{index}") for index, step in enumerate(params.get("steps", ()))]
@@ -82,7 +83,7 @@ def named_states(assertion: Assertion) -> Iterator[NameUse]:
 
 
 def _parts(assertion: Assertion) -> Iterable[tuple[dict[str, Any], Mapping[str, Any], str]]:
-    """The schema of its kind, its parameters and where they stand; then those of what it wraps."""
+    """The schema of an assertion's type, its parameters and their pointer; for a wrapper, those of the inner one."""
     if assertion.unsupported:
         return
     kind, params, pointer = assertion.type, assertion.params, f"{assertion.pointer}/params"
@@ -94,7 +95,7 @@ def _parts(assertion: Assertion) -> Iterable[tuple[dict[str, Any], Mapping[str, 
 def _tools(
     definitions: Mapping[str, Any], schema: Mapping[str, Any], value: Any, pointer: str
 ) -> Iterator[NameUse]:
-    """The names of tools in a value, by what its schema says of it."""
+    """The tool names in a value, as marked by its schema."""
     reference = schema.get("$ref", "")
     if reference in _OF_TOOLS:
         if isinstance(value, str):
@@ -113,37 +114,37 @@ def _tools(
 
 
 _MADE_ID: Final = re.compile(r"call_[1-9][0-9]*")
-"""The id of a call that has none of its own."""
+"""IDs that are generated for calls without one."""
 
 _OF_LAST: Final = ("tool", "outcome", "code", "value", "text")
 
 
 class KnownNames(NamedTuple):
-    """What can be named.
+    """The known names of tools.
 
     Attributes:
-        tools: The tools that there are, as the scenario calls them -> what they are.
-        others: Further names of tools that mean something: of refused ones, and what a script asks for in vain.
+        tools: Name in the scenario -> tool.
+        others: Further valid names: those of rejected tools, and those that a script calls to provoke `not_found`.
     """
 
     tools: Mapping[str, Descriptor]
     others: Collection[str]
 
     def has(self, name: str) -> bool:
-        """Whether a tool can be called so."""
+        """Whether a name is known."""
         return name in self.tools or name in self.others
 
 
 def check_names(
     scenario: Scenario, agent: Agent, tools: Mapping[str, Descriptor], others: Iterable[str]
 ) -> Iterator[Problem]:
-    """Names in assertions, in `when` and in `answers` that are those of nothing.
+    """A problem for each unknown name in assertions, in `when` and in `answers`.
 
     Args:
-        scenario: What to check.
+        scenario: The scenario.
         agent: Its agent.
         tools: The tools that are loaded together with it.
-        others: Further names of tools that mean something.
+        others: Further valid names of tools.
     """
     namespace = scenario.origin.namespace
     known = KnownNames(
@@ -179,13 +180,14 @@ def _assertion(assertion: Assertion, known: KnownNames) -> Iterator[Problem]:
 def _states(
     scenario: Scenario, assertions: Iterable[Assertion], tools: Mapping[str, Descriptor]
 ) -> Iterator[Problem]:
-    """States that no machine can have, where all machines say which they can have."""
+    """A problem for each state that no machine can have."""
     named: list[NameUse] = [each for assertion in assertions for each in named_states(assertion)]
     if not named:
         return
     machines = visible_state(
         scenario, {name: with_mock(tool, scenario) for name, tool in tools.items()}
     ).fixture[1]
+    # A machine without a list of states can have any state.
     if not machines or not all(machine.states for machine in machines.values()):
         return
     states = {state for machine in machines.values() for state in machine.states}
@@ -229,10 +231,10 @@ def _answers(agent: Agent, known: KnownNames, short: Callable[[str], str]) -> It
 
 
 def unknown_tool(name: str, pointer: str, tools: Collection[str], way: str = "") -> Problem:
-    """A tool that is not there; `way` says what can be done besides."""
+    """The problem of an unknown tool; `way` is a further hint."""
     hint = did_you_mean(name, tools) or "load the tool together with the scenario"
     hint = "; ".join(filter(None, (hint, way)))
-    return Problem(code="unknown_tool", message=f"there is no tool `{name}`", pointer=pointer, hint=hint)
+    return Problem(code="unknown_tool", message=f"unknown tool `{name}`", pointer=pointer, hint=hint)
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -240,18 +242,18 @@ def _listed(names: Iterable[str]) -> str:
 
 
 READING = "read_result"
-"""The tool by which a model reads on in a result that was too long to be shown; it is always there."""
+"""The tool with which a model reads the rest of a truncated result; it always exists."""
 
 
 def check_agent(
     scenario: Scenario, tools: Mapping[str, Descriptor], refused: Mapping[str, Problem]
 ) -> Iterator[Problem]:
-    """Everything in an agent that does not fit the tools: names, what the policy says, who fulfils what.
+    """The problems of an agent with regard to the tools: names, policy, and answers of the client.
 
     Args:
-        scenario: What to check.
+        scenario: The scenario.
         tools: The tools that are loaded together with it.
-        refused: Name of a tool whose document was refused -> its first problem.
+        refused: Name of a tool whose document was rejected -> its first problem.
     """
     agent = scenario.agent
     if agent is None:
@@ -267,6 +269,7 @@ def check_agent(
             yield from _fulfilled(scenario, agent, tools[tool], pointer)
         elif tool not in refused:
             yield unknown_tool(tool, pointer, tools)
+    # Assertions may name these tools as well, for example to check that a call failed.
     sought = {call.tool for call in agent.scripted_calls if _wants_failure(call)}
     yield from check_names(scenario, agent, tools, {READING, *refused, *sought})
 
@@ -275,7 +278,7 @@ _MEANT = "if the model should call an unknown tool, add `expect_result: {outcome
 
 
 def _wants_failure(call: ScriptedCall) -> bool:
-    """Whether a model is meant to ask for what is not there: the script says how the call ends."""
+    """Whether the script expects a certain outcome of a call, so that the tool may be unknown on purpose."""
     pattern = None if call.expect_result is None else call.expect_result.expected()
     return isinstance(pattern, dict) and "outcome" in pattern
 
@@ -292,17 +295,18 @@ def _fulfilled(scenario: Scenario, agent: Agent, tool: Descriptor, pointer: str)
 
 
 def prompt_of(name: str, packs: Sequence[Pack], origin: Origin) -> Prompt:
-    """The prompt of an agent: of the scenario's own pack, else of any.
+    """The prompt of an agent: that of the scenario's own pack, else of any pack.
 
     Raises:
-        ConfigurationError: There is none of that name, or several packs have one.
+        ConfigurationError: The prompt is unknown, or several packs have it.
     """
+    # A scenario of a pack must not break when another pack adds a prompt of the same name.
     own = [pack for pack in packs if pack.name == origin.pack and name in pack.prompts]
     return find_prompt(own or packs, name)
 
 
 def check_prompt(scenario: Scenario, packs: Sequence[Pack]) -> Iterator[Problem]:
-    """That the prompt of the scenario's agent is there; the problem is placed in the scenario's file."""
+    """The problem of an unknown prompt, positioned in the scenario's file."""
     agent, origin = scenario.agent, scenario.origin
     if agent is None or not agent.prompt:
         return

@@ -14,21 +14,28 @@ FUZZ_MINUTES ?= 10
 # start, come before the many short ones.
 SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 
+# Compiled tests and modules are kept, even where the environment asks for none: rewriting the asserts of all tests in each
+# worker takes a minute.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help run test coverage lint format bench conformance fuzz release clean
+.PHONY: help run test test-all coverage lint format docs bench conformance fuzz release clean
 
 help:  ## list these targets
-	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 13
+	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 13
 
 run: $(VENV)/installed  ## list the example tools, then run every scenario
 	@$(BIN)/toolcrib list
 	@$(BIN)/toolcrib run
 
-test: $(VENV)/developing  ## run the tests
+test: $(VENV)/developing  ## run the tests, with a sample of the exhaustive ones
 	@$(PYTEST) $(SPREAD) $(TEST_OPTIONS)
 
-coverage: $(VENV)/developing  ## run the tests and measure their branch coverage
-	@$(PYTEST) $(SPREAD) --cov --cov-fail-under=97 $(TEST_OPTIONS)
+test-all: $(VENV)/developing  ## run all tests, with every example and instance
+	@$(PYTEST) $(SPREAD) --exhaustive $(TEST_OPTIONS)
+
+coverage: $(VENV)/developing  ## run all tests and measure their branch coverage
+	@$(PYTEST) $(SPREAD) --exhaustive --cov --cov-fail-under=97 $(TEST_OPTIONS)
 
 lint: $(VENV)/developing  ## check style, types and architecture
 	$(BIN)/ruff check .
@@ -40,6 +47,10 @@ lint: $(VENV)/developing  ## check style, types and architecture
 format: $(VENV)/developing  ## lay out the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix --select I .
+
+docs: $(VENV)/developing  ## build the documentation site into build/site
+	@$(BIN)/python docs/site.py
+	@$(BIN)/zensical build --clean --strict --config-file build/mkdocs.yml
 
 bench: $(VENV)/developing  ## measure against goals and peers, and write benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/report.py

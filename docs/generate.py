@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import cleandoc
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import click
 
@@ -134,16 +136,125 @@ def pages() -> dict[str, str]:
         "client.md": schema_page("Mode client", client, CLIENT_NOTE),
         "pack.md": schema_page("Pack", envelope("pack"), PACK_NOTE),
         "project.md": schema_page("Project", envelope("project"), PROJECT_NOTE),
-        "scenario.md": schema_page(
-            "Scenario",
-            envelope("scenario"),
-            "Matchers: [matchers](matchers.md). Assertions: [assertions](assertions.md).",
-        ),
-        "assertions.md": assertion_page(),
+        **scenario_pages(),
+        **assertion_pages(),
         "functions.md": function_page(),
         "outcomes.md": outcome_page(),
-        "cli.md": cli_page(),
+        **cli_pages(),
+        **message_pages(),
     }
+
+
+def split_page(name: str, text: str, parts: Mapping[str, Part]) -> dict[str, str]:
+    """An overview page and its parts: the sections of one long page, each on the page that its heading belongs to.
+
+    Args:
+        name: Name of the overview, such as `scenario.md`. Sections that no part lists stay on it.
+        text: The whole page.
+        parts: Name of a page -> its title, its first paragraph, and the headings that it takes.
+    """
+    opening, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    by_heading = {section[3:].partition("\n")[0]: section for section in sections}
+    missing = [heading for part in parts.values() for heading in part.headings if heading not in by_heading]
+    assert not missing, f"{name} has no section {', '.join(missing)}"
+    home = {heading: page for page, part in parts.items() for heading in part.headings}
+    written = {
+        name: opening + "".join(section for heading, section in by_heading.items() if heading not in home)
+    }
+    for page, part in parts.items():
+        sections = [by_heading[heading] for heading in by_heading if home.get(heading) == page]
+        written[page] = f"# {part.title}\n\n{GENERATED}\n{part.opening}\n\n{''.join(sections)}"
+    anchors = {heading.lower().replace(".", ""): home.get(heading, name) for heading in by_heading}
+
+    def elsewhere(page: str, anchor: str) -> str:
+        target = anchors.get(anchor, page)
+        return f"](#{anchor})" if target == page else f"]({target}#{anchor})"
+
+    return {
+        page: re.sub(
+            r"\]\(#([\w.-]+)\)", lambda link, page=page: elsewhere(page, link[1]), each.rstrip() + "\n"
+        )
+        for page, each in written.items()
+    }
+
+
+class Part(NamedTuple):
+    """One page of a subject that is too long for one page."""
+
+    title: str
+    opening: str
+    headings: tuple[str, ...]
+
+
+SCENARIO_PARTS = {
+    "scenario-steps.md": Part(
+        "Scenario steps and checks",
+        "The `steps` of a [scenario](scenario.md): calls, parallel calls, time, and what is checked after each of them and at the end.",
+        (
+            "clock",
+            "step",
+            "parallel",
+            "advance",
+            "expect",
+            "verify",
+            "verify.order",
+            "verify.budget",
+            "made",
+            "forbidden",
+            "collection",
+        ),
+    ),
+    "scenario-faults.md": Part(
+        "Scenario fault injection",
+        "The `faults` of a [scenario](scenario.md): timeouts, lost replies, rate limits and corrupted results, and when they occur.",
+        (
+            "fault",
+            "trigger",
+            "injected_kind",
+            "planted",
+            "rate_limit",
+            "error_object",
+            "latency_range",
+            "latency_curve",
+        ),
+    ),
+    "scenario-agents.md": Part(
+        "Scenario agents",
+        "The `agent` of a [scenario](scenario.md): the model or its script, the turns of the conversation, the policy, the assertions and the judge.",
+        (
+            "agent",
+            "turn",
+            "scripted_reply",
+            "scripted_reply.when",
+            "scripted_call",
+            "assertion",
+            "assertion.when",
+            "agent_guardrail",
+            "client_error",
+            "pending_answer",
+            "content_part",
+            "agent.prices",
+            "agent.judge",
+            "policy",
+        ),
+    ),
+}
+
+
+def scenario_pages() -> dict[str, str]:
+    """The overview of scenarios, and a page each for steps, faults and agents."""
+    page = schema_page("Scenario", envelope("scenario"), written("scenario"))
+    return split_page("scenario.md", page, SCENARIO_PARTS)
+
+
+def docs_module(name: str) -> ModuleType:
+    """A module beside this one."""
+    spec = spec_from_file_location(name, FOLDER.parent / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def written(page: str) -> str:
@@ -282,13 +393,78 @@ def value_of(example: str) -> Any:
         return runtime.call_sync("example").raise_for_outcome().value
 
 
-def assertion_page() -> str:
-    """The kinds of assertions, each with its parameters and an example."""
-    spec = spec_from_file_location("assertions_page", FOLDER.parent / "assertions_page.py")
-    assert spec is not None
-    assert spec.loader is not None
-    described = module_from_spec(spec)
-    spec.loader.exec_module(described)
+ASSERTION_PARTS = {
+    "assertions-calls.md": Part(
+        "Assertions about tool calls",
+        "Types of [assertions](assertions.md) that check which tools an agent called, how often, in which order and with which arguments.",
+        (
+            "tools_called",
+            "tools_not_called",
+            "tool_args",
+            "tool_args_excluded",
+            "tool_calls_with_args",
+            "tool_call_count",
+            "tool_call_sequence",
+            "tool_call_chain",
+            "tool_anti_pattern",
+            "tool_no_repeat",
+            "tool_efficiency",
+            "step",
+            "anti_pattern",
+            "rule",
+        ),
+    ),
+    "assertions-results.md": Part(
+        "Assertions about tool results",
+        "Types of [assertions](assertions.md) that check what the tools returned.",
+        (
+            "no_tool_errors",
+            "tool_result_includes",
+            "tool_result_matches",
+            "tool_result_has_media",
+            "tool_result_media_type",
+            "tool_exec",
+        ),
+    ),
+    "assertions-text.md": Part(
+        "Assertions about text and JSON",
+        "Types of [assertions](assertions.md) that check what the model wrote.",
+        (
+            "content_includes",
+            "content_includes_any",
+            "content_excludes",
+            "content_matches",
+            "min_length",
+            "max_length",
+            "sentence_count",
+            "field_presence",
+            "is_valid_json",
+            "json_schema",
+            "json_path",
+        ),
+    ),
+    "assertions-conversation.md": Part(
+        "Assertions by a judge and about the conversation",
+        "Types of [assertions](assertions.md) that let a model judge, compare runs, or check guardrails, states and cost.",
+        (
+            "llm_judge",
+            "llm_judge_session",
+            "llm_judge_tool_calls",
+            "workflow_tool_access",
+            "invariant_fields_preserved",
+            "outcome_equivalent",
+            "directional",
+            "guardrail_triggered",
+            "cost_budget",
+            "assertion",
+        ),
+    ),
+}
+
+
+def assertion_pages() -> dict[str, str]:
+    """The overview of assertions, and the kinds, each with its parameters and an example, on a page for each group."""
+    described = docs_module("assertions_page")
     kinds = described.assertion_kinds()
     listed = table(
         ("type", "holds where", "also called"),
@@ -307,7 +483,8 @@ def assertion_page() -> str:
         if part.get("properties")
     ]
     told = written("assertions").replace("{types}", listed)
-    return "\n".join([f"# Assertions\n\n{GENERATED}\n{told}", *sections, *objects])
+    page = "\n".join([f"# Assertions\n\n{GENERATED}\n{told}", *sections, *objects])
+    return split_page("assertions.md", page, ASSERTION_PARTS)
 
 
 FINER = (
@@ -487,8 +664,47 @@ def first_line(cls: type) -> str:
     return cell(re.sub(r"\s+", " ", (cls.__doc__ or "").partition("\n\n")[0]))
 
 
-def cli_page() -> str:
-    """The command line: what click knows, with what `cli.template` says beyond it below each verb."""
+MESSAGES = """\
+Every problem, failed call and error has a stable code. The pages below list the messages of each code as they are in the
+source, with fields in braces, and an example that a test has produced. Hints are listed with the messages. Use the search to find
+a message that you have seen; compare codes in programs, since [texts may change](../explanation/versioning.md#not-stable).
+
+| page | lists | meaning of the codes |
+|---|---|---|
+| [Messages of problems](messages-problems.md) | what `toolcrib validate` reports about documents | [problems](problems.md) |
+| [Messages of calls](messages-calls.md) | `error.message` of a result that is not `ok` | [outcomes](outcomes.md) |
+| [Messages of errors](messages-errors.md) | exceptions of the Python API, and errors of the command line | [errors](python-calls.md#errors) |
+"""
+
+MESSAGE_PAGES = {
+    "messages-problems.md": ("Messages of problems", ("problem",)),
+    "messages-calls.md": ("Messages of calls", ("outcome",)),
+    "messages-errors.md": ("Messages of errors", ("error", "command line")),
+}
+
+
+def message_pages() -> dict[str, str]:
+    """The inventory of messages: an overview, and a page for each kind of code."""
+    listed = docs_module("messages").inventory()
+    written_pages = {"messages.md": f"# Messages\n\n{GENERATED}\n{MESSAGES}"}
+    for name, (title, kinds) in MESSAGE_PAGES.items():
+        sections = [
+            f"## `{code}`\n\n{table(('message', 'example'), ((literal(m.template), literal(m.example)) for m in group))}\n"
+            for code, group in groupby((m for m in listed if m.kind in kinds), key=lambda m: m.code)
+        ]
+        written_pages[name] = "\n".join([f"# {title}\n\n{GENERATED}", *sections])
+    return written_pages
+
+
+def literal(text: str) -> str:
+    """A text as code in one cell, with the backticks that it holds."""
+    fence = "``" if "`" in text else "`"
+    shown = cell(text.replace("\n", " ")).strip()
+    return f"{fence} {shown} {fence}" if "`" in text else f"{fence}{shown}{fence}" if shown else ""
+
+
+def cli_pages() -> dict[str, str]:
+    """The overview of the command line, and a page for each verb: what click knows, then what `cli.template` adds."""
     opening, *sections = re.split(r"^## ", written("cli"), flags=re.MULTILINE)
     notes = {heading: text for heading, _, text in (section.partition("\n\n") for section in sections)}
     with click.Context(cli, info_name="toolcrib", **cli.context_settings) as ctx:
@@ -500,17 +716,19 @@ def cli_page() -> str:
             )
         ]
         parts.append(f"## Exit codes\n\n{notes.pop('Exit codes')}")
+        title, _, rest = "".join(parts).partition("\n")
+        written_pages = {"cli.md": f"{title}\n\n{GENERATED}{rest.rstrip()}\n"}
         for name, verb in verbs.items():
-            parts += verb_section(verb, ctx, name, notes.pop(name, ""))
-    assert not notes, f"`cli.template` says something of {', '.join(notes)}, which are no verbs"
-    title, _, rest = "".join(parts).partition("\n")
-    return f"{title}\n\n{GENERATED}{rest.rstrip()}\n"
+            title, _, rest = "".join(verb_section(verb, ctx, name, notes.pop(name, ""))).partition("\n")
+            written_pages[f"cli-{name}.md"] = f"{title}\n\n{GENERATED}{rest.rstrip()}\n"
+    assert not notes, f"`cli.template` has sections for unknown verbs: {', '.join(notes)}"
+    return written_pages
 
 
 def verb_row(named: tuple[str, click.Command]) -> Row:
-    """One verb, with a link to its section."""
+    """One verb, with a link to its page."""
     name, verb = named
-    return f"[`{name}`](#{name})", cell((verb.help or "").partition("\n")[0])
+    return f"[`{name}`](cli-{name}.md)", cell((verb.help or "").partition("\n")[0])
 
 
 def verb_section(verb: click.Command, parent: click.Context, name: str, note: str = "") -> Iterator[str]:
@@ -522,7 +740,7 @@ def verb_section(verb: click.Command, parent: click.Context, name: str, note: st
         forms = [f"{ctx.command_path} VERB ..."] if below else []
         if own is default or not below:
             forms.insert(0, " ".join([ctx.command_path, *usages(own, ctx)]))
-        yield f"{'#' * len(ctx.command_path.split())} {ctx.command_path.partition(' ')[2]}\n\n"
+        yield f"{'#' * (len(ctx.command_path.split()) - 1)} {ctx.command_path}\n\n"
         yield "\n".join(["```text", *forms, f"```\n\n{told(verb)}\n\n"])
         options = option_table(own, ctx)
         yield f"{options}\n\n" if options else ""

@@ -97,7 +97,7 @@ class Talk:
         paths = [str(installed), *filter(None, map(os.path.abspath, sys.path))]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TERM": "dumb", "NO_COLOR": "1"}
         environment |= variables
-        code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from toolcrib.cli import main; main()"
+        code = "from toolcrib.cli import main; main()"
         self._process = subprocess.Popen(
             [sys.executable, "-c", code, verb, *words],
             stdin=slave,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 from collections.abc import Generator, Iterator
@@ -12,13 +13,36 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+import leftovers  # type: ignore[import-not-found] # in pythonpath
+
 ROOT = Path(__file__).resolve().parents[1]
 
-# How busy the machine is decides nothing. CI has 15 minutes for everything, so it draws a fifth of the examples (`sampling`);
-# `make test` elsewhere draws all.
-settings.register_profile("untimed", settings(), deadline=None)
-settings.register_profile("ci", settings(), deadline=None, max_examples=20)
-settings.load_profile("ci" if os.environ.get("CI") else "untimed")
+RUNNING = pytest.StashKey[set[int]]()
+"""The child processes that ran when a test began."""
+
+# No deadline: a busy machine must not fail a property.
+settings.register_profile("all", settings(), deadline=None)
+settings.register_profile("sample", settings(), deadline=None, max_examples=20)
+
+# Not TOOLCRIB_...: `toolcrib doctor` warns of such a variable if it has no effect.
+EXHAUSTIVE = "EXHAUSTIVE_TESTS"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--exhaustive`."""
+    parser.addoption(
+        "--exhaustive",
+        action="store_true",
+        help="run all examples of properties and the tests marked `exhaustive`, instead of a sample",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose between everything and a sample, before test modules ask `sampling`."""
+    # Through the environment: a pytest that a test runs in this process must not change the choice.
+    if config.getoption("--exhaustive"):
+        os.environ[EXHAUSTIVE] = "1"
+    settings.load_profile("all" if EXHAUSTIVE in os.environ else "sample")
 
 
 def shared_data_folder() -> Path:
@@ -40,6 +64,33 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("TOOLCRIB_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("TOOLCRIB_STATE_DIR", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _processes() -> Iterator[None]:
+    """Processes that tests start obey Ctrl-C and a hang-up, whatever started the tests; at the end none runs any more."""
+    with leftovers.default_signals(), leftovers.marked() as mark:
+        yield
+        left = leftovers.left_by_session(mark)
+    leftovers.end(left)
+    assert not left, "\n".join(map(str, left))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Note which processes run before a test: it leaves no others."""
+    item.stash[RUNNING] = leftovers.children() if leftovers.has_children() else set()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A test that leaves a process behind fails, instead of the tests after it."""
+    result = yield
+    left = leftovers.left_by(item.nodeid, item.stash[RUNNING]) if leftovers.has_children() else []
+    leftovers.end(left)
+    assert not left, "\n".join(map(str, left))
+    return result
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -68,11 +119,31 @@ def shared_data() -> Path:
     return folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that uses `shared_data` is marked so."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Keep the garbage collector away from the tests that were collected, which live until the end."""
+    # It would walk through all of them again and again: a fifth of the time of a collection.
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what uses `shared_data`, and deselect what is `exhaustive` unless everything is run."""
     for item in items:
         if "shared_data" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.shared_data)
+    if EXHAUSTIVE in os.environ:
+        return
+    chosen = [item for item in items if item.get_closest_marker("exhaustive") is None]
+    if len(chosen) < len(items):
+        config.hook.pytest_deselected(
+            items=[item for item in items if item.get_closest_marker("exhaustive") is not None]
+        )
+        items[:] = chosen
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -129,8 +129,8 @@ def _encoded(value: Any, schema: dict[str, Any]) -> Any:
 
 
 NARROWING = {
-    "additionalProperties": "is not said",
-    "type": "is not said",
+    "additionalProperties": "is not set",
+    "type": "is not set",
     "enum": "",
     "required": "null is given",
     "prefixItems": "",

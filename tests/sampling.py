@@ -1,4 +1,4 @@
-"""How much of an exhaustive test is run: everything by hand, a sample in CI, which has 15 minutes for all there is."""
+"""How much of an exhaustive test is run: a sample of it, or everything with `pytest --exhaustive` (`make test-all`)."""
 
 from __future__ import annotations
 
@@ -11,22 +11,27 @@ import pytest
 
 T = TypeVar("T")
 
-THOROUGH = os.environ.get("CI") != "true"
-"""Whether all of it is run. `CI= make test` does."""
+# conftest.py sets the variable before any test module is imported; a pytest that a test starts inherits it.
+THOROUGH = "EXHAUSTIVE_TESTS" in os.environ
+"""Whether everything is run."""
 
 
 def sample(cases: Iterable[T], one_in: int = 2) -> list[T]:
-    """The cases; in CI the first of each so many."""
+    """The first of every `one_in` cases, or all of them."""
     return list(cases)[:: 1 if THOROUGH else one_in]
 
 
+FEW = 20
+"""The most examples of a property in a sample, which is also what the profile of conftest.py gives."""
+
+
 def examples(number: int) -> int:
-    """So many examples of a property; in CI a fifth of them."""
-    return number if THOROUGH else max(1, number // 5)
+    """A fifth of the examples of a property, but 5 to `FEW`, or all of them."""
+    return number if THOROUGH else min(number, max(5, min(number // 5, FEW)))
 
 
 def one_of_each(names: str | tuple[str, ...], cases: Sequence[Any]) -> Callable[[T], T]:
-    """A test for each of the cases; in CI for one of them, another one for each test, told by its name."""
+    """Parametrize a test with one of the cases, chosen by the name of the test, or with all of them."""
 
     def parametrized(test: Any) -> Any:
         chosen = cases if THOROUGH else [cases[crc32(test.__name__.encode()) % len(cases)]]

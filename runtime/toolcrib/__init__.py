@@ -3,19 +3,23 @@
     async with toolcrib.Runtime.open("descriptors") as tools:
         result = await tools.call("get_forecast", {"city": "Oslo"})
 
-Everything public is importable from here; a name is loaded when it is first used.
+The whole public API can be imported from this module. Each name is loaded when it is first used.
 """
 
 from __future__ import annotations
 
 from time import time_ns as _time_ns
 
+# Read before all other modules of the package: a source file that is newer than this is not the running code,
+# so caches must not record its fingerprint as the code that wrote them.
 _IMPORTED = _time_ns()
-"""When the code that runs was read, at the earliest: what changed later is not what runs."""
+"""Earliest time at which the running code was read, in nanoseconds since 1970."""
 
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False  # as `typing` has it, whose import costs more than `toolcrib --version`
+# Type checkers accept this in place of `typing.TYPE_CHECKING`. Importing `typing` would take longer than
+# `toolcrib --version`.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from toolcrib.core.clock import RealClock
     from toolcrib.core.errors import (
@@ -242,16 +246,18 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # to a type checker a misspelt name is one
+# Hidden from type checkers: with a module `__getattr__` they would accept misspelt names.
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name not in _HOME:
             raise AttributeError(f"module `toolcrib` has no attribute `{name}`")
-        from importlib import import_module  # noqa: PLC0415 -- `toolcrib --version` needs none of it
+        from importlib import import_module  # noqa: PLC0415 -- not needed for `toolcrib --version`
 
         value = globals()[name] = getattr(import_module(f"toolcrib.{_HOME[name]}"), name)
         return value
 
 
+# The default lists only the names that are loaded already.
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]

@@ -1,9 +1,10 @@
-"""`python -m toolcrib` is `toolcrib`."""
+"""Run the command `toolcrib` with `python -m toolcrib`."""
 
 import os
 import sys
 
-# `-m` lets Python look for modules in the working directory first, which may be anybody's.
+# `python -m` searches the working directory first. An untrusted project could shadow a module of the standard
+# library there, and its code would run before any question of trust.
 try:
     here = os.getcwd()
 except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The contracts that executors, layers and clocks keep. Made in `core`; imported from here."""
+"""The protocols of executors, middleware and clocks. They are defined in `core`; import them from here."""
 
 from toolcrib.core.protocols import (
     BoundTool,

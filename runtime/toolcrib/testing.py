@@ -1,4 +1,4 @@
-"""For authors of executors and tools: the contract that every mode keeps, as tests to inherit, and fakes.
+"""Test helpers for authors of modes: the contract of executors as tests to inherit, and fakes.
 
 class TestEcho(ExecutorContract):
     case = ExecutorCase(mode="echo", block={"prefix": "> "}, arguments={"text": "hi"}, value="> hi",
@@ -44,13 +44,13 @@ class ExecutorCase:
 
     Attributes:
         mode: Name of the mode.
-        block: A block that is right.
+        block: A valid block.
         arguments: Arguments of a call.
-        value: What the call answers.
-        broken_blocks: Blocks that must be refused when they are loaded, each for another reason.
-        input_schema: Of the tool; anything goes unless given.
-        output_schema: Of the tool; anything goes unless given.
-        options: Of the runtime, e.g. `egress` and `origins` for a mode that reaches out to a server of the test.
+        value: Expected value of the call.
+        broken_blocks: Blocks that loading must refuse, each for a different reason.
+        input_schema: Input schema of the tool (default: accepts everything).
+        output_schema: Output schema of the tool (default: accepts everything).
+        options: Options of the runtime, such as `egress` and `origins` to reach a server of the test.
     """
 
     mode: str
@@ -66,13 +66,13 @@ class ExecutorCase:
 def runtime_for(
     case: ExecutorCase, executor: Executor, block: JSON = None, *, trust: Trust | None = None
 ) -> Runtime:
-    """A runtime with one tool `tool` in the mode of the case; `block` in place of the case's own.
+    """Build a runtime with a single tool, `tool`, in the mode of the case.
 
     Args:
         case: The tool.
         executor: The mode.
-        block: In place of the case's own; None for that.
-        trust: Decides what the tool may do; all unless given.
+        block: Replaces the block of the case.
+        trust: Decides what the tool may do (default: everything).
     """
     document: dict[str, Any] = {
         "name": "tool",
@@ -87,20 +87,21 @@ def runtime_for(
 
 
 class ExecutorContract:
-    """What every executor keeps to. Inherit it, give `case` and `executor()`, and let pytest find the class."""
+    """The contract of every executor, as tests. Inherit it and define `case` and `executor()`; pytest finds the class."""
 
     case: ExecutorCase
 
     def executor(self) -> Executor:
-        """A new executor of the mode under test."""
+        """Create an executor of the mode under test."""
         raise NotImplementedError
 
     def test_its_block_schema_is_a_schema(self) -> None:
-        """An editor and the loader can use it."""
+        """The block schema is valid, so editors and the loader can use it."""
+        # Editors read the schema without the loader, so an invalid one would only fail there.
         assert check_schema(self.executor().block_schema) == []
 
     def test_a_right_block_loads(self) -> None:
-        """The case's own block has no problem."""
+        """The block of the case has no problems."""
         runtime = runtime_for(self.case, self.executor())
         assert [str(problem) for problem in runtime.problems] == []
         assert list(runtime.registry) == ["tool"]
@@ -109,26 +110,28 @@ class ExecutorContract:
         """Every problem points into the block."""
         for block in self.case.broken_blocks:
             runtime = runtime_for(self.case, self.executor(), block)
+            # Warnings are not enough: the loader would still offer the tool.
             errors = [problem for problem in runtime.problems if problem.severity == "error"]
             assert errors, f"{block} was accepted"
             assert all(problem.pointer.startswith(f"/{self.case.mode}") for problem in errors)
 
     def test_a_call_answers(self) -> None:
-        """The value arrives through all layers."""
+        """The value passes through all layers."""
         result = self._call(lambda runtime: runtime.call("tool", self.case.arguments))
         assert (result.outcome, result.value) == (Outcome.OK, self.case.value), result.message
 
     def test_arguments_are_left_as_they_are(self) -> None:
-        """The caller's own objects are not changed."""
+        """The arguments of the caller are not modified."""
         arguments = copy.deepcopy(dict(self.case.arguments))
         self._call(lambda runtime: runtime.call("tool", arguments))
         assert arguments == self.case.arguments
 
     def test_a_changed_answer_hurts_no_later_call(self) -> None:
-        """What a caller does to a result stays with the caller."""
+        """Modifying a result does not change later results."""
 
         async def twice(runtime: Runtime) -> Result:
             first = await runtime.session(id="one").call("tool", self.case.arguments)
+            # A mode that returns a shared object fails here: its next call returns the emptied one.
             if isinstance(first.value, dict | list):
                 first.value.clear()
             return await runtime.session(id="two").call("tool", self.case.arguments)
@@ -136,7 +139,7 @@ class ExecutorContract:
         assert self._call(twice).value == self.case.value
 
     def test_calls_side_by_side_answer_each_its_own(self) -> None:
-        """Fifty sessions at once, none sees another."""
+        """Fifty concurrent sessions do not affect each other."""
 
         async def many(runtime: Runtime) -> list[Result]:
             sessions = [runtime.session() for _number in range(50)]
@@ -145,7 +148,7 @@ class ExecutorContract:
         assert all(result.value == self.case.value for result in self._run(many))
 
     def test_a_dry_run_explains_and_changes_nothing(self) -> None:
-        """Afterwards the first call answers what it would have answered."""
+        """A dry run does not change what the next call returns."""
 
         async def dry_then_call(runtime: Runtime) -> tuple[Result, Result]:
             return await runtime.dry_run("tool", self.case.arguments), await runtime.call(
@@ -157,11 +160,11 @@ class ExecutorContract:
         assert real.value == self.case.value
 
     def test_a_cancelled_call_ends(self) -> None:
-        """Cancellation on the way passes through; the next call works."""
+        """A call that is cancelled on its way ends, and the next call works."""
 
         async def cancel_then_call(runtime: Runtime) -> Result:
             task = asyncio.ensure_future(runtime.call("tool", self.case.arguments))
-            await RealClock().sleep(0)
+            await RealClock().sleep(0)  # let the call start; a fast one may already have ended
             if task.cancel():
                 await asyncio.wait([task])
                 assert task.cancelled()
@@ -170,7 +173,7 @@ class ExecutorContract:
         assert self._call(cancel_then_call).value == self.case.value
 
     def test_an_answer_at_once_keeps_its_word(self) -> None:
-        """A tool that offers one (`SyncTool`) answers as `execute` does; what it vouches for is JSON and unshared."""
+        """`answer_now` (`SyncTool`) returns what `execute` returns; a `TrustedAnswer` is unshared JSON."""
         executor = self.executor()
         runtime = runtime_for(self.case, executor)
         tool = runtime.registry["tool"]
@@ -184,7 +187,7 @@ class ExecutorContract:
                 _keeps_word(answer.value, self.case.value, vouched=isinstance(answer, TrustedAnswer))
 
     def test_a_tool_that_nobody_trusts_is_not_bound(self) -> None:
-        """Unless calls stay within the process (`contained`), the mode is not even asked: the call is denied before."""
+        """A mode that is not `contained` is not asked to bind an untrusted tool; the call is denied before."""
         watched = _Watched(self.executor())
         trust = Trust(UNTRUSTED)
 
@@ -200,7 +203,7 @@ class ExecutorContract:
         assert not watched.was_bound
 
     def test_it_closes_more_than_once(self) -> None:
-        """Closing what is closed is no fault."""
+        """Closing twice is allowed."""
 
         async def close_twice(runtime: Runtime) -> None:
             await runtime.aclose()
@@ -213,6 +216,7 @@ class ExecutorContract:
         return result
 
     def _run(self, work: Callable[[Runtime], Awaitable[Any]]) -> Any:
+        # A new event loop for each test: an executor must not depend on a loop that is closed.
         async def within() -> Any:
             async with runtime_for(self.case, self.executor()) as runtime:
                 return await work(runtime)
@@ -224,11 +228,11 @@ def _keeps_word(value: JSON, wanted: JSON, *, vouched: bool) -> None:
     assert value == wanted
     assert not vouched or json_violation(value) is None
     if isinstance(value, dict | list):
-        value.clear()  # the next answer is none the worse for it
+        value.clear()  # an answer that shares this object with the next one fails there
 
 
 class _Watched:
-    """An executor that tells whether it was asked to bind a tool."""
+    """An executor that records whether it was asked to bind a tool."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -238,16 +242,17 @@ class _Watched:
         self.was_bound = True
         return self._executor.bind(descriptor)
 
+    # The runtime looks for optional attributes, such as `contained`, which must be those of the executor.
     def __getattr__(self, name: str) -> Any:
         return getattr(self._executor, name)
 
 
 class FunctionExecutor:
-    """A fake mode that answers by a Python function: for tests of layers and faces.
+    """A fake mode that answers with a Python function, for tests of layers and interfaces.
 
     Args:
-        answer: Gets the call, returns its result.
-        waits: Whether calls may take time.
+        answer: Receives the call and returns its result.
+        waits: Whether calls may wait.
     """
 
     def __init__(self, answer: Callable[[Call], Awaitable[Result]], *, waits: bool = True) -> None:
@@ -256,19 +261,19 @@ class FunctionExecutor:
 
     @property
     def block_schema(self) -> Schema:
-        """Any object."""
+        """Accepts any object."""
         return {"type": "object"}
 
     def check(self, _descriptor: Descriptor) -> Sequence[Any]:
-        """Nothing is wrong."""
+        """Accepts every descriptor."""
         return ()
 
     def bind(self, _descriptor: Descriptor) -> BoundTool:
-        """The function, bound."""
+        """Bind the function."""
         return _BoundFunction(self._answer, self._waits)
 
     async def aclose(self) -> None:
-        """Nothing to give back."""
+        """Do nothing; there is nothing to release."""
 
 
 @dataclass

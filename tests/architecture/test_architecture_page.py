@@ -66,7 +66,7 @@ def test_every_file_that_the_page_names_is_there(page, root):
 
 def test_every_core_dependency_has_its_reason(page, project):
     required = [re.split(r"[<>=~! ]", text)[0] for text in project["project"]["dependencies"]]
-    on_page = {names(row[0])[0]: row[2] for row in rows(page, "What the core depends on")}
+    on_page = {names(row[0])[0]: row[2] for row in rows(page, "Dependencies")}
     assert sorted(on_page) == sorted(required)
     assert all(on_page.values())
 
@@ -86,13 +86,13 @@ def owners(contracts):
 
 
 def test_the_owners_of_foreign_packages_are_those_of_the_linter(page, owners):
-    for package, importers, _reason in rows(page, "What the core depends on"):
+    for package, importers, _reason in rows(page, "Dependencies"):
         name = IMPORTED_AS.get(names(package)[0], names(package)[0])
         assert owners[name] == names(importers), name
 
 
 def test_the_owners_of_extras_are_those_of_the_linter(page, project, owners):
-    section = page.partition("## What the core depends on\n")[2].partition("\n## ")[0]
+    section = page.partition("## Dependencies\n")[2].partition("\n## ")[0]
     told = re.findall(r"`(\w+)`\s+\(extra\s+`(\w+)`\)\s+by\s+(`[\w.]+`(?:\s+and\s+`[\w.]+`)*)", section)
     assert {(extra, package) for package, extra, _owners in told} == {
         (extra, re.split(r"[<>=~! ]", text)[0].replace("-", "_"))

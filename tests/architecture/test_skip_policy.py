@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 CONFTEST = Path(__file__).parents[1] / "conftest.py"
 
@@ -25,11 +26,13 @@ SHARED = """
 def inner(pytester, monkeypatch):
     """A test folder with our conftest, run as CI runs it."""
     pytester.makeconftest(CONFTEST.read_text(encoding="utf-8"))
-    pytester.makeini("[pytest]\nmarkers = shared_data: needs data\n")
+    pytester.makeini("[pytest]\nmarkers =\n    exhaustive: everything\n    shared_data: needs data\n")
     monkeypatch.setenv("CI", "true")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("TOOLCRIB_SHARED_DATA", str(pytester.path / "data"))
-    return pytester
+    profile = settings.get_current_profile_name()
+    yield pytester
+    settings.load_profile(profile)  # the conftest of an inner run chooses one for this process, too
 
 
 def test_a_skipped_test_fails_in_ci(inner):
@@ -61,3 +64,27 @@ def test_a_test_of_shared_data_runs_where_there_is_some(inner):
     inner.mkdir("data")
     inner.makepyfile(SHARED)
     inner.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+EXHAUSTIVE = """
+    import pytest
+
+    @pytest.mark.exhaustive
+    def test_every_one():
+        pass
+
+    def test_some():
+        pass
+"""
+
+
+def test_exhaustive_tests_are_deselected_and_not_skipped(inner, monkeypatch):
+    monkeypatch.delenv("EXHAUSTIVE_TESTS", raising=False)
+    inner.makepyfile(EXHAUSTIVE)
+    inner.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=1, deselected=1)
+
+
+def test_exhaustive_tests_run_when_everything_is_asked_for(inner, monkeypatch):
+    monkeypatch.setenv("EXHAUSTIVE_TESTS", "1")
+    inner.makepyfile(EXHAUSTIVE)
+    inner.runpytest_inprocess("-p", "no:cacheprovider", "--exhaustive").assert_outcomes(passed=2)

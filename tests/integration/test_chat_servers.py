@@ -81,7 +81,7 @@ def test_nothing_is_there(folder):
     result = chat(*words, "hello")
     assert (result.exit_code, result.stdout) == (21, "")
     assert result.stderr.startswith("connect_failed: ")
-    assert "hint: see whether it runs, and `base_url`" in result.stderr
+    assert "hint: check that the service is running and that `base_url` is correct" in result.stderr
 
 
 def test_tools_of_an_mcp_server_are_there_in_every_turn(folder, monkeypatch):

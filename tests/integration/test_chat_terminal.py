@@ -45,7 +45,7 @@ def test_calls_that_wait_are_asked_for(talk, tmp_path):
     with talk() as chat:
         chat.until("> ")
         chat.type('call refund {"amount": 1}')
-        assert "refund` waits for an approval" in chat.until("make the call? [y/N/edit] ")
+        assert "refund` requires approval" in chat.until("make the call? [y/N/edit] ")
         chat.type("y")
         assert "refund: ok 1" in chat.until("\n> ")
         chat.type('call refund {"amount": 1}')

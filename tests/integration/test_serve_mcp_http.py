@@ -188,17 +188,17 @@ async def test_a_token_is_asked_for(tmp_path):
         (["--host", "some.name"], "other machines can reach"),
         (
             ["--host", "0.0.0.0", "--token-env", "SHORT"],
-            "the token has 15 of at least 16 characters.*secrets.token_urlsafe(32)",
+            "the token is too short: expected at least 16 characters, got 15.*secrets.token_urlsafe(32)",
         ),
-        (["--allow-origin", "*"], "allow more than one"),
-        (["--allow-host", "*.example.com"], "allow more than one"),
-        (["--allow-origin", "example.com"], "is no origin"),
+        (["--allow-origin", "*"], "is not a single host or origin"),
+        (["--allow-host", "*.example.com"], "is not a single host or origin"),
+        (["--allow-origin", "example.com"], "is not a valid origin"),
         (["--token-env", "NO_SUCH_TOKEN"], "no token in `NO_SUCH_TOKEN`"),
         (["--token-env", "A", "--token-file", __file__], "both set the token"),
-        (["--toolset", "no_such"], "there is no toolset `no_such`"),
+        (["--toolset", "no_such"], "unknown toolset `no_such`"),
         (["--profile", "no_such"], "no_such"),
         (["--port", "70000"], "70000"),
-        (["--host", "203.0.113.7", "--token-env", "TOKEN"], "nothing can be served at 203.0.113.7:0"),
+        (["--host", "203.0.113.7", "--token-env", "TOKEN"], "cannot listen on 203.0.113.7:0"),
     ],
 )
 def test_what_can_not_be_served_is_told_at_once(words, said, tmp_path, monkeypatch):
@@ -228,7 +228,7 @@ async def test_a_port_that_is_taken_is_told_at_once(tmp_path):
 
 async def test_a_short_token_is_served_to_this_machine_with_a_warning(tmp_path):
     async with serve(write(tmp_path, BASICS), "--token-env", "SHORT", env={"SHORT": TOKEN[:15]}) as served:
-        assert "secrets.token_urlsafe(32)" in await served.until_said("warning: the token has less than 16")
+        assert "secrets.token_urlsafe(32)" in await served.until_said("warning: the token has fewer than 16")
         assert status_of(await posted(served.port, CALL)) == 401
         assert status_of(await posted(served.port, CALL, authorization=f"Bearer {TOKEN[:15]}")) == 200
     assert TOKEN[:15] not in "".join(served.said)

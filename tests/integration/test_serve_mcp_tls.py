@@ -104,7 +104,7 @@ async def test_clients_that_do_not_agree_on_tls_are_a_line_at_most(files, trusti
     async with serve(write(tmp_path / "tools", BASICS), *words_of(files)) as served:
         assert await said_raw(served.port, ALIVE) == b""
         said = await served.until_said("TLS")
-        assert "it was asked with http://, and serves https://" in said
+        assert "the client used http://, but the server uses https://" in said
         for _ in range(5):
             await said_raw(served.port, ALIVE)
         old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -152,7 +152,7 @@ def early(files, authority):
 
 def of_another(files, authority):
     authority.issue_cert("localhost").private_key_pem.write_to_path(str(files.key))
-    return [f"the key `{files.key}` does not belong to the certificate `{files.certificate}`"]
+    return [f"the key `{files.key}` does not match the certificate `{files.certificate}`"]
 
 
 def encrypted(files, authority):
@@ -166,14 +166,14 @@ def not_pem(files, authority):
     files.certificate.write_text("-----BEGIN CERTIFICATE-----\nnonsense\n")
     files.key.write_bytes(b"\x00\x01")
     return [
-        f"`{files.certificate}` is not a certificate in PEM",
-        f"`{files.key}` is not a private key in PEM",
+        f"`{files.certificate}` is not a PEM certificate",
+        f"`{files.key}` is not a PEM private key",
     ]
 
 
 def empty(files, authority):
     files.certificate.write_text("")
-    return [f"`{files.certificate}` is not a certificate in PEM"]
+    return [f"`{files.certificate}` is not a PEM certificate"]
 
 
 def exchanged(files, authority):
@@ -181,8 +181,8 @@ def exchanged(files, authority):
     files.key.write_bytes(files.certificate.read_bytes())
     files.certificate.write_bytes(before)
     return [
-        f"`{files.certificate}` is not a certificate in PEM",
-        f"`{files.key}` is not a private key in PEM",
+        f"`{files.certificate}` is not a PEM certificate",
+        f"`{files.key}` is not a PEM private key",
     ]
 
 
@@ -191,8 +191,8 @@ def gone(files, authority):
     files.key.unlink()
     why = os.strerror(2)
     return [
-        f"the certificate `{files.certificate}` can't be read: {why}",
-        f"the key `{files.key}` can't be read: {why}",
+        f"cannot read the certificate `{files.certificate}`: {why}",
+        f"cannot read the key `{files.key}`: {why}",
     ]
 
 

@@ -1,15 +1,17 @@
-"""`Runtime` and `Session`, and the layers around every call.
+"""`Runtime`, `Session` and the layers around every call.
 
-It imports `executors` and the rooms below it.
+This package imports `executors` and the packages below it.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as `typing` has it, which is slow to import
+TYPE_CHECKING = (
+    False  # type checkers accept this in place of `typing.TYPE_CHECKING`; `typing` is slow to import
+)
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Engine, Runtime
 
 
 def engine_of(runtime: Runtime) -> Engine:
-    """The engine of a runtime, for rooms that need more than its public methods."""
-    return runtime._engine  # noqa: SLF001 -- callers of a runtime do not see it
+    """Return the engine of a runtime, for packages that need more than its public methods."""
+    return runtime._engine  # noqa: SLF001 -- the engine is not part of the public API

@@ -1,4 +1,4 @@
-"""From a descriptor to what its calls run through: the mode's binding, with the layers around it."""
+"""Bind tools: build the binding of a mode and the layers around it from a descriptor."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Binder:
         executors: The modes.
         middleware: Layers around every call, outermost first.
         observer: Receives the events of every call.
-        equip: Gives an executor what it needs of the runtime, before it binds.
-        check: Raises Untrusted where nobody has agreed to what a tool needs; asked of each that is not contained.
+        equip: Gives an executor the parts of the runtime that it needs, before it binds.
+        check: Raises Untrusted if the needs of a tool are not trusted. Called for every tool that is not contained.
     """
 
     def __init__(
@@ -47,12 +47,13 @@ class Binder:
         self._shared = SharedState()
 
     def chain(self, tool: Descriptor) -> BoundChain:
-        """What the calls of a tool run through; of one that can't be bound, what says why."""
+        """Build the chain of a tool; if the tool cannot be bound, every call fails with the reason."""
         reason = self.missing(tool)
         executor = self._executors.get(tool.mode) if tool.mode is not None and not reason else None
         if executor is None:
             return self.unable(tool, Unavailable(reason))
         try:
+            # Before `equip` and `bind`: an untrusted tool must not reach third-party code or secrets.
             if not self._executors.is_contained(tool.mode or ""):
                 self._check(tool)
             self._equip(executor)
@@ -60,36 +61,41 @@ class Binder:
             if tool.faults:
                 bound = _faulted(tool, bound)
         except NotReady as error:
+            # Not lasting: the secret or server may be there at the next call.
             outcome = Outcome.DENIED if error.denied else Outcome.UNAVAILABLE
             return self.unable(tool, Unavailable(str(error), code=error.code, outcome=outcome), lasting=False)
         except DocumentError as error:
             return self.unable(tool, _not_bound(tool, str(error)))
-        except Exception as error:  # noqa: BLE001 -- a mode may be anybody's code
-            _log().error("a bug in mode `%s` at binding `%s`", tool.mode, tool.name, exc_info=error)
-            return self.unable(tool, _not_bound(tool, f"{type(error).__name__}; the log has the trace"))
+        except Exception as error:  # noqa: BLE001 -- a mode may be third-party code
+            # Only the type is shown: the text of the exception may contain secrets.
+            _log().error("a bug in mode `%s` while binding `%s`", tool.mode, tool.name, exc_info=error)
+            return self.unable(
+                tool, _not_bound(tool, f"{type(error).__name__}; the traceback is in the `toolcrib` log")
+            )
         return BoundChain(tool, bound, *build_chain(self._context(tool, bound)))
 
     def in_mode(self, tool: Descriptor, mode: str) -> BoundTool:
-        """A tool bound in another of its modes, without layers; what says why where it can't be."""
+        """Bind a tool in another of its modes, without layers; an `Unavailable` if that is not possible."""
+        # Without faults: those of a scenario apply to the call as a whole, not to the inner binding.
         return self.chain(tool._replace(mode=mode, faults=())).bound
 
     def _context(self, tool: Descriptor, bound: BoundTool) -> LayerContext:
         return LayerContext(tool, bound, self._shared, self._middleware, self._observer)
 
     def of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:
-        """What the calls of a tool run through that is not offered: each says why."""
+        """Build the chain of a tool that is not offered: every call fails with the reason."""
         return self.unable(tool, Unavailable(hidden.message, code=hidden.code, place=hidden.place))
 
     def unable(self, tool: Descriptor, bound: Unavailable, *, lasting: bool = True) -> BoundChain:
-        """The layers that watch stand around a tool that can't run; those that prepare its call do not."""
+        """Build the chain of a tool that cannot run, with only the outer layers, which observe calls."""
         chain = build_chain(self._context(tool, bound), outer=True)
         return BoundChain(tool, bound, *chain, lasting=lasting)
 
     def missing(self, tool: Descriptor) -> str:
-        """Why a tool can't be bound in its mode, and what to write; empty if it can."""
+        """Why a tool cannot be bound in its mode, and how to fix it; empty if it can."""
         if tool.mode is None:
             blocks = " or ".join(f"`{mode}:`" for mode in self._executors.modes)
-            return f"`{tool.name}` is unbound: write a {blocks} block in {tool.origin.place()}"
+            return f"`{tool.name}` is unbound: add a {blocks} block to {tool.origin.place()}"
         if tool.mode not in tool.bindings:
             there = ", ".join(f"`{mode}`" for mode in tool.bindings) or "none"
             return (
@@ -100,16 +106,16 @@ class Binder:
 
 
 def _faulted(tool: Descriptor, bound: BoundTool) -> BoundTool:
-    from toolcrib.engine.middleware.faults import with_faults  # noqa: PLC0415 -- few tools are made to fail
+    from toolcrib.engine.middleware.faults import with_faults  # noqa: PLC0415 -- only scenarios inject faults
 
     return with_faults(tool, bound)
 
 
 def _not_bound(tool: Descriptor, why: str) -> Unavailable:
-    return Unavailable(f"`{tool.name}` can't be bound in mode `{tool.mode}`: {why}", code="not_bound")
+    return Unavailable(f"cannot bind `{tool.name}` in mode `{tool.mode}`: {why}", code="not_bound")
 
 
 def _log() -> logging.Logger:
-    import logging  # noqa: PLC0415 -- a command that has nothing to log starts without it
+    import logging  # noqa: PLC0415 -- not needed unless there is something to log
 
     return logging.getLogger("toolcrib")

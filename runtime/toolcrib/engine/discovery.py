@@ -1,4 +1,4 @@
-"""Tools of MCP servers: what servers are asked, what they list, and the descriptors that are made or completed from it."""
+"""Tools of MCP servers: list the servers, and create or complete descriptors from their answers."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from toolcrib.servers.environment import LockJudge
 
 INHERITED = ("title", "description", "input_schema", "output_schema", "annotations", "icons")
-"""What a descriptor takes from the server's tool, where neither it nor its pack says so itself."""
+"""Keys that a descriptor inherits from the server's tool, unless the descriptor or its pack sets them."""
 
 
 class ImportedTools(NamedTuple):
-    """What was read, with what the servers offer.
+    """Loaded documents with the tools of the servers.
 
     Attributes:
-        loaded: All of it together.
-        unlisted: Servers whose tools are imported, and not known yet.
-        waiting: Name of a tool -> what it waits for.
-        locked: Servers of which only that is known which was locked.
-        remembered: Name of a server of which only that is known which it answered some time ago -> when.
+        loaded: The documents.
+        unlisted: Servers whose tools are imported but not known yet.
+        waiting: Maps a tool to the server that must be listed before it can be used.
+        locked: Servers whose tools are known only from the lock file.
+        remembered: Maps servers whose tools are known only from the cache to the time of that answer.
     """
 
     loaded: LoadedDocuments
@@ -51,15 +51,15 @@ class ImportedTools(NamedTuple):
 def with_servers(
     loaded: LoadedDocuments, servers: Mapping[str, Server], known: Mapping[str, Catalogue], kinds: Kinds
 ) -> ImportedTools:
-    """Add the imported tools, and complete the descriptors that stand for a tool of a server.
+    """Add the imported tools, and complete the descriptors that refer to a tool of a server.
 
-    A descriptor counts more than an imported tool of its name.
+    A descriptor overrides an imported tool of the same name.
 
     Args:
-        loaded: What was read from files.
-        servers: Those of the project.
-        known: Name of a server -> what it offers, as far as that is known.
-        kinds: What the modes say of their blocks.
+        loaded: Documents read from files.
+        servers: The servers of the project.
+        known: Maps each listed server to what it offers.
+        kinds: The block schemas and checks of the modes.
     """
     bound = {tool.name: found for tool in loaded.tools if (found := _remote_of(tool, kinds)) is not None}
     problems = [*_unknown_servers(loaded, bound, servers)]
@@ -86,13 +86,14 @@ def with_servers(
 
 
 def server_of(name: str, unlisted: Collection[str]) -> str | None:
-    """The server that a tool of this name would be imported from; None where it is none of these."""
+    """The server that a tool of this name would be imported from, if any."""
+    # The longest prefix wins: `shop` and `shop__eu` may both be servers.
     owners = [server for server in unlisted if name.startswith(_prefix_of(server))]
     return max(owners, key=len, default=None)
 
 
 def is_of_unlisted(glob: str, unlisted: Collection[str]) -> bool:
-    """Whether a name or glob may stand for a tool that would be imported from one of these servers."""
+    """Whether a name or glob may match a tool that would be imported from one of these servers."""
     start = re.split(r"[*?\[]", glob, maxsplit=1)[0]
     prefixes = map(_prefix_of, unlisted)
     return any(
@@ -101,13 +102,13 @@ def is_of_unlisted(glob: str, unlisted: Collection[str]) -> bool:
 
 
 def _prefix_of(server: str) -> str:
-    """How the names of the tools begin that are imported from a server."""
+    """Prefix of the names of tools that are imported from a server."""
     (name,) = tool_names_of(Server(server), ["x"])[0].values()
     return name.removesuffix("x")
 
 
 def _remote_of(tool: Descriptor, kinds: Kinds) -> tuple[str, Remote] | None:
-    """The mode of the first block that stands for a tool of a server, and which tool that is."""
+    """The first block of a tool that refers to a tool of a server: its mode and that tool."""
     for mode, block in tool.bindings.items():
         remote = kinds.remote_of(mode, tool.name, block)
         if remote is not None:
@@ -121,9 +122,7 @@ def _unknown_servers(
     for tool in loaded.tools:
         mode, remote = bound.get(tool.name, ("", None))
         if servers and remote is not None and remote.server not in servers:
-            message = (
-                f"there is no server `{remote.server}`, so `{tool.name}` can't be called in mode `{mode}`"
-            )
+            message = f"unknown server `{remote.server}`, so `{tool.name}` cannot be called in mode `{mode}`"
             near = did_you_mean(remote.server, servers)
             yield _placed(
                 tool,
@@ -131,14 +130,14 @@ def _unknown_servers(
                     code="unknown_server",
                     message=message,
                     pointer=f"/{mode}/server",
-                    hint=near or "write it under `servers` in `toolcrib.yaml`",
+                    hint=near or "add it to `servers` in `toolcrib.yaml`",
                     severity="warning",
                 ),
             )
 
 
 def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds: Kinds) -> LoadedDocuments:
-    """The tools of a server as descriptors, but for those whose name a descriptor has."""
+    """The tools of a server as descriptors, without names that a descriptor already uses."""
     names, remarks = tool_names_of(server, [*catalogue.tools, *catalogue.refused])
     documents = [
         descriptor_of(server, catalogue.tools[tool], name)
@@ -163,7 +162,7 @@ def _remark(text: str, source: str, line: int) -> Problem:
 
 
 def _place_of(server: Server) -> tuple[str, int]:
-    """The file and line that name a server; of one that a program named, words instead."""
+    """The file and line that define a server; `server NAME` for one that a program passed."""
     source, line = file_and_line(server.place())
     return (source, line) if source and line else (f"server {server.name}", 1)
 
@@ -171,7 +170,7 @@ def _place_of(server: Server) -> tuple[str, int]:
 def _completed(
     tool: Descriptor, mode: str, remote: Remote, catalogue: Catalogue, kinds: Kinds
 ) -> tuple[Descriptor, list[Problem]]:
-    """The descriptor with what it takes from the server's tool, and what is wrong with the two together."""
+    """Complete a descriptor from the server's tool, and check its binding against the result."""
     definition = catalogue.tools.get(remote.tool)
     if definition is None:
         return tool, [_missing(tool, mode, remote, catalogue)]
@@ -190,7 +189,7 @@ def _completed(
 
 
 def _their_own(remote: Remote, definition: Mapping[str, Any], kinds: Kinds) -> Descriptor | None:
-    """The server's tool, as a descriptor of its own."""
+    """The server's tool as a descriptor."""
     document = descriptor_of(Server(remote.server), definition, "remote")
     return next(iter(parse(f"server {remote.server}", [document], kinds).tools), None)
 
@@ -213,7 +212,7 @@ def _missing(tool: Descriptor, mode: str, remote: Remote, catalogue: Catalogue) 
 
 
 def _without(schema: Schema, names: Collection[str]) -> Schema:
-    """A schema of arguments of which some are set already, so that no caller sets them."""
+    """Remove arguments with fixed values from a schema, because callers cannot set them."""
     if not isinstance(schema, dict) or not names:
         return schema
     left: dict[str, Any] = dict(schema)
@@ -231,18 +230,18 @@ def _placed(tool: Descriptor, problem: Problem) -> Problem:
 
 
 class DiscoveryHost(Protocol):
-    """What a discovery asks of the runtime whose servers it knows."""
+    """The parts of the engine that a discovery uses."""
 
     closed: bool
 
     @property
     def registry(self) -> Registry:
-        """The tools in force."""
+        """The active tools."""
         ...
 
     @property
     def stock(self) -> LoadedProject:
-        """What was read; the servers among it."""
+        """The loaded project, with its servers."""
         ...
 
     @property
@@ -252,29 +251,29 @@ class DiscoveryHost(Protocol):
 
     @property
     def lock_policy(self) -> Literal["warn", "block"]:
-        """What becomes of tools that are not what was locked."""
+        """Whether a tool that differs from the lock is reported (`warn`) or refused (`block`)."""
         ...
 
     @property
     def changing(self) -> CrossLoopLock:
-        """Held by whoever puts other tools in force."""
+        """Lock held while the active tools change."""
         ...
 
     def catalogue(self, server: str) -> Awaitable[Catalogue]:
-        """Start a server, if it does not run, and return what it offers; raises NotReady."""
+        """Return what a server offers, and start it if needed; raises NotReady."""
         ...
 
     async def read_again(self) -> object:
-        """Put in force what is known now."""
+        """Link everything again with what is known now, and swap it in."""
         ...
 
 
 class Discovery:
-    """The answers of the servers of one runtime, as long as they hold good.
+    """The tool lists of the servers of one runtime.
 
     Attributes:
-        offered: Name of a server -> what it offers.
-        down: Name of a server that could not be asked -> why.
+        offered: Maps the name of a server to what it offers.
+        down: Maps the name of a server that could not be listed to the error.
     """
 
     def __init__(self, owner: DiscoveryHost) -> None:
@@ -284,14 +283,15 @@ class Discovery:
         self._taking: set[asyncio.Task[None]] = set()
 
     async def ask(self, names: Iterable[str]) -> tuple[Problem, ...]:
-        """Ask some servers at once, put in force what they offer, and return an error for each that can't be asked.
+        """List some servers concurrently, activate their tools, and return an error for each server that failed.
 
-        One that has answered is not asked again, nor one of which what is locked stays in force in any case.
+        Servers that have answered are skipped, and so are locked servers under the policy `block`.
         """
         async with self._owner.changing:
             wanted = [name for name in names if name not in self.offered and not self._is_frozen(name)]
             before = {name: self._known(name) for name in wanted}
             await asyncio.gather(*map(self._ask, wanted))
+            # Linking everything again is slow; skip it if the servers offer what the lock already says.
             if any(self._known(name) != said for name, said in before.items()):
                 await self._owner.read_again()
             return self.problems()
@@ -304,44 +304,46 @@ class Discovery:
             self.down[name] = error
 
     def hear(self, server: str, catalogue: Catalogue) -> None:
-        """Hear what a server offers; where something else of it is in force, that is put in force soon."""
+        """Receive a changed tool list from a server, and activate it in the background if it differs."""
         known = self._known(server)
+        # None: no tool of the server is in use, so there is nothing to replace.
         if server not in self._owner.stock.servers or known is None or catalogue.says() == known:
-            return  # of what nobody took anything from, nothing is to be changed
+            return
+        # The event loop holds only a weak reference to a task; the set keeps it alive until it ends.
         task = asyncio.get_running_loop().create_task(self._take(server, catalogue))
         self._taking.add(task)
         task.add_done_callback(self._taking.discard)
 
     async def _take(self, server: str, catalogue: Catalogue) -> None:
         async with self._owner.changing:
+            # A reload or a close may have come first while this task waited for the lock.
             if self._owner.closed or catalogue.says() == self._known(server) or self._is_frozen(server):
                 return
             self.offered[server] = catalogue
             await self._owner.read_again()
 
     def _known(self, server: str) -> Mapping[str, Any] | None:
-        """The tools of a server as they are in force; None where nothing is known of it."""
+        """The active tool list of a server; None if nothing is known about it."""
         known = self.offered.get(server) or self._locked().get(server)
         return None if known is None else known.says()
 
     def _is_frozen(self, server: str) -> bool:
-        """Whether what is locked stays in force, whatever the server says."""
+        """Whether the lock file determines the tools, regardless of the server's answer."""
         return self._owner.lock_policy == "block" and server in self._locked()
 
     def _locked(self) -> Mapping[str, Catalogue]:
-        """What the servers offered when they were locked, of those that are still the same."""
+        """The locked tools of the servers whose definition has not changed since."""
         return self.lock().known(self._owner.stock.servers)
 
     def awaited(self, name: str) -> str | None:
-        """The server that must be asked before a tool of this name can be called; None for none."""
+        """The server that must be listed before a tool of this name can be called, if any."""
         stock, registry = self._owner.stock, self._owner.registry
         return awaited(stock, registry, name) or self._doubted(name)
 
     def _doubted(self, name: str) -> str | None:
-        """The server of a tool that is known from a lock alone, where that one only warns.
-
-        What is locked may be out of date, and then it is not to judge the arguments of calls.
-        """
+        """The server of a tool that is known only from the lock file, under the policy `warn`."""
+        # The lock may be outdated. Under `warn` the server has the last word, so its current schema must check
+        # the arguments.
         stock, registry = self._owner.stock, self._owner.registry
         left = [name for name in stock.locked if name not in self.offered and name not in self.down]
         if not left or self._owner.lock_policy == "block":
@@ -353,16 +355,16 @@ class Discovery:
         return remote.server if remote is not None and remote.server in left else None
 
     def lock(self) -> Lock:
-        """What is locked, as its file says it now."""
+        """Read the lock file."""
         file = self._owner.stock.lock_file
         return read_lock(file)[0] if file else Lock()
 
     def judge(self) -> LockJudge:
-        """What the lock says of the servers, as the profile wants it answered."""
+        """Compare servers with the lock file, under the policy of the profile."""
         return self.lock().judge(self._owner.lock_policy)
 
     def forget(self, before: Mapping[str, Server]) -> bool:
-        """Drop the answers of servers that are not what they were before, and return whether there were any."""
+        """Drop the answers of servers whose definition changed or that were removed; True if there were any."""
         now = self._owner.stock.servers
         gone = {name for name in {*self.offered, *self.down} if now.get(name) != before.get(name)}
         for name in gone:
@@ -371,26 +373,26 @@ class Discovery:
         return bool(gone)
 
     def problems(self) -> tuple[Problem, ...]:
-        """An error for each server that could not be asked."""
+        """One error for each server that could not be listed."""
         servers = self._owner.stock.servers
         return tuple(_problem(servers[name], error) for name, error in self.down.items() if name in servers)
 
     def why_unheard(self, name: str, server: str) -> tuple[str, str | None, Outcome]:
-        """Why a tool can't be called of which only its server knows what it takes, with what code and outcome."""
+        """Why a tool whose server is not listed cannot be called: message, error code, outcome."""
         down = self.down.get(server)
         if down is None:
-            why = f"the server `{server}` of `{name}` was not asked yet what it offers"
+            why = f"`{name}` is not available yet: the server `{server}` has not listed its tools"
             return why, None, Outcome.UNAVAILABLE
         return str(down), down.code, Outcome.DENIED if down.denied else Outcome.UNAVAILABLE
 
     def cancel(self) -> None:
-        """Put nothing more in force."""
+        """Stop applying changed tool lists."""
         for task in self._taking:
             task.cancel()
 
 
 def awaited(stock: LoadedProject, registry: Registry, name: str) -> str | None:
-    """The server that must be asked before a tool of this name can be called; None for none."""
+    """The server that must be listed before a tool of this name can be called, if any."""
     waiting = stock.waiting.get(name)
     if waiting is not None:
         card = registry.cards.get(name)
@@ -399,15 +401,15 @@ def awaited(stock: LoadedProject, registry: Registry, name: str) -> str | None:
 
 
 def all_awaited(stock: LoadedProject, registry: Registry) -> tuple[str, ...]:
-    """The servers that must be asked before it is known which tools there are, and what they take."""
+    """The servers that must be listed before all tools and their schemas are known; sorted."""
     named = (awaited(stock, registry, name) for name in stock.waiting)
     return tuple(sorted({*stock.unlisted, *(server for server in named if server is not None)}))
 
 
 def unknown_server(name: str, servers: Mapping[str, Server]) -> tuple[str, str]:
-    """That there is no such server, and what may be meant."""
+    """Message and hint for an unknown server."""
     known = ", ".join(f"`{each}`" for each in servers) or "none"
-    return f"there is no server `{name}`", did_you_mean(name, servers) or f"the servers are: {known}"
+    return f"unknown server `{name}`", did_you_mean(name, servers) or f"available servers: {known}"
 
 
 def _problem(server: Server, error: NotReady) -> Problem:

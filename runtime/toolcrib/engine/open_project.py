@@ -1,4 +1,4 @@
-"""From paths to what a runtime holds: the project, its sources, everything in them, and what is in force."""
+"""Open a project: find its file and sources, read them, link the documents and check the settings."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from toolcrib.registry.catalog import Card, idle_globs, idle_toolset_globs
 from toolcrib.registry.registry import Registry, without_duplicates
 
 DEFAULT_PATHS = ("descriptors", "packs")
-"""What is read where no path is given and there is no project, as far as it exists."""
+"""Folders to read if no path is given and no project is found; missing ones are skipped."""
 
 ATTEMPTS = 3
-"""So often a reload reads where something changes while it does: of a file that moves to a folder which was
-listed already, one reading would find nothing. Who writes without a pause is not waited for."""
+"""Maximum number of readings in a reload while files keep changing. A file that moves into a folder that was
+already listed would be missed by a single reading."""
 
 
 def open_project(
@@ -59,22 +59,23 @@ def open_project(
     permits: Permits | None = None,
     remembers: bool = False,
 ) -> LoadedProject:
-    """Read everything that some paths hold, and put it together.
+    """Read everything in some paths and link it.
 
     Args:
-        paths: Folders, packs, files, projects, files that name MCP servers; none for the project that the working
-            directory lies in, or else its folders `descriptors` and `packs`.
-        also: Read besides, in any case.
-        kinds: What the modes say of their blocks.
-        before: What was in force until now: what is broken now keeps its last good version.
-        servers: MCP servers besides those that are named in files.
-        offered: Name of a server -> what it offers now, where it was asked; it counts more than what is locked.
-        remembers: Whether what a server answered some time ago will do where nothing else is known of it.
-        permits: Whether a variable of the environment may be looked up in the path of a file of rows; all may unless given.
+        paths: Folders, packs, files, projects, or files that name MCP servers. Default: the project that contains
+            the working directory; without a project, its folders `descriptors` and `packs`.
+        also: Further paths to read in any case.
+        kinds: The block schemas and checks of the modes.
+        before: The active project of a reload; broken documents keep their last good version.
+        servers: MCP servers in addition to those in files.
+        offered: Maps the name of a server to its current tools, if it was listed. Overrides the lock file.
+        permits: Decides whether the path of a file of rows may use an environment variable (default: always).
+        remembers: Whether cached tool lists may be used for servers that are neither listed nor locked.
 
     Raises:
         ConfigurationError: Two of the paths are projects.
     """
+    # Only a reload reads again: at the first start, no earlier version exists that a missed file could replace.
     for _ in range(1 if before is None else ATTEMPTS):
         trail = FileTracker(permits=permits)
         chosen = _SourceSelection(kinds, trail, before)
@@ -115,10 +116,10 @@ def open_project(
 def _with_servers(
     loaded: LoadedDocuments, chosen: _SourceSelection, offered: Mapping[str, Catalogue], *, remembers: bool
 ) -> ImportedTools:
-    """What was read, with what the servers offer as far as that is known: from them, or from what is locked."""
+    """Add the tools of the servers, from their answers, the lock file or the cache."""
     if not chosen.servers:
         return ImportedTools(loaded)
-    from toolcrib.servers.lock import read_lock  # noqa: PLC0415 -- as above
+    from toolcrib.servers.lock import read_lock  # noqa: PLC0415 -- few projects have servers
 
     chosen.trail.file(chosen.lock_file)
     lock, problems = read_lock(chosen.lock_file)
@@ -136,7 +137,7 @@ def _with_servers(
 
 
 def _keeping(brought: ImportedTools, chosen: _SourceSelection) -> ImportedTools:
-    """Imported tools keep what the tools of the project outside packs keep."""
+    """Give imported tools the fixture of the project, as its own tools outside packs have it."""
     project = chosen.project
     if project is None or project.fixture is NO_FIXTURE:
         return brought
@@ -147,7 +148,7 @@ def _keeping(brought: ImportedTools, chosen: _SourceSelection) -> ImportedTools:
 
 
 class _SourceSelection:
-    """What is to be read: the sources that paths and a project name."""
+    """The sources to read, from the paths and the project."""
 
     def __init__(self, kinds: Kinds, trail: FileTracker, before: LoadedProject | None) -> None:
         self.kinds = kinds
@@ -164,14 +165,14 @@ class _SourceSelection:
 
     @property
     def lock_file(self) -> str:
-        """Where it stands what the servers offered when they were locked."""
+        """Path of the lock file, next to the project file or the file that names the servers."""
         return os.path.join(
             os.path.dirname(self.file or self._beside),
             LOCK_FILE,
         )
 
     def add(self, paths: Sequence[str], also: Sequence[str]) -> None:
-        """The paths, or what is found where there are none; then what is read besides. Nothing twice."""
+        """Add the paths, or what is found without paths, then the further paths, without duplicates."""
         if not paths:
             self._add_found(needed=not also)
         for path in (*paths, *also):
@@ -183,7 +184,7 @@ class _SourceSelection:
         self.sources = _without_doubles(self.sources, self.trail)
 
     def _add_servers_of(self, path: str) -> bool:
-        """Whether the path is a file that names MCP servers."""
+        """Add the servers of a file that names MCP servers; False if the path is not such a file."""
         if not path.endswith(".json"):
             return False
         from toolcrib.loading.servers import (  # noqa: PLC0415 -- few paths name servers
@@ -214,15 +215,16 @@ class _SourceSelection:
     def _is_there(self, path: str) -> bool:
         if not (os.path.isdir(path) or _is_barred(path)):
             self.trail.file(path)
-        return os.path.isdir(path) or _is_barred(path)  # it may have come just before it was noted
+        # Check again: the folder may have been created just before its absence was recorded.
+        return os.path.isdir(path) or _is_barred(path)
 
     def _is_absent(self, path: str) -> bool:
         if not (os.path.exists(path) or _is_barred(path)):
             self.trail.file(path)
-        return not (os.path.exists(path) or _is_barred(path))  # as above
+        return not (os.path.exists(path) or _is_barred(path))  # again, as in `_is_there`
 
     def _project_at(self, path: str) -> str | None:
-        """The project file that a path names, or that the folder has."""
+        """The project file that a path names or that its folder contains, if any."""
         if os.path.basename(path) in PROJECT_FILES:
             self.trail.file(path)
             if os.path.isfile(path) or self._was_it(path):
@@ -233,14 +235,14 @@ class _SourceSelection:
         return project_file(path) or next(filter(self._was_it, files), None)
 
     def _was_it(self, file: str) -> bool:
-        """Whether this was the project's file, and nobody can tell whether it still is there."""
+        """Whether this was the project file before and is now unreadable, so that it may still exist."""
         return self._before is not None and file == self._before.project_file and _is_barred(file)
 
     def _add_project(self, file: str) -> bool:
-        """Whether a project is in force now: not where a broken one appears that was not there before."""
+        """Add a project; False if there is none to use, as with a new project file that is broken or vanished."""
         if self.file:
-            message = f"`{self.file}` and `{file}` are two projects, and only one can be in force"
-            raise ConfigurationError(message, hint="name one of them, and the folders of the other")
+            message = f"`{self.file}` and `{file}` are both projects, but only one can be active"
+            raise ConfigurationError(message, hint="pass one of them, and the folders of the other")
         self.file = file
         for name in PROJECT_FILES:
             self.trail.file(Path(file).with_name(name))
@@ -257,6 +259,8 @@ class _SourceSelection:
         own = next((problem for problem in errors if problem.source == file), None)
         vanished = any(problem.code == "file_vanished" for problem in problems)
         found: Project | None = project
+        # A reload keeps the last good project. Without one, none is used: the tools would run without its
+        # `disable` list and egress rules.
         if (errors or vanished) and self._before is not None:
             found = self._before.project
         elif vanished:
@@ -288,7 +292,7 @@ class _SourceSelection:
 
 
 def _without_doubles(sources: Sequence[SourcePath], trail: FileTracker) -> list[SourcePath]:
-    """The sources without those that another one holds. Of these only links matter: they may lead elsewhere later."""
+    """Remove sources that another source contains; of those, only links are tracked, as their target may change."""
     kept: dict[Path, SourcePath] = {}
     for source in sources:
         kept.setdefault(real_path(source.path), source)
@@ -300,12 +304,13 @@ def _without_doubles(sources: Sequence[SourcePath], trail: FileTracker) -> list[
 
 
 def _is_linked(path: str) -> bool:
-    """Whether a link is on the way to what a path names."""
+    """Whether a path leads through a symbolic link."""
     return str(real_path(path)) != os.path.normpath(os.path.join(real_path("."), path))
 
 
 def _is_barred(path: str) -> bool:
-    """Whether nobody can tell what is there, because the way to it is barred."""
+    """Whether a path cannot be inspected, such as without permission."""
+    # Such a path counts as existing: a folder whose permissions change for a moment must not lose its tools.
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -316,7 +321,7 @@ def _is_barred(path: str) -> bool:
 
 
 def _places_to_look() -> list[str]:
-    """Where a project is looked for; nowhere if the working directory was removed."""
+    """Folders to search for a project; none if the working directory was removed."""
     try:
         return list(candidate_folders("."))
     except FileNotFoundError:
@@ -324,15 +329,15 @@ def _places_to_look() -> list[str]:
 
 
 def _holds(folder: Path, place: Path) -> bool:
-    """Whether reading the folder reads the place as well; hidden folders are passed over."""
+    """Whether reading a folder also reads a path inside it; hidden folders are skipped."""
     if folder == place or not place.is_relative_to(folder):
         return False
     return not any(part.startswith(".") for part in place.relative_to(folder).parts)
 
 
 def _missing(path: str, entry: SourceEntry) -> Problem:
-    message = f"there is no file or folder `{path}`"
-    hint = "sources are relative to the folder of the project"
+    message = f"`{path}` does not exist"
+    hint = "source paths are relative to the project folder"
     return _at(Problem(code="path_not_found", message=message, hint=hint), entry.place)
 
 
@@ -341,12 +346,12 @@ def _at(problem: Problem, place: str) -> Problem:
 
 
 def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None = None) -> LoadedProject:
-    """What was read, put together: the second of two tools of one name and scenarios that do not fit are refused.
+    """Link loaded documents. Refuses duplicate tools (the first one wins) and scenarios with invalid references.
 
     Args:
-        loaded: What was read.
-        kinds: What the modes say of their blocks.
-        stock: What is known besides; its registry, scenarios and problems are replaced.
+        loaded: The loaded documents.
+        kinds: The block schemas and checks of the modes.
+        stock: Base for the result; its registry, scenarios and problems are replaced.
     """
     unlisted = stock.unlisted if stock is not None else ()
     tools, duplicates = without_duplicates(loaded.tools)
@@ -361,7 +366,7 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
     for scenario in loaded.scenarios:
         full = with_namespace(scenario, registry.cards)
         if unlisted and any(name not in registry and server_of(name, unlisted) for name in tools_of(full)):
-            postponed.append(full)  # until it is known what the servers offer
+            postponed.append(full)  # its tools may exist once the servers are listed
             continue
         faults = check_links(full, registry, kinds, loaded.refused, loaded.unread)
         if full.agent is not None:
@@ -391,12 +396,12 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
         models=tuple(model for scenario in loaded.scenarios for model in models_of(scenario)),
     )
     stock = stock._replace(toolsets=_toolsets(stock))
-    # Documents that were put together share parts: what is wrong with one is told once.
+    # Documents that extend others share parts; report a problem in a shared part only once.
     return stock._replace(problems=sorted_problems(dict.fromkeys((*problems, *check_settings(stock, kinds)))))
 
 
 def undeclared_needs(loaded: LoadedDocuments, kinds: Kinds) -> Iterator[Problem]:
-    """Of packs that declare what they need, a warning for each need that they forgot."""
+    """Yield a warning for each need that a pack with declared needs does not declare."""
     for pack in loaded.packs:
         if not {"environment", "files", "hosts"} & pack.requires.keys():
             continue
@@ -411,8 +416,8 @@ def undeclared_needs(loaded: LoadedDocuments, kinds: Kinds) -> Iterator[Problem]
         )
         for each in needs:
             if not is_declared(each, pack.requires):
-                message = f"{each.users[0]} would {describe_need(each)}, which `requires` does not declare"
-                hint = "where the pack comes from elsewhere, only what is declared can be granted"
+                message = f"{each.users[0]} would {describe_need(each)}, but `requires` does not declare it"
+                hint = "add it to `requires`: a third-party pack can be granted only what it declares"
                 problem = Problem(
                     code="undeclared_need",
                     message=message,
@@ -424,14 +429,14 @@ def undeclared_needs(loaded: LoadedDocuments, kinds: Kinds) -> Iterator[Problem]
 
 
 def check_settings(stock: LoadedProject, kinds: Kinds) -> list[Problem]:
-    """What of a project, its profiles and the toolsets does not fit the tools that are there.
+    """Check the settings of a project, its profiles and the toolsets against the tools.
 
-    Every profile is judged, also those that are not in force: what is wrong is told before it is needed.
+    All profiles are checked, including inactive ones, so that errors appear before a profile is used.
     """
     cards = stock.registry.cards
 
     def settled(globs: Iterable[str]) -> list[str]:
-        """Those that can't stand for a tool of which it is not known yet whether a server offers it."""
+        """The globs that cannot match a tool of a server that is not listed yet."""
         return [glob for glob in globs if not is_of_unlisted(glob, stock.unlisted)]
 
     toolsets_now = [each._replace(tools=tuple(settled(each.tools))) for each in stock.toolsets]
@@ -475,7 +480,7 @@ def _placed(problem: Problem, origin: Origin) -> Problem:
 
 
 def _globs_of_prompts(packs: Iterable[Pack]) -> Iterator[tuple[Origin, str, str, str]]:
-    """Globs over tools in prompts: the pack, where they stand in it, in what, and the glob."""
+    """Yield the tool globs in prompts: origin of the pack, pointer, subject, glob."""
     for pack in packs:
         for prompt in pack.prompts.values():
             for pointer, what, glob in prompt.within(pack.namespace).named_globs:
@@ -487,11 +492,12 @@ def _faults_of_mode(
 ) -> Iterator[Problem]:
     if mode not in known:
         hint = (
-            did_you_mean(mode, known) or f"the modes are: {', '.join(f'`{each}`' for each in sorted(known))}"
+            did_you_mean(mode, known)
+            or f"available modes: {', '.join(f'`{each}`' for each in sorted(known))}"
         )
-        yield Problem(code="unknown_mode", message=f"there is no mode `{mode}`", pointer=pointer, hint=hint)
+        yield Problem(code="unknown_mode", message=f"unknown mode `{mode}`", pointer=pointer, hint=hint)
     elif glob in cards and mode not in cards[glob].modes:
-        message = f"`{glob}` has no `{mode}:` block, so it can't be called under this profile"
+        message = f"`{glob}` has no `{mode}:` block, so it cannot be called under this profile"
         there = ", ".join(f"`{each}`" for each in cards[glob].modes) or "none"
         yield Problem(
             code="binding_missing",
@@ -503,6 +509,6 @@ def _faults_of_mode(
 
 
 def _toolsets(stock: LoadedProject) -> tuple[Toolset, ...]:
-    """The toolsets of the packs, then those of the project, under the full names of their tools."""
+    """The toolsets of the packs, then those of the project, with the full names of their tools."""
     packs = [toolset for pack in stock.packs for toolset in pack.toolsets_within(pack.namespace)]
     return (*packs, *(stock.project.toolsets if stock.project is not None else ()))

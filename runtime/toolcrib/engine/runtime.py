@@ -1,4 +1,4 @@
-"""The runtime: a registry, the layers, the executors. A call, read top to bottom.
+"""The runtime: a registry, its layers and its executors. This is the path of a call.
 
 Runtime.call(name, arguments)
 -> the tool's chain, built once          Engine.chain_for, Binder.chain (binder.py)
@@ -66,7 +66,18 @@ T = TypeVar("T")
 
 
 class Runtime:
-    """Tools that can be called: `async with Runtime.open("descriptors") as tools: await tools.call(...)`."""
+    """A set of tools that can be called.
+
+    Open a runtime with `async with`, so that connections and processes are closed at the end. Every call returns
+    a `Result`; only programming mistakes raise.
+
+    Example:
+        ```python
+        async with Runtime.open("descriptors") as tools:
+            result = await tools.call("get_forecast", {"city": "Oslo"})
+            print(result.outcome, result.value)
+        ```
+    """
 
     __slots__ = ("__weakref__", "_engine", "_main")
 
@@ -85,26 +96,26 @@ class Runtime:
         passthrough: bool = False,
         client: Client | None = None,
     ) -> None:
-        """Create a runtime over a registry; `Runtime.open` reads one from files.
+        """Create a runtime over a registry. Use `Runtime.open` to read tools from files.
 
         Args:
             registry: The tools.
-            executors: The modes; the installed ones unless given. They are closed with the runtime, so two runtimes
-                have their own each.
-            middleware: Layers around every call, outermost first; a text names one that an installed
-                distribution offers (entry-point group `toolcrib.middleware`).
-            observer: Receives `CallStarted` and `CallFinished` of every call, and what a reload changes.
-            clock: Time of the default session; the machine's unless given.
-            seed: Seeds what mocks generate in the default session.
-            egress: `host:port` that tools may reach although the address is private, loopback or otherwise
-                special, besides what the project allows.
-            origins: Origin as descriptors write it -> the one that is called instead; before those of the project.
-            servers: MCP servers that descriptors may name, and whose tools may be imported, by name.
-            passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
-            client: Fulfils calls of tools in mode `client`, in every session that has none of its own.
+            executors: The modes (default: all installed ones). The runtime closes them, so do not share them
+                between runtimes.
+            middleware: Layers around every call, outermost first. A string names a middleware of an installed
+                distribution (entry-point group `toolcrib.middleware`).
+            observer: Receives `CallStarted` and `CallFinished` for every call, and the changes of every reload.
+            clock: Clock of the default session (default: the system clock).
+            seed: Seed of the values that mocks generate in the default session.
+            egress: Private, loopback or otherwise special addresses (`host:port`) that tools may reach, in
+                addition to those that the project allows.
+            origins: Maps an origin in descriptors to the origin to call instead. Overrides the project's mapping.
+            servers: MCP servers by name. Descriptors can refer to them, and their tools can be imported.
+            passthrough: Whether mocks that ask for it may forward calls to another binding of their tool.
+            client: Fulfils calls of tools in mode `client`, unless the session has its own client.
 
         Raises:
-            ConfigurationError: An entry of `egress` or `origins` is none, or `client` is no function.
+            ConfigurationError: An entry of `egress` or `origins` is invalid, or `client` is not callable.
         """
         self._run_on(
             Engine(
@@ -148,50 +159,57 @@ class Runtime:
         client: Client | None = None,
         trust: bool | str | None = None,
     ) -> Runtime:
-        """Read tools, packs and scenarios from disk, and hold what is good.
+        """Read tools, packs and scenarios from disk. Documents with errors are skipped and reported.
+
+        The problems are logged and listed in `problems`; `strict=True` raises them instead.
+
+        Example:
+            ```python
+            async with Runtime.open("descriptors", mode="mock") as tools:
+                print(await tools.call("get_order", {"order_id": "ORD-1"}))
+            ```
 
         Args:
-            paths: Folders, packs, files or a project. Unless given: the project that the working directory lies
-                in, or else the folders `descriptors` and `packs` here.
-            profile: Name of a profile of the project; else `TOOLCRIB_PROFILE`, else the project's own choice.
-            mode: The mode of every tool that has a block for it.
-            modes: Tool glob -> mode; the first that fits counts, before `mode` and before the profile. One that
-                fits no tool is logged.
-            strict: Raise for any problem, also for warnings and notices and for a glob of `modes` that fits
-                no tool, instead of logging it.
-            index: Whether what was read may be kept in the user's cache folder, and be taken from there as long
-                as no file has changed.
-            watch: Reload when files change, while the runtime is used as `async with`.
-            executors: The modes; the installed ones unless given. With modes of your own there is no index.
+            paths: Folders, packs, files or a project. Default: the project that contains the working directory;
+                without a project, the folders `descriptors` and `packs` of the working directory.
+            profile: Name of a profile of the project. Default: `TOOLCRIB_PROFILE`, then the project's default.
+            mode: Mode for every tool that has a block for it.
+            modes: Maps a tool glob to a mode. The first match wins and overrides `mode` and the profile. A glob
+                that matches no tool is logged.
+            strict: Raise for every problem instead of logging it, including warnings, notices, and globs in
+                `modes` that match no tool.
+            index: Whether to cache the result in the user's cache folder, and to reuse it until a file changes.
+            watch: Reload when files change, while the runtime is open in an `async with` block.
+            executors: The modes (default: all installed ones). Custom modes disable the index.
             middleware: Layers around every call, outermost first.
-            observer: Receives the events of every call and of every reload.
-            clock: Time of the default session.
-            seed: Seeds what mocks generate in the default session.
-            egress: `host:port` that tools may reach although the address is private, loopback or otherwise
-                special, besides what the project allows.
-            origins: Origin as descriptors write it -> the one that is called instead; before those of the project.
-            servers: MCP servers besides those that files name; one of the same name counts more.
-            passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
-            client: Fulfils calls of tools in mode `client`, in every session that has none of its own.
-            trust: Whether what was read may start programs, contact hosts and look secrets up. Unless said, paths
-                that are given are trusted, and what is found without (and sources that lie elsewhere) as on the command
-                line: by decisions of `toolcrib trust`, and `TOOLCRIB_TRUST`. True trusts all that the paths hold, False
-                nothing: whatever is no mock ends `denied`. A text is the hash of what is agreed to, as
-                `toolcrib trust --dry-run` tells it.
+            observer: Receives the events of every call and every reload.
+            clock: Clock of the default session (default: the system clock).
+            seed: Seed of the values that mocks generate in the default session.
+            egress: Private, loopback or otherwise special addresses (`host:port`) that tools may reach, in
+                addition to those that the project allows.
+            origins: Maps an origin in descriptors to the origin to call instead. Overrides the project's mapping.
+            servers: MCP servers by name, in addition to those in files. They replace servers of the same name.
+            passthrough: Whether mocks that ask for it may forward calls to another binding of their tool.
+            client: Fulfils calls of tools in mode `client`, unless the session has its own client.
+            trust: Whether the documents may start programs, contact hosts and look up secrets. By default, the
+                paths that you pass are trusted. A project found without paths, and sources outside it, follow the
+                decisions of `toolcrib trust` and `TOOLCRIB_TRUST`, as on the command line. True trusts everything
+                in the paths. False trusts nothing: only mocks run, and other calls end `denied`. A string is the
+                trust hash that `toolcrib trust --dry-run` prints.
 
         Raises:
-            DocumentError: `strict`, and something is wrong with the documents.
-            UnknownMode: `mode` or a glob of `modes` asks for one that is neither installed nor written anywhere.
-                Where the profile does, that is a problem, and no tool is offered.
-            ConfigurationError: `mode` and the glob `*` of `modes` ask for different modes; there is no such
-                profile; two paths are projects; an entry of `egress` or `origins` is none; `trust` is no hash; or
-                `strict`, and a glob of `modes` fits no tool.
+            DocumentError: `strict` is set and the documents have problems.
+            UnknownMode: `mode` or `modes` selects a mode that is not installed and that no tool has a block for.
+                An unknown mode in the profile is a problem instead, and no tool is offered.
+            ConfigurationError: `mode` and the glob `*` of `modes` conflict; the profile is unknown; two paths are
+                projects; an entry of `egress` or `origins` is invalid; `trust` is not a hash; or `strict` is set
+                and a glob of `modes` matches no tool.
         """
         other = modes.get("*", mode)
         if mode is not None and mode != other:
             raise ConfigurationError(
-                f"`mode` asks for `{mode}` and the glob `*` of `modes` for `{other}`, both of every tool",
-                hint="leave one of them out",
+                f"`mode` and the glob `*` of `modes` conflict: `{mode}` and `{other}`",
+                hint="remove one of them",
             )
         asked = OpenRequest(
             paths=tuple(str(path) for path in paths),
@@ -225,7 +243,7 @@ class Runtime:
         return runtime
 
     def __repr__(self) -> str:
-        """What it holds: `Runtime(78 tools, 3 packs, 87 scenarios, project 'shop')`."""
+        """Describe the contents, such as `Runtime(78 tools, 3 packs, 87 scenarios, project 'shop')`."""
         parts = [count_phrase(len(self.registry), "tool")]
         parts += [
             count_phrase(len(found), noun)
@@ -244,22 +262,22 @@ class Runtime:
 
     @property
     def packs(self) -> tuple[Pack, ...]:
-        """The packs that the tools came in."""
+        """The packs that were loaded."""
         return tuple(self._engine.stock.packs)
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
-        """The scenarios that were found beside the tools."""
+        """The scenarios that were loaded with the tools."""
         return tuple(self._engine.stock.scenarios)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems of the documents, whose tools are not in the registry; and servers that can't be asked."""
+        """Problems of the documents, whose tools are not in the registry, and of servers that cannot be asked."""
         return self._engine.problems
 
     @property
     def project(self) -> Project | None:
-        """The project that the tools belong to."""
+        """The project of the tools; None without a project."""
         return self._engine.stock.project
 
     @property
@@ -268,18 +286,21 @@ class Runtime:
         return self._engine.stock.servers
 
     def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Coroutine[Any, Any, Result]:
-        """Call a tool in the default session. See `Session.call`."""
+        """Call a tool in the default session: `result = await runtime.call("get_order", {"order_id": "ORD-1"})`.
+
+        See `Session.call`.
+        """
         main = self._main
         return main._call(name, arguments, main._context)  # noqa: SLF001 -- `Session.call` costs a frame, felt here
 
     def stream(
         self, name: str, arguments: Mapping[str, JSON] | None = None
     ) -> AsyncIterator[Progress | Partial | Result]:
-        """Call a tool in the default session and watch it. See `Session.stream`."""
+        """Call a tool in the default session and stream its progress. See `Session.stream`."""
         return self._main.stream(name, arguments)
 
     async def dry_run(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
-        """What a call would do. See `Session.dry_run`."""
+        """Explain a call without making it. See `Session.dry_run`."""
         return await self._main.dry_run(name, arguments)
 
     def call_sync(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
@@ -287,7 +308,7 @@ class Runtime:
 
         Raises:
             ClosedRuntime: The runtime was closed.
-            ConfigurationError: There is a running event loop: `await call(...)` there.
+            ConfigurationError: An event loop is running in this thread. Use `await call(...)` instead.
         """
         return self._engine.call_sync(name, arguments)
 
@@ -304,21 +325,27 @@ class Runtime:
         correlation: str = "",
         client: Client | None = None,
     ) -> Session:
-        """An isolated session: mock state, counters and time of its own, and the same `call`.
+        """Create an isolated session, with its own mock state, counters and clock.
+
+        Example:
+            ```python
+            async with runtime.session(seed=7, user="ada") as session:
+                await session.call("create_order", {"item": "tea"})
+            ```
 
         Args:
-            id: Part of every keyed draw; numbered unless given.
-            seed: Seeds what mocks generate.
-            clock: Its time; the machine's unless given.
-            registry: Its tools; the runtime's unless given, also after a reload.
-            toolset: Name of the toolset that it is offered; it keeps the tools as they are now.
-            user: On whose behalf it calls.
-            caller: Which agent or program calls.
-            correlation: Ties its calls to those of other systems.
-            client: Fulfils its calls of tools in mode `client`; the runtime's unless given.
+            id: Name of the session, part of the key of every generated value (default: numbered).
+            seed: Seed of the values that mocks generate.
+            clock: Clock of the session (default: the system clock).
+            registry: Tools of the session. By default it uses those of the runtime and follows reloads.
+            toolset: Name of the toolset to offer. The session then keeps the current tools after a reload.
+            user: The user on whose behalf the session calls.
+            caller: The agent or program that calls.
+            correlation: ID that links the calls to those of other systems.
+            client: Fulfils calls of tools in mode `client` (default: the runtime's client).
 
         Raises:
-            ConfigurationError: There is no such toolset, or `client` is no function.
+            ConfigurationError: The toolset is unknown, or `client` is not callable.
         """
         return self._engine.session(
             id=id,
@@ -333,60 +360,67 @@ class Runtime:
         )
 
     async def reload(self) -> ReloadReport:
-        """Read everything again and put it in force, all at once.
+        """Read everything again and swap it in atomically.
 
-        A file that is broken now keeps its last good version, marked stale. Calls that have begun end on the
-        version they began with. The observer receives the tools that appear, change and go.
+        A file that is now broken keeps its last good version, marked stale. Running calls finish on the version
+        that they started with. The observer receives the tools that were added, changed and removed.
 
         Raises:
             ClosedRuntime: The runtime was closed.
-            ConfigurationError: The runtime was not opened from files; or what is in force now can't be set up
-                (then everything stays as it was).
+            ConfigurationError: The runtime was not opened from files, or the new configuration is invalid; the
+                current tools then stay active.
         """
         return await self._engine.reload()
 
     def watch(self, *, poll: float = 1.0) -> AsyncGenerator[ReloadReport, None]:
-        """Reload whenever files change, and report each time: `async for report in runtime.watch()`.
+        """Reload whenever files change, and yield a report for each reload.
+
+        Example:
+            ```python
+            async for report in runtime.watch():
+                print(report)
+            ```
 
         Args:
-            poll: Seconds between looks, where no file events wake the watch earlier; more than 0.
+            poll: Seconds between checks if no file event arrives earlier; greater than 0.
 
         Raises:
             ClosedRuntime: The runtime was closed.
-            ConfigurationError: The runtime was not opened from files that can be followed, or `poll` is no time.
+            ConfigurationError: The runtime has no files to watch, or `poll` is not greater than 0.
         """
         return self._engine.watch(poll=poll)
 
     async def discover(self, *names: str) -> tuple[Problem, ...]:
-        """Ask MCP servers what they offer, and put it in force. The observer receives the tools that appear.
+        """List the tools of MCP servers and add them to the registry. The observer receives the new tools.
 
-        `async with` and a call that needs it do so by themselves; what is locked needs no asking.
+        `async with` does this for all servers that need it, and so does a call that needs a server. Locked
+        servers do not need it.
 
         Args:
-            names: The servers, which are asked if they were not before; all that must be, where none is named.
+            names: The servers to list, unless they were listed before. Default: all servers that need it.
 
         Returns:
-            An error for each server that could not be asked.
+            One error for each server that cannot be listed.
 
         Raises:
             ClosedRuntime: The runtime was closed.
-            ConfigurationError: There is no such server.
+            ConfigurationError: A server is unknown.
         """
         return await self._engine.discover(*names)
 
     async def catalogue(self, server: str) -> Catalogue:
-        """What an MCP server offers; it is started if it does not run.
+        """Return everything that an MCP server offers, and start the server if needed.
 
         Raises:
             ClosedRuntime: The runtime was closed.
-            ConfigurationError: There is no such server, or no installed mode speaks to servers.
-            ServerDown: It can't be started or reached.
-            NotReady: A prerequisite is missing: the extra `mcp`, a secret.
+            ConfigurationError: The server is unknown, or no installed mode supports servers.
+            ServerDown: The server cannot be started or reached.
+            NotReady: A prerequisite is missing, such as the extra `mcp` or a secret.
         """
         return await self._engine.catalogue(server)
 
     async def aclose(self) -> None:
-        """Give back what the executors hold. A later call raises ClosedRuntime."""
+        """Close connections and stop server processes. Later calls raise ClosedRuntime."""
         await self._engine.aclose()
 
     def close(self) -> None:
@@ -413,7 +447,7 @@ class Runtime:
 
 
 def runtime_on(engine: Engine) -> Runtime:
-    """The runtime of an engine."""
+    """Wrap an engine in a runtime, without building a second engine."""
     runtime = Runtime.__new__(Runtime)
     runtime._run_on(engine)  # noqa: SLF001 -- no second constructor is offered
     return runtime
@@ -426,13 +460,13 @@ def read_runtime(
     ask: Callable[[TrustRequest], Consent] | None = None,
     **options: Any,
 ) -> Runtime:
-    """`Runtime.open` for a caller who reports the problems: nothing is logged, and none of them raises.
+    """`Runtime.open` for a caller that reports problems itself: none is logged or raised.
 
     Args:
-        asked: What to read, and what to put in force.
-        executors: The modes; the installed ones unless given.
-        ask: Is asked to trust what nobody has agreed to yet; None where there is nobody to ask.
-        options: Those of `Engine`.
+        asked: What to read, and the profile and modes to apply.
+        executors: The modes (default: all installed ones).
+        ask: Asks a person to trust what is not trusted yet; None if there is no one to ask.
+        options: Passed to `Engine`.
     """
     trust = Trust(asked.trust, ask=ask)
     started = start(asked, executors, trust)
@@ -450,10 +484,10 @@ def loaded_runtime(
     executors: Executors | None = None,
     **options: Any,
 ) -> Runtime:
-    """A runtime over what was read, from disk or memory; `options` are those of `Engine`.
+    """Build a runtime from loaded documents, read from disk or memory; `options` are passed to `Engine`.
 
     Raises:
-        UnknownMode: A glob of `modes` asks for a mode that is neither installed nor written anywhere.
+        UnknownMode: `modes` selects a mode that is not installed and that no tool has a block for.
     """
     from toolcrib.engine.open_project import link_all  # noqa: PLC0415 -- as above
     from toolcrib.loading.settings import NO_SETTINGS  # noqa: PLC0415 -- a call from an index reads nothing
@@ -465,15 +499,15 @@ def loaded_runtime(
 
 
 class Engine:
-    """The state and the work behind a runtime: registry, bound tools, servers, documents, permitted network.
+    """The state behind a runtime: registry, bound tools, servers, documents, permitted network.
 
-    Other rooms reach it through `engine_of`. It is not public.
+    Not public. Other packages reach it through `engine_of`.
 
     Attributes:
         executors: The modes.
-        settings: What the project and its profile put in force; None outside projects.
+        settings: Settings of the project and its profile; None without a project.
         closed: Whether `aclose` was called.
-        passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
+        passthrough: Whether mocks that ask for it may forward calls to another binding of their tool.
     """
 
     def __init__(
@@ -493,7 +527,7 @@ class Engine:
         client: Client | None = None,
         trust: Trust | None = None,
     ) -> None:
-        """Hold a registry; the parameters are those of `Runtime`, besides `stock` (what was read) and `trust` (who decides).
+        """Create an engine with the parameters of `Runtime`, plus the loaded project (`stock`) and `trust`.
 
         Raises:
             ConfigurationError: As `Runtime`.
@@ -515,9 +549,10 @@ class Engine:
         self._observer = observer
         self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
         if any(self._reach):
+            # Fail in the constructor, not in the first call that needs the network.
             _world_of(*self._reach)
         self._world: NetworkEnvironment | None = None
-        self._settled = False  # whether what the project lets tools reach may be in force
+        self._settled = False  # whether `_world` was built with the project's own egress settings
         self._table = ToolTable(registry)
         self._session_ids = itertools.count(1)
         self._runner: asyncio.Runner | None = None
@@ -526,17 +561,17 @@ class Engine:
         self._main = self.session(id="main", clock=clock, seed=seed)
 
     def read_from(self, asked: OpenRequest, settings: Settings | None) -> None:
-        """Remember what was read from disk, so that a reload can read it again."""
+        """Remember what was opened, so that a reload can read it again."""
         self._asked, self.settings = asked, settings
 
     @property
     def stock(self) -> LoadedProject:
-        """What was read, before the profile: packs, project, sources, what was looked at."""
+        """The loaded project, before the profile is applied: packs, project, sources, file fingerprints."""
         return self._stock
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the documents, whose tools are not in the registry; and servers that can't be asked."""
+        """Problems of the documents, whose tools are not in the registry, and of servers that cannot be asked."""
         told = self._discovery.problems() if self.servers else ()
         return (*self._stock.problems, *told) if told else self._stock.problems
 
@@ -547,7 +582,7 @@ class Engine:
 
     @property
     def lock_file(self) -> str:
-        """The path of the lock file of the servers; empty if there are no servers."""
+        """Path of the servers' lock file; empty without servers."""
         return self._stock.lock_file
 
     @property
@@ -557,15 +592,16 @@ class Engine:
 
     @property
     def default_session(self) -> Session:
-        """The session of calls that name none."""
+        """The session of calls made on the runtime itself."""
         return self._main
 
     def call_sync(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
         """Call without an event loop; see `Runtime.call_sync`."""
+        # A coroutine cannot be driven to its end from within another loop of the same thread.
         if _loop_is_running():
             raise ConfigurationError(
-                "`call_sync` was called inside a running event loop",
-                hint="write `await runtime.call(...)` there",
+                "cannot use `call_sync` inside a running event loop",
+                hint="use `await runtime.call(...)`",
             )
         result = self._main.call_at_once(name, arguments)
         return self._run(self._main.call(name, arguments)) if result is None else result
@@ -573,6 +609,8 @@ class Engine:
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the event loop kept for synchronous code; threads take turns."""
         with self._running:
+            # One loop for all synchronous calls: pooled connections and server processes belong to a loop and
+            # would be lost with a new loop for each call.
             if self._runner is None:
                 from asyncio import Runner  # noqa: PLC0415 -- a call that never waits needs none of it
 
@@ -598,7 +636,7 @@ class Engine:
         correlation: str = "",
         client: Client | None = None,
     ) -> Session:
-        """An isolated session; see `Runtime.session`."""
+        """Create an isolated session; see `Runtime.session`."""
         if toolset is not None:
             registry = (self.registry if registry is None else registry).within(toolset)
         return Session(
@@ -614,23 +652,25 @@ class Engine:
         )
 
     def in_mode(self, tool: Descriptor, mode: str) -> BoundTool:
-        """A tool bound in another of its modes, without layers; what says why where it can't be."""
+        """Bind a tool in another of its modes, without layers; an `Unavailable` if that is not possible."""
         return self._binder.in_mode(tool, mode)
 
     def chain_for(self, tool: Descriptor) -> BoundChain:
-        """The chain of a descriptor. That of a tool of the runtime's own registry is built once and shared."""
+        """Return the chain of a descriptor. Chains of the runtime's own registry are built once and shared."""
         table = self._table
+        # A session may have another tool of the same name: compare identity, not the name.
         if table.registry.get(tool.name) is not tool:
             return self._chain(tool)
         chain = table.chains.get(tool.name)
         if chain is None:
             chain = self._chain(tool)
+            # A missing secret or server may be there at the next call, so such a chain is not kept.
             if chain.lasting:
                 table.chains[tool.name] = chain
         return chain
 
     def chain_of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:
-        """What the calls of a tool run through that is not offered: each says why."""
+        """Return the chain of a tool that is not offered: every call fails with the reason."""
         return self._binder.of_hidden(tool, hidden)
 
     def _chain(self, tool: Descriptor) -> BoundChain:
@@ -640,16 +680,17 @@ class Engine:
         return self._binder.unable(tool, self._unheard(tool.name, server), lasting=False)
 
     def _unheard(self, name: str, server: str) -> Unavailable:
-        """Why a tool can't be called of which only its server knows what it takes."""
+        # The schema of the tool is known only to its server, so arguments cannot be checked yet.
         why, code, outcome = self._discovery.why_unheard(name, server)
         return Unavailable(why, code=code, outcome=outcome)
 
     @property
     def world(self) -> NetworkEnvironment:
-        """What the modes may reach, as the project, its profile and the caller put it in force.
+        """What the modes may reach, from the project, its profile and the caller.
 
-        Nobody reaches anything as a project wants it that nobody trusts, not even a model that somebody named.
+        The settings of an untrusted project are ignored, even for a provider that the caller configured.
         """
+        # Trust can change while the runtime is open (a person answers a prompt), so look at it each time.
         settled = self.trust.trusts_settings()
         if self._world is None or settled is not self._settled:
             self._settled = settled
@@ -673,7 +714,8 @@ class Engine:
             self.trust.check_server(self.servers[remote.server])
 
     def _equip(self, executor: Any) -> None:
-        """Give an executor what it asks for: what it may reach, whom to tell, how to bind in another mode."""
+        """Give an executor what it declares: the network environment, the listener for changed servers, `in_mode`."""
+        # Duck typing: third-party executors declare only the attributes that they need.
         if hasattr(executor, "world"):
             executor.world = self.world
         if hasattr(executor, "changed"):
@@ -694,37 +736,38 @@ class Engine:
         return "block" if said == "block" else "warn"
 
     def unavailable(self, tool: Descriptor) -> str:
-        """Why a tool can't be called, and what to write; empty if it can."""
+        """Why a tool cannot be called, and how to fix it; empty if it can."""
         return self.registry.why_hidden(tool.name) or self._binder.missing(tool)
 
     def not_ready(self, tool: Descriptor) -> str:
-        """What a tool that reaches out lacks now, such as a secret; empty if nothing. It is bound to find out."""
+        """Prerequisite that a tool lacks now, such as a secret; empty if none. Only for tools that reach out."""
+        # Only binding the tool shows what is missing; binding a mock could compile a lot for nothing.
         bound = self._binder.chain(tool).bound if self.reaches_out(tool) else None
         return bound.reason if isinstance(bound, Unavailable) else ""
 
     def timeout_of(self, tool: Descriptor) -> float:
-        """Seconds that a call of a tool may take: what its binding says for itself, else what the tool says."""
+        """Timeout of a tool in seconds: the one of its binding, else the one of its descriptor."""
         own: float | None = getattr(self._binder.chain(tool).bound, "timeout", None)
         return tool.timeout if own is None else own
 
     def reaches_out(self, tool: Descriptor) -> bool:
-        """Whether the mode in force touches something outside: a server, a process, whoever calls."""
+        """Whether the active mode touches something outside: a server, a process, the client."""
         executor = None if tool.mode is None else self.executors.get(tool.mode)
         return hasattr(executor, "world") or getattr(executor, "reaches_out", False)
 
     def not_found(self, name: str, registry: Registry) -> Result:
-        """The result of a call to a tool that is not there: near misses, and whether its file was refused."""
+        """Build the result for an unknown tool: near misses, or the problem of its document."""
         server = self.awaited(name)
         if server is not None:
             unheard = self._unheard(name, server)
             return Result.failed(unheard.outcome, unheard.reason, code=unheard.code)
         near = registry.near(name)
-        message = f"there is no tool `{shorten(name)}`"
+        message = f"unknown tool `{shorten(name)}`"
         refused = self._stock.refused
         if name in refused and refused[name].code == "server_remark":
             message += f": {refused[name].message}"
         elif name in refused:
-            message += f": its document was refused, {refused[name]}"
+            message += f"; its document was refused: {refused[name]}"
         elif near:
             message += f"; did you mean {' or '.join(f'`{match}`' for match in near)}?"
         else:
@@ -732,7 +775,7 @@ class Engine:
         return Result.failed(Outcome.NOT_FOUND, message, details={"near": list(near)})
 
     def check_open(self) -> None:
-        """Check that calls are possible.
+        """Check that the runtime is open.
 
         Raises:
             ClosedRuntime: The runtime was closed.
@@ -741,12 +784,12 @@ class Engine:
             raise ClosedRuntime("the runtime is closed", hint="call inside `async with Runtime.open(...)`")
 
     async def reload(self) -> ReloadReport:
-        """Read everything again and put it in force; see `Runtime.reload`."""
+        """Read everything again and swap it in; see `Runtime.reload`."""
         from toolcrib.loading.reload import reload_report  # noqa: PLC0415 -- few runtimes reload
 
         if self._asked is None:
             raise ConfigurationError(
-                "this runtime can't reload: it was not read from disk",
+                "cannot reload: the runtime was not read from disk",
                 hint="open it with `Runtime.open(...)`",
             )
         async with self.changing:
@@ -754,30 +797,34 @@ class Engine:
             self.check_open()
             seen, servers = self._stock.seen, self.servers
             events = await self.read_again()
+            # Only the first reading shows which servers changed; their tools come from the old answers until
+            # these are dropped and everything is linked again.
             if servers and self._discovery.forget(servers):
                 events = [*events, *await self.read_again()]
             files = seen.changed() if seen is not None else ()
             duration = RealClock().monotonic() - started
             report = reload_report(self.registry, events, self._stock.problems, files, duration)
+        # Outside the lock, which `discover` acquires itself.
         if servers:
             await self.discover()
         return report
 
     @cached_property
     def changing(self) -> CrossLoopLock:
-        """The lock held while the registry changes."""
+        """Lock held while the registry changes; a runtime may be used in several event loops."""
         from toolcrib.core.clock import CrossLoopLock  # noqa: PLC0415 -- few runtimes change
 
         return CrossLoopLock()
 
     async def read_again(self) -> Sequence[ToolEvent]:
-        """Read everything again, and put it in force all at once."""
+        """Read everything again and swap it in atomically."""
         import asyncio  # noqa: PLC0415 -- as above
 
         from toolcrib.loading.reload import compare_registries  # noqa: PLC0415 -- as above
         from toolcrib.loading.settings import has_same_egress  # noqa: PLC0415 -- as above
 
         before = self.registry
+        # Parsing a large project would stop the event loop, and with it every call that is under way.
         now = await asyncio.to_thread(self._started_again)
         events = compare_registries(before, now.registry)
         self._table.swap(now.registry.after(before), {})
@@ -786,7 +833,7 @@ class Engine:
         if self._asked is not None:
             self.settings = now.settings
         if not same:
-            self._world = None  # else connections and tokens stay
+            self._world = None  # rebuilt only if needed: a new one loses open connections and cached tokens
         self._tell(events)
         return events
 
@@ -798,14 +845,14 @@ class Engine:
         return start_again(self._asked, self.executors, self._stock, offered, self.trust)
 
     async def discover(self, *names: str) -> tuple[Problem, ...]:
-        """Ask MCP servers what they offer, and put it in force; see `Runtime.discover`."""
+        """List the tools of MCP servers and add them; see `Runtime.discover`."""
         self.check_open()
         wanted = names or self.undiscovered
         return await self._discovery.ask(wanted) if wanted else ()
 
     @property
     def undiscovered(self) -> tuple[str, ...]:
-        """The servers that must be asked before it is known which tools there are, and what they take; sorted."""
+        """Names of the servers that must be listed before all tools and their schemas are known; sorted."""
         stock = self._stock
         if not stock.unlisted and not stock.waiting:
             return ()
@@ -814,13 +861,13 @@ class Engine:
         return all_awaited(stock, self.registry)
 
     def awaited(self, name: str) -> str | None:
-        """The server that must be asked before a tool can be called; None for none."""
+        """The server that must be listed before a tool can be called, if any."""
         stock = self._stock
         return self._discovery.awaited(name) if stock.unlisted or stock.waiting or stock.locked else None
 
     @property
     def down(self) -> Mapping[str, NotReady]:
-        """The MCP servers that could not be asked -> why; those among them that may not be asked are `denied`."""
+        """Maps each MCP server that could not be listed to its error, which is `denied` for an untrusted server."""
         return self._discovery.down if self.servers else NOTHING
 
     async def catalogue(self, server: str) -> Catalogue:
@@ -840,7 +887,7 @@ class Engine:
         return catalogue
 
     async def _remember(self, server: Server, catalogue: Catalogue) -> None:
-        """Keep what a server offers for commands that only list, where the runtime was read from files."""
+        """Cache what a server offers, for commands that only list, if the runtime was read from files."""
         if self._asked is None and not self._stock.lock_file:
             return
         import asyncio  # noqa: PLC0415 -- few runtimes have servers
@@ -851,12 +898,12 @@ class Engine:
         await asyncio.to_thread(save_tool_list, server, catalogue, when)
 
     def follow(self, hear: Callable[[], None]) -> Callable[[], None]:
-        """Have something called, in the event loop, each time that tools appear, change or go.
+        """Register a callback that runs in the event loop each time tools are added, changed or removed.
 
-        Other than an observer it costs calls nothing.
+        Unlike an observer, it adds no layer to calls.
 
         Returns:
-            What ends that.
+            A function that removes the callback.
         """
         self._followers.append(hear)
         return lambda: self._followers.remove(hear)
@@ -865,22 +912,21 @@ class Engine:
         if self._observer is not None:
             for event in events:
                 self._observer(event)
+        # A copy: a callback may remove itself.
         for hear in [*self._followers] if events else ():
             hear()
 
     async def watch(self, *, poll: float = 1.0) -> AsyncGenerator[ReloadReport, None]:
-        """Reload whenever files change, and report each time; see `Runtime.watch`."""
+        """Reload whenever files change, and yield a report each time; see `Runtime.watch`."""
         from toolcrib.loading.reload import watch_changes  # noqa: PLC0415 -- few runtimes watch
 
         self.check_open()
         if not poll > 0:
-            raise ConfigurationError(
-                f"`poll` is {poll:g}, and a watch waits between its looks", hint="write 1.0"
-            )
+            raise ConfigurationError(f"`poll` must be greater than 0, got {poll:g}", hint="use 1.0")
 
         def seen() -> FileFingerprints:
             if self._stock.seen is None:
-                raise ConfigurationError("there are no files that can be watched")
+                raise ConfigurationError("the runtime has no files to watch")
             return self._stock.seen
 
         clock = RealClock()
@@ -890,10 +936,10 @@ class Engine:
                     try:
                         yield await self.reload()
                     except ConfigurationError as error:
-                        _log().warning("a reload was refused, and everything stays as it was: %s", error)
+                        _log().warning("reload refused, the current tools stay active: %s", error)
                     except OSError as error:
-                        # No file descriptor is free. `changes` does not report the same change again.
-                        _log().warning("a reload failed and is tried again: %s", error)
+                        # No file descriptor is free. `watch_changes` reports a change only once, so try again here.
+                        _log().warning("reload failed and will be retried: %s", error)
                         await clock.sleep(poll)
                         continue
                     break
@@ -903,12 +949,12 @@ class Engine:
             _log().info("reloaded: %s", report)
 
     async def released(self, session_id: str) -> None:
-        """Release what the modes hold for a session that has ended."""
+        """Release what the modes hold for a session that was closed."""
         await self.executors.release(session_id)
 
     async def aclose(self) -> None:
-        """Give back what the executors hold. A later call raises ClosedRuntime."""
-        self.closed = True
+        """Close connections and stop server processes. Later calls raise ClosedRuntime."""
+        self.closed = True  # first: no call may start on an executor that is being closed
         if self._watcher is not None:
             import asyncio  # noqa: PLC0415 -- few runtimes watch
 
@@ -921,6 +967,7 @@ class Engine:
 
     def close(self) -> None:
         """`aclose` for code without an event loop."""
+        # Starting an event loop only to close nothing would cost more than the rest of a short command.
         if self._runner is None and self._watcher is None and self.executors.empty_handed:
             self.closed = True
             return
@@ -931,7 +978,7 @@ class Engine:
         self._runner = None
 
     async def start(self) -> None:
-        """Ask the servers that must be asked, and watch the files if that was asked for."""
+        """List the servers that need it, and start watching files if configured."""
         unasked = self._unasked
         if unasked:
             self._log_down(await self.discover(*unasked))
@@ -948,24 +995,25 @@ class Engine:
 
     @property
     def _unasked(self) -> tuple[str, ...]:
-        """The servers that must be asked, without those that are known to be down."""
+        """The servers that must be listed, without those that already failed."""
         return tuple(name for name in self.undiscovered if name not in self.down)
 
     def _log_down(self, problems: Iterable[Problem]) -> None:
-        """Log which servers could not be asked; what nobody has agreed to may have been told already."""
+        """Log which servers could not be listed."""
         for problem in problems:
+            # The prompt or the summary of trust has already named the servers that are not trusted.
             if problem.code != Untrusted.code or not self.trust.told:
                 _log().warning("%s", problem)
 
 
 def _log() -> logging.Logger:
-    import logging  # noqa: PLC0415 -- a command that has nothing to log starts without it
+    import logging  # noqa: PLC0415 -- not needed unless there is something to log
 
     return logging.getLogger("toolcrib")
 
 
 def _policy_of(trust: bool | str | None, paths: Sequence[str]) -> TrustPolicy:
-    """What `Runtime.open` trusts without a stored decision."""
+    """Translate the `trust` argument of `Runtime.open` into a policy."""
     if trust is True:
         return TrustPolicy(paths=tuple(paths), everything=not paths).with_environment()
     if trust is False:
@@ -975,13 +1023,14 @@ def _policy_of(trust: bool | str | None, paths: Sequence[str]) -> TrustPolicy:
     hashes = hashes_in(trust)
     if not hashes:
         raise ConfigurationError(
-            f"`{shorten(trust)}` is no hash of what is agreed to",
-            hint="`toolcrib trust --dry-run` tells it; True trusts the paths, False trusts nothing",
+            f"`{shorten(trust)}` is not a trust hash",
+            hint="run `toolcrib trust --dry-run` to get it; True trusts the paths, False trusts nothing",
         )
     return UNTRUSTED._replace(hashes=hashes)
 
 
 def _loop_is_running() -> bool:
+    # Importing asyncio takes longer than a mocked call; if it is not imported, no loop can be running.
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
         return False
@@ -996,7 +1045,7 @@ def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> NetworkEnvir
     from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- a mock reaches nothing
 
     if isinstance(egress, str):
-        raise ConfigurationError("`egress` is a list of entries", hint=f'write `egress=["{egress}"]`')
+        raise ConfigurationError("`egress` must be a list, got a string", hint=f'use `egress=["{egress}"]`')
     try:
         return NetworkEnvironment.of(egress, origins)
     except ValueError as error:

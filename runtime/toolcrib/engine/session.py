@@ -1,7 +1,7 @@
-"""A session: calls with a memory of their own. `Session._call` is the path of every call.
+"""Sessions: isolated state for calls. `Session._call` is the path of every call.
 
-There is one path: the chain of the tool. Where nothing in it waits (`BoundChain.at_once`), `Session.call_at_once` runs the
-same coroutine to its end without an event loop.
+There is only one path: the chain of the tool. If nothing in it waits (`BoundChain.at_once`),
+`Session.call_at_once` runs the same coroutine to its end without an event loop.
 """
 
 from __future__ import annotations
@@ -47,24 +47,26 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# `tuple.__new__` skips the generated `__new__` of a NamedTuple, and a module global is faster than an enum
+# member: both are measurable in a mocked call.
 _new: Any = tuple.__new__
 _OK = Outcome.OK
 
 NO_GRANTS: frozenset[str] = frozenset()
-"""Nothing was permitted beforehand."""
+"""The default of `grants`: no permission was given in advance."""
 
 
 class BoundChain(NamedTuple):
-    """A tool, bound: what its calls run through.
+    """A bound tool with the layers that its calls run through.
 
     Attributes:
         tool: The tool.
         bound: Its binding.
         run: All layers around the binding.
-        layers: Their names, outermost first.
-        at_once: Whether none of it ever waits, unless arguments are large: then no event loop is needed.
-        kept: Whether a layer, or an observer, may keep the arguments and results of its calls.
-        lasting: Whether it is good for later calls too.
+        layers: Names of the layers, outermost first.
+        at_once: Whether calls never wait, except with large arguments, so that they need no event loop.
+        kept: Whether a layer or an observer may keep the arguments and results of calls.
+        lasting: Whether later calls may reuse the chain.
     """
 
     tool: Descriptor
@@ -77,15 +79,15 @@ class BoundChain(NamedTuple):
 
 
 _MOST_OTHERS = 64
-"""Tables of other registries that one remembers."""
+"""Maximum number of tables for other registries that a table remembers."""
 
 
 class ToolTable:
-    """Tools, and the chains of those that were called. Sessions that share a table see a reload at their next call.
+    """Tools and their chains. Sessions that share a table see a reload at their next call.
 
     Attributes:
         registry: The tools.
-        chains: Name of a tool -> its chain, once it was called.
+        chains: Maps the name of a tool to its chain, once it was called.
     """
 
     __slots__ = ("_others", "chains", "registry")
@@ -96,13 +98,15 @@ class ToolTable:
         self._others: dict[int, ToolTable] = {}
 
     def of(self, registry: Registry) -> ToolTable:
-        """A table that no reload changes. For the tools of this one it shares the chains, which a swap leaves alone.
+        """Return a table that no reload changes.
 
-        For another registry it is the same table each time, as long as it is remembered.
+        For the current registry it shares the chains of this table, which `swap` replaces but never modifies.
+        Another registry gets the same table each time, as long as it is remembered.
         """
         if registry is self.registry:
             return ToolTable(registry, self.chains)
-        other = self._others.get(id(registry))  # its table holds it, so no other one can have its identity
+        # The table keeps its registry alive, so no other registry can get the same id.
+        other = self._others.get(id(registry))
         if other is None:
             if len(self._others) >= _MOST_OTHERS:
                 self._others.clear()
@@ -110,72 +114,79 @@ class ToolTable:
         return other
 
     def swap(self, registry: Registry, chains: dict[str, BoundChain]) -> None:
-        """Put other tools in place of these; a call that has begun ends on the chain it has."""
+        """Replace the tools; running calls finish on the chain that they started with."""
         self.registry, self.chains = registry, chains
         self._others = {}
 
 
 class SessionHost(Protocol):
-    """What a session asks of the runtime that made it."""
+    """The methods of the engine that a session uses."""
 
     @property
     def closed(self) -> bool:
-        """Whether calls are no longer possible."""
+        """Whether the runtime was closed."""
         ...
 
     @property
     def call_numbers(self) -> Iterator[int]:
-        """Numbers that no two calls of the runtime share."""
+        """Unique call numbers of the runtime."""
         ...
 
     def check_open(self) -> None:
-        """Raise ClosedRuntime when calls are no longer possible."""
+        """Raise ClosedRuntime if the runtime was closed."""
         ...
 
     def chain_for(self, tool: Descriptor) -> BoundChain:
-        """What the calls of a tool run through."""
+        """The chain of a tool."""
         ...
 
     def chain_of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:
-        """What the calls of a tool run through that is not offered."""
+        """The chain of a tool that is not offered."""
         ...
 
     def not_found(self, name: str, registry: Registry) -> Result:
-        """The result of a call to a tool that is not there."""
+        """The result of a call to an unknown tool."""
         ...
 
     def awaited(self, name: str) -> str | None:
-        """The server that must be asked before a tool can be called; None for none."""
+        """The server that must be listed before a tool can be called, if any."""
         ...
 
     @property
     def passthrough(self) -> bool:
-        """Whether mocks may hand calls on to another binding of their tools."""
+        """Whether mocks may forward calls to another binding of their tool."""
         ...
 
     @property
     def world(self) -> NetworkEnvironment:
-        """What may be reached."""
+        """The network environment: permitted hosts, origins, secrets."""
         ...
 
     async def discover(self, *names: str) -> object:
-        """Ask servers what they offer, and put it in force."""
+        """List the tools of servers and add them to the registry."""
         ...
 
     async def released(self, session_id: str) -> None:
-        """A session is over: what it alone held is given back."""
+        """Release what the modes hold for a closed session."""
         ...
 
 
 class Session:
-    """Calls with a memory of their own. Made by `Runtime.session`.
+    """Calls that share mock state, counters and a clock, isolated from other sessions. See `Runtime.session`.
+
+    Example:
+        ```python
+        async with runtime.session(clock=VirtualClock()) as session:
+            created = await session.call("create_order", {"item": "tea"})
+            found = await session.call("get_order", {"order_id": created.value["order_id"]})
+        ```
 
     Attributes:
-        id: Names the session; part of every keyed draw.
-        seed: Seeds what mocks generate.
-        clock: The session's time.
-        began: When it was made, in seconds of its clock.
-        calls: How many calls it has begun.
+        id: Name of the session, part of the key of every generated value.
+        seed: Seed of the values that mocks generate.
+        clock: Clock of the session.
+        began: Creation time, in seconds of the clock.
+        calls: Number of calls started so far.
     """
 
     def __init__(
@@ -213,41 +224,41 @@ class Session:
         self._context_at_once: CallContext | None = None
 
     def __repr__(self) -> str:
-        """Name, tools and calls: `Session('main', 78 tools, 3 calls)`."""
+        """Describe the session, such as `Session('main', 78 tools, 3 calls)`."""
         tools, calls = count_phrase(len(self.registry), "tool"), count_phrase(self.calls, "call")
         return f"Session({self.id!r}, {tools}, {calls})"
 
     @property
     def registry(self) -> Registry:
-        """The session's tools: its own, or those of the runtime as they are now."""
+        """The tools of the session: its own, or the current tools of the runtime."""
         return self._table.registry
 
     @property
     def correlation(self) -> str:
-        """What ties its calls to those of other systems, where a call says nothing of its own."""
+        """Correlation ID of calls that have none of their own."""
         return self._context.correlation
 
     @property
     def world(self) -> NetworkEnvironment:
-        """What the modes may reach."""
+        """The network environment of the modes: permitted hosts, origins, secrets."""
         return self._runtime.world
 
     @property
     def store(self) -> Store:
-        """What the mocks of the session keep."""
+        """The store of the session's mocks."""
         from toolcrib.simulation.store import store_of  # noqa: PLC0415 -- few tools keep anything
 
         return store_of(self)
 
     def slot(self, key: str, make: Callable[[], T]) -> T:
-        """The session's own copy of a piece of state, made at its first use."""
+        """Return the session's own piece of state for a key; `make` creates it on first use."""
         if key not in self._slots:
             self._slots[key] = make()
         kept: T = self._slots[key]
         return kept
 
     async def aclose(self) -> None:
-        """Give back what this session alone holds: the servers that were started for it."""
+        """Stop the servers that were started for this session only."""
         await self._runtime.released(self.id)
 
     async def __aenter__(self) -> Self:
@@ -268,22 +279,30 @@ class Session:
         client: Client | None = None,
         correlation: str = "",
     ) -> Coroutine[Any, Any, Result]:
-        """Call a tool: `await session.call(...)`.
+        """Call a tool and return its result.
 
-        Every way in which a call can end is a Result; only programming mistakes raise.
+        Failures are results too: check `result.outcome`, or call `result.raise_for_outcome()`. Only programming
+        mistakes raise here.
+
+        Example:
+            ```python
+            result = await session.call("get_order", {"order_id": "ORD-1"})
+            if result.outcome is Outcome.OK:
+                print(result.value)
+            ```
 
         Args:
             name: Name of the tool.
-            arguments: JSON values by name; None is the empty object.
-            trace: Trace headers to pass on (W3C trace context).
-            grants: Permissions that were given for this call.
-            client: Fulfils the call if its tool is in mode `client`; the session's unless given.
-            correlation: Ties the call to what it is called elsewhere, such as its id in a conversation; the
-                session's unless given. Executors, clients and observers see it in the call's context.
+            arguments: JSON values by name; None means no arguments.
+            trace: Trace headers to forward (W3C trace context).
+            grants: Permissions given for this call.
+            client: Fulfils the call if its tool is in mode `client` (default: the session's client).
+            correlation: ID of the call in another system, such as a conversation (default: the session's).
+                Executors, clients and observers read it from the call's context.
 
         Raises:
             ClosedRuntime: The runtime was closed.
-            ConfigurationError: `name` is no text, or `client` no function.
+            ConfigurationError: `name` is not a string, or `client` is not callable.
             asyncio.CancelledError: The caller's task was cancelled.
         """
         if (
@@ -310,21 +329,22 @@ class Session:
     def call_at_once(
         self, name: str, arguments: Mapping[str, JSON] | None = None, *, correlation: str = ""
     ) -> Result | None:
-        """`call` without an event loop, for a call that never waits; None, and no call, for one that may.
+        """Call a tool that never waits, without an event loop. Returns None, without a call, if it may wait.
 
         Args:
             name: Name of the tool.
-            arguments: JSON values by name; None is the empty object.
-            correlation: Ties the call to what it is called elsewhere; the session's unless given.
+            arguments: JSON values by name; None means no arguments.
+            correlation: ID of the call in another system (default: the session's).
 
         Raises:
             ClosedRuntime: The runtime was closed.
-            ConfigurationError: `name` is no text, or a layer waited that declares `waits = False`.
+            ConfigurationError: `name` is not a string, or a layer that declares `waits = False` waited.
         """
         self._runtime.check_open()
         chain = self._chain(_name(name))
         if self._runtime.awaited(name) if chain is None else not chain.at_once:
             return None
+        # Large arguments are checked in a thread, which needs an event loop.
         if arguments is not None and is_large(arguments, DEPTH):
             return None
         context = self._context_at_once
@@ -333,6 +353,7 @@ class Session:
         if correlation:
             context = context._replace(correlation=correlation)
         coroutine = self._call(name, arguments, context)
+        # A coroutine that never suspends ends in the first `send`; one that yields has broken its declaration.
         try:
             coroutine.send(None)
         except StopIteration as ended:
@@ -345,9 +366,9 @@ class Session:
         )
 
     def answers_at_once(self, name: str) -> bool:
-        """Whether a tool was called before, never waits, and nobody else's layer or observer sees its calls.
+        """Whether a tool was called before, never waits, and no third-party layer or observer sees its calls.
 
-        Then nobody keeps the arguments and the answers of its calls, to change them later.
+        The caller may then reuse and modify the arguments and results: no one else holds them.
         """
         chain = self._table.chains.get(name)
         return chain is not None and chain.at_once and not chain.kept
@@ -362,17 +383,23 @@ class Session:
         client: Client | None = None,
         correlation: str = "",
     ) -> AsyncIterator[Progress | Partial | Result]:
-        """Call a tool and watch it: what arrives before the result, then exactly one Result.
+        """Call a tool and yield its progress and partial results, then exactly one Result.
 
         Leaving the loop early cancels the call.
 
+        Example:
+            ```python
+            async for event in session.stream("render_video", {"id": 7}):
+                print(event)
+            ```
+
         Args:
             name: Name of the tool.
-            arguments: JSON values by name; None is the empty object.
-            trace: Trace headers to pass on (W3C trace context).
-            grants: Permissions that were given for this call.
-            client: Fulfils the call if its tool is in mode `client`; the session's unless given.
-            correlation: Ties the call to what it is called elsewhere; the session's unless given.
+            arguments: JSON values by name; None means no arguments.
+            trace: Trace headers to forward (W3C trace context).
+            grants: Permissions given for this call.
+            client: Fulfils the call if its tool is in mode `client` (default: the session's client).
+            correlation: ID of the call in another system (default: the session's).
         """
         import asyncio  # noqa: PLC0415 -- a call that never waits needs none of it
 
@@ -380,21 +407,24 @@ class Session:
         context = self._context_with(trace, grants, client, correlation)
         context = context._replace(emit=arrived.put_nowait)
         task = asyncio.ensure_future(self._call(name, arguments, context))
+        # The sentinel also ends the loop if the call raises or is cancelled.
         task.add_done_callback(lambda _task: arrived.put_nowait(None))
         try:
             while (event := await arrived.get()) is not None:
                 yield event
             yield await task
         finally:
+            # Wait for the end: the call must have released its connections before the generator is closed.
             task.cancel()
             await asyncio.wait([task])
 
     async def dry_run(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
-        """What a call would do, without doing it.
+        """Explain what a call would do, without doing it.
 
         Returns:
-            `ok` with `{tool, mode, arguments, repairs, plan}`: the arguments with defaults and repairs,
-            secrets masked; the plan is the mode's own. Otherwise how the call would fail before any attempt.
+            `ok` with `{tool, mode, arguments, repairs, plan}`. The arguments have their defaults and repairs, and
+            secrets are masked; the plan depends on the mode. If the call would fail before its first attempt,
+            that failure is returned.
 
         Raises:
             ClosedRuntime: The runtime was closed.
@@ -408,6 +438,7 @@ class Session:
         return await dry_run(chain, self._made(chain, arguments, self._context))
 
     async def _call(self, name: str, arguments: Mapping[str, JSON] | None, context: CallContext) -> Result:
+        # Reading the attribute first is cheaper than the method call, which only raises.
         if self._runtime.closed:
             self._runtime.check_open()
         chain = (type(name) is str and self._table.chains.get(name)) or await self._found(_name(name))
@@ -422,18 +453,19 @@ class Session:
             Call, (chain.tool, given, context, f"{self.id}-{next(self._numbers)}", 1, None, None)
         )
         try:
-            if self._real or chain.at_once:  # what never waits needs no account of who works
+            if self._real or chain.at_once:  # only a virtual clock has to know who is working
                 answer = await chain.run(call)
             else:
                 with self.clock.working():
                     answer = await chain.run(call)
-        except BaseException as error:  # the edge: what escapes the layers is a bug, and told as one
+        # BaseException: a tool may cancel itself, and that must not look like a cancelled caller.
+        except BaseException as error:
             ended = result_of_error(call, error)
             if ended is None:
                 raise
             answer = ended
         if type(answer) is TrustedAnswer:
-            # In place, as most mocked calls end here, and a frame more is felt.
+            # Inline: most mocked calls end here, and one more frame is measurable.
             usage = _new(Usage, (1, self._monotonic() - started))
             trusted: Result = _new(
                 Result, (_OK, answer[0], (), "", None, usage, answer[1], None, chain.tool.name)
@@ -443,7 +475,7 @@ class Session:
         return result.with_usage(attempts_of(result), self._monotonic() - started, chain.tool.name)
 
     async def _found(self, name: str) -> BoundChain | None:
-        """The chain of a tool, after its server was asked what it takes, where only that one knows."""
+        """Return the chain of a tool, after listing its server if only that one knows the schema."""
         chain = self._chain(name)
         if chain is not None and chain.lasting:
             return chain
@@ -466,7 +498,7 @@ class Session:
             table.chains[name] = chain
         return chain
 
-    # `_call` does the same in place: a frame more is felt in a mocked call.
+    # `_call` does the same inline, because one more frame is measurable in a mocked call.
     def _made(self, chain: BoundChain, arguments: Mapping[str, JSON] | None, context: CallContext) -> Call:
         given: Any = {} if arguments is None else arguments
         if type(given) is not dict:
@@ -479,27 +511,28 @@ def _checked(client: Client | None) -> Client | None:
     if client is None or callable(client):
         return client
     raise ConfigurationError(
-        f"a client is a coroutine function, and a `{type(client).__name__}` can't be called",
-        hint="write `async def client(call): ...`, and give it without brackets",
+        f"`client` must be a coroutine function, got a `{type(client).__name__}`",
+        hint="define `async def client(call): ...` and pass it without calling it",
     )
 
 
 def count_phrase(number: int, noun: str) -> str:
-    """A number of things: `1 tool`, `78 tools`."""
+    """Format a count with its noun: `1 tool`, `78 tools`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _name(name: object) -> str:
     if isinstance(name, str):
-        return str.__str__(name)  # of a subclass, a plain one: names are looked up, and compared
+        # A subclass may override `__eq__` and `__hash__`, which the look-up by name relies on.
+        return str.__str__(name)
     raise ConfigurationError(
-        f"a tool is called by its name, and {'None' if name is None else f'a `{type(name).__name__}`'} is no text",
-        hint='write `call("tool_name", {...})`',
+        f"the name of a tool must be a string, got {'None' if name is None else f'a `{type(name).__name__}`'}",
+        hint='use `call("tool_name", {...})`',
     )
 
 
 async def dry_run(chain: BoundChain, call: Call) -> Result:
-    """Let the call pass the layer that prepares its arguments, and explain it instead of running it."""
+    """Prepare the arguments of a call as the `arguments` layer does, and explain it instead of running it."""
 
     async def explained(prepared: Call) -> Result:
         shown = redact(prepared.arguments, prepared.tool.input_schema)
@@ -521,12 +554,12 @@ async def dry_run(chain: BoundChain, call: Call) -> Result:
 
 
 class Unavailable:
-    """Stands where a tool can't be bound: every call says why.
+    """Replacement for a tool that cannot be bound: every call fails with the reason.
 
     Attributes:
-        reason: Why.
-        code: Finer than the outcome; None for the outcome's own.
-        outcome: How every call ends.
+        reason: Message of every call.
+        code: Error code; None for the one of the outcome.
+        outcome: Outcome of every call.
     """
 
     waits = False
@@ -545,9 +578,9 @@ class Unavailable:
         self._details: dict[str, JSON] = {"at": place} if place else {}
 
     async def execute(self, _call: Call) -> Result:
-        """Say why."""
+        """Fail with the reason."""
         return Result.failed(self.outcome, self.reason, code=self.code, details=self._details or NOTHING)
 
     def explain(self, _call: Call) -> JSON:
-        """Say why."""
+        """Return the reason as the plan of a dry run."""
         return {"unavailable": self.reason}

@@ -1,7 +1,6 @@
-"""From what was asked for to what a runtime holds: taken from the index where that holds good, else read.
+"""Start a runtime: load the project from the index if it is valid, else from its files, and apply the profile.
 
-A profile and the caller then put modes, defaults and the tools that are offered in force. A call that is answered from an
-index passes here, so nothing that reads documents is imported.
+A start from the index must stay fast, so this module imports nothing that reads documents.
 """
 
 from __future__ import annotations
@@ -35,24 +34,24 @@ from toolcrib.security.trust import Trust, TrustPolicy, WorkspaceContents
 def apply_profile(
     stock: LoadedProject, settings: Settings, modes: Mapping[str, str], kinds: Kinds, *, insists: bool = False
 ) -> Registry:
-    """The tools of a stock as a profile and the caller want them.
+    """Apply a profile and the caller's modes to the tools of a project.
 
-    Where the settings ask for a mode or toolset that there is not, no tool is offered, for
-    its own mode may be the one that touches something real.
+    If the settings select an unknown mode or toolset, no tool is offered.
 
     Args:
-        stock: What was read.
-        settings: What the project says under the profile that was chosen.
-        modes: Tool glob -> mode, before the modes of the profile; the first that fits counts.
-        kinds: What the installed modes are.
-        insists: Raise for what the settings ask for in vain, too.
+        stock: The loaded project.
+        settings: Settings of the project under the selected profile.
+        modes: Maps a tool glob to a mode; the first match wins and overrides the profile.
+        kinds: The installed modes.
+        insists: Raise for an unknown mode or toolset in the settings, too.
 
     Raises:
-        UnknownMode: A mode that the caller asks for is neither installed nor written anywhere.
-        ConfigurationError: `insists`, and there is no such mode or toolset.
+        UnknownMode: The caller selects a mode that is not installed and that no tool has a block for.
+        ConfigurationError: `insists` is set, and the settings select an unknown mode or toolset.
     """
     registry = stock.registry
     check_modes(registry, modes, kinds)
+    # A misspelt `mock` must not leave the tools in their own mode, which may have real effects.
     vain = _asked_in_vain(stock, settings, kinds)
     if vain is not None and insists:
         raise vain[0]
@@ -76,11 +75,11 @@ def apply_profile(
 
 
 def check_offer(registry: Registry, stock: LoadedProject) -> Iterator[Problem]:
-    """A warning where there are tools, and each is disabled or outside the toolset in force."""
+    """Yield a warning if there are tools but all of them are disabled or outside the active toolset."""
     if registry and not registry.query() and not registry.why_closed:
         why = registry.why_hidden(next(iter(registry)))
-        message = f"no tool is offered, of {len(registry)}: {why}"
-        hint = "`toolcrib list --all` shows why for each"
+        message = f"none of the {len(registry)} tools is offered: {why}"
+        hint = "run `toolcrib list --all` to see why"
         problem = Problem(code="nothing_offered", message=message, hint=hint, severity="warning")
         yield problem.at(stock.project_file, 1, 1)
 
@@ -88,24 +87,24 @@ def check_offer(registry: Registry, stock: LoadedProject) -> Iterator[Problem]:
 def _asked_in_vain(
     stock: LoadedProject, settings: Settings, kinds: Kinds
 ) -> tuple[ConfigurationError, str] | None:
-    """The mode or toolset which the settings ask for and nobody wrote, and where they do."""
+    """The error for an unknown mode or toolset in the settings, and the place that selects it."""
     unknown = _unknown_mode(stock.registry, settings.modes, kinds)
     if unknown is not None:
         glob, hint = unknown
         place = settings.places[f"modes.{glob}"]
-        message = f"{place} asks for the mode `{settings.modes[glob]}`, which does not exist"
+        message = f"{place} selects the unknown mode `{settings.modes[glob]}`"
         return UnknownMode(message, hint=hint), place
     known = [toolset.name for toolset in stock.toolsets]
     if not settings.toolset or settings.toolset in known:
         return None
     place = settings.places["toolset"]
-    message = f"{place} asks for the toolset `{settings.toolset}`, which does not exist"
+    message = f"{place} selects the unknown toolset `{settings.toolset}`"
     hint = did_you_mean(settings.toolset, known)
     return ConfigurationError(message, code="unknown_toolset", hint=hint), place
 
 
 def listings_of(stock: LoadedProject, profiles: SettingsByProfile, kinds: Kinds) -> Listings | None:
-    """What a list shows under each profile; None where it has errors to tell."""
+    """The rows of `toolcrib list` under each profile; None if there are errors to report."""
     if stock.project_error or any(problem.severity == "error" for problem in stock.problems):
         return None
     named = profiles.named
@@ -121,7 +120,7 @@ def _listing(stock: LoadedProject, settings: Settings, kinds: Kinds) -> Listing 
     try:
         registry = apply_profile(stock, settings, NOTHING, kinds)
     except ConfigurationError:
-        return None  # whoever asks for it is told by the long way
+        return None  # a list under this profile reads the documents and reports the error
     cards = registry.query()
     rows = [
         (
@@ -137,50 +136,50 @@ def _listing(stock: LoadedProject, settings: Settings, kinds: Kinds) -> Listing 
 
 
 def check_modes(registry: Registry, modes: Mapping[str, str], kinds: Kinds) -> None:
-    """Refuse a mode that no tool can be in; a misspelt one would change nothing, and nobody would notice.
+    """Refuse a mode that no tool can be in; a misspelt mode would silently have no effect.
 
-    A tool that is named without wildcards needs no check: it becomes unavailable and says why.
+    A tool named without wildcards needs no check: it becomes unavailable, with the reason.
 
     Raises:
-        UnknownMode: The mode is neither installed nor the name of a block of any tool.
+        UnknownMode: The mode is not installed and no tool has a block for it.
     """
     unknown = _unknown_mode(registry, modes, kinds)
     if unknown is not None:
         glob, hint = unknown
-        raise UnknownMode(f"there is no mode `{modes[glob]}`", hint=hint)
+        raise UnknownMode(f"unknown mode `{modes[glob]}`", hint=hint)
 
 
 def _unknown_mode(registry: Registry, modes: Mapping[str, str], kinds: Kinds) -> tuple[str, str] | None:
-    """The first glob that stands for a mode which no tool can be in, and what is meant instead."""
+    """The first glob that selects an unknown mode, and a hint."""
     if not modes:
         return None
     known = known_modes(registry, kinds)
     for glob, mode in modes.items():
         if mode not in known and glob not in registry:
             there = ", ".join(f"`{name}`" for name in sorted(known)) or "none"
-            return glob, did_you_mean(mode, known) or f"the modes are: {there}"
+            return glob, did_you_mean(mode, known) or f"available modes: {there}"
     return None
 
 
 def known_modes(registry: Registry, kinds: Kinds) -> set[str]:
-    """The modes that are installed, or that some tool has a block for."""
+    """The modes that are installed or that a tool has a block for."""
     return {*kinds.modes, *(mode for card in registry.cards.values() for mode in card.modes)}
 
 
 def idle_modes(registry: Registry, modes: Mapping[str, str]) -> Iterator[ConfigurationError]:
-    """An error for each glob that fits no tool, with near misses; `*` may stand for no tool at all."""
+    """Yield an error for each glob that matches no tool, with near misses; `*` never is an error."""
     for glob in modes:
         if glob != "*" and not any(fnmatchcase(name, glob) for name in registry):
             hint = did_you_mean(glob.strip("*?"), registry) or how_many(registry)
-            message = f"`{glob}` in `modes` fits no tool, so it changes nothing"
+            message = f"`{glob}` in `modes` matches no tool and has no effect"
             yield ConfigurationError(message, code="unknown_tool", hint=hint)
 
 
 def with_modes(registry: Registry, modes: Mapping[str, str]) -> Registry:
-    """The registry with other modes in force: tool glob -> mode, the first that fits counts.
+    """Select modes for the tools of a registry: tool glob -> mode, the first match wins.
 
-    A tool that is named without wildcards gets the mode in any case, and is unavailable if it has no block
-    for it; a glob passes over tools without one.
+    A tool named without wildcards always gets the mode, and is unavailable if it has no block for it. A glob with
+    wildcards skips tools without such a block.
     """
     if not modes:
         return registry
@@ -205,18 +204,18 @@ def _mode_of(name: str, mode: str | None, blocks: Iterable[str], modes: Mapping[
 
 
 class OpenRequest(NamedTuple):
-    """How a runtime was opened, so that it can be opened again.
+    """The arguments with which a runtime was opened, so that a reload can use them again.
 
     Attributes:
-        paths: Folders, packs, files, projects; none for what is found without.
-        also: Read besides, in any case.
-        profile: Name of a profile; None for the one that the environment or the project names.
-        modes: Tool glob -> mode.
-        indexed: Whether an index may be read and written.
-        watched: Whether files are watched while the runtime is used as `async with`.
-        servers: MCP servers besides those that are named in files.
+        paths: Folders, packs, files or projects; empty to search from the working directory.
+        also: Further paths to read in any case.
+        profile: Name of a profile; None for the one of the environment or the project.
+        modes: Maps a tool glob to a mode.
+        indexed: Whether the index may be read and written.
+        watched: Whether to watch files while the runtime is open in an `async with` block.
+        servers: MCP servers in addition to those in files.
         trust: What is trusted without a stored decision.
-        remembers: Whether what a server answered some time ago will do where it is not asked now: for lists.
+        remembers: Whether cached tool lists of servers may be used; for commands that only list.
     """
 
     paths: tuple[str, ...] = ()
@@ -231,13 +230,13 @@ class OpenRequest(NamedTuple):
 
 
 class StartupState(NamedTuple):
-    """What a runtime holds.
+    """The result of a start.
 
     Attributes:
         executors: The modes.
-        stock: What was read, before any profile; its problems are told together with those of the profile.
-        registry: The tools in force.
-        settings: What put them in force.
+        stock: The loaded project, before any profile.
+        registry: The active tools.
+        settings: The settings that were applied.
     """
 
     executors: Executors
@@ -247,16 +246,18 @@ class StartupState(NamedTuple):
 
 
 def start(asked: OpenRequest, executors: Executors | None = None, trust: Trust | None = None) -> StartupState:
-    """Take what was asked for from the index, or read it.
+    """Load a project from the index, or read it.
 
     Args:
-        asked: What to read, and what to put in force.
-        executors: The modes; the installed ones unless given, and then there is no index.
-        trust: Learns what was read, and says what may be read besides; all may unless given.
+        asked: What to read, and the profile and modes to apply.
+        executors: The modes (default: all installed ones). Custom modes disable the index.
+        trust: Receives the contents, and decides which files of rows may be read (default: all).
 
     Raises:
-        ConfigurationError: Two of the paths are projects, or there is no such profile or mode.
+        ConfigurationError: Two of the paths are projects, or the profile or a mode is unknown.
     """
+    # An index records the block schemas of the installed modes and the servers in files, so neither custom
+    # modes nor servers of the program can use it.
     index = default_index() if asked.indexed and executors is None and not asked.servers else None
     key = index_key(asked.paths, asked.also) if index is not None else None
     trust = trust or Trust()
@@ -279,17 +280,17 @@ def start_again(
     offered: Mapping[str, Catalogue] = NOTHING,
     trust: Trust | None = None,
 ) -> StartupState:
-    """Read again what was asked for before: what is broken now keeps its last good version.
+    """Read a project again; broken documents keep their last good version.
 
     Args:
-        asked: What to read, and what to put in force.
+        asked: What to read, and the profile and modes to apply.
         executors: The modes.
-        before: What was in force until now.
-        offered: Name of an MCP server -> what it offers now, where it was asked.
+        before: The active project.
+        offered: Maps each listed MCP server to what it offers.
         trust: As for `start`.
 
     Raises:
-        ConfigurationError: Two of the paths are projects, or there is no such profile or mode.
+        ConfigurationError: Two of the paths are projects, or the profile or a mode is unknown.
     """
     return _read(asked, executors, trust or Trust(), before=before, offered=offered)
 
@@ -300,13 +301,13 @@ def start_over(
     executors: Executors,
     offered: Mapping[str, Catalogue] = NOTHING,
 ) -> tuple[Registry, LoadedProject]:
-    """The tools that a program gave, with those of servers that it gave.
+    """Link the tools and the servers that a program passed to `Runtime`.
 
     Args:
-        given: The tools, and what else is known of them.
-        servers: The servers, by name.
+        given: The tools as a project.
+        servers: The servers by name.
         executors: The modes.
-        offered: Name of a server -> what it offers, where it was asked.
+        offered: Maps each listed server to what it offers.
     """
     from toolcrib.engine.discovery import with_servers  # noqa: PLC0415 -- few runtimes have servers
     from toolcrib.loading.reader import LoadedDocuments  # noqa: PLC0415 -- as above
@@ -326,7 +327,7 @@ def start_over(
 def _recalled(
     asked: OpenRequest, recalled: CachedProject, settings: Settings, trust: Trust
 ) -> StartupState | None:
-    """What an index kept; None where other rows may be read now than when it was written."""
+    """Start from an index; None if trust in the files of rows has changed since it was written."""
     executors = Executors.of_modes(recalled.modes)
     stock = recalled.load(executors)
     _shown(stock, asked, executors, trust)
@@ -338,7 +339,7 @@ def _recalled(
 
 
 def _shown(stock: LoadedProject, asked: OpenRequest, executors: Executors, trust: Trust) -> None:
-    """Let trust know what was read, once it asks."""
+    """Pass the contents of the project to trust, which computes them only when it needs them."""
     base = working_folder()
 
     def contents() -> WorkspaceContents:
@@ -386,12 +387,13 @@ def _read(
         targets, built_in = executors.targets, executors.built_in
         index.keep(key, stock, targets, profiles, built_in=built_in, listings=listings)
     settings = settings_of(stock.project, *chosen_profile(asked.profile))
-    # A reload that can't be put in force leaves everything as it was.
+    # A reload insists: if its settings are invalid, it raises and the active tools stay.
     return _started(asked, executors, stock, settings, insists=before is not None)
 
 
 def _waiting(stock: LoadedProject, executors: Executors, trust: Trust) -> Mapping[str, PendingDescriptor]:
-    """What waits for servers, but for tools that may not use theirs: a pack from elsewhere starts no server of a project."""
+    """The tools that wait for a server, without those that are not trusted to use it."""
+    # A third-party pack must not start the servers of a project merely by being loaded.
     if trust.policy.everything or not stock.waiting:
         return stock.waiting
     from toolcrib.engine.workspaces import subject_of_tool  # noqa: PLC0415 -- few descriptors wait for a server
@@ -404,7 +406,8 @@ def _waiting(stock: LoadedProject, executors: Executors, trust: Trust) -> Mappin
 
 
 def _is_whole(stock: LoadedProject) -> bool:
-    """Whether files alone say what there is: of what a server is to be asked, an index can't say when it changes."""
+    """Whether the project depends on files alone."""
+    # An index is validated by file fingerprints, which cannot show that the answer of a server has changed.
     named = stock.project.servers if stock.project is not None else NOTHING
     known = not stock.unlisted and not stock.waiting and not stock.remembered
     return known and stock.servers == named

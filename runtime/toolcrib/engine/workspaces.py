@@ -1,4 +1,4 @@
-"""What was read, as trust sees it: which files belong together, and what everything in them needs."""
+"""Describe a loaded project for trust decisions: its workspaces, and the needs of everything in them."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def contents_of(
     *,
     base: str,
 ) -> WorkspaceContents:
-    """What a stock holds, for `Trust`. What things need is worked out when somebody asks for it.
+    """Describe a loaded project for `Trust`. Needs are computed on demand.
 
     Args:
-        stock: What was read.
+        stock: The loaded project.
         executors: The modes.
-        trust: What the contents are for; it knows whose a server is.
-        paths: The paths that were named; none for what was found from the working directory.
-        own: Names of servers that the program gave itself.
-        base: The working directory when it was read; empty where that is gone.
+        trust: The trust that uses the contents; it knows which workspace a server belongs to.
+        paths: The paths that the user passed; empty if the project was found from the working directory.
+        own: Names of servers that the program passed itself.
+        base: The working directory at loading time; empty if it was deleted.
     """
     workspaces = tuple(_workspaces(stock, paths, base))
 
@@ -75,11 +75,11 @@ def _workspaces(stock: LoadedProject, paths: Sequence[str], base: str) -> Iterat
         found.append(Workspace(_real(base, folder), "project", folder))
     elif base and not paths:
         found.append(Workspace(os.path.realpath(base), "folder", "."))
-    # What `--pack` names, and sources of a project that lie elsewhere.
+    # Packs of `--pack`, and sources outside the project folder.
     for source in stock.sources:
         own = workspace_at(source, base)
         holding = [each for each in found if each.holds(_real(base, source))]
-        # A folder without a project file does not hold the projects and packs below it that are named.
+        # Agreeing to a folder without a project file does not cover the projects and packs inside it.
         whole = own.kind in {"project", "pack"}
         if not holding or (whole and all(each.kind == "folder" for each in holding)):
             found.append(own)
@@ -92,12 +92,12 @@ def _workspaces(stock: LoadedProject, paths: Sequence[str], base: str) -> Iterat
 
 def _real(base: str, path: str) -> str:
     whole = os.path.join(base, path)
-    # Where the working directory is gone, nothing is relative to it.
+    # `realpath` of a relative path would raise if the working directory was deleted.
     return os.path.realpath(whole) if os.path.isabs(whole) else whole
 
 
 def workspace_at(path: str, base: str) -> Workspace:
-    """The workspace of a path that somebody names: the project that it lies in, else the pack, else the path itself."""
+    """The workspace of a path: the project that contains it, else the pack, else the path itself."""
     real = _real(base, path)
     folder = real if os.path.isdir(real) else os.path.dirname(real)
     if real.lower().endswith(ARCHIVE):
@@ -114,7 +114,7 @@ def workspace_at(path: str, base: str) -> Workspace:
 
 
 _LEVELS = 4
-"""Folders that are looked at for the pack that a path lies in, as loading does."""
+"""Number of folders to search upwards for the pack of a path; loading uses the same number."""
 
 
 def _upwards(folder: str) -> Iterator[str]:
@@ -127,7 +127,7 @@ def _is_pack(folder: str) -> bool:
     return any(os.path.isfile(os.path.join(folder, name)) for name in PACK_FILES)
 
 
-# What needs something.
+# Subjects: the tools, servers, models and data files that need something.
 
 
 def _subjects(stock: LoadedProject, executors: Executors, trust: Trust) -> Iterator[TrustSubject]:
@@ -156,10 +156,10 @@ def _homes(stock: LoadedProject, own: Collection[str]) -> Mapping[str, ServerHom
 def subject_of_tool(
     tool: Descriptor, executors: Executors, trust: Trust, mode: str | None = None
 ) -> TrustSubject:
-    """A tool as whoever calls it in a mode; in any of its modes, where none is named.
+    """A tool as a trust subject, in one mode or in all of its modes.
 
-    One that stands for a tool of a server needs nothing in the workspace of that server, which is asked for when the server
-    is started. Elsewhere it does: files of one folder do not drive the servers of another one.
+    A tool of a server needs nothing in the workspace of that server: starting the server asks for trust already.
+    In any other workspace it does need trust, so that files of one folder cannot control the servers of another.
     """
     modes = tool.bindings if mode is None else (mode,)
     remotes = {each: executors.remote_of(each, tool.name, tool.bindings.get(each)) for each in modes}
@@ -173,14 +173,14 @@ def subject_of_tool(
     homes = [servers[remote.server] for remote in remotes.values() if remote and remote.server in servers]
     imported = next((home.file for home in homes if home.source == tool.origin.source), None)
     files = _files_of(tool.origin)
-    if imported is not None:  # the server's own listing wrote it
+    if imported is not None:  # the tool has no file of its own: it belongs to the file that names its server
         files = tuple(filter(None, (imported, *files[1:])))
     settled = any(not executors.is_contained(each) for each in modes)
     return TrustSubject(f"tool {tool.name}", files, needs, settings=settled)
 
 
 def models_of(scenario: Scenario) -> Iterator[Model]:
-    """The models that a scenario names, the agent's and the judge's, but for one that somebody chose at the command line."""
+    """Yield the models of a scenario (agent and judge), except a model chosen on the command line."""
     agent = scenario.agent
     if agent is None:
         return
@@ -193,20 +193,21 @@ def models_of(scenario: Scenario) -> Iterator[Model]:
 
 
 def subject_of_model(user: str, files: tuple[str, ...], place: str, said: Mapping[str, JSON]) -> TrustSubject:
-    """A model that a scenario names, with the service and the key that it says."""
+    """A model of a scenario, with its service and API key, as a trust subject."""
     return TrustSubject(
         user, files, lambda _workspace: needs_of_agent(said, user=user, place=place), settings=True
     )
 
 
 def subjects_of_scenario(scenario: Scenario) -> Iterator[TrustSubject]:
-    """The models of a scenario, as whoever speaks with them."""
+    """Yield the models of a scenario as trust subjects."""
     for user, _source, place, said in models_of(scenario):
         yield subject_of_model(user, _files_of(scenario.origin), place, said)
 
 
 def _crossing(stock: LoadedProject, executors: Executors, trust: Trust) -> Iterator[TrustSubject]:
-    """Scenarios as whoever calls tools of other workspaces: what these need, they need for themselves."""
+    """Yield scenarios as subjects of the tools that they call: they need everything that those tools need."""
+    # Otherwise the scenarios of an untrusted pack could call the trusted tools of a project.
     tools = [tool for tool in stock.registry.values() if not all(map(executors.is_contained, tool.bindings))]
     for scenario in stock.scenarios if tools else ():
         named = None if scenario.agent is not None else tools_of(scenario)
@@ -217,12 +218,12 @@ def _crossing(stock: LoadedProject, executors: Executors, trust: Trust) -> Itera
 
 
 def _files_of(origin: Origin) -> tuple[str, ...]:
-    """The files that wrote a document, and those that it was laid over."""
+    """The files of a document, including those that it overrides."""
     return tuple(dict.fromkeys((origin.source, *(file_and_line(place)[0] for place in origin.overrides))))
 
 
 def _settings(stock: LoadedProject) -> Iterator[Need]:
-    """What the project and all its profiles let tools reach."""
+    """Yield the network access that the project and its profiles grant to tools."""
     project = stock.project
     if project is None:
         return

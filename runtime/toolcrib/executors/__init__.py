@@ -1,7 +1,7 @@
-"""The modes: each is an executor, found by its entry point and loaded when first used.
+"""Executors, one per mode, discovered by entry point and imported on first use.
 
-It imports `formats` and the rooms below it. The group of entry points is `toolcrib.executors`, and an entry point's name
-is the mode. This module is the only place where a mode's name decides what runs.
+This room imports `formats` and the rooms below it. Executors are registered in the entry point group
+`toolcrib.executors`, under the name of their mode. No other module selects code by the name of a mode.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "mock": "toolcrib.executors.mock:MockExecutor",
     }
 )
-"""The modes of toolcrib itself, as its entry points name them: mode -> `module:class`."""
+"""toolcrib's own modes, as its entry points declare them: mode -> `module:class`."""
 
 
 class Executors:
-    """The executors that are at hand, by mode. Each is made at first use and kept until `aclose`.
+    """The available executors by mode. Each one is created on first use and kept until `aclose`.
 
     Attributes:
-        targets: Mode -> `module:class`, for executors that were given or found that way.
+        targets: Mode -> `module:class`; empty unless the executors were created by `named` or `installed`.
     """
 
     def __init__(self, makers: Mapping[str, Callable[[], Executor]]) -> None:
@@ -49,24 +49,27 @@ class Executors:
 
     @classmethod
     def installed(cls) -> Executors:
-        """Every executor that an installed distribution offers."""
+        """Every executor that an installed distribution provides."""
         return cls.named(_installed_targets())
 
     @classmethod
     def of_modes(cls, modes: Mapping[str, bool]) -> Executors:
-        """Executors of modes that are known to be installed; entry points are read when one of others is first used.
+        """Executors of modes that are known to be installed, without reading entry points up front.
+
+        Entry points are read when a third-party mode is first used.
 
         Args:
-            modes: Name of a mode -> whether it is toolcrib's own.
+            modes: Mode -> whether it is one of toolcrib's own.
         """
         found: dict[str, str] = {}
 
         def maker_of(mode: str) -> Callable[[], Executor]:
             def make() -> Executor:
+                # Scanning the installed distributions is slow: done once, and only for third-party modes.
                 if not found:
                     found.update(_installed_targets())
                 if mode not in found:
-                    raise ImportError("no installed distribution offers it")
+                    raise ImportError("no installed distribution provides it")
                 return _maker(found[mode])()
 
             return make
@@ -80,115 +83,126 @@ class Executors:
 
     @classmethod
     def named(cls, targets: Mapping[str, str]) -> Executors:
-        """Executors by where they lie: mode -> `module:class`. Nothing is imported before it is used."""
+        """Executors by target, mode -> `module:class`. A target is imported on first use."""
         executors = cls({mode: _maker(target) for mode, target in targets.items()})
         executors.targets = dict(targets)
         return executors
 
     @cached_property
     def formats(self) -> Formats:
-        """The formats of other systems in which documents are read besides toolcrib's own."""
-        from toolcrib.formats.known_formats import FORMATS  # noqa: PLC0415 -- a start from an index reads no documents
+        """The third-party document formats that are read in addition to toolcrib's own."""
+        # Deferred: a start from the index reads no documents and needs no formats.
+        from toolcrib.formats.known_formats import FORMATS  # noqa: PLC0415
 
         return FORMATS
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """The names of the installed modes, sorted; nothing is loaded for it."""
+        """The names of the installed modes, sorted. Does not import any executor."""
         return tuple(self._makers)
 
     @property
     def built_in(self) -> frozenset[str]:
-        """The modes that are toolcrib's own; another distribution may offer one under the same name."""
+        """The modes that toolcrib itself implements."""
+        # Compares targets, not names: another distribution may replace a mode under the same name.
         return frozenset(mode for mode, target in self.targets.items() if BUILT_IN.get(mode) == target)
 
     @property
     def broken(self) -> Mapping[str, str]:
-        """The modes that turned out not to be importable -> why."""
+        """The modes that failed to load or to answer, with the reason."""
         return self._broken
 
     def get(self, mode: str) -> Executor | None:
-        """The executor of a mode; None where none is installed, or where what is installed can't be made."""
+        """The executor of a mode; None if none is installed or it cannot be created."""
         if mode not in self._made and mode in self._makers and mode not in self._broken:
             try:
                 self._made[mode] = self._makers[mode]()
-            except Exception as error:  # noqa: BLE001 -- what a third party's distribution does when it is imported is its own
+            # Importing a third-party distribution runs its code, which may raise anything; the other modes
+            # must stay usable.
+            except Exception as error:  # noqa: BLE001
                 self._give_up(mode, str(error) if isinstance(error, ImportError) else _error_text(error))
         return self._made.get(mode)
 
     def _give_up(self, mode: str, why: str) -> None:
-        import logging  # noqa: PLC0415 -- most modes can be used
+        # Deferred: needed only if a mode is broken.
+        import logging  # noqa: PLC0415
 
-        from toolcrib.core.text import escape_terminal  # noqa: PLC0415 -- as above
+        from toolcrib.core.text import escape_terminal  # noqa: PLC0415
 
+        # The text comes from third-party code and is printed on terminals.
         self._broken[mode] = why = escape_terminal(why)
-        logging.getLogger("toolcrib").warning("mode `%s` can't be used: %s", mode, why)
+        logging.getLogger("toolcrib").warning("mode `%s` cannot be used: %s", mode, why)
 
     def missing(self, mode: str) -> str:
-        """Why a mode can't be used; empty if it can."""
+        """Why a mode cannot be used; empty if it can."""
         if mode not in self._makers:
             installed = ", ".join(f"`{mode}`" for mode in self._makers) or "none"
             return f"is not installed; the installed modes are: {installed}"
-        return "" if self.get(mode) is not None else f"can't be used: {self._broken[mode]}"
+        return "" if self.get(mode) is not None else f"cannot be used: {self._broken[mode]}"
 
     def blocks(self) -> dict[str, Schema]:
-        """Mode -> JSON Schema of its block, of every installed mode."""
+        """Mode -> JSON Schema of its block, for every usable mode."""
         return {mode: schema for mode in self.modes if (schema := self.schema_for(mode)) is not None}
 
     def schema_for(self, mode: str) -> Schema | None:
-        """The JSON Schema of a mode's block; None where the mode is not installed, or has none to give."""
+        """The JSON Schema of a mode's block; None if the mode is not installed or its property fails."""
         executor = self.get(mode)
         if executor is None:
             return None
         try:
             return executor.block_schema
-        except Exception as error:  # noqa: BLE001 -- a third party's property may raise anything
-            self._give_up(mode, f"it has no schema of its block: {_error_text(error)}")
+        except Exception as error:  # noqa: BLE001 -- third-party code may raise anything
+            self._give_up(mode, f"`block_schema` failed: {_error_text(error)}")
+            # Otherwise `get` would keep returning an executor that is reported as broken.
             del self._made[mode]
             return None
 
     def check_binding(self, mode: str, descriptor: Descriptor) -> Sequence[Problem]:
-        """What the mode's executor finds wrong with the descriptor's block; if it fails at that, just this."""
+        """The problems that the mode's executor finds in the descriptor's block.
+
+        If the executor itself fails, that failure is the only problem.
+        """
         executor = self.get(mode)
         if executor is None:
             return ()
         try:
             return executor.check(descriptor)
-        except Exception as error:  # noqa: BLE001 -- a third party's check may raise anything
+        except Exception as error:  # noqa: BLE001 -- third-party code may raise anything
             return [_failed_check(mode, error)]
 
     def annotations_of(self, mode: str, block: JSON) -> Mapping[str, bool]:
-        """What a mode's block says a tool does to the world; nothing where the mode does not tell."""
+        """The tool annotations that a mode derives from its block; empty if the mode derives none."""
+        # An optional member of the executor protocol, like `remote`, `contained` and `needs` below.
         said = getattr(self.get(mode), "annotations", None)
         if said is None or not isinstance(block, dict):
             return {}
         try:
             annotations: Mapping[str, bool] = said(block)
-        except Exception as error:  # noqa: BLE001 -- as above
-            self._give_up(mode, f"it can't say what a block means: {_error_text(error)}")
+        except Exception as error:  # noqa: BLE001 -- third-party code may raise anything
+            self._give_up(mode, f"`annotations` failed: {_error_text(error)}")
             return {}
         return annotations
 
     def remote_of(self, mode: str, name: str, block: JSON) -> Remote | None:
-        """The tool of a server that a block of the tool `name` stands for; None where it stands for itself."""
+        """The server tool that the block of tool `name` refers to; None if the tool is not remote."""
         said = getattr(self.get(mode), "remote", None)
         if said is None or not isinstance(block, dict):
             return None
         try:
             remote: Remote | None = said(name, block)
-        except Exception as error:  # noqa: BLE001 -- as above
-            self._give_up(mode, f"it can't say what a block stands for: {_error_text(error)}")
+        except Exception as error:  # noqa: BLE001 -- third-party code may raise anything
+            self._give_up(mode, f"`remote` failed: {_error_text(error)}")
             return None
         return remote
 
     def is_contained(self, mode: str) -> bool:
-        """Whether calls in a mode stay within this process, as the mode says; one that does not say so is none."""
+        """Whether a mode declares that its calls stay within this process. The default is False."""
         return getattr(self.get(mode), "contained", False) is True
 
     def needs_of(self, mode: str, tool: Descriptor, workspace: Workspace) -> Iterable[Need]:
-        """What a tool needs in a mode: nothing in one that is contained, all of its block in one that does not say.
+        """What a tool needs permission for in a mode; nothing if the mode is contained.
 
-        So a mode that forgets to say what it needs is no more trusted than one that says it.
+        The whole block is the need if the mode declares none.
         """
         executor = self.get(mode)
         if executor is None or self.is_contained(mode):
@@ -198,38 +212,41 @@ class Executors:
         needs: list[Need] = [] if said is None else [*said(tool, workspace)]
         if needs:
             return needs
-        from toolcrib.security.trust_needs import needs_of_other_mode  # noqa: PLC0415 -- mocks need nothing
+        # Deferred: mocks need nothing.
+        from toolcrib.security.trust_needs import needs_of_other_mode  # noqa: PLC0415
 
+        # A mode that does not declare its needs must not be trusted more than one that does.
         place = f"{tool.origin.source}:{tool.origin.line}"
         return needs_of_other_mode(mode, block, user=f"tool {tool.name}", place=place)
 
     @property
     def empty_handed(self) -> bool:
-        """Whether no executor that was made has anything to give back, as it says by `keeps_nothing`."""
+        """Whether every executor created so far declares (`keeps_nothing`) that it holds nothing to release."""
         return all(getattr(executor, "keeps_nothing", False) for executor in self._made.values())
 
     async def release(self, session_id: str) -> None:
-        """A session is over: what the modes hold for it alone is given back."""
+        """Release what the executors hold for one session, after it has ended."""
         for executor in self._made.values():
             release = getattr(executor, "release", None)
             if release is not None:
                 await release(session_id)
 
     async def aclose(self) -> None:
-        """Close every executor that was made; each is made anew when used again.
+        """Close every executor that was created. An executor that is used again is created anew.
 
         Raises:
-            ExceptionGroup: What executors raised while they closed; all of them were asked to.
+            ExceptionGroup: The exceptions of executors that failed to close; the others are closed.
         """
+        # Emptied before the first await: a call that arrives meanwhile must not get a closing executor.
         made, self._made = self._made, {}
         errors: list[Exception] = []
         for executor in made.values():
             try:
                 await executor.aclose()
-            except Exception as error:  # noqa: BLE001 -- a third party's executor may raise anything
+            except Exception as error:  # noqa: BLE001 -- one failure must not keep the others open
                 errors.append(error)
         if errors:
-            raise ExceptionGroup("executors could not be closed", errors)
+            raise ExceptionGroup("cannot close all executors", errors)
 
 
 def _error_text(error: Exception) -> str:
@@ -237,20 +254,21 @@ def _error_text(error: Exception) -> str:
 
 
 def _failed_check(mode: str, error: Exception) -> Problem:
-    message = f"mode `{mode}` failed when it checked this block: {_error_text(error)}"
-    hint = "that is a fault of the mode; tell those who offer it"
+    message = f"mode `{mode}` failed to check this block: {_error_text(error)}"
+    hint = "this is a bug in the mode; report it to its maintainers"
     return Problem(code="check_failed", message=message, pointer=f"/{mode}", hint=hint)
 
 
 def _installed_targets() -> dict[str, str]:
-    """Mode -> `module:class`, of every mode that an installed distribution offers; of two the last one counts."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 -- an index knows the names, and this is slow
+    """Mode -> `module:class` of every installed mode. The last of several with one name wins."""
+    # Deferred: slow to import, and the index already has the names of the modes.
+    from importlib.metadata import entry_points  # noqa: PLC0415
 
     return {entry.name: f"{entry.module}:{entry.attr}" for entry in entry_points(group=GROUP)}
 
 
 def _maker(target: str) -> Callable[[], Executor]:
-    """Makes the executor that lies at `module:class`; its distribution is imported only then."""
+    """A function that imports `module:class` and creates the executor."""
 
     def make() -> Executor:
         module, _, path = target.partition(":")

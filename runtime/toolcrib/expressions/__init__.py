@@ -1,7 +1,7 @@
 """Expressions in documents: `{{ ... }}` in values, templates with statements, matchers, JMESPath.
 
-Jinja2's parser reads them, loading checks them, and our own closures evaluate them. Data is never read as an expression.
-It imports `registry`, `http`, `schema` and the rooms below them.
+Jinja2 parses expressions, they are checked at load, and our own closures evaluate them. Data is never parsed as an
+expression. Imports `registry`, `http`, `schema` and the rooms below them.
 """
 
 from toolcrib.expressions.expression import (

@@ -1,6 +1,6 @@
-"""Compiles the nodes of one syntax tree within bounds, records the names that they read, and applies functions.
+"""Compile the nodes of a syntax tree to closures, within limits, and record the names that they read.
 
-`value | name` and `name(value)` are the same call.
+`value | name` and `name(value)` compile to the same call.
 """
 
 from __future__ import annotations
@@ -30,34 +30,35 @@ if TYPE_CHECKING:
     from jinja2 import nodes
 
 MOST_NODES = 2_000
-"""Nodes of the syntax tree of one expression or template."""
+"""Maximum number of syntax tree nodes in one expression or template."""
 
 MOST_NESTING = 64
-"""Levels of the syntax tree of one expression."""
+"""Maximum depth of the syntax tree of one expression."""
 
 NOT_ALLOWED = "expression_not_allowed"
 
-SPLIT = "compute less in one place"
-"""The way out of an expression that is too large."""
+SPLIT = "split it into smaller expressions"
+"""Hint for an expression that is too large."""
 
 
 def hidden_key_name(root: str, key: str) -> str:
-    """The hidden name of a key of a root, for scopes that need not work out the others when it is read."""
+    """The hidden name of one key of a root. A scope that knows it can provide the key without computing the others."""
+    # The dot cannot occur in a name, so no expression can spell a hidden name itself.
     return f"{root}.{key}"
 
 
 def key_of_hidden_name(root: str, name: str) -> str:
-    """The key that a hidden name of `hidden_key_name` stands for; empty for other names."""
+    """The key that `hidden_key_name` encoded; empty for other names."""
     start = hidden_key_name(root, "")
     return name.removeprefix(start) if name.startswith(start) else ""
 
 
 class KnownKeys(Collection[str]):
-    """The keys that an object may have, and those of what is in it; any key is among those that are not known."""
+    """The keys that an object can have, with those of nested values, for checks at load."""
 
     @abstractmethod
     def below(self, step: str | None) -> KnownKeys | None:
-        """The keys of what stands under a key; of any element or member for None. None where nothing is known."""
+        """The keys of the value under a key, or of any element if `step` is None; None if unknown."""
 
 
 class ExpressionPart(NamedTuple):
@@ -66,11 +67,11 @@ class ExpressionPart(NamedTuple):
     Attributes:
         run: Its closure.
         constant: Whether it reads nothing from the scope.
-        value: What it is, if it is constant.
-        path: The root and the names behind it, where it is nothing but those: `args.city`.
-        members: The parts of a list or object of a document that are not all constant.
-        bare: The closure without what puts the place of a document into its errors.
-        keys: The keys of its value, and of what is in it, where these are known beyond its own.
+        value: Its value if it is constant.
+        path: The names of a plain path such as `args.city`; empty for anything else.
+        members: The parts of a list or object that is not constant.
+        bare: The closure without the wrapper that adds the location to errors.
+        keys: The known keys of its value and of nested values, if any.
     """
 
     run: Run
@@ -83,20 +84,23 @@ class ExpressionPart(NamedTuple):
 
 
 def constant_function(value: JSON) -> Run:
-    """A closure that gives one value, the same object each time."""
+    """A closure that returns the same object each time."""
     return lambda _scope: value
 
 
 def literal(value: JSON) -> ExpressionPart:
-    """A part that is the same value each time."""
+    """A constant part."""
     return ExpressionPart(constant_function(value), constant=True, value=value)
 
 
 def combined(make: Callable[..., Run], *parts: ExpressionPart) -> ExpressionPart:
-    """A part made of others; worked out now if all of them are constant, so that its faults show now.
+    """A part computed from others.
 
-    Constant texts and numbers are kept; lists and objects are built anew at each evaluation.
+    If all of them are constant, it is evaluated immediately, so that its errors are reported at load. Constant
+    strings and numbers are kept; lists and objects are built again at each evaluation.
     """
+    # `make` builds the closure from the closures of the parts; calling it with constants evaluates it at
+    # load.
     run = make(*(part.run for part in parts))
     if not all(part.constant for part in parts):
         return ExpressionPart(run)
@@ -107,7 +111,7 @@ def combined(make: Callable[..., Run], *parts: ExpressionPart) -> ExpressionPart
 
 
 def joined(parts: list[ExpressionPart]) -> ExpressionPart:
-    """The parts as one text."""
+    """The parts joined into one string."""
     texts = [as_text(part.value) if part.constant else "" for part in parts]
     if all(part.constant for part in parts):
         return literal(bounded_text("".join(texts)))
@@ -126,17 +130,16 @@ def joined(parts: list[ExpressionPart]) -> ExpressionPart:
 
 
 class ExpressionCompiler:
-    """Compiles nodes, within bounds, and notes which names they read.
+    """Compiles nodes within limits and records which names they read.
 
     Args:
-        names: The root names that may be read; as a mapping, each with the keys that its value may
-            have, or None where they are not known. Those that are no identifiers are hidden: functions
-            read them, and no expression can name them; those of `hidden_key_name` are read in place of their root.
-        readers: Kind of node -> what compiles it; other kinds are refused.
-        place: Where the expression stands; tells the draws of one place from those of another.
+        names: The root names that may be read. A mapping gives the keys of each value, or None if unknown. Names that
+            are not identifiers are hidden: only functions and `hidden_key_name` use them.
+        readers: Node type -> its compiler; other types are refused.
+        place: The location of the expression; random functions return different values at different places.
 
     Attributes:
-        used: The root names that were read, without those of loops.
+        used: The root names that are read, without loop variables.
     """
 
     def __init__(
@@ -156,15 +159,18 @@ class ExpressionCompiler:
         self._depth = 0
 
     def compile(self, node: nodes.Node) -> ExpressionPart:
-        """The closure of an expression's node.
+        """Compile a node.
 
         Raises:
-            ExpressionError: A kind of node that is not allowed, an unknown name or function, a
-                constant part that fails, too many nodes or levels.
+            ExpressionError: A node type that is not allowed, an unknown name or function, a constant part that fails,
+                or too many nodes or levels.
         """
+        # An allow-list: a node type that a future Jinja2 adds is refused until someone reviews it.
         reader = self._readers.get(type(node))
         if reader is None:
-            raise ExpressionError(f"`{type(node).__name__}` can't be used in an expression", code=NOT_ALLOWED)
+            raise ExpressionError(
+                f"`{type(node).__name__}` is not supported in expressions", code=NOT_ALLOWED
+            )
         self._go_down()
         part = reader(self, node)
         self._depth -= 1
@@ -172,7 +178,7 @@ class ExpressionCompiler:
 
     @contextmanager
     def level(self) -> Iterator[None]:
-        """One node deeper."""
+        """Count a node and one level of nesting."""
         self._go_down()
         yield
         self._depth -= 1
@@ -191,13 +197,13 @@ class ExpressionCompiler:
 
     @contextmanager
     def naming(self, names: Collection[str]) -> Iterator[None]:
-        """The names that a loop gives to its body."""
+        """Add the variables of a loop while its body is compiled."""
         outer, self._local = self._local, self._local | frozenset(names)
         yield
         self._local = outer
 
     def name(self, name: str) -> str:
-        """Note that a root name is read.
+        """Record that a root name is read, and return it.
 
         Raises:
             ExpressionError: `unknown_name`.
@@ -207,52 +213,55 @@ class ExpressionCompiler:
         if name in self._names:
             self.used.add(name)
             return name
+        # Hidden names are not identifiers and must not appear in the message.
         known = sorted(name for name in {*self._names, *self._local} if name.isidentifier())
-        there = f"the names here are {list_of_names(known, 20)}" if known else "there are no names here"
+        there = f"the names here are {list_of_names(known, 20)}" if known else "no names are available here"
         if name in FUNCTIONS:
-            ways = f"write it behind a bar, `value | {name}`, or call it, `{name}(value)`"
-            hint = f"`{name}` is a function: {ways if FUNCTIONS[name].least else f'call it, `{name}()`'}"
+            ways = f"use `value | {name}` or `{name}(value)`"
+            hint = f"`{name}` is a function: {ways if FUNCTIONS[name].least else f'use `{name}()`'}"
         else:
-            hint = did_you_mean(name, known) or f"a text is written in quotes: `'{name}'`"
-        raise ExpressionError(f"`{name}` is not known: {there}", code="unknown_name", hint=hint)
+            # Most unknown names are either misspelt or a string without quotes.
+            hint = did_you_mean(name, known) or f"put strings in quotes: `'{name}'`"
+        raise ExpressionError(f"unknown name `{name}`; {there}", code="unknown_name", hint=hint)
 
     def hidden_name(self, root: str, key: str) -> str:
-        """The hidden name under which the scope gives a key of a root by itself; empty where it does not."""
+        """The hidden name under which the scope provides a single key of a root; empty if it does not."""
+        # A loop variable of the same name hides the root.
         name = hidden_key_name(root, key)
         return name if name in self._names and root not in self._local else ""
 
     def provided(self, source: str, function: str) -> str:
-        """Note that a function reads a hidden name of the scope.
+        """Record that a function reads a hidden name of the scope.
 
         Returns:
-            The place of this use, different from all others of the document.
+            The place of this use, unique within the document.
 
         Raises:
-            ExpressionError: `unknown_function`; the function means nothing here.
+            ExpressionError: `unknown_function`: the function is not available here.
         """
         if source not in self._names:
             raise ExpressionError(
-                f"`{function}` can't be used here",
+                f"`{function}` cannot be used here",
                 code="unknown_function",
-                hint="only what a mock answers or changes can draw values and count",
+                hint="random values and counters are available only in the replies and effects of a mock",
             )
         self.used.add(source)
         self._provided += 1
         return f"{self._place}#{self._provided}"
 
     def keys(self, name: str) -> KnownKeys | None:
-        """The keys of a root name's value, where they are known beyond its own."""
+        """The known keys of a root value and of its nested values, if any."""
         known = None if name in self._local else self._keys.get(name)
         return known if isinstance(known, KnownKeys) else None
 
     def key(self, owner: ExpressionPart, name: JSON) -> KnownKeys | None:
-        """Check a key that is read of a value whose keys are known.
+        """Check that a value can have a key.
 
         Returns:
-            The keys of what stands under it.
+            The known keys of the value under it, if any.
 
         Raises:
-            ExpressionError: `unknown_argument`, `unknown_row_key`.
+            ExpressionError: `unknown_argument` or `unknown_row_key`.
         """
         known: Collection[str] | None = owner.keys
         if known is None and len(owner.path) == 1 and owner.path[0] not in self._local:
@@ -261,7 +270,7 @@ class ExpressionCompiler:
             what = f"`{'.'.join(owner.path)}`" if owner.path else "this value"
             there = list_of_names(sorted(known), 20) if known else "none"
             code = "unknown_argument" if owner.keys is None else "unknown_row_key"
-            message = f"{what} never has a key `{name}`; its keys are {there}"
+            message = f"unknown key `{name}` in {what}; its keys are {there}"
             raise ExpressionError(message, code=code, hint=did_you_mean(name, known))
         return None if owner.keys is None else owner.keys.below(name if isinstance(name, str) else None)
 
@@ -271,7 +280,7 @@ INSTEAD: Mapping[str, str] = {
     "count": "`length`, or `count_of(value)` for equal elements",
     "d": "`default`",
     "dictsort": "`items` and `sort`",
-    "format": "`~`, which joins texts",
+    "format": "`~`, which joins strings",
     "json": "`tojson`",
     "len": "`length`",
     "map": "`pluck('field')`",
@@ -284,28 +293,29 @@ INSTEAD: Mapping[str, str] = {
     "to_json": "`tojson`",
     "toJson": "`tojson`",
 }
-"""Names that people bring from elsewhere -> what to write here."""
+"""Names of functions in Jinja2, Python and Go -> their replacement here."""
 
 
 def apply(
     reader: ExpressionCompiler, name: str, parts: Sequence[ExpressionPart], fields: Sequence[str] = ()
 ) -> ExpressionPart:
-    """A function with its values.
+    """Compile a function call.
 
     Args:
-        reader: What compiles the expression around it.
+        reader: The compiler of the surrounding expression.
         name: The function.
-        parts: Its values, that before the bar first, those of named arguments last.
+        parts: Its arguments: the value before `|` first, named arguments last.
         fields: The names of the named arguments.
 
     Raises:
-        ExpressionError: There is no such function, or it takes other values.
+        ExpressionError: Unknown function or wrong arguments.
     """
     function = known_function(name)
     check_shape(name, function, len(parts) - len(fields), fields)
     if function.source:
         return _drawn(reader, name, function, [part.run for part in parts])
     count = _COUNTS[function.goes]
+    # The most common case, a filter without arguments, gets a closure that counts and calls in one step.
     if function.goes == "one" and len(parts) == 1:
         part = combined(lambda only: _applied_through(function.run, only), *parts)
     elif count is None:
@@ -329,11 +339,11 @@ _GIVES: Mapping[str, Literal["all", "one"]] = {
     "values": "all",
     "where": "all",
 }
-"""Function -> whether it gives elements of its first value, or one of them."""
+"""Function -> whether it returns elements of its first value or one of them, so that their keys stay known."""
 
 
 def _drawn(reader: ExpressionCompiler, name: str, function: Function, runs: list[Run]) -> ExpressionPart:
-    """A function that is not pure: it asks what the scope provides for it, and is never worked out before."""
+    """A function that is not pure. It is never evaluated at load, even if all its arguments are constant."""
     source, draw = function.source, function.run
     place = reader.provided(source, name)
     if source == COUNTS:
@@ -344,7 +354,7 @@ def _drawn(reader: ExpressionCompiler, name: str, function: Function, runs: list
 
 
 def known_function(name: str) -> Function:
-    """The function of a name; `unknown_function` where there is none."""
+    """Look up a function; raises `unknown_function`."""
     if name in FUNCTIONS:
         return FUNCTIONS[name]
     if name in INSTEAD:
@@ -354,20 +364,20 @@ def known_function(name: str) -> Function:
             did_you_mean(name, FUNCTIONS)
             or f"the functions are {list_of_names(sorted(FUNCTIONS), len(FUNCTIONS))}"
         )
-    raise ExpressionError(f"there is no function `{shortened(name)}`", code="unknown_function", hint=hint)
+    raise ExpressionError(f"unknown function `{shortened(name)}`", code="unknown_function", hint=hint)
 
 
 def check_shape(name: str, function: Function, given: int, fields: Sequence[str]) -> None:
-    """Refuse what a function does not take; `given` counts the values without those of `fields`."""
+    """Check the number and kind of arguments; `given` counts the positional ones."""
     if len(set(fields)) < len(fields):
-        raise ExpressionError(f"`{name}` got a named argument twice", code="expression_syntax")
+        raise ExpressionError(f"`{name}` has a duplicate named argument", code="expression_syntax")
     if fields and function.fields == "no":
         raise ExpressionError(
-            f"`{name}` takes no named arguments, and got {list_of_names(list(fields))}",
+            f"`{name}` accepts no named arguments, got {list_of_names(list(fields))}",
             code="expression_syntax",
         )
     if not fields and function.fields == "must":
-        hint = f"as in `list | {name}(field=value)`"
+        hint = f"use `list | {name}(field=value)`"
         raise ExpressionError(f"`{name}` needs a field and its value", code="expression_syntax", hint=hint)
     least, most = function.least, function.most
     if function.fields == "either":
@@ -375,14 +385,14 @@ def check_shape(name: str, function: Function, given: int, fields: Sequence[str]
     if given < least or (most is not None and given > most):
         wanted = f"{least}" if most == least else f"{least} or more" if most is None else f"{least} to {most}"
         raise ExpressionError(
-            f"`{name}` takes {wanted} values, the one before the bar included, not {given}",
+            f"`{name}` accepts {wanted} values (including the one before `|`), got {given}",
             code="expression_syntax",
             hint=function.summary,
         )
 
 
 def _applied_through(function: Callable[[JSON], JSON], only: Run) -> Run:
-    """A function of one value that goes through it: most of those that texts and lists are piped to."""
+    """A call of a function that traverses its only argument, counted against the step budget."""
 
     def run(scope: Scope) -> JSON:
         value = only(scope)
@@ -398,7 +408,7 @@ def _counted(runs: Sequence[Run], counts: Sequence[Callable[[Run], Run] | None])
 
 
 def _through(run: Run) -> Run:
-    """The same value, counted by what is in it."""
+    """The same value, with its elements counted."""
 
     def counted(scope: Scope) -> JSON:
         value = run(scope)
@@ -410,7 +420,7 @@ def _through(run: Run) -> Run:
 
 
 def _all_through(run: Run) -> Run:
-    """The same value, counted by what is in it at every level."""
+    """The same value, with its elements counted at every level."""
 
     def counted(scope: Scope) -> JSON:
         value = run(scope)
@@ -422,7 +432,7 @@ def _all_through(run: Run) -> Run:
 
 
 _COUNTS: Mapping[str, Callable[[Run], Run] | None] = {"no": None, "one": _through, "all": _all_through}
-"""How far a function goes into its values -> what counts that."""
+"""How deep a function traverses its values -> wrapper that counts the elements."""
 
 
 def _applied(run: Callable[..., JSON], runs: Sequence[Run], fields: Sequence[str]) -> Run:
@@ -438,14 +448,15 @@ def _applied(run: Callable[..., JSON], runs: Sequence[Run], fields: Sequence[str
 
 
 class ArgumentReads:
-    """Notes what an expression reads of the arguments while it is compiled.
-
-    The compiler asks whether a name or a key is known whenever it meets one.
+    """Records which arguments an expression reads while it is compiled.
 
     Attributes:
         names: The names that the expression may read.
         keys: The arguments that it reads, in order.
     """
+
+    # The compiler checks each name and key with `in`, so collections that record these checks see every read
+    # without a second walk over the syntax tree.
 
     def __init__(self, known: Collection[str] | None) -> None:
         self.names = _Names({"args": _Keys(self, known)})
@@ -454,7 +465,7 @@ class ArgumentReads:
 
     @property
     def whole(self) -> bool:
-        """Whether it reads the arguments by anything but their names."""
+        """Whether it reads the arguments as a whole, not only by key."""
         return self.names.asked > self.steps
 
 

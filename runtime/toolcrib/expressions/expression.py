@@ -1,11 +1,11 @@
-"""Expressions: finds them in a text, between `{{` and `}}`, and compiles them.
+"""Find expressions between `{{` and `}}` in a text, and compile them.
 
-Jinja2's lexer does not look for the braces: it trims blanks at `{{-`, which turns `{{-x}}` into `x`, and it rewrites
-line ends, which are data here. The commonest expressions, `args.city` and `args.city | upper`, are compiled here
-without a parser: Jinja2's lexer and parser take a hundred times as long, and longer still to be imported.
-
-`escape_expressions` escapes values so that nothing in them is read as an expression.
+`escape_expressions` escapes values so that nothing in them is parsed as an expression.
 """
+
+# Jinja2's lexer is not used to find the braces: it trims whitespace at `{{-`, which turns `{{-x}}` into `x`,
+# and it normalises line ends, which are data here. The most common expressions, `args.city` and `args.city |
+# upper`, are compiled without a parser: Jinja2's takes a hundred times as long, and longer still to import.
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from toolcrib.expressions.compiler import (
 from toolcrib.expressions.values import Run, Scope, shortened
 
 STRING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
-"""A text in quotes, as Jinja2 reads it."""
+"""A quoted string, as Jinja2 reads it."""
 
 _MARK = re.compile(rf"{STRING.pattern}|[()\[\]{{}}]", re.DOTALL)
 _OPENER = re.compile(r"\{[{%#]")
@@ -34,7 +34,7 @@ _ESCAPE = re.compile(r"\\(?:([\\'\"nrtbfav]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-
 
 
 class ExpressionBody(NamedTuple):
-    """What stands between `{{` and `}}`."""
+    """The source between `{{` and `}}`."""
 
     source: str
 
@@ -43,7 +43,7 @@ Piece: TypeAlias = "str | ExpressionBody"
 
 
 def split(text: str) -> list[Piece]:
-    """A text as literal pieces and expressions, in order; no literal piece is empty.
+    """Split a text into literal pieces and expressions, in order; literal pieces are not empty.
 
     Raises:
         ExpressionError: `expression_not_allowed` for `{%`, `{#`, `{{-` and `-}}`;
@@ -64,6 +64,8 @@ def split(text: str) -> list[Piece]:
 
 def _end_of_body(text: str, start: int) -> int:
     _refuse_others(text, start)
+    # Brackets and quotes are tracked because `}}` also ends a nested object, `{{ {'a': {'b': 1}} }}`, or may
+    # be data.
     place, depth = start + 2, 0
     while (mark := _MARK.search(text, place)) is not None:
         if depth == 0 and text.startswith("}}", mark.start()):
@@ -75,9 +77,9 @@ def _end_of_body(text: str, start: int) -> int:
         place = mark.end()
     shown = shortened(text[start:])
     if "}}" in text[start:]:
-        raise ExpressionError(f"brackets or quotes are not balanced in `{shown}`", code="expression_syntax")
+        raise ExpressionError(f"unbalanced brackets or quotes in `{shown}`", code="expression_syntax")
     raise ExpressionError(
-        f"`{{{{` is not closed in `{shown}`",
+        f"unclosed `{{{{` in `{shown}`",
         code="expression_syntax",
         hint="close it with `}}`, or " + _LITERAL,
     )
@@ -90,15 +92,15 @@ def _refuse_others(text: str, start: int) -> None:
     if text.startswith("{%", start):
         what, hint = (
             "statements (`{%`) work only in `template` and `template_file`",
-            "write `{{ ... }}`, or a `template`",
+            "use `{{ ... }}` or a `template`",
         )
     elif text.startswith("{#", start):
         what, hint = (
             "comments (`{#`) work only in `template` and `template_file`",
-            "write `{{ '{#' }}` for these marks",
+            "write `{{ '{#' }}` for a literal `{#`",
         )
     elif text.startswith("{{-", start):
-        what, hint = "`{{-` would trim blanks, and never means minus", "write a blank between, `{{ -x }}`"
+        what, hint = "`{{-` is whitespace control, not a minus sign", "put a space in between: `{{ -x }}`"
     else:
         return
     raise ExpressionError(f"{what}: `{shortened(text[start:])}`", code="expression_not_allowed", hint=hint)
@@ -107,25 +109,27 @@ def _refuse_others(text: str, start: int) -> None:
 def _body(source: str) -> ExpressionBody:
     if source.endswith("-"):
         raise ExpressionError(
-            f"`-}}}}` would trim blanks: `{{{{{shortened(source)}}}}}`",
+            f"`-}}}}` is whitespace control: `{{{{{shortened(source)}}}}}`",
             code="expression_not_allowed",
-            hint="leave the minus out",
+            hint="remove the minus sign",
         )
     return ExpressionBody(source)
 
 
 def check_escapes(literal: str) -> None:
-    r"""Refuse what Jinja2 would read with a warning today and not at all tomorrow: `'\d'`.
+    r"""Refuse unknown escapes such as `'\d'`.
 
     Raises:
         ExpressionError: `expression_syntax`.
     """
+    # Jinja2 decodes literals with Python's unicode-escape codec, which accepts these with a warning and will
+    # refuse them in a future version.
     for match in _ESCAPE.finditer(literal):
         if match.group(2) is not None:
             raise ExpressionError(
-                f"`{match.group()}` in {shortened(literal)} is no escape",
+                f"unknown escape `{match.group()}` in {shortened(literal)}",
                 code="expression_syntax",
-                hint="a backslash itself is written `\\\\`",
+                hint="write a literal backslash as `\\\\`",
             )
 
 
@@ -134,7 +138,7 @@ _OPENERS = ("{{", "{%", "{#", "${")
 
 
 def escape_expressions(value: JSON) -> JSON:
-    """A value whose texts mean only themselves: what looks like an expression is quoted."""
+    """Escape a value: everything in its strings that looks like an expression becomes a literal."""
     if isinstance(value, str):
         return _SIGNS.sub(_quoted, value)
     if isinstance(value, list):
@@ -145,7 +149,8 @@ def escape_expressions(value: JSON) -> JSON:
 
 
 def _quoted(signs: re.Match[str]) -> str:
-    """A run of signs as a literal where it would open something; whole, so that no rest of it opens either."""
+    """A run of `{`, `%`, `#` and `$` as a quoted literal if it contains an opener."""
+    # The whole run is quoted: what is left of `{{{` after quoting two braces could open an expression again.
     run = signs[0]
     parts = run.replace("${", "$' ~ '{")
     return f"{{{{ '{parts}' }}}}" if any(opener in run for opener in _OPENERS) else run
@@ -156,17 +161,17 @@ _PATH: Final = re.compile(rf"\s*({_NAME}(?:\.{_NAME})*)\s*((?:\|\s*{_NAME}\s*)*)
 RESERVED: Final = frozenset(
     ["True", "False", "None", "true", "false", "none", "and", "or", "not", "if", "else", "in", "is"]
 )
-"""Names that may mean something else to the parser, at whatever place."""
+"""Names that the parser treats as keywords or constants."""
 
 _MOST: Final = 32
-"""Names of an expression that is read here; what is nested deeper is measured by the parser."""
+"""Maximum number of names in a path that is compiled without the parser, which checks the depth of longer ones."""
 
 
 def read_path(source: str) -> tuple[list[str], list[str]] | None:
-    """The names of a path, and those of the functions behind it, which have no arguments.
+    """Read a plain path with filters that have no arguments, such as `args.city | upper`.
 
     Returns:
-        Both in their order; None where a parser is needed.
+        The names of the path and of the functions, in order; None if a parser is needed.
     """
     match = _PATH.fullmatch(source)
     if match is None:
@@ -179,12 +184,13 @@ def read_path(source: str) -> tuple[list[str], list[str]] | None:
 
 
 def compile_path(names: list[str], functions: list[str], reader: ExpressionCompiler) -> ExpressionPart:
-    """Compile what `read_path` has read.
+    """Compile the result of `read_path`.
 
     Raises:
-        ExpressionError: A name, key or function is not known.
+        ExpressionError: Unknown name, key or function.
     """
-    for function in reversed(functions):  # faults are told as of a tree, from its top
+    # Reversed, to report the same error first as the parser's tree, whose root is the last filter.
+    for function in reversed(functions):
         check_shape(function, known_function(function), 1, ())
     hidden = reader.hidden_name(names[0], names[1]) if len(names) > 1 else ""
     part = root_part(reader, hidden or names[0])
@@ -196,7 +202,7 @@ def compile_path(names: list[str], functions: list[str], reader: ExpressionCompi
 
 
 def root_part(reader: ExpressionCompiler, name: str) -> ExpressionPart:
-    """A name that is read from the scope."""
+    """A root name of the scope."""
     reader.name(name)
 
     def run(scope: Scope) -> JSON:
@@ -209,14 +215,14 @@ def root_part(reader: ExpressionCompiler, name: str) -> ExpressionPart:
 
 
 def member_part(reader: ExpressionCompiler, owner: ExpressionPart, name: str) -> ExpressionPart:
-    """A key of what a path reads."""
+    """A path extended by one key."""
     keys = reader.key(owner, name)
     path = (*owner.path, name)
     return ExpressionPart(_path_run(path), path=path, keys=keys)
 
 
 def _read_name(scope: Scope, name: str) -> JSON:
-    """The value of a root name that was known when the expression was compiled."""
+    """The value of a root name; the name itself was checked when the expression was compiled."""
     try:
         return scope[name]
     except KeyError:
@@ -224,8 +230,9 @@ def _read_name(scope: Scope, name: str) -> JSON:
 
 
 def _path_run(path: tuple[str, ...]) -> Run:
-    """A root and the names behind it: the commonest expression, so the shortest way."""
+    """A closure for a root and the keys behind it, the most common expression."""
 
+    # The fast path below only reads; if that fails, this one walks again to find the key for the message.
     def step_by_step(scope: Scope) -> JSON:
         value = _read_name(scope, path[0])
         for place, name in enumerate(path[1:], start=1):
@@ -251,7 +258,8 @@ def _path_run(path: tuple[str, ...]) -> Run:
 def _two_steps(root: str, name: str, step_by_step: Run) -> Run:
     def run(scope: Scope) -> JSON:
         try:
-            # Only an object takes a text in brackets; the slow way finds the words for all else.
+            # Only an object accepts a string in brackets; anything else raises and gets its message from the
+            # slow path.
             return scope[root][name]  # type: ignore[index, call-overload]
         except (KeyError, TypeError):
             return step_by_step(scope)
@@ -260,14 +268,14 @@ def _two_steps(root: str, name: str, step_by_step: Run) -> Run:
 
 
 _PATH_SOURCE = 256
-"""Characters up to which an expression may be a path that needs no parser."""
+"""Maximum length of a source that is tried as a plain path."""
 
 
 class Expression(NamedTuple):
     """A compiled expression.
 
     Attributes:
-        source: What was written between the braces.
+        source: The source between the braces.
         names: The root names that it reads from the scope.
         run: Its closure.
     """
@@ -277,10 +285,10 @@ class Expression(NamedTuple):
     run: Run
 
     def evaluate(self, scope: Scope) -> JSON:
-        """The value of the expression. What was read from the scope is handed on, not copied.
+        """Evaluate the expression. Values from the scope are returned without copying.
 
         Raises:
-            ExpressionError: `missing_key`, or `expression_failed` for everything else that can go wrong.
+            ExpressionError: `missing_key`, or `expression_failed` for any other failure.
         """
         try:
             return self.run(scope)
@@ -289,22 +297,22 @@ class Expression(NamedTuple):
 
 
 def too_deep() -> ExpressionError:
-    """The error of values that are nested deeper than Python can follow."""
-    return ExpressionError("the values are nested too deeply to be worked with")
+    """The error of values that exceed Python's recursion limit."""
+    return ExpressionError("the values are nested too deeply")
 
 
 def is_expression(text: str) -> bool:
-    """Whether a text holds an expression."""
+    """Whether a text contains an expression."""
     return "{{" in text
 
 
 def compile_expression(source: str, names: Collection[str], place: str = "") -> Expression:
-    """Compile an expression that is written without its braces.
+    """Compile an expression without its braces.
 
     Args:
         source: The expression.
         names: The root names that it may read.
-        place: Where it stands in its document; functions that draw give other values at another place.
+        place: Its location in the document; random functions return different values at different places.
 
     Raises:
         ExpressionError: `expression_syntax`, `unknown_name`, `unknown_function`,
@@ -320,7 +328,7 @@ def compile_node(
     """Compile an expression.
 
     Returns:
-        It, and the names that it reads.
+        The compiled part and the names that it reads.
 
     Raises:
         ExpressionError: As `compile_expression`.
@@ -329,31 +337,30 @@ def compile_node(
     if path is not None:
         reader = ExpressionCompiler(names, place=place)
         return compile_path(*path, reader), frozenset(reader.used)
-    from toolcrib.expressions.parser import compile_parsed  # noqa: PLC0415 -- slow, and most mocks read paths only
+    from toolcrib.expressions.parser import compile_parsed  # noqa: PLC0415 -- slow to import; most mocks use only paths
 
     return compile_parsed(source, names, place)
 
 
 def compile_condition(source: str, names: Collection[str], place: str = "") -> Expression:
-    """Compile what must be one whole expression with its braces: the `if` of a rule.
+    """Compile a text that must be a single expression with its braces, such as the `if` of a rule.
 
-    Blanks around the braces are allowed; `place` as in `compile_expression`.
+    Whitespace around the braces is allowed; `place` as in `compile_expression`.
 
     Raises:
-        ExpressionError: As `compile_expression`; and `expression_syntax` for anything but one
-            whole expression.
+        ExpressionError: As `compile_expression`, and `expression_syntax` for anything but a single expression.
     """
     text = source.strip()
     if not is_expression(text):
         hint = f'write `"{{{{ {shortened(text) or "..."} }}}}"`'
         raise ExpressionError(
-            f"`{shortened(text)}` is a text and not an expression", code="expression_syntax", hint=hint
+            f"`{shortened(text)}` is a string, not an expression", code="expression_syntax", hint=hint
         )
     pieces = split(text)
     if len(pieces) == 1 and isinstance(pieces[0], ExpressionBody):
         return compile_expression(pieces[0].source, names, place)
     raise ExpressionError(
-        f"`{shortened(text)}` is more than one whole expression",
+        f"`{shortened(text)}` is not a single expression",
         code="expression_syntax",
-        hint="write everything within one pair of braces",
+        hint="put everything inside one pair of braces",
     )

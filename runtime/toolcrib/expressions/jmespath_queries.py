@@ -1,4 +1,4 @@
-"""JMESPath: what requests, answers and assertions look for in values."""
+"""JMESPath queries of requests, responses and assertions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from toolcrib.core.model import JSON
 from toolcrib.core.pointers import keys_of
 
 Select = Callable[[JSON], JSON]
-"""Reshapes a value; raises ValueError where a function does not take what it is given."""
+"""Evaluates a query on a value; raises ValueError if a function receives an invalid argument."""
 
 
 def compile_select(text: str, pointer: str, problems: list[Problem]) -> Select | None:
-    """Compile a JMESPath expression; None where it can't be read, which is reported."""
-    import jmespath  # noqa: PLC0415 -- most tools reshape nothing
+    """Compile a JMESPath expression; None if it is invalid, which is reported."""
+    import jmespath  # noqa: PLC0415 -- most projects have no query
     from jmespath.exceptions import JMESPathError  # noqa: PLC0415 -- as above
 
     try:
@@ -37,7 +37,7 @@ def compile_select(text: str, pointer: str, problems: list[Problem]) -> Select |
 
 
 _FAILURES = (ValueError, TypeError, ArithmeticError, RecursionError)
-"""What the library raises; its own errors are ValueErrors, others come from Python's comparisons and arithmetic."""
+"""Exceptions of a search. jmespath's own are ValueErrors; the others escape from its comparisons and arithmetic."""
 
 _SHAPE = "write a JMESPath expression such as `{name: user.name, tags: tags[*].label}`"
 
@@ -45,12 +45,13 @@ _SHAPE = "write a JMESPath expression such as `{name: user.name, tags: tags[*].l
 def _unreadable(error: Exception, pointer: str) -> Problem:
     position = getattr(error, "lex_position", None)
     where = "" if position is None else f" at character {position + 1}"
-    message = f"`{keys_of(pointer)[-1]}` is no JMESPath expression{where}"
+    message = f"`{keys_of(pointer)[-1]}` is not a valid JMESPath expression{where}"
     return Problem(code="bad_select", message=message, pointer=pointer, hint=_SHAPE)
 
 
 def _wrong_functions(parsed: dict[str, Any], pointer: str) -> Iterator[Problem]:
-    """What the library would tell only when the expression is used."""
+    """Unknown functions and wrong numbers of arguments."""
+    # jmespath itself reports these only when the query runs, which is too late for a load-time check.
     from jmespath.functions import Functions  # noqa: PLC0415 -- as above
 
     known: dict[str, Any] = Functions.FUNCTION_TABLE
@@ -58,33 +59,33 @@ def _wrong_functions(parsed: dict[str, Any], pointer: str) -> Iterator[Problem]:
         if name not in known:
             hint = did_you_mean(name, known) or f"the functions are {', '.join(sorted(known))}"
             yield Problem(
-                code="bad_select", message=f"JMESPath has no function `{name}`", pointer=pointer, hint=hint
+                code="bad_select", message=f"unknown JMESPath function `{name}`", pointer=pointer, hint=hint
             )
             continue
         signature = known[name]["signature"]
         least, open_ended = len(signature), bool(signature) and bool(signature[-1].get("variadic"))
         if given < least or (given > least and not open_ended):
-            message = f"`{name}` takes {least}{' or more' if open_ended else ''} arguments, not {given}"
+            message = f"`{name}` accepts {least}{' or more' if open_ended else ''} arguments, got {given}"
             yield Problem(code="bad_select", message=message, pointer=pointer, hint=_SHAPE)
 
 
 def functions() -> Collection[str]:
-    """The functions that there are in JMESPath."""
-    from jmespath.functions import Functions  # noqa: PLC0415 -- most tools reshape nothing
+    """The names of JMESPath's functions."""
+    from jmespath.functions import Functions  # noqa: PLC0415 -- most projects have no query
 
     names: Collection[str] = Functions.FUNCTION_TABLE.keys()
     return names
 
 
 def _calls(node: dict[str, Any]) -> Iterator[tuple[str, int]]:
-    """The functions that are called, each with how many arguments."""
+    """The functions that a query calls, each with its number of arguments."""
     if node["type"] == "function_expression":
         yield node["value"], len(node["children"])
     for child in node["children"]:
-        if isinstance(child, dict):  # bounds of a slice are numbers
+        if isinstance(child, dict):  # the bounds of a slice are plain numbers
             yield from _calls(child)
 
 
 def _failed(error: Exception) -> str:
     name = getattr(error, "function_name", "")
-    return f"`{name}` does not take what it is given" if name else "a function does not take what it is given"
+    return f"invalid argument for `{name}`" if name else "invalid argument for a function"

@@ -1,7 +1,7 @@
-"""`for_each`: compiles loops over the elements of lists, without statements.
+"""Compile `for_each` loops over lists.
 
-A form is a mapping whose keys are all of `for_each`, `let`, `where`, `value`, `sum`, `key`, with `for_each`
-among them; every other mapping is data.
+A mapping is a `for_each` form if it has `for_each` and otherwise only `let`, `where`, `value`, `sum` and `key`; any other
+mapping is data.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ FORM = frozenset({"for_each", "let", "where", "value", "sum", "key"})
 
 
 def is_form(value: Mapping[str, JSON]) -> bool:
-    """Whether a mapping is a `for_each` form and no data."""
+    """Whether a mapping is a `for_each` form, not data."""
     return "for_each" in value and value.keys() <= FORM
 
 
 class LoopScope(CountedScope):
-    """The scope of one turn after the other of a loop: its names, its lets, and what is around it.
+    """The scope of the iterations of a loop: its variables, its lets, and the surrounding scope.
 
     Args:
         outer: The scope around the loop.
-        lets: Name -> what works it out, when it is first needed in a turn.
-        keeps: Whether what is around stays the same while the loop runs, so that it is asked once.
+        lets: Name -> closure, evaluated at first use in each iteration.
+        keeps: Whether the outer scope does not change while the loop runs, so that its values can be cached.
     """
+
+    # One scope object serves all iterations, which saves a new mapping for each.
 
     __slots__ = ("_keeps", "_lets", "_outer")
 
@@ -55,20 +57,20 @@ class LoopScope(CountedScope):
         return found
 
     def begin(self, names: tuple[str, ...], values: tuple[JSON, ...]) -> None:
-        """The next turn: its values, and no let worked out."""
+        """Start an iteration: set its variables and forget its lets."""
         for name in self._lets:
             self.pop(name, None)
         self.update(zip(names, values, strict=True))
 
 
 class Loop(NamedTuple):
-    """What a loop goes through.
+    """A compiled loop.
 
     Attributes:
-        names: What it calls the elements, side by side.
-        lists: Where they come from, one for each name.
-        lets: Name -> what works it out in a turn.
-        where: Which turns count; None for all.
+        names: The loop variables.
+        lists: One closure per variable that returns its list.
+        lets: Name -> closure, evaluated in each iteration.
+        where: Filters the iterations; None for all.
     """
 
     names: tuple[str, ...]
@@ -77,14 +79,14 @@ class Loop(NamedTuple):
     where: Run | None
 
     def turns(self, scope: Scope, *, keeps: bool = True) -> Iterator[LoopScope]:
-        """The scope of each turn; one object, so look at it before the next.
+        """Yield the scope of each iteration. It is the same object each time, so use it before the next one.
 
         Args:
             scope: The scope around the loop.
-            keeps: Whether that stays the same meanwhile.
+            keeps: Whether that scope does not change while the loop runs.
 
         Raises:
-            ExpressionError: Something is no list, the lists are not equally long, or too long.
+            ExpressionError: A value is not a list, or the lists differ in length or are too long.
         """
         sides = [_list(name, run(scope)) for name, run in zip(self.names, self.lists, strict=True)]
         if len(sides) > 1:
@@ -100,38 +102,38 @@ class Loop(NamedTuple):
 def _list(name: str, value: JSON) -> list[JSON]:
     if isinstance(value, list):
         return value
-    hint = "go through `| keys`, `| values` or `| items`" if isinstance(value, dict) else ""
+    hint = "iterate over `| keys`, `| values` or `| items`" if isinstance(value, dict) else ""
     raise ExpressionError(f"`for_each` needs a list for `{name}`, not {kind(value)}", hint=hint)
 
 
 def check_lengths(names: tuple[str, ...], sides: list[list[JSON]]) -> None:
-    """Refuse lists that can't go side by side.
+    """Check that lists have equal lengths.
 
     Raises:
-        ExpressionError: They are not equally long.
+        ExpressionError: `unequal_lists`.
     """
     if len({len(side) for side in sides}) > 1:
         lengths = ", ".join(f"`{name}` has {len(side):,}" for name, side in zip(names, sides, strict=True))
         raise ExpressionError(
-            f"lists that go side by side need equal lengths: {lengths}",
+            f"lists that are iterated together must have equal lengths: {lengths}",
             code="unequal_lists",
-            hint="test the lengths before, in a `guard`",
+            hint="check the lengths first, in a `guard`",
         )
 
 
 def collect_records(loop: Loop) -> Run:
-    """A list of objects of all names of the loop."""
+    """Collect a list of objects with all variables and lets of the loop."""
     names = (*loop.names, *loop.lets)
     return lambda scope: [{name: turn[name] for name in names} for turn in loop.turns(scope)]
 
 
 def collect_list(loop: Loop, value: Run) -> Run:
-    """A list of one value a turn."""
+    """Collect a list of one value per iteration."""
     return lambda scope: [value(turn) for turn in loop.turns(scope)]
 
 
 def collect_sum(loop: Loop, value: Run) -> Run:
-    """The sum of one number a turn, from 0 and from left to right."""
+    """Collect the sum of one number per iteration, from left to right, starting at 0."""
 
     def run(scope: Scope) -> JSON:
         total: JSON = 0
@@ -139,7 +141,8 @@ def collect_sum(loop: Loop, value: Run) -> Run:
             number = value(turn)
             if not is_number(number):
                 raise ExpressionError(f"`sum` adds numbers, not {kind(number)}")
-            # Not the builtin: from Python 3.12 it compensates, and the same document would give two results.
+            # The built-in sum() compensates for rounding errors since Python 3.12, so results would depend on
+            # the version.
             total = add(total, number)
         return total
 
@@ -147,15 +150,15 @@ def collect_sum(loop: Loop, value: Run) -> Run:
 
 
 def collect_object(loop: Loop, key: Run, value: Run) -> Run:
-    """An object of one key and value a turn; of two with the same key the later one counts."""
+    """Collect an object of one key and value per iteration; the last value of a repeated key counts."""
 
     def run(scope: Scope) -> JSON:
         made: dict[str, JSON] = {}
         for turn in loop.turns(scope):
             name = key(turn)
             if not isinstance(name, str):
-                hint = "turn it into a text with `| string`" if is_number(name) else ""
-                raise ExpressionError(f"a `key` is a text, not {kind(name)}", hint=hint)
+                hint = "convert it with `| string`" if is_number(name) else ""
+                raise ExpressionError(f"a `key` must be a string, not {kind(name)}", hint=hint)
             made[name] = value(turn)
         return made
 
@@ -167,13 +170,13 @@ _MADE = (frozenset[str](), frozenset({"value"}), frozenset({"sum"}), frozenset({
 
 
 class LoopForm(NamedTuple):
-    """A loop of a document.
+    """A loop in a document.
 
     Attributes:
-        loop: It, compiled.
-        inner: The names that may be read in a turn, with their keys where these are known.
-        used: What the loop itself reads of the names around it.
-        lets: Names of its lets that no other let and no `where` of it reads -> where they stand.
+        loop: The compiled loop.
+        inner: The names that an iteration may read, with the keys of their values if known.
+        used: The outer names that the loop itself reads.
+        lets: Lets that neither another let nor `where` reads -> their pointers.
     """
 
     loop: Loop
@@ -182,11 +185,11 @@ class LoopForm(NamedTuple):
     lets: Mapping[str, str]
 
     def outside(self, used: frozenset[str]) -> frozenset[str]:
-        """What of the names that a turn reads comes from around the loop, with what the loop reads itself."""
+        """The outer names that the loop and its body read, given the names that the body reads."""
         return self.used | (used - {*self.loop.names, *self.loop.lets})
 
     def check_used(self, used: frozenset[str], problems: list[Problem]) -> None:
-        """Refuse lets that a turn works out for nothing."""
+        """Report lets that nothing reads."""
         problems += [
             unused_name_problem("let", name, place) for name, place in self.lets.items() if name not in used
         ]
@@ -195,21 +198,21 @@ class LoopForm(NamedTuple):
 def read_form(
     block: dict[str, Any], names: Collection[str], problems: list[Problem], pointer: str
 ) -> tuple[ExpressionPart, frozenset[str]]:
-    """Compile a form; faults are added to `problems`.
+    """Compile a form; problems are appended to `problems`.
 
     Returns:
-        What makes its value, and the names around it that it reads.
+        The compiled part, and the outer names that it reads.
     """
     read = read_loop(block, names, problems, pointer)
     made = frozenset(block) & {"value", "sum", "key"}
     if made not in _MADE:
-        message = "`for_each` makes a list of `value`, a `sum`, an object of `key` and `value`, or records"
+        message = "use `for_each` with `value` (a list), `sum` (a number), `key` and `value` (an object) or none of them (records)"
         problems.append(
             Problem(
                 code="invalid_for_each",
                 message=message,
                 pointer=pointer,
-                hint=f"leave one of {_listed(made)} out" if len(made) > 1 else "add `value`",
+                hint=f"remove one of {_listed(made)}" if len(made) > 1 else "add `value`",
             )
         )
         return ExpressionPart(lambda _scope: None), read.used
@@ -218,6 +221,7 @@ def read_form(
         for key in sorted(made)
     }
     used = frozenset[str]().union(*(part.names for part in parts.values()))
+    # Without `value`, `sum` or `key` every let becomes a field of the records, so none is unused.
     if parts:
         read.check_used(used, problems)
     runs = {key: part.run for key, part in parts.items()}
@@ -235,13 +239,13 @@ def _maker(loop: Loop, runs: Mapping[str, Run]) -> Run:
 def read_loop(
     block: Mapping[str, Any], names: Collection[str], problems: list[Problem], pointer: str
 ) -> LoopForm:
-    """Compile `for_each`, `let` and `where` of a mapping; faults are added to `problems`.
+    """Compile `for_each`, `let` and `where` of a mapping; problems are appended to `problems`.
 
     Args:
         block: The mapping.
-        names: The names around it; as a mapping, with the keys that their values may have.
-        problems: Receives every fault.
-        pointer: Where the mapping stands.
+        names: The outer names; a mapping gives the keys of their values, or None if unknown.
+        problems: Receives every problem.
+        pointer: The pointer of the mapping.
     """
     around: dict[str, Collection[str] | None] = _with_keys(names)
     lists = _lists(block["for_each"], around, problems, f"{pointer}/for_each")
@@ -282,14 +286,15 @@ def _lists(
         made = compile_value(value, names, problems, place)
         if not isinstance(value, list) and (not isinstance(value, str) or "{{" not in value):
             message = f"`for_each` needs a list for `{shortened(name)}`"
-            hint = 'write a list, or an expression that gives one: `"{{ args.items }}"`'
+            hint = 'use a list or an expression that returns one: `"{{ args.items }}"`'
             problems.append(Problem(code="invalid_for_each", message=message, pointer=place, hint=hint))
         lists[name] = made
+    # Literal lists are compared at load; computed ones when the loop runs.
     literal = {name: side for name, side in _dict(block).items() if isinstance(side, list)}
     try:
         check_lengths(tuple(literal), list(literal.values()))
     except ExpressionError as error:
-        problems.append(error.problem(pointer, hint="make them equally long"))
+        problems.append(error.problem(pointer, hint="give them the same length"))
     return lists or {"": Rendering(constant=True, names=frozenset(), run=lambda _scope: [])}
 
 
@@ -298,12 +303,12 @@ def _dict(block: JSON) -> dict[str, JSON]:
 
 
 def _entries(block: JSON, pointer: str, problems: list[Problem], example: str = "") -> dict[str, JSON]:
-    """The entries of what must be a mapping; that of a loop must have some."""
+    """The entries of a mapping; `for_each` (which passes `example`) must have at least one."""
     if isinstance(block, dict) and (block or not example):
         return block
     if block is not None or example:
         shown = example or '`{total: "{{ item.price * item.count }}"}`'
-        message = f"names with what they stand for are expected, as in {shown}"
+        message = f"expected names with their values, as in {shown}"
         problems.append(Problem(code="invalid_for_each", message=message, pointer=pointer))
     return {}
 
@@ -311,10 +316,10 @@ def _entries(block: JSON, pointer: str, problems: list[Problem], example: str = 
 def compile_test(
     text: JSON, names: Collection[str], problems: list[Problem], pointer: str
 ) -> tuple[Run, frozenset[str]]:
-    """Compile a condition, one whole expression; of a fault, which is told, one that holds never.
+    """Compile a condition, which must be a single expression. If it is invalid, the problem is reported.
 
     Returns:
-        It, with errors that say where, and the names that it reads.
+        A closure whose errors carry the pointer (always False if invalid), and the names that it reads.
     """
     try:
         condition = compile_condition(text if isinstance(text, str) else "", names, pointer)
@@ -325,22 +330,22 @@ def compile_test(
 
 
 def check_name(name: str, names: Collection[str], problems: list[Problem], pointer: str) -> None:
-    """Refuse a name that expressions can't read, or that hides another one."""
+    """Report a name that expressions cannot read, or that hides another one."""
     if _NAME.fullmatch(name) is None or name in RESERVED:
-        message = f"`{shortened(name)}` can't be a name in expressions"
-        hint = "a name has letters, digits and `_`, begins with no digit, and is no word of the language"
+        message = f"`{shortened(name)}` is not a valid name in expressions"
+        hint = "use letters, digits and `_`, without a digit at the start, and no reserved word"
         problems.append(Problem(code="invalid_name", message=message, pointer=pointer, hint=hint))
     elif name in names:
-        message = f"`{name}` is another name here already, which it would hide"
+        message = f"the name `{name}` is already in use here"
         problems.append(
-            Problem(code="name_taken", message=message, pointer=pointer, hint="take another name")
+            Problem(code="name_taken", message=message, pointer=pointer, hint="choose another name")
         )
 
 
 def unused_name_problem(what: str, name: str, pointer: str) -> Problem:
-    """The fault of a name that nothing reads."""
-    message = f"nothing reads the {what} `{shortened(name)}`"
-    return Problem(code="unused_name", message=message, pointer=pointer, hint="leave it out, or use it")
+    """The problem of a name that nothing reads."""
+    message = f"unused {what} `{shortened(name)}`"
+    return Problem(code="unused_name", message=message, pointer=pointer, hint="remove it or use it")
 
 
 def _listed(keys: Collection[str]) -> str:

@@ -1,13 +1,12 @@
-"""Matchers: patterns that look like the data they accept, compiled once.
+"""Matchers: patterns in the shape of the data that they accept, compiled once.
 
-A plain value stands for itself (JSON equality), an object for all objects that hold its keys, a list for
-lists of the same length, item by item. An object whose keys all begin with `$` holds operators, and all of
-them must hold. An absent key is `ABSENT` to the pattern that stands there: only `$exists: false`, `$not`
-and `$ne` accept that.
+A scalar matches an equal value (JSON equality), an object matches objects that contain its keys, and a list matches lists
+of the same length, item by item. An object whose keys all begin with `$` contains operators, all of which must match. The
+pattern of a missing key is compared with `ABSENT`, which only `$exists: false`, `$not` and `$ne` accept.
 
-`find_impossible` finds patterns over arguments that no arguments can match, as far as the input schema is certain
-about it. It reads `properties`, `items`, `type`, `enum`, `const`, the bounds of numbers and local references;
-other keywords are assumed to allow anything. Bounds that exclude each other are found without a schema.
+`find_impossible` finds patterns that no valid arguments can match. It reads `properties`, `items`, `type`, `enum`,
+`const`, bounds of numbers and local references; other keywords are assumed to allow anything. Contradictory bounds are
+found without a schema.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class _Absent(Enum):
 
 
 ABSENT: Final = _Absent.ABSENT
-"""What a pattern is compared with where the object has no such key."""
+"""The value that the pattern of a missing key is compared with."""
 
 Test: TypeAlias = Callable[[object, Scope], bool]
 _LONGEST_SHOWN = 80
@@ -54,13 +53,13 @@ _LONGEST_SHOWN = 80
 
 @dataclass(frozen=True, slots=True)
 class MatchDifference:
-    """One place where a value is not what its matcher wants.
+    """One place where a value does not match.
 
     Attributes:
         pointer: JSON Pointer of the place within the value.
-        expected: What is wanted, in words or JSON.
-        actual: What is there, in JSON, shortened; `nothing` for an absent key.
-        hint: What may have gone wrong; often empty.
+        expected: The expected value, in words or JSON.
+        actual: The actual value as shortened JSON; `nothing` for a missing key.
+        hint: The likely cause; often empty.
     """
 
     pointer: str
@@ -75,8 +74,10 @@ class MatchDifference:
 
 @dataclass(frozen=True, slots=True)
 class MatcherNode:
-    """A compiled piece of a pattern: the quick answer, and the explained one (empty iff the test holds)."""
+    """A compiled part of a pattern: a fast test, and an explanation that is empty exactly if the test passes."""
 
+    # Two closures, because thousands of rules are tested per call, and only the failures shown to a user are
+    # explained.
     test: Test
     explain: Callable[[object, Scope, str], Iterator[MatchDifference]]
     constant: bool = True
@@ -84,14 +85,15 @@ class MatcherNode:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A value of the pattern; where it holds an expression, `read` works it out for each match."""
+    """A value in a pattern; `read` evaluates its expressions for each match."""
 
     read: Callable[[Scope], JSON]
     constant: bool
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value is a JSON number; true and false are none."""
+    """Whether a value is a JSON number."""
+    # bool is a subclass of int in Python.
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -107,12 +109,12 @@ TYPES: dict[str, Callable[[object], bool]] = {
 
 
 def type_of(value: object) -> str:
-    """The type name that is told apart in messages."""
+    """The JSON type of a value for messages, in which an integer is a number."""
     return next((name for name, test in TYPES.items() if name != "integer" and test(value)), "nothing")
 
 
 def shown(value: object) -> str:
-    """A value in JSON, shortened to one line of a message."""
+    """A value as JSON, shortened for a message."""
     if value is ABSENT:
         return "nothing"
     text = json.dumps(value, ensure_ascii=False, default=repr)
@@ -120,12 +122,12 @@ def shown(value: object) -> str:
 
 
 def child_pointer(pointer: str, key: str | int) -> str:
-    """The JSON Pointer of a key or index below a place."""
+    """The JSON Pointer of a key or index."""
     return f"{pointer}/{pointer_step(key)}"
 
 
 def find_differences(wanted: JSON, value: object, pointer: str) -> Iterator[MatchDifference]:
-    """The differences of two JSON values, leaf by leaf."""
+    """The differences between two JSON values, leaf by leaf."""
     if isinstance(wanted, dict) and isinstance(value, dict):
         for key, item in wanted.items():
             yield from find_differences(item, value.get(key, ABSENT), child_pointer(pointer, key))
@@ -150,6 +152,7 @@ def _why_unequal(wanted: object, value: object) -> str:
     if value is ABSENT:
         return ""
     if type_of(wanted) != type_of(value):
+        # `"5"` and `5` look alike in a message, and models confuse them.
         same = str(value).casefold() == str(wanted).casefold()
         return f"{type_of(wanted)} and {type_of(value)} are never equal" if same else ""
     if (
@@ -157,12 +160,12 @@ def _why_unequal(wanted: object, value: object) -> str:
         and isinstance(value, str)
         and wanted.strip().casefold() == value.strip().casefold()
     ):
-        return "they differ only in blanks or case"
+        return "they differ only in whitespace or case"
     return ""
 
 
 def leaf_node(test: Test, describe: Callable[[Scope], str], *, constant: bool = True) -> MatcherNode:
-    """A node whose failure is one difference at its own place."""
+    """A node that explains a failure by one difference at its own place."""
 
     def explain(value: object, scope: Scope, pointer: str) -> Iterator[MatchDifference]:
         if not test(value, scope):
@@ -172,12 +175,12 @@ def leaf_node(test: Test, describe: Callable[[Scope], str], *, constant: bool = 
 
 
 def accepts_nothing() -> MatcherNode:
-    """What stands in the place of a pattern that could not be compiled."""
-    return leaf_node(lambda _value, _scope: False, lambda _scope: "nothing: the pattern is broken")
+    """The node for a pattern that could not be compiled."""
+    return leaf_node(lambda _value, _scope: False, lambda _scope: "nothing: the pattern is invalid")
 
 
 def all_of(nodes: Iterable[MatcherNode]) -> MatcherNode:
-    """A node that holds when all of them do."""
+    """A node that matches if all of the given nodes do."""
     nodes = tuple(nodes)
     if len(nodes) == 1:
         return nodes[0]
@@ -195,13 +198,14 @@ def all_of(nodes: Iterable[MatcherNode]) -> MatcherNode:
 
 
 def object_node(children: Mapping[str, MatcherNode]) -> MatcherNode:
-    """Objects that hold all these keys, each with an accepted value."""
+    """Matches objects that contain all these keys with matching values."""
     tests = tuple((key, node.test) for key, node in children.items())
 
     def test(value: object, scope: Scope) -> bool:
         if not isinstance(value, dict):
             return False
-        for key, inner in tests:  # noqa: SIM110 -- a generator costs more than the whole comparison
+        # Setting up a generator for all() costs more than the whole comparison.
+        for key, inner in tests:  # noqa: SIM110
             if not inner(value.get(key, ABSENT), scope):
                 return False
         return True
@@ -227,7 +231,7 @@ def _with_near_miss(
 
 
 def items(nodes: list[MatcherNode]) -> MatcherNode:
-    """Lists of just so many items, each accepted by its own node."""
+    """Matches lists of the same length whose items match one by one."""
     tests = tuple(node.test for node in nodes)
 
     def test(value: object, scope: Scope) -> bool:
@@ -249,7 +253,7 @@ def items(nodes: list[MatcherNode]) -> MatcherNode:
 
 
 def equal(wanted: Operand) -> MatcherNode:
-    """Values that are equal to the operand."""
+    """Matches values that equal the operand."""
 
     def explain(value: object, scope: Scope, pointer: str) -> Iterator[MatchDifference]:
         yield from find_differences(wanted.read(scope), value, pointer)
@@ -258,10 +262,11 @@ def equal(wanted: Operand) -> MatcherNode:
 
 
 def equality(wanted: Operand) -> Test:
-    """The quickest test of equality with an operand."""
+    """The fastest test of equality with an operand."""
     read = wanted.read
     if not wanted.constant:
         return lambda value, scope: json_equal(read(scope), value)
+    # Strings, null and booleans need no JSON equality: Python compares them in the same way.
     constant = read(NOTHING)
     if isinstance(constant, str):
         return lambda value, _scope: value == constant
@@ -271,8 +276,9 @@ def equality(wanted: Operand) -> Test:
 
 
 Build: TypeAlias = "Callable[[MatcherCompiler, JSON, str], MatcherNode]"
-"""Compiles the operand of one operator, which stands at a pointer."""
+"""Compiles the operand of one operator at a pointer."""
 
+# Names from MongoDB, JSON Schema and other query languages.
 _OTHER_WORDS = {
     "$and": "$all",
     "$any_of": "$any",
@@ -286,7 +292,7 @@ _OTHER_WORDS = {
 
 
 class MatcherCompiler:
-    """Compiles the patterns of one document place and collects what is wrong with them."""
+    """Compiles the patterns at one place of a document and collects their problems."""
 
     def __init__(
         self, problems: list[Problem], names: Collection[str], operators: Mapping[str, Build]
@@ -297,7 +303,7 @@ class MatcherCompiler:
         self._operators = operators
 
     def node(self, pattern: JSON, pointer: str) -> MatcherNode:
-        """Compile a pattern of any form."""
+        """Compile a pattern."""
         if isinstance(pattern, list):
             return items(
                 [self.node(item, child_pointer(pointer, index)) for index, item in enumerate(pattern)]
@@ -305,13 +311,15 @@ class MatcherCompiler:
         if not isinstance(pattern, dict):
             return equal(self.operand(pattern, pointer))
         operators = [key for key in pattern if key.startswith("$")]
+        # Refused instead of guessed: `{$gt: 3, count: 5}` may be a misplaced operator or a key that begins
+        # with `$`.
         if operators and len(operators) < len(pattern):
             plain = next(key for key in pattern if not key.startswith("$"))
             return self.refuse(
                 "mixed_matcher",
-                f"an object holds the operator `{operators[0]}` beside the plain key `{plain}`",
+                f"an object mixes the operator `{operators[0]}` with the plain key `{plain}`",
                 pointer,
-                "put the operators in an object of their own; a key that really begins with `$` goes under `$exact`",
+                "put the operators in their own object; for a literal key that begins with `$` use `$exact`",
             )
         if operators:
             return all_of(self._operator(key, pattern[key], pointer) for key in operators)
@@ -327,13 +335,13 @@ class MatcherCompiler:
         hint = f"write `{other}`" if other else did_you_mean(name, self._operators)
         return self.refuse(
             "unknown_operator",
-            f"`{name}` is no operator",
+            f"unknown operator `{name}`",
             child_pointer(pointer, name),
             hint or f"the operators are {', '.join(f'`{known}`' for known in self._operators)}",
         )
 
     def operand(self, value: JSON, pointer: str) -> Operand:
-        """A value to compare with; its texts may hold expressions."""
+        """Compile a value to compare with, whose strings may contain expressions."""
         if not self._names:
             return Operand(lambda _scope: value, constant=True)
         rendering = compile_value(value, self._names, self.problems, pointer)
@@ -346,17 +354,17 @@ class MatcherCompiler:
     def typed_operand(
         self, value: JSON, pointer: str, fits: Callable[[JSON], bool], wanted: str, hint: str = ""
     ) -> Operand | None:
-        """An operand of a certain kind, checked now or, where it is computed, at each match.
+        """Compile an operand of a required kind. A computed operand is checked at each match.
 
         Args:
-            value: As the document has it.
-            pointer: Where it stands.
-            fits: Whether a value is of the kind.
-            wanted: The kind in words.
-            hint: The way out.
+            value: The operand as written.
+            pointer: Its pointer.
+            fits: Whether a value is of the required kind.
+            wanted: The kind, in words.
+            hint: How to fix a wrong operand.
 
         Returns:
-            None where the value does not fit; the problem is noted.
+            None if the value is of another kind, which is reported.
         """
         operand = self.operand(value, pointer)
         if not operand.constant:
@@ -369,19 +377,19 @@ class MatcherCompiler:
     def literal(
         self, value: JSON, pointer: str, fits: Callable[[JSON], bool], wanted: str, hint: str = ""
     ) -> bool:
-        """Whether an operand that can't be computed is of its kind; if not, the problem is noted."""
+        """Whether an operand that must be constant is of the required kind; if not, the problem is reported."""
         if fits(value) and not (self._names and isinstance(value, str) and is_expression(value)):
             return True
         self.refuse_operand(value, pointer, wanted, hint)
         return False
 
     def refuse_operand(self, value: JSON, pointer: str, wanted: str, hint: str = "") -> MatcherNode:
-        """Note an operand of the wrong kind."""
+        """Report an operand of the wrong kind."""
         name = pointer.rpartition("/")[2]
-        return self.refuse("wrong_operand", f"`{name}` takes {wanted}, not {shown(value)}", pointer, hint)
+        return self.refuse("wrong_operand", f"`{name}` expects {wanted}, got {shown(value)}", pointer, hint)
 
     def refuse(self, code: str, message: str, pointer: str, hint: str = "") -> MatcherNode:
-        """Note a problem; the node in its place accepts nothing."""
+        """Report a problem; returns a node that matches nothing."""
         self.problems.append(Problem(code=code, message=message, pointer=pointer, hint=hint))
         return accepts_nothing()
 
@@ -396,7 +404,7 @@ def _checked(
         if fits(value):
             return value
         raise ExpressionError(
-            f"`{name}` takes {wanted}, but its expression gave {shown(value)}",
+            f"`{name}` expects {wanted}, but its expression returned {shown(value)}",
             code="wrong_operand",
             pointer=pointer,
         )
@@ -405,7 +413,7 @@ def _checked(
 
 
 _LARGEST_PATTERN = 1 << 20
-"""Bytes that a compiled regular expression may take."""
+"""Maximum size of a compiled regular expression in bytes."""
 
 
 def _eq(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
@@ -425,7 +433,7 @@ def _ne(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
 def _ordered(words: str, compare: Callable[[Any, Any], bool]) -> Build:
     def build(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
         bound = compiler.typed_operand(
-            operand, pointer, lambda value: is_number(value) or isinstance(value, str), "a number or a text"
+            operand, pointer, lambda value: is_number(value) or isinstance(value, str), "a number or a string"
         )
         if bound is None:
             return accepts_nothing()
@@ -433,6 +441,7 @@ def _ordered(words: str, compare: Callable[[Any, Any], bool]) -> Build:
 
         def test(value: object, scope: Scope) -> bool:
             limit = read(scope)
+            # A number and a string are not ordered; comparing them in Python would raise TypeError.
             comparable = is_number(value) if is_number(limit) else isinstance(value, str)
             return comparable and compare(value, limit)
 
@@ -442,12 +451,12 @@ def _ordered(words: str, compare: Callable[[Any, Any], bool]) -> Build:
 
 
 def _described(words: str, limit: JSON) -> str:
-    kind = "text" if isinstance(limit, str) else "number"
+    kind = "string" if isinstance(limit, str) else "number"
     return f"a {kind} {words} {shown(limit)}"
 
 
 def _in(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
-    hint = "write `$any` for a list of matchers"
+    hint = "use `$any` for a list of matchers"
     choices = compiler.typed_operand(operand, pointer, _is_choice, "a list of at least one plain value", hint)
     if choices is None:
         return accepts_nothing()
@@ -470,9 +479,11 @@ def _is_operators(value: JSON) -> bool:
 
 def _regex(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
     if not compiler.literal(
-        operand, pointer, lambda value: isinstance(value, str), "a regular expression as plain text"
+        operand, pointer, lambda value: isinstance(value, str), "a regular expression as a plain string"
     ):
         return accepts_nothing()
+    # jsonschema-rs matches in linear time. With `re`, arguments chosen by a model could take exponential
+    # time.
     try:
         judge = jsonschema_rs.validator_for(
             {"type": "string", "pattern": operand},
@@ -483,27 +494,29 @@ def _regex(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNod
         return compiler.refuse("invalid_pattern", *_no_pattern(str(operand), pointer))
 
     def test(value: object, _scope: Scope) -> bool:
+        # A lone surrogate cannot be passed to Rust.
         try:
             return isinstance(value, str) and judge(value)
         except UnicodeEncodeError:
             return False
 
-    return leaf_node(test, lambda _scope: f"a text that matches {shown(operand)}")
+    return leaf_node(test, lambda _scope: f"a string that matches {shown(operand)}")
 
 
 def _no_pattern(pattern: str, pointer: str) -> tuple[str, str, str]:
-    """Why a text is no pattern, where it stands, and the way out."""
+    """Message, pointer and hint for an invalid pattern."""
+    # `re` is only asked for the reason: its messages give the position, which jsonschema-rs does not.
     try:
         with warnings.catch_warnings(action="ignore"):
             re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         return (
-            f"{shown(pattern)} is no regular expression: {error}",
+            f"invalid regular expression {shown(pattern)}: {error}",
             pointer,
-            "a backslash before a sign takes it as it is",
+            "escape special characters with a backslash",
         )
-    message = f"{shown(pattern)} is no regular expression that runs in linear time"
-    hint = "look-around and back-references are not available; say it with several patterns"
+    message = f"unsupported pattern {shown(pattern)}: it cannot be matched in linear time"
+    hint = "look-around, back-references and very large repetitions are not supported; use several patterns"
     return message, pointer, hint
 
 
@@ -557,7 +570,7 @@ def _contains(compiler: MatcherCompiler, operand: JSON, pointer: str) -> Matcher
         part = needle.read(scope)
         return isinstance(part, str) and part in value
 
-    words = f"a list{' or text' if needle is not None else ''} that contains {shown(operand)}"
+    words = f"a list{' or string' if needle is not None else ''} that contains {shown(operand)}"
     return leaf_node(test, lambda _scope: words, constant=inner.constant)
 
 
@@ -575,7 +588,7 @@ def _schema(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNo
 
     def explain(value: object, scope: Scope, place: str) -> Iterator[MatchDifference]:
         if value is ABSENT:
-            yield MatchDifference(place, "a value that fits a schema", "nothing")
+            yield MatchDifference(place, "a value that matches a schema", "nothing")
         elif not test(value, scope):
             for fault in validator.faults(value):  # type: ignore[arg-type]
                 yield MatchDifference(place + fault.pointer, fault.expected, fault.got, fault.hint)
@@ -603,7 +616,7 @@ def _len(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
 
     def explain(value: object, scope: Scope, place: str) -> Iterator[MatchDifference]:
         if not isinstance(value, str | list | dict):
-            yield MatchDifference(place, "a text, list or object", shown(value))
+            yield MatchDifference(place, "a string, list or object", shown(value))
             return
         for difference in inner.explain(len(value), scope, place):
             yield MatchDifference(place, f"a length that is {difference.expected}", difference.actual)
@@ -623,8 +636,8 @@ def _close(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNod
         operand,
         pointer,
         _is_close,
-        "a list of a number and a tolerance from 0 up",
-        "write `$close: [20.5, 0.1]`",
+        "a list of a number and a tolerance of at least 0",
+        "use `$close: [20.5, 0.1]`",
     )
     if pair is None:
         return accepts_nothing()
@@ -652,7 +665,7 @@ def _decimals(pair: JSON) -> list[Decimal]:
 
 
 def _decimal(number: object) -> Decimal:
-    # The number as it is written: 0.4 lies within 0.1 of 0.3, as a reader expects.
+    # Through repr(), so that numbers mean what is written: 0.4 is within 0.1 of 0.3, unlike as binary floats.
     return Decimal(number) if isinstance(number, int) else Decimal(repr(number))
 
 
@@ -660,9 +673,9 @@ OPERATORS: Final[Mapping[str, Build]] = {
     "$eq": _eq,
     "$ne": _ne,
     "$gt": _ordered("greater than", operator.gt),
-    "$gte": _ordered("not less than", operator.ge),
+    "$gte": _ordered("greater than or equal to", operator.ge),
     "$lt": _ordered("less than", operator.lt),
-    "$lte": _ordered("not greater than", operator.le),
+    "$lte": _ordered("less than or equal to", operator.le),
     "$in": _in,
     "$regex": _regex,
     "$exists": _exists,
@@ -682,7 +695,7 @@ class Matcher:
     """A compiled pattern.
 
     Attributes:
-        constant: Whether no expression stands in it.
+        constant: Whether it contains no expressions.
         names: The root names that its expressions read from the scope.
     """
 
@@ -696,15 +709,15 @@ class Matcher:
         self.names = names
 
     def matches(self, value: JSON, scope: Scope = NOTHING) -> bool:
-        """Whether the value is one that the pattern accepts.
+        """Whether a value matches.
 
         Raises:
-            ExpressionError: An expression of the pattern failed, or gave what its operator can't use.
+            ExpressionError: An expression of the pattern failed, or returned a value that its operator does not accept.
         """
         return self._test(value, scope)
 
     def differences(self, value: JSON, scope: Scope = NOTHING, most: int = 20) -> list[MatchDifference]:
-        """Where and how the value is not accepted, at most `most`; empty exactly if it matches.
+        """Where and how a value does not match, at most `most` differences; empty exactly if it matches.
 
         Raises:
             ExpressionError: As `matches` does.
@@ -712,19 +725,19 @@ class Matcher:
         return list(islice(self._node.explain(value, scope, ""), most))
 
     def expected(self) -> JSON:
-        """The pattern as it was written."""
+        """The pattern as written."""
         return self._expected
 
 
 def compile_matcher(
     pattern: JSON, problems: list[Problem], pointer: str = "", *, names: Collection[str] = ()
 ) -> Matcher:
-    """Compile a pattern; everything that is wrong with it is appended to `problems`.
+    """Compile a pattern.
 
     Args:
-        pattern: As the document has it.
-        problems: Receives the faults; where there are any, the matcher accepts nothing at their places.
-        pointer: Where the pattern stands in the document.
+        pattern: The pattern as written.
+        problems: Receives every problem; the matcher matches nothing at their places.
+        pointer: The pointer of the pattern in its document.
         names: Root names that expressions may read; without names, `{{` is ordinary text.
     """
     compiler = MatcherCompiler(problems, names, OPERATORS)
@@ -734,21 +747,21 @@ def compile_matcher(
 
 _MOST_REFERENCES = 16
 _OPEN = {"$dynamicRef", "$recursiveRef", "allOf", "anyOf", "dependencies", "dependentSchemas", "if", "oneOf"}
-"""Keywords through which a schema may know properties that `properties` does not name."""
+"""Keywords through which a schema may allow properties that `properties` does not name."""
 
-
+# One value per JSON type, to test whether the schema allows a type at all.
 _ONE_OF_EACH: list[JSON] = [None, True, 0, 0.5, "", [], {}]
 _ACCEPTED: dict[str, list[JSON]] = {"$close": [0], "$len": ["", [], {}], "$regex": [""]}
 _ANNOTATIONS = {"$comment", "$ref", "default", "deprecated", "description", "examples", "title"}
 
 
 def find_impossible(pattern: JSON, schema: Schema) -> list[Problem]:
-    """What in a pattern can never match a value that the schema accepts.
+    """Find parts of a pattern that can never match a valid value.
 
     Returns:
-        `unknown_argument` for a key that the schema does not know: an error where the schema refuses further
-        keys, else a warning, since it is most likely misspelt; `never_matches` for a value or
-        operator that `type`, `enum` or `const` excludes, and for bounds between which there is nothing. Pointers are relative to the pattern.
+        `unknown_argument` for a key that the schema does not have: an error if the schema refuses additional keys,
+        otherwise a warning; `never_matches` for a value or operator that `type`, `enum` or `const` excludes, and for
+        contradictory bounds. Pointers are relative to the pattern.
     """
     return list(_Reach(schema).pattern(pattern, schema, ""))
 
@@ -762,7 +775,8 @@ class _Reach:
         return SchemaIndex(self._root)
 
     def pattern(self, pattern: JSON, schema: JSON, pointer: str) -> Iterator[Problem]:
-        """The faults of a pattern at one place of the schema."""
+        """The problems of a pattern at one place of the schema."""
+        # The value of an expression is not known before the call.
         if isinstance(pattern, str) and "{{" in pattern:
             return
         known = self._resolved(schema) or {}
@@ -777,7 +791,7 @@ class _Reach:
             yield _never(pattern, known, pointer)
 
     def _resolved(self, schema: JSON) -> dict[str, JSON] | None:
-        """The schema behind local references; None where nothing certain can be said."""
+        """The schema behind local references; None if nothing is certain."""
         for _ in range(_MOST_REFERENCES):
             if not isinstance(schema, dict):
                 return None
@@ -793,9 +807,8 @@ class _Reach:
         if not reference.startswith("#/") or "%" in reference:
             return None
         site = self._index.resolve(reference, self._index.root.base)
-        return (
-            site.schema if site is not None and not site.base else None
-        )  # a schema with an `$id` has other bases
+        # References below an `$id` resolve against another base, which is not followed here.
+        return site.schema if site is not None and not site.base else None
 
     def _operators(
         self, pattern: dict[str, JSON], schema: dict[str, JSON], pointer: str
@@ -839,6 +852,8 @@ class _Reach:
     def _unknown(
         self, key: str, schema: dict[str, JSON], known: dict[str, JSON], pointer: str
     ) -> Iterator[Problem]:
+        # A schema without `properties` describes a free-form object. One that lists some and does not mention
+        # others most likely means only those, hence the warning.
         further = schema.get("additionalProperties", None if known else True)
         if (further is not None and further is not False) or "patternProperties" in schema:
             return
@@ -847,9 +862,9 @@ class _Reach:
         names = ", ".join(f"`{name}`" for name in known) or "none"
         yield Problem(
             code="unknown_argument",
-            message=f"the input schema knows no `{key}`",
+            message=f"the input schema has no `{key}`",
             pointer=pointer,
-            hint=did_you_mean(key, known) or f"it knows {names}",
+            hint=did_you_mean(key, known) or f"its keys are {names}",
             severity="error" if further is False else "warning",
         )
 
@@ -865,7 +880,7 @@ class _Reach:
 
 
 def _accepts_absence(pattern: JSON) -> bool:
-    """Whether a pattern may accept that its key is not there."""
+    """Whether a pattern may match a missing key."""
     return (
         isinstance(pattern, dict)
         and bool(pattern)
@@ -880,7 +895,7 @@ def _content_with_nothing(name: str, operand: JSON) -> bool:
 
 
 def _samples(name: str, operand: JSON) -> list[JSON]:
-    """One value of each type that an operator may accept; none where it may accept any."""
+    """One value of each type that an operator can match; empty if it can match any."""
     if isinstance(operand, str) and "{{" in operand:
         return []
     if name in {"$gt", "$gte", "$lt", "$lte"}:
@@ -893,7 +908,7 @@ def _samples(name: str, operand: JSON) -> list[JSON]:
 
 
 def _excluded(pattern: JSON, schema: dict[str, JSON]) -> bool:
-    """Whether the schema lists its values and the pattern matches none of them."""
+    """Whether the schema enumerates its values and the pattern matches none of them."""
     listed = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(listed, list):
         return False
@@ -903,17 +918,18 @@ def _excluded(pattern: JSON, schema: dict[str, JSON]) -> bool:
 
 
 _LEAST = {"$gt": True, "$gte": False, "exclusiveMinimum": True, "minimum": False}
-"""What bounds from below -> whether the bound itself is excluded."""
+"""Lower bound -> whether the bound itself is excluded."""
 
 _MOST = {"$lt": True, "$lte": False, "exclusiveMaximum": True, "maximum": False}
 
 
 def _no_room(pattern: dict[str, JSON], schema: dict[str, JSON]) -> bool:
-    """Whether the operators that compare leave nothing between them and the schema's bounds."""
+    """Whether the comparison operators and the bounds of the schema leave no value."""
     limits = {
         name: limit for name, limit in pattern.items() if name in {*_LEAST, *_MOST} and not _computed(limit)
     }
     texts = {name: limit for name, limit in limits.items() if isinstance(limit, str)}
+    # No value is greater than a number and a string at the same time.
     if texts and len(texts) < len(limits):
         return True
     if texts:
@@ -925,29 +941,30 @@ def _no_room(pattern: dict[str, JSON], schema: dict[str, JSON]) -> bool:
 
 
 Bounds = list[tuple[Any, bool]]
-"""Limits, each with whether it is itself excluded."""
+"""Limits, each with whether the limit itself is excluded."""
 
 
 def _bounds(schema: dict[str, JSON], limits: dict[str, JSON]) -> tuple[Bounds, Bounds]:
-    """The least and the most that a number may be."""
+    """The lower and upper bounds of a number."""
     numbers = {name: limit for name, limit in {**schema, **limits}.items() if is_number(limit)}
     least = [(number, _LEAST[name]) for name, number in numbers.items() if name in _LEAST]
     most = [(number, _MOST[name]) for name, number in numbers.items() if name in _MOST]
     if schema.get("type") == "integer":
+        # Between 3 and 4 there is no integer, so bounds are moved to the integers that they allow.
         least = [(math.floor(number) + 1 if strict else math.ceil(number), False) for number, strict in least]
         most = [(math.ceil(number) - 1 if strict else math.floor(number), False) for number, strict in most]
     return least, most
 
 
 def _nothing_in(least: Bounds, most: Bounds) -> bool:
-    """Whether no value lies above all of the one and below all of the other."""
+    """Whether no value satisfies all lower and all upper bounds."""
     return any(
         low > high or (low == high and (above or below)) for low, above in least for high, below in most
     )
 
 
 def _together(pattern: dict[str, JSON], schema: dict[str, JSON], pointer: str) -> Problem | None:
-    """What is wrong with operators that all must hold; None where something fits them all."""
+    """The problem of operators that no value satisfies together; None if some value may."""
     if not _computed(pattern) and _excluded(pattern, schema):
         return _never(pattern, schema, pointer)
     return _nothing_between(pattern, pointer) if _no_room(pattern, schema) else None
@@ -957,9 +974,9 @@ def _nothing_between(pattern: dict[str, JSON], pointer: str) -> Problem:
     beside = "" if _no_room(pattern, {}) else " within the bounds of the input schema"
     return Problem(
         code="never_matches",
-        message=f"no value{beside} fits {shown(pattern)}",
+        message=f"no value{beside} matches {shown(pattern)}",
         pointer=pointer,
-        hint="change a bound" if beside else "exchange the bounds, or write `$any` for one or the other",
+        hint="change a bound" if beside else "swap the bounds, or use `$any` to accept either",
     )
 
 
@@ -972,7 +989,7 @@ def _computed(value: JSON) -> bool:
 
 
 def _allows(schema: dict[str, JSON], value: JSON) -> bool:
-    """Whether `type`, `enum`, `const` and the bounds of numbers let a value through."""
+    """Whether `type`, `enum`, `const` and the bounds of numbers allow a value."""
     if "const" in schema and not json_equal(schema["const"], value):
         return False
     choices = schema.get("enum")
@@ -993,7 +1010,7 @@ def _allows_type(schema: dict[str, JSON], value: JSON) -> bool:
 def _never(value: JSON, schema: dict[str, JSON], pointer: str) -> Problem:
     return Problem(
         code="never_matches",
-        message=f"{shown(value)} can't occur here: the input schema allows {_allowed(schema)}",
+        message=f"{shown(value)} cannot occur here: the input schema allows {_allowed(schema)}",
         pointer=pointer,
         hint=_nearest(value, schema),
     )

@@ -1,11 +1,10 @@
 """The operators of expressions: arithmetic, order, membership, attributes and indexes.
 
-Python's meaning, narrowed: no arithmetic on `true` and `false`, no text or list times a number, no
-order between a number and a text, nothing non-finite, nothing without a bound.
+They follow Python, with restrictions: no arithmetic on `true` and `false`, no string or list times a number, no order
+between a number and a string, only finite results, and limits on every size.
 
-`evaluate_arithmetic` computes arithmetic that comes as data, a text: numbers, `+ - * / // **` and parentheses,
-with Python's precedence (`**` from the right and stronger than a sign on its left). An expression of a
-descriptor can't do this, because data is never read as an expression.
+`evaluate_arithmetic` computes arithmetic in a string that comes as data: numbers, `+ - * / // **` and parentheses with
+Python's precedence (`**` is right-associative and binds tighter than a sign on its left).
 """
 
 from __future__ import annotations
@@ -31,7 +30,8 @@ from toolcrib.expressions.values import (
 Binary: TypeAlias = Callable[[JSON, JSON], JSON]
 
 _NUMBERS = (int, float)
-_SMALL = 1 << 62
+_SMALL = 1 << 62  # well below every limit: results of this size need no check
+# log2(10) is 3.32, so a number beyond this many bits has more than `MOST_DIGITS` digits.
 _MOST_BITS = MOST_DIGITS * 4
 
 
@@ -43,8 +43,8 @@ def is_number(value: JSON) -> bool:
 def _mismatch(sign: str, left: JSON, right: JSON, needs: str) -> ExpressionError:
     kinds = {kind(left), kind(right)}
     hint = (
-        "turn one into the other with `| float`, `| int` or `| string`"
-        if kinds == {"a number", "a text"}
+        "convert one of them with `| float`, `| int` or `| string`"
+        if kinds == {"a number", "a string"}
         else ""
     )
     return ExpressionError(f"`{sign}` needs {needs}, not {kind(left)} and {kind(right)}", hint=hint)
@@ -52,18 +52,17 @@ def _mismatch(sign: str, left: JSON, right: JSON, needs: str) -> ExpressionError
 
 def _arithmetic(sign: str, operate: Callable[[float, float], float]) -> Binary:
     def run(left: JSON, right: JSON) -> JSON:
+        # type() instead of isinstance(): `true + 1` is 2 in Python and an error here.
         if type(left) in _NUMBERS and type(right) in _NUMBERS:
             try:
                 result = operate(left, right)  # type: ignore[arg-type]
             except ZeroDivisionError:
                 raise ExpressionError(
-                    f"`{sign}` divides by zero", hint="guard it with `if ... != 0`"
+                    f"`{sign}` divides by zero", hint="check for zero first: `if ... != 0`"
                 ) from None
             except OverflowError:
-                raise ExpressionError(
-                    f"the result of `{sign}` is beyond what a JSON number can hold"
-                ) from None
-            # Most numbers are small, and what is not needs a closer look: at its digits, or for infinity.
+                raise ExpressionError(f"the result of `{sign}` is too large for a JSON number") from None
+            # Most results are small; only the others need a check of their digits or for infinity.
             return result if -_SMALL < result < _SMALL else bounded_number(result)
         raise _mismatch(sign, left, right, "two numbers")
 
@@ -71,11 +70,12 @@ def _arithmetic(sign: str, operate: Callable[[float, float], float]) -> Binary:
 
 
 def _power(base: float, exponent: float) -> float:
-    # Python would work out 10 ** 10**9 for minutes: the length of the result is known before.
+    # 10 ** 10**9 would take Python minutes, so the length of the result is estimated first.
     if isinstance(base, int) and isinstance(exponent, int) and exponent > 0 and base.bit_length() > 1:
         length = (base.bit_length() - 1) * exponent
         if length > _MOST_BITS:
-            raise ExpressionError(f"the result of `**` would be longer than {MOST_DIGITS:,} digits")
+            raise ExpressionError(f"the result of `**` would exceed {MOST_DIGITS:,} digits")
+    # A negative base with a fractional exponent gives a complex number.
     result: object = base**exponent
     if isinstance(result, int | float):
         return result
@@ -92,8 +92,8 @@ power = _arithmetic("**", _power)
 
 
 def add(left: JSON, right: JSON) -> JSON:
-    """Two numbers, two texts or two lists."""
-    if type(left) is int and type(right) is int:  # most sums are of two small whole numbers
+    """The sum of two numbers, or the concatenation of two strings or two lists."""
+    if type(left) is int and type(right) is int:  # the most common case first
         total = left + right
         return total if -_SMALL < total < _SMALL else bounded_number(total)
     if type(left) in _NUMBERS and type(right) in _NUMBERS:
@@ -102,11 +102,11 @@ def add(left: JSON, right: JSON) -> JSON:
         return bounded_text(left + right)
     if isinstance(left, list) and isinstance(right, list):
         return bounded_list(left + right)
-    raise _mismatch("+", left, right, "two numbers, two texts or two lists")
+    raise _mismatch("+", left, right, "two numbers, two strings or two lists")
 
 
 def negate(value: JSON) -> JSON:
-    """The number with its sign turned."""
+    """The number with the opposite sign."""
     if type(value) in _NUMBERS:
         return -value  # type: ignore[operator]
     raise ExpressionError(f"`-` needs a number, not {kind(value)}")
@@ -124,7 +124,7 @@ def _ordering(sign: str, operate: Callable[[Any, Any], Any]) -> Callable[[JSON, 
         numbers = type(left) in _NUMBERS and type(right) in _NUMBERS
         if numbers or (isinstance(left, str) and isinstance(right, str)):
             return bool(operate(left, right))
-        raise _mismatch(sign, left, right, "two numbers or two texts")
+        raise _mismatch(sign, left, right, "two numbers or two strings")
 
     return run
 
@@ -136,12 +136,12 @@ greater_or_equal = _ordering(">=", operator.ge)
 
 
 def different(left: JSON, right: JSON) -> bool:
-    """Not equal, as JSON values."""
+    """Whether two JSON values differ."""
     return not equal(left, right)
 
 
 def member(value: JSON, container: JSON) -> bool:
-    """An equal element of a list, a key of an object, a piece of a text."""
+    """Whether a value is an element of a list, a key of an object or a substring of a string."""
     if isinstance(container, list):
         return any(equal(value, item) for item in container)
     if isinstance(container, dict):
@@ -149,8 +149,8 @@ def member(value: JSON, container: JSON) -> bool:
     if isinstance(container, str) and isinstance(value, str):
         return value in container
     if isinstance(container, str):
-        raise ExpressionError(f"`in` a text needs a text on its left, not {kind(value)}")
-    raise ExpressionError(f"`in` needs a list, an object or a text on its right, not {kind(container)}")
+        raise ExpressionError(f"`in` needs a string on its left to search a string, not {kind(value)}")
+    raise ExpressionError(f"`in` needs a list, an object or a string on its right, not {kind(container)}")
 
 
 def not_member(value: JSON, container: JSON) -> bool:
@@ -159,38 +159,39 @@ def not_member(value: JSON, container: JSON) -> bool:
 
 
 def attribute(value: JSON, name: str, place: str) -> JSON:
-    """`a.name` insists: a key of an object and nothing else.
+    """Evaluate `a.name`: the key must exist. See `index` for a key that may be missing.
 
     Args:
-        value: What `a` is.
+        value: The value of `a`.
         name: The key.
-        place: `a` as it was written, for messages.
+        place: `a` as written, for messages.
 
     Raises:
-        ExpressionError: `missing_key` with the keys that are there; or the value is no object.
+        ExpressionError: `missing_key`, with the existing keys, or the value is not an object.
     """
     if isinstance(value, dict):
         if name in value:
             return value[name]
         raise missing_key(value, name, place)
     raise ExpressionError(
-        f"{place} is {kind(value)} and has no `{name}`: only objects have names",
+        f"{place} is {kind(value)} and has no `{name}`: only objects have keys",
         hint=_OTHER_WAYS.get(kind(value), ""),
     )
 
 
 _OTHER_WAYS = {
-    "none": "test it before: `if ... is not none`",
-    "a list": "an element is read with `[0]`, a field of all elements with `| pluck('field')`",
-    "a text": "functions are written behind a bar, as in `| lower`",
+    "none": "check it first: `if ... is not none`",
+    "a list": "use `[0]` for one element, `| pluck('field')` for one field of every element",
+    "a string": "call a function with `|`, as in `| lower`",
 }
 
 
 def missing_key(value: dict[str, JSON], name: str, place: str) -> ExpressionError:
-    """The error of an object that has no such key."""
+    """The error of a key that an object does not have."""
     there = f"it has {list_of_names(list(value))}" if value else "it is empty"
     path = place.strip("`") if place.startswith("`") else ""
-    asks = f"where it may be absent write `{path}[{name!r}]`, which gives none"
+    asks = f"if it may be missing, use `{path}[{name!r}]`, which returns none"
+    # The path in the hint can be pasted, so it is only built for a place that names one.
     close = did_you_mean(name, value)
     return ExpressionError(
         f"{place} has no `{name}`: {there}", code="missing_key", hint=f"{close} {asks}" if close else asks
@@ -198,44 +199,42 @@ def missing_key(value: dict[str, JSON], name: str, place: str) -> ExpressionErro
 
 
 def index(value: JSON, key: JSON, place: str) -> JSON:
-    """`a[key]` asks: none where an object has no such key or a list no such element.
+    """Evaluate `a[key]`: none if an object has no such key or a list no such element.
 
     Raises:
-        ExpressionError: The value is neither, or the key is of the wrong type.
+        ExpressionError: The value is neither, or the key has the wrong type.
     """
     if isinstance(value, dict):
         if isinstance(key, str):
             return value.get(key)
-        hint = "turn it into a text: `[... | string]`" if is_number(key) else ""
-        raise ExpressionError(f"the keys of {place}, an object, are texts, not {kind(key)}", hint=hint)
+        hint = "convert it to a string: `[... | string]`" if is_number(key) else ""
+        raise ExpressionError(f"{place} is an object: `[]` needs a string, not {kind(key)}", hint=hint)
     if isinstance(value, list):
-        if type(key) is int:
+        if type(key) is int:  # `true` is an int in Python, too, and is refused
             return value[key] if -len(value) <= key < len(value) else None
-        raise ExpressionError(f"the elements of {place}, a list, are numbered, and `[]` got {kind(key)}")
+        raise ExpressionError(f"{place} is a list: `[]` needs a whole number, not {kind(key)}")
     hint = (
-        "a piece of a text is read with `[0:1]`"
-        if isinstance(value, str)
-        else _OTHER_WAYS.get(kind(value), "")
+        "use `[0:1]` for a part of a string" if isinstance(value, str) else _OTHER_WAYS.get(kind(value), "")
     )
     raise ExpressionError(f"{place} is {kind(value)}: `[]` needs an object or a list", hint=hint)
 
 
 def piece(value: JSON, start: JSON, stop: JSON, step: JSON, place: str) -> JSON:
-    """`a[start:stop:step]` of a list or text, as in Python."""
+    """Evaluate `a[start:stop:step]` on a list or string, as in Python."""
     bounds = slice(_bound(start), _bound(stop), _bound(step))
     if bounds.step == 0:
-        raise ExpressionError("the step of a slice can't be 0")
+        raise ExpressionError("the step of a slice cannot be 0")
     if isinstance(value, list):
         return value[bounds]
     if isinstance(value, str):
         return value[bounds]
-    raise ExpressionError(f"{place} is {kind(value)}: a slice needs a list or a text")
+    raise ExpressionError(f"{place} is {kind(value)}: a slice needs a list or a string")
 
 
 def _bound(value: JSON) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise ExpressionError(f"the bounds of a slice are whole numbers, not {kind(value)}")
+    raise ExpressionError(f"the bounds of a slice must be whole numbers, not {kind(value)}")
 
 
 _MOST_CHARACTERS = 4_096
@@ -250,14 +249,14 @@ _PRODUCTS: Mapping[str, Callable[[JSON, JSON], JSON]] = {"*": multiply, "/": div
 
 
 def evaluate_arithmetic(text: str) -> JSON:
-    """The number that a sum written as text amounts to; `/` gives a float, as in Python.
+    """The result of arithmetic in a string; `/` returns a float, as in Python.
 
     Raises:
-        ExpressionError: The text is no such sum, is too long or too deep, divides by zero, or its
-            result is out of bounds.
+        ExpressionError: Invalid syntax, too long or too deeply nested, division by zero, or the result exceeds a limit.
     """
+    # A grammar of its own, since data is never parsed as an expression: models and users write these strings.
     if len(text) > _MOST_CHARACTERS:
-        raise ExpressionError(f"`arith` reads at most {_MOST_CHARACTERS:,} characters, not {len(text):,}")
+        raise ExpressionError(f"`arith` accepts at most {_MOST_CHARACTERS:,} characters, not {len(text):,}")
     reader = _Reader(text)
     result = reader.sum(0)
     if reader.next:
@@ -266,7 +265,7 @@ def evaluate_arithmetic(text: str) -> JSON:
 
 
 class _Reader:
-    """Recursive descent with one token of look-ahead; `next` is empty at the end."""
+    """A recursive descent parser with one token of look-ahead; `next` is empty at the end."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -288,10 +287,10 @@ class _Reader:
         self.next = ""
 
     def unexpected(self) -> ExpressionError:
-        found = f"`{self.next}`" if self.next else "the end"
+        found = f"`{self.next}`" if self.next else "end of text"
         return ExpressionError(
-            f"`arith` can't read `{shortened(self._text)}`: {found} is not expected there",
-            hint="it reads numbers, `+ - * / // **` and parentheses",
+            f"`arith` cannot read `{shortened(self._text)}`: unexpected {found}",
+            hint="use numbers, `+ - * / // **` and parentheses",
         )
 
     def sum(self, depth: int) -> JSON:
@@ -309,6 +308,7 @@ class _Reader:
         return result
 
     def _signed(self, depth: int) -> JSON:
+        # A loop instead of recursion: `----...1` must not reach Python's recursion limit.
         turned = False
         while self.next in ("-", "+"):
             turned ^= self.next == "-"
@@ -318,11 +318,12 @@ class _Reader:
 
     def _power(self, depth: int) -> JSON:
         if depth > _MOST_NESTING:
-            raise ExpressionError(f"`arith` reads at most {_MOST_NESTING} levels of parentheses and powers")
+            raise ExpressionError(f"`arith` accepts at most {_MOST_NESTING} levels of parentheses and powers")
         result = self._single(depth)
         if self.next != "**":
             return result
         self._step()
+        # The exponent may have a sign of its own (`2 ** -1`), and recursion makes `**` right-associative.
         return power(result, self._signed(depth + 1))
 
     def _single(self, depth: int) -> JSON:
@@ -341,9 +342,11 @@ class _Reader:
 
 
 def number(text: str) -> JSON:
-    """The value of a number's text: whole unless it has a point or an exponent."""
+    """Parse a number: an integer unless it has a decimal point or an exponent."""
     if not text.lstrip("+-").isdigit():
         return bounded_number(float(text))
+    # Before int(): its time grows with the square of the digits, and beyond 4,300 digits it raises
+    # ValueError.
     if len(text) > MOST_DIGITS + 1:
-        raise ExpressionError(f"a whole number of more than {MOST_DIGITS:,} digits")
+        raise ExpressionError(f"a whole number exceeds {MOST_DIGITS:,} digits")
     return bounded_number(int(text))

@@ -1,8 +1,8 @@
-"""Compiles expressions with Jinja2's parser, within our bounds. Imported only where an expression needs a parser.
+"""Compile expressions with Jinja2's parser. Imported only if an expression needs a parser.
 
-The syntax tree becomes closures: one small function for each node, built once. The table `_NODE_COMPILERS` is the
-allow-list: a kind of node that is not in it is refused. Precedence is Jinja2's: `**` groups from the left, a
-leading minus binds tighter than anything but `.` and `[]`, filters and tests tighter than operators.
+The syntax tree becomes closures, one per node. The table `_NODE_COMPILERS` is the allow-list: other node types are
+refused. Precedence is Jinja2's: `**` is left-associative, a leading minus binds tighter than anything but `.` and
+`[]`, and filters and tests bind tighter than operators.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _is_odd(name: str, value: JSON) -> bool:
 
 
 def _is_arithmetic(value: JSON) -> bool:
-    """Whether `arith` gives a number for it; false of anything but a text."""
+    """Whether `arith` can evaluate a value; false for anything but a string."""
     if not isinstance(value, str):
         return False
     try:
@@ -81,7 +81,7 @@ TESTS: Mapping[str, Callable[[JSON], bool]] = {
     "string": lambda value: isinstance(value, str),
     "true": lambda value: value is True,
 }
-"""Tests without an argument. `in` and `matching` take one and are read with the expression itself."""
+"""Tests without an argument. `in` and `matching` have one and are compiled in `read_test`."""
 
 TESTS_INSTEAD: Mapping[str, str] = {
     "defined": "`a['key'] is not none` or `'key' in a`",
@@ -93,17 +93,18 @@ TESTS_INSTEAD: Mapping[str, str] = {
     "float": "`number`",
     "text": "`string`",
 }
-"""Tests that people bring from elsewhere -> what to write here."""
+"""Tests of Jinja2 and other languages -> their replacement here."""
 
 
 def read_filter(reader: ExpressionCompiler, node: nodes.Filter) -> ExpressionPart:
-    """`value | name(arguments)`."""
-    # Only the `filter` block has no value before its bar, and it is refused as a statement.
+    """Compile `value | name(arguments)`."""
+    # `node.node` is None only in a `filter` block, which is refused as a statement.
     return _call_of(reader, node.name, [cast("nodes.Expr", node.node), *node.args], node)
 
 
 def read_call(reader: ExpressionCompiler, node: nodes.Call) -> ExpressionPart:
-    """`name(arguments)`."""
+    """Compile `name(arguments)`."""
+    # Python methods are never reachable: `''.__class__` and `.format()` are the usual template escapes.
     if isinstance(node.node, nodes.Getattr):
         name = node.node.attr
         if name in FUNCTIONS:
@@ -111,10 +112,10 @@ def read_call(reader: ExpressionCompiler, node: nodes.Call) -> ExpressionPart:
         else:
             hint = f"write {INSTEAD[name]}" if name in INSTEAD else did_you_mean(name, FUNCTIONS)
         raise ExpressionError(
-            f"`.{name}()` can't be called: values have no methods", code=NOT_ALLOWED, hint=hint
+            f"`.{name}()` cannot be called: values have no methods", code=NOT_ALLOWED, hint=hint
         )
     if not isinstance(node.node, nodes.Name):
-        raise ExpressionError("only the listed functions can be called", code=NOT_ALLOWED)
+        raise ExpressionError("only built-in functions can be called", code=NOT_ALLOWED)
     return _call_of(reader, node.node.name, node.args, node)
 
 
@@ -123,19 +124,20 @@ def _call_of(
 ) -> ExpressionPart:
     function = known_function(name)
     if node.dyn_args is not None or node.dyn_kwargs is not None:
-        raise ExpressionError(f"`{name}`: `*` and `**` can't be used in calls", code=NOT_ALLOWED)
+        raise ExpressionError(f"`{name}`: `*` and `**` are not supported in calls", code=NOT_ALLOWED)
     fields = [str(pair.key) for pair in node.kwargs]
+    # Before the arguments are compiled, so that a wrong call is reported rather than an error inside it.
     check_shape(name, function, len(places), fields)
     parts = [reader.compile(place) for place in places] + [reader.compile(pair.value) for pair in node.kwargs]
     return apply(reader, name, parts, fields)
 
 
 def read_test(reader: ExpressionCompiler, node: nodes.Test) -> ExpressionPart:
-    """`value is name(argument)`."""
+    """Compile `value is name(argument)`."""
     subject = reader.compile(node.node)
     arguments = [reader.compile(argument) for argument in node.args]
     if node.kwargs or node.dyn_args is not None or node.dyn_kwargs is not None:
-        raise ExpressionError(f"`is {node.name}` takes no named arguments", code=NOT_ALLOWED)
+        raise ExpressionError(f"`is {node.name}` accepts no named arguments", code=NOT_ALLOWED)
     wanted = 1 if node.name in ("in", "matching") else 0
     if node.name not in TESTS and not wanted:
         known = [*TESTS, "in", "matching"]
@@ -145,12 +147,10 @@ def read_test(reader: ExpressionCompiler, node: nodes.Test) -> ExpressionPart:
             or did_you_mean(node.name, known)
             or f"the tests are {list_of_names(sorted(known), len(known))}"
         )
-        raise ExpressionError(
-            f"there is no test `is {shortened(node.name)}`", code="unknown_function", hint=hint
-        )
+        raise ExpressionError(f"unknown test `is {shortened(node.name)}`", code="unknown_function", hint=hint)
     if len(arguments) != wanted:
         raise ExpressionError(
-            f"`is {node.name}` takes {wanted or 'no'} argument{'' if wanted else 's'}, not {len(arguments)}",
+            f"`is {node.name}` accepts {wanted or 'no'} argument{'' if wanted else 's'}, got {len(arguments)}",
             code="expression_syntax",
         )
     if node.name == "in":
@@ -160,7 +160,7 @@ def read_test(reader: ExpressionCompiler, node: nodes.Test) -> ExpressionPart:
 
 
 def compared(compare: Callable[[JSON, JSON], bool], left: Run, right: Run) -> Run:
-    """A comparison of two values, counted."""
+    """A comparison whose cost is counted against the step budget."""
 
     def run(scope: Scope) -> JSON:
         one, two = left(scope), right(scope)
@@ -174,10 +174,10 @@ def compared(compare: Callable[[JSON, JSON], bool], left: Run, right: Run) -> Ru
 def visit_compared(
     compare: Callable[[JSON, JSON], bool], scope: Scope, left: JSON, right: dict[str, JSON] | list[JSON]
 ) -> None:
-    """Count what a comparison with an object or list goes through.
+    """Count the elements that a comparison with an object or list processes.
 
     Raises:
-        ExpressionError: The call goes through too much.
+        ExpressionError: The budget is exceeded.
     """
     if isinstance(left, dict | list):
         visit_all(scope, right)
@@ -190,15 +190,18 @@ _AMONG = (operators.member, operators.not_member)
 
 
 def _matching(pattern: ExpressionPart) -> Callable[[JSON], bool]:
-    """Whether the whole of a text matches; false of anything but a text. Takes time linear in the text."""
+    """A test whether a whole string matches; false for anything but a string."""
+    # jsonschema-rs runs patterns in linear time; with `re` an argument could take exponential time (ReDoS).
+    # The pattern must be constant, so that it is compiled and checked once, at load.
     if not pattern.constant or not isinstance(pattern.value, str):
-        hint = "write the pattern itself, in quotes"
+        hint = "write the pattern itself in quotes"
         raise ExpressionError(
-            "the pattern of `matching` must be a constant text", code=NOT_ALLOWED, hint=hint
+            "the pattern of `matching` must be a constant string", code=NOT_ALLOWED, hint=hint
         )
     options = jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES)
     validators = []
-    # The pattern alone first: `a)|(b` is only a pattern inside the parentheses that anchor it.
+    # The bare pattern is compiled first: `a)|(b` is only valid inside the anchoring parentheses, and must be
+    # refused.
     for text in (pattern.value, f"^(?:{pattern.value})$"):
         try:
             validators.append(
@@ -206,20 +209,20 @@ def _matching(pattern: ExpressionPart) -> Callable[[JSON], bool]:
             )
         except ValueError:
             raise ExpressionError(
-                f"`{shortened(pattern.value)}` is not a pattern that `matching` can use",
+                f"`{shortened(pattern.value)}` is not a pattern that `matching` supports",
                 code="expression_syntax",
-                hint="it must be a regular expression without look-around and back-references",
+                hint="use a regular expression without look-around and back-references",
             ) from None
     return validators[1].is_valid
 
 
 def reader_for(names: Collection[str], place: str = "") -> ExpressionCompiler:
-    """A reader of one expression or template that may read these root names; `place` as in `ExpressionCompiler`."""
+    """A compiler for one expression or template with these root names; `place` as in `ExpressionCompiler`."""
     return ExpressionCompiler(names, _NODE_COMPILERS, place)
 
 
 def _written(node: nodes.Node) -> str:
-    """A path as messages quote it."""
+    """A node as messages quote it."""
     steps: list[str] = []
     while isinstance(node, nodes.Getattr | nodes.Getitem):
         if isinstance(node, nodes.Getattr):
@@ -239,9 +242,10 @@ def _constant(_reader: ExpressionCompiler, node: nodes.Const) -> ExpressionPart:
     value: object = node.value
     if isinstance(value, int | float):
         return literal(bounded_number(value) if not isinstance(value, bool) else value)
+    # A lone surrogate cannot be encoded as UTF-8, so the result could not be sent anywhere.
     if isinstance(value, str) and not value.isascii() and any("\ud800" <= mark <= "\udfff" for mark in value):
         raise ExpressionError(
-            "a text holds half a surrogate pair", hint="write the character itself, or `\\U0001f600`"
+            "a string contains half a surrogate pair", hint="write the character itself, or `\\U0001f600`"
         )
     return literal(node.value)
 
@@ -251,7 +255,7 @@ def _name(reader: ExpressionCompiler, node: nodes.Name) -> ExpressionPart:
 
 
 def _hidden_key_part(reader: ExpressionCompiler, owner: nodes.Node, key: object) -> ExpressionPart | None:
-    """A key of a root that the scope gives by itself; None for all else."""
+    """A key of a root that the scope provides under a hidden name; None for anything else."""
     if not isinstance(owner, nodes.Name) or not isinstance(key, str):
         return None
     name = reader.hidden_name(owner.name, key)
@@ -317,7 +321,7 @@ def _key(value: JSON) -> str:
     if isinstance(value, str):
         return value
     raise ExpressionError(
-        f"the key of an object is a text, not {kind(value)}", hint="a literal key is written in quotes"
+        f"the key of an object must be a string, not {kind(value)}", hint="put a literal key in quotes"
     )
 
 
@@ -339,7 +343,9 @@ def _binary(operate: operators.Binary) -> Callable[[ExpressionCompiler, nodes.Bi
 def _half_constant(
     operate: operators.Binary, left: ExpressionPart, right: ExpressionPart
 ) -> ExpressionPart | None:
-    """An operation with a text or number on one side, one call shorter; None for other constants."""
+    """An operation with a constant string or number on one side; None for other constants."""
+    # Saves one call per evaluation. Constant lists and objects are excluded, since they must be built anew
+    # each time.
     value = left.value if left.constant else right.value
     if not isinstance(value, str | int | float):
         return None
@@ -370,6 +376,7 @@ def _or(reader: ExpressionCompiler, node: nodes.Or) -> ExpressionPart:
 
 
 def _choice(reader: ExpressionCompiler, node: nodes.CondExpr) -> ExpressionPart:
+    # Jinja2 would return an undefined value, which JSON does not have.
     if node.expr2 is None:
         hint = "add `else none` or `else ''`"
         raise ExpressionError("`if` without `else` in an expression", code="expression_syntax", hint=hint)
@@ -422,9 +429,9 @@ def _chain(runs: tuple[Run, ...], comparisons: list[Callable[[JSON, JSON], bool]
 
 
 def _short_comparison(sign: str, right: ExpressionPart) -> Callable[[Run], Run] | None:
-    """Shorter closures for `== 'text'` and `in ['text', ...]`, which most guards are."""
+    """Faster closures for `== 'text'` and `in ['text', ...]`, the most common guards; None for anything else."""
     wanted = right.value
-    # A text equals nothing but a text, so Python's own comparison is JSON's here.
+    # A string equals only a string, so Python's comparison has the semantics of JSON here.
     if isinstance(wanted, str) and sign == "eq":
         return lambda left: lambda scope: left(scope) == wanted
     if isinstance(wanted, str) and sign == "ne":
@@ -479,53 +486,53 @@ _NODE_COMPILERS: Mapping[type[nodes.Node], Callable[[ExpressionCompiler, Any], E
 T = TypeVar("T")
 
 MOST_SOURCE = 16 * 1024
-"""Characters of one expression or template."""
+"""Maximum number of characters in one expression or template."""
 
-# Only its lexer and parser are used: nothing is ever compiled to Python or run by Jinja2.
-ENVIRONMENT = Environment(keep_trailing_newline=True, autoescape=False)  # noqa: S701 -- nothing is rendered by it
+# Only the lexer and the parser of Jinja2 are used. It never compiles a template to Python or runs one, so its
+# sandbox and its history of escapes do not matter here.
+ENVIRONMENT = Environment(keep_trailing_newline=True, autoescape=False)  # noqa: S701 -- it renders nothing
 
 
 def compile_parsed(
     source: str, names: Collection[str], place: str = ""
 ) -> tuple[ExpressionPart, frozenset[str]]:
-    """Compile an expression of any kind; as `compile_node`."""
+    """Compile an expression with the parser; see `compile_node`."""
     reader = reader_for(names, place)
     part = reader.compile(parsed(lambda: _parse_body(source), source))
     return part, frozenset(reader.used)
 
 
 def parsed(parse: Callable[[], T], source: str, *, template: bool = False) -> T:
-    """What Jinja2's parser makes of a source, with its errors as ours.
+    """Run Jinja2's parser and translate its errors.
 
     Args:
         parse: Calls the parser.
-        source: What it reads.
-        template: Whether the source is a template, whose errors are told by their line.
+        source: The source that it reads.
+        template: Whether the source is a template, whose errors name the line.
 
     Raises:
         ExpressionError: `expression_syntax` or `expression_too_large`.
     """
     if len(source) > MOST_SOURCE:
         raise ExpressionError(
-            f"{len(source):,} characters, and at most {MOST_SOURCE:,} are read",
+            f"the source has {len(source):,} characters; at most {MOST_SOURCE:,} are allowed",
             code="expression_too_large",
             hint=SPLIT,
         )
     if any("\ud800" <= mark <= "\udfff" for mark in source):
-        raise ExpressionError("the source holds half a surrogate pair", code="expression_syntax")
+        raise ExpressionError("the source contains half a surrogate pair", code="expression_syntax")
     try:
         return parse()
     except TemplateSyntaxError as error:
-        message = error.message or "it can't be read"
+        message = error.message or "cannot be parsed"
         told = f"line {error.lineno}: {message}" if template else f"{message} in {_quoted(source)}"
         raise ExpressionError(told, code="expression_syntax") from None
     except RecursionError:
-        raise ExpressionError("nested too deeply to be read", code="expression_too_large") from None
+        raise ExpressionError("the source is nested too deeply", code="expression_too_large") from None
     except (ValueError, SyntaxError):
-        # The lexer hands numbers to Python as it finds them: too many digits, or digits of other scripts.
-        raise ExpressionError(
-            f"a number in {_quoted(source)} can't be read", code="expression_syntax"
-        ) from None
+        # The lexer passes numbers to int() and ast.literal_eval(), which refuse too many digits and other
+        # scripts' digits.
+        raise ExpressionError(f"invalid number in {_quoted(source)}", code="expression_syntax") from None
 
 
 def _quoted(source: str) -> str:
@@ -534,11 +541,12 @@ def _quoted(source: str) -> str:
 
 def _parse_body(source: str) -> nodes.Expr:
     if not source.strip():
-        raise ExpressionError("there is no expression between the braces", code="expression_syntax")
+        raise ExpressionError("the expression between the braces is empty", code="expression_syntax")
     for quoted in STRING.finditer(source):
         check_escapes(quoted.group())
+    # `parse_expression` stops at the end of the first expression; anything left over is an error.
     parser = Parser(ENVIRONMENT, source, state="variable")
     node = parser.parse_expression()
     if not parser.stream.eos:
-        parser.fail(f"`{parser.stream.current.value}` is not expected there")
+        parser.fail(f"unexpected `{parser.stream.current.value}`")
     return node

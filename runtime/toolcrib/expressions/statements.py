@@ -1,4 +1,4 @@
-"""The statements of templates, from Jinja2's syntax tree to closures."""
+"""Compile the statements of templates from Jinja2's syntax tree to closures."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from toolcrib.expressions.templates import OutputBuffer, Piece
 from toolcrib.expressions.values import Run, Scope, as_text, compact, kind
 
 MOST_LOOPS = 2
-"""How deep `for` may stand within `for`."""
+"""Maximum nesting of `for` loops."""
 
 
 def read_statements(source: str, names: Collection[str]) -> tuple[frozenset[str], tuple[Piece, ...]]:
-    """Compile a template; as `compile_text`.
+    """Compile a template; see `compile_text`.
 
     Returns:
-        The names that it reads, and what writes its pieces.
+        The names that it reads, and the closures that write its pieces.
     """
+    # The environment keeps the trailing newline, so that only one is dropped here, as Jinja2 does by default.
     body = source.removesuffix("\n").removesuffix("\r") if source.endswith("\n") else source
     tree = parsed(lambda: _parse(body), source, template=True)
     reader = _TextReader(names, as_json=_begins_as_json(tree))
@@ -35,14 +36,16 @@ def read_statements(source: str, names: Collection[str]) -> tuple[frozenset[str]
 
 def _parse(source: str) -> nodes.Template:
     for line, token, literal in ENVIRONMENT.lex(source):
-        if token == "string":  # noqa: S105 -- a kind of token, no password
+        if token == "string":  # noqa: S105 -- a token type, not a password
             with _Line(line):
                 check_escapes(literal)
     return ENVIRONMENT.parse(source)
 
 
 def _begins_as_json(tree: nodes.Template) -> bool:
-    """Whether the first text of a template, behind any statements, begins an object or array."""
+    """Whether the first literal text of a template, after any statements, begins an object or array."""
+    # If it does, values inside quotes are escaped: a city named `", "admin": true, "x": "` must stay a
+    # string.
     for output in tree.find_all(nodes.Output):
         for part in output.nodes:
             if not isinstance(part, nodes.TemplateData):
@@ -54,7 +57,7 @@ def _begins_as_json(tree: nodes.Template) -> bool:
 
 
 def _ends_in_quotes(text: str, *, within: bool) -> bool:
-    """Whether JSON text ends inside of a string, when it begins inside of one or not."""
+    """Whether a piece of JSON text ends inside a string; `within` tells whether it begins inside one."""
     escaped = False
     for mark in text:
         if escaped:
@@ -71,10 +74,9 @@ class _LineError(ExpressionError):
 
 
 class _Line(AbstractContextManager[None]):
-    """Puts the line of the template before the message of an error.
+    """Adds the line of the template to the message of an error."""
 
-    An error that has a pointer comes from a lazy scope and has its own place.
-    """
+    # An error with a pointer comes from another document through a lazy scope, so the line would be wrong.
 
     __slots__ = ("_line",)
 
@@ -125,9 +127,9 @@ class _TextReader:
             return [self._for(node)]
         name = _REFUSED.get(type(node), type(node).__name__.lower())
         raise ExpressionError(
-            f"`{{% {name} %}}` can't be used",
+            f"`{{% {name} %}}` is not supported",
             code="expression_not_allowed",
-            hint="templates have `if` and `for`; write a value where it is used",
+            hint="templates support only `if` and `for`; write each value where it is used",
         )
 
     def _expression(self, node: nodes.Node) -> Run:
@@ -148,10 +150,12 @@ class _TextReader:
             return lambda _scope, page: page.write(data)
         run = self._expression(node)
         if self._in_quotes:
+            # JSON's own escapes without the quotes, which the template already has.
             return lambda scope, page: page.write(compact(as_text(run(scope)))[1:-1])
         return lambda scope, page: page.write(as_text(run(scope)))
 
     def _if(self, node: nodes.If) -> Piece:
+        # Each branch starts in the same state; branches with unbalanced quotes are the author's mistake.
         before = self._in_quotes
         otherwise = self.body(node.else_)
         branches = []
@@ -168,15 +172,16 @@ class _TextReader:
 
     def _for(self, node: nodes.For) -> Piece:
         if node.recursive:
-            raise ExpressionError("`recursive` loops can't be used", code="expression_not_allowed")
+            raise ExpressionError("`recursive` loops are not supported", code="expression_not_allowed")
         if self._loops == MOST_LOOPS:
-            message = f"loops stand at most {MOST_LOOPS} deep"
+            message = f"loops can be nested at most {MOST_LOOPS} deep"
             raise ExpressionError(
                 message,
                 code="expression_not_allowed",
-                hint="leave out a level, or write less into one template",
+                hint="remove a level or split the template",
             )
         targets = _targets(node.target)
+        # Compiled outside of `naming`: the list is evaluated before the loop variables exist.
         elements = self._expression(node.iter)
         with self.expressions.naming(targets):
             test = None if node.test is None else self._expression(node.test)
@@ -191,7 +196,7 @@ def _targets(node: nodes.Node) -> list[str]:
     names = node.items if isinstance(node, nodes.Tuple) else [node]
     if all(isinstance(name, nodes.Name) for name in names):
         return [cast("nodes.Name", name).name for name in names]
-    raise ExpressionError("the names of a loop can't be nested", code="expression_not_allowed")
+    raise ExpressionError("the names of a loop cannot be nested", code="expression_not_allowed")
 
 
 class _Loop(NamedTuple):
@@ -223,10 +228,11 @@ class _Loop(NamedTuple):
                 piece(scope, page)
 
     def _rows(self, scope: Scope, page: OutputBuffer) -> list[dict[str, JSON]]:
-        """The names of each turn, without those that the loop's `if` leaves out."""
+        """The variables of each iteration, filtered by the loop's `if`."""
+        # All rows are collected first: `loop.length` and `loop.last` count only rows that pass the filter.
         elements = self.elements(scope)
         if not isinstance(elements, list):
-            hint = "go through `| keys`, `| values` or `| items`" if isinstance(elements, dict) else ""
+            hint = "iterate over `| keys`, `| values` or `| items`" if isinstance(elements, dict) else ""
             raise ExpressionError(f"`for` needs a list, not {kind(elements)}", hint=hint)
         rows: list[dict[str, JSON]] = []
         for element in elements:
@@ -248,5 +254,5 @@ class _Loop(NamedTuple):
 
 
 def _within(scope: Scope, names: dict[str, JSON]) -> Scope:
-    """The scope with the names of a turn before it. It is only read: nothing is ever set in it."""
+    """The scope extended by the variables of an iteration. It is never written to."""
     return ChainMap(names, cast("Any", scope))

@@ -1,7 +1,7 @@
-"""Templates: texts with statements, as `template` and `template_file` have them.
+"""Text templates with `if` and `for`, used by `template` and `template_file`.
 
-Jinja2's parser reads them; the tree is run here, with the same closures as expressions, so that a
-template and a structure mean the same by the same words. Only `if` and `for` exist.
+Jinja2 only parses them. The syntax tree is compiled to the same closures as expressions, so an expression means the
+same in a template and in a structure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from toolcrib.expressions.values import MOST_ITEMS, MOST_TEXT, Scope, text_size
 
 
 class OutputBuffer:
-    """What one rendering has written so far, within its bounds."""
+    """The output of one rendering, with limits on its size and on loop iterations."""
 
     __slots__ = ("_size", "_turns", "texts")
 
@@ -25,25 +25,25 @@ class OutputBuffer:
         self._turns = 0
 
     def write(self, text: str) -> None:
-        """Add a text.
+        """Append text.
 
         Raises:
-            ExpressionError: The page grew beyond `MOST_TEXT`.
+            ExpressionError: The output exceeds `MOST_TEXT`.
         """
         self._size += text_size(text)
         if self._size > MOST_TEXT:
-            raise ExpressionError(f"the rendered text grew longer than {MOST_TEXT // 1024} KiB")
+            raise ExpressionError(f"the rendered text exceeds {MOST_TEXT // 1024} KiB")
         self.texts.append(text)
 
     def turn(self) -> None:
-        """Count one turn of a loop.
+        """Count one iteration of a loop.
 
         Raises:
-            ExpressionError: All loops together made more than `MOST_ITEMS`.
+            ExpressionError: All loops together exceed `MOST_ITEMS` iterations.
         """
         self._turns += 1
         if self._turns > MOST_ITEMS:
-            raise ExpressionError(f"the loops of the template made more than {MOST_ITEMS:,} turns")
+            raise ExpressionError(f"the loops of the template exceed {MOST_ITEMS:,} turns")
 
 
 Piece: TypeAlias = Callable[[Scope, OutputBuffer], None]
@@ -54,17 +54,17 @@ class TextTemplate(NamedTuple):
 
     Attributes:
         names: The root names that it reads from the scope.
-        pieces: What writes it, in order.
+        pieces: Closures that write the output, in order.
     """
 
     names: frozenset[str]
     pieces: tuple[Piece, ...]
 
     def render(self, scope: Scope) -> str:
-        """The text: at most 256 KiB, with at most 10,000 turns of loops in all.
+        """Render the template: at most 256 KiB and 10,000 loop iterations in total.
 
         Raises:
-            ExpressionError: With the line of the template in its message.
+            ExpressionError: The message contains the line of the template.
         """
         page = OutputBuffer()
         try:
@@ -78,11 +78,10 @@ class TextTemplate(NamedTuple):
 def compile_text(source: str, names: Collection[str]) -> TextTemplate:
     r"""Compile a template.
 
-    Expressions, `{% if %}`, `{% for %}` (at most two deep), `{% raw %}`, comments and the trimming
-    of blanks (`{%-`, `-}}`) work as in Jinja2; one line end at the end of the template is dropped, and
-    line ends become `\n`. Values come out as in `compile_value`: `true`, `null`, compact JSON.
-    In a template that begins as JSON (`{`, `[`), what stands within its quotes is escaped: data never
-    becomes structure.
+    Expressions, `{% if %}`, `{% for %}` (at most two levels), `{% raw %}`, comments and whitespace control (`{%-`,
+    `-}}`) work as in Jinja2. One trailing newline is dropped, and line ends become `\n`. Values are rendered as in
+    `compile_value`: `true`, `null`, compact JSON. In a template that begins as JSON (`{`, `[`), values inside
+    quotes are escaped, so data never becomes structure.
 
     Args:
         source: The template, at most 16 KiB.

@@ -1,6 +1,6 @@
-"""The JSON values of expressions: the names of their types, equality, text, bounds, and the budget of one call.
+"""JSON values in expressions: type names, equality, text, limits, and the step budget of a call.
 
-The budget counts steps and measures no time, so a call ends at the same place on every machine.
+The budget counts steps instead of time, so a call that exceeds it fails at the same place on every machine.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON
 
 Scope: TypeAlias = Mapping[str, JSON]
-"""Root name -> value. May be lazy: a name is looked up only when an expression reads it."""
+"""Root name -> value. May be lazy: a name is only looked up when an expression reads it."""
 
 Run: TypeAlias = Callable[[Scope], JSON]
 """A compiled piece of an expression."""
 
 MOST_DIGITS = 1_000
-"""Decimal digits of a whole number that an expression may produce."""
+"""Maximum number of decimal digits of an integer that an expression produces."""
 
 MOST_TEXT = 256 * 1024
-"""UTF-8 bytes of a text that an expression or template may produce."""
+"""Maximum size of a string that an expression or template produces, in UTF-8 bytes."""
 
 MOST_ITEMS = 10_000
-"""Elements of a list that an expression may produce; turns of all loops of one template."""
+"""Maximum number of elements of a list that an expression produces, and of loop iterations in one template."""
 
 _TOO_BIG = 10**MOST_DIGITS
 
 compact = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-"""A JSON value as JSON text without blanks."""
+"""Encodes a JSON value without whitespace."""
 
 
 def kind(value: JSON) -> str:
-    """What a value is, in the words of messages."""
+    """The type of a value, as messages name it."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -43,12 +43,12 @@ def kind(value: JSON) -> str:
     if isinstance(value, int | float):
         return "a number"
     if isinstance(value, str):
-        return "a text"
+        return "a string"
     return "a list" if isinstance(value, list) else "an object"
 
 
 def as_text(value: JSON) -> str:
-    """A value within a text: texts as they are, everything else in JSON's spelling."""
+    """A value inside a text: strings unchanged, everything else as JSON."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -57,9 +57,10 @@ def as_text(value: JSON) -> str:
 
 
 def equal(left: JSON, right: JSON) -> bool:
-    """JSON equality: `1 == 1.0`, `true != 1`, order of keys free; through lists and objects."""
+    """JSON equality, recursive: `1 == 1.0`, `true != 1`; the order of keys does not matter."""
     if isinstance(left, str):
         return left == right
+    # In Python `True == 1`, so booleans are compared by identity.
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict):
@@ -74,7 +75,8 @@ def equal(left: JSON, right: JSON) -> bool:
 
 
 def frozen(value: JSON) -> Hashable:
-    """A key that two values share exactly when they are equal."""
+    """A hashable key that two values share exactly if they are equal."""
+    # Tags keep booleans and containers apart from numbers and from each other; 1 and 1.0 have the same hash.
     if isinstance(value, bool):
         return ("true" if value else "false",)
     if isinstance(value, dict):
@@ -90,17 +92,18 @@ def bounded_number(value: float) -> float:
     Raises:
         ExpressionError: It is not finite, or longer than `MOST_DIGITS`.
     """
+    # The comparison is cheap; counting digits through str() takes quadratic time.
     if isinstance(value, int):
         if -_TOO_BIG < value < _TOO_BIG:
             return value
-        raise ExpressionError(f"a whole number grew longer than {MOST_DIGITS:,} digits")
+        raise ExpressionError(f"a whole number exceeds {MOST_DIGITS:,} digits")
     if math.isfinite(value):
         return value
-    raise ExpressionError("a number grew beyond what JSON can hold")
+    raise ExpressionError("a number is too large for JSON")
 
 
 def text_size(text: str) -> int:
-    """Bytes of a text in UTF-8."""
+    """Size of a string in UTF-8 bytes."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -110,8 +113,9 @@ def bounded_text(text: str) -> str:
     Raises:
         ExpressionError: It is longer than `MOST_TEXT`.
     """
+    # A character has at most 4 bytes, so most strings are accepted without encoding them.
     if len(text) * 4 > MOST_TEXT and text_size(text) > MOST_TEXT:
-        raise ExpressionError(f"a text grew longer than {MOST_TEXT // 1024} KiB")
+        raise ExpressionError(f"a string exceeds {MOST_TEXT // 1024} KiB")
     return text
 
 
@@ -122,44 +126,44 @@ def bounded_list(items: list[JSON]) -> list[JSON]:
         ExpressionError: It has more than `MOST_ITEMS` elements.
     """
     if len(items) > MOST_ITEMS:
-        raise ExpressionError(f"a list grew longer than {MOST_ITEMS:,} elements")
+        raise ExpressionError(f"a list exceeds {MOST_ITEMS:,} elements")
     return items
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """A text as messages quote it: at most `most` characters, then `...`."""
+    """A string as messages quote it: at most `most` characters, then `...`."""
     return text if len(text) <= most else text[:most] + "..."
 
 
 def list_of_names(names: list[str], most: int = 10) -> str:
-    """Names as messages list them: in backticks, at most `most`, then how many more there are."""
+    """Names as messages list them: in backticks, at most `most`, followed by the number of the rest."""
     listed = ", ".join(f"`{shortened(name)}`" for name in names[:most])
     rest = len(names) - most
     return f"{listed} and {rest} more" if rest > 0 else listed
 
 
 MOST_STEPS: Final = 5_000_000
-"""Elements of lists and objects that the expressions of one call may go through."""
+"""Maximum number of elements that the expressions of one call may process."""
 
 FREE: Final = 64
-"""Elements that are not counted: most lists are short, and the loops around them are counted."""
+"""Values of up to this many elements are not counted: most lists are short, and loops around them are counted."""
 
 SIZED: Final = frozenset({dict, list, str})
-"""Values that take the longer the more there is in them."""
+"""Types whose processing time grows with their size."""
 
 _LETTERS: Final = 64
-"""Characters of a text that take as long as one element."""
+"""Number of characters that cost as much as one element."""
 
 _COPIES: Final = 8
-"""Elements that are copied in the time in which one is looked at."""
+"""Number of elements whose copying costs as much as visiting one."""
 
 
 class StepBudget:
-    """What one call may still do.
+    """The remaining budget of one call.
 
     Attributes:
-        left: How many elements its loops may go through.
-        steps: How many elements may be looked at.
+        left: Number of loop iterations.
+        steps: Number of elements that may be processed.
     """
 
     __slots__ = ("left", "steps")
@@ -169,33 +173,33 @@ class StepBudget:
         self.steps = MOST_STEPS
 
     def take(self, elements: int) -> None:
-        """Count the elements of a loop that begins.
+        """Count the iterations of a loop before it starts.
 
         Raises:
-            ExpressionError: They are too many.
+            ExpressionError: The budget is exceeded.
         """
         self.left -= elements
         if self.left < 0:
-            raise ExpressionError(f"the loops of one call go through more than {MOST_ITEMS:,} elements")
+            raise ExpressionError(f"the loops of one call exceed {MOST_ITEMS:,} elements")
 
     def visit(self, elements: int) -> None:
-        """Count elements that are looked at.
+        """Count elements that are processed.
 
         Raises:
-            ExpressionError: They are too many.
+            ExpressionError: The budget is exceeded.
         """
         self.steps -= elements
         if self.steps < 0:
             raise ExpressionError(
-                f"one call goes through more than {MOST_STEPS:,} elements",
-                hint="look rows up by their key, `store.orders['o1']`, and work out in `let` what is needed often",
+                f"one call processes more than {MOST_STEPS:,} elements",
+                hint="look up rows by key, `store.orders['o1']`, and compute repeated values once in `let`",
             )
 
     def copy(self, elements: int) -> None:
         """Count elements that are copied.
 
         Raises:
-            ExpressionError: They are too many.
+            ExpressionError: The budget is exceeded.
         """
         self.visit(elements // _COPIES)
 
@@ -211,18 +215,18 @@ class CountedScope(dict[str, Any]):
 
 
 def budget_of(scope: Scope) -> StepBudget | None:
-    """The budget of the call whose scope this is; None where nothing is counted."""
+    """The budget of the call that a scope belongs to; None if nothing is counted."""
     if isinstance(scope, CountedScope):
         return scope.budget
-    maps = getattr(scope, "maps", None)  # the loops of templates put maps before a scope
+    maps = getattr(scope, "maps", None)  # template loops wrap the scope in a ChainMap
     return budget_of(maps[-1]) if maps else None
 
 
 def visit(scope: Scope, value: dict[str, JSON] | list[JSON] | str) -> None:
-    """Count what is in a value that a function goes through.
+    """Count the elements of a value that a function traverses.
 
     Raises:
-        ExpressionError: The call goes through too much.
+        ExpressionError: The budget is exceeded.
     """
     budget = budget_of(scope)
     if budget is not None:
@@ -230,14 +234,15 @@ def visit(scope: Scope, value: dict[str, JSON] | list[JSON] | str) -> None:
 
 
 def visit_all(scope: Scope, value: JSON) -> None:
-    """Count everything in an object or list, at every level.
+    """Count the elements of an object or list at every level.
 
     Raises:
-        ExpressionError: The call goes through too much.
+        ExpressionError: The budget is exceeded.
     """
     budget = budget_of(scope)
     if budget is None:
         return
+    # A stack is faster than recursion here, and is not bounded by Python's recursion limit.
     values: list[Any] = [value]
     while values:
         inner = values.pop()

@@ -1,5 +1,5 @@
-"""Other people's formats, in and out: PromptKit, PromptPack, MCP clients, MCP tools, provider dialects.
+"""Third-party formats, in and out: PromptKit, PromptPack, MCP clients, MCP tools, provider dialects.
 
-It imports `loading`, `expressions`, `registry`, `schema`, `security` and `core`; `table` lists the formats that
-loading reads, and adding one takes a module here and a line there.
+It imports `loading`, `expressions`, `registry`, `schema`, `security` and `core`. To add a format that loading
+reads, write a module here and add it to the table in `known_formats`.
 """

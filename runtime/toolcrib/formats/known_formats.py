@@ -1,4 +1,4 @@
-"""The table of foreign formats that toolcrib reads, in probing order."""
+"""The table of third-party formats that loading reads, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _server_files() -> ServerFiles:
-    from toolcrib.formats import mcp_clients  # noqa: PLC0415 -- few folders have one
+    from toolcrib.formats import mcp_clients  # noqa: PLC0415 -- most projects have no such file
 
     return mcp_clients
 
@@ -24,4 +24,5 @@ MCP_CLIENTS: Final = Format(
     server_files=_server_files,
 )
 
+# The first format that recognises a document wins.
 FORMATS: Final = Formats((PROMPTPACK, ARENA, MANIFEST, FUNCTION, FOREIGN_KEYS, MCP_CLIENTS))

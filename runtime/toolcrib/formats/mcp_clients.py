@@ -1,11 +1,12 @@
-"""The files in which MCP clients name their servers, read as they are: `mcpServers` of Claude, Cursor and others, `servers` of VS Code.
+"""Read the server files of MCP clients: `mcpServers` of Claude, Cursor and others, `servers` of VS Code.
 
-The tables below map the keys, transports and folders of the clients to ours; what is read becomes the language of
-`servers` in a project, and `loading.servers` checks it like that. It is somebody else's file: what has no meaning here
-is reported once and stops nothing.
+The tables below map the keys, transports and folders of the clients to ours. The result has the form of
+`servers` in a project, and `loading.servers` checks it in the same way. The file belongs to another program,
+so a key that has no meaning here is reported once and is not an error.
 
-`${VAR}`, `${VAR:-default}` and `${env:VAR}` mean the same here. What an editor asks its user for (`${input:id}`) is
-looked up in the environment, and what names the workspace is the folder that paths are relative to.
+`${VAR}`, `${VAR:-default}` and `${env:VAR}` mean the same here. Values that an editor asks its user for
+(`${input:id}`) are looked up in the environment. Variables for the workspace mean the folder that paths are
+relative to.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ SPELLINGS: Final[Mapping[str, str]] = {
     "disabled": "disabled",
     "enabled": "enabled",
 }
-"""Key of a client -> what it says here. `serverUrl` is Windsurf's, `httpUrl`, `includeTools` and `excludeTools` are
-Gemini CLI's, `tools` is Copilot's, `disabledTools` is that of several."""
+"""Key of a client -> our key. `serverUrl` is from Windsurf; `httpUrl`, `includeTools` and `excludeTools` are from
+Gemini CLI; `tools` is from Copilot; several clients have `disabledTools`."""
 
 TRANSPORTS: Final[Mapping[str, str]] = {
     "stdio": "stdio",
@@ -57,19 +58,19 @@ TRANSPORTS: Final[Mapping[str, str]] = {
     "remote": "http",
     "sse": "sse",
 }
-"""Name of a transport, in lower case, without `-` and `_` -> the same here."""
+"""Name of a transport in lower case, without `-` and `_` -> our name."""
 
-_APPROVAL: Final = "which calls need approval is not said here"
-_TIME: Final = "clients count it in seconds or in milliseconds; the `timeout` of a tool is its deadline here"
-_SHOWN: Final = "it is for people"
-_EDITOR: Final = "it is the editor's own"
+_APPROVAL: Final = "approvals are configured elsewhere"
+_TIME: Final = "clients disagree on its unit; set `timeout` of a tool instead"
+_SHOWN: Final = "it is only displayed"
+_EDITOR: Final = "only the editor uses it"
 
 MEANINGLESS: Final[Mapping[str, str]] = {
     "$schema": _SHOWN,
     "alwaysAllow": _APPROVAL,
     "alwaysLoad": _EDITOR,
     "autoApprove": _APPROVAL,
-    "autoStart": "a server is started when it is needed",
+    "autoStart": "servers start when they are needed",
     "description": _SHOWN,
     "dev": _EDITOR,
     "extensionName": _EDITOR,
@@ -90,16 +91,16 @@ MEANINGLESS: Final[Mapping[str, str]] = {
     "version": _SHOWN,
     "watchPaths": _EDITOR,
 }
-"""Keys without which a server is the same -> why they have no meaning here."""
+"""Keys that do not change a server -> why they are ignored."""
 
 MISSED: Final[Mapping[str, str]] = {
-    "auth": "write `auth` of this server under `servers` in `toolcrib.yaml`",
-    "authProviderType": "write `auth` of this server under `servers` in `toolcrib.yaml`",
-    "envFile": "put what the file says into the environment, and name it in `env`: `${NAME}`",
-    "headersHelper": "write `auth` of this server under `servers` in `toolcrib.yaml`",
-    "oauth": "write `auth` of this server under `servers` in `toolcrib.yaml`",
+    "auth": "set `auth` of this server under `servers` in `toolcrib.yaml`",
+    "authProviderType": "set `auth` of this server under `servers` in `toolcrib.yaml`",
+    "envFile": "export its variables, and pass them in `env`: `${NAME}`",
+    "headersHelper": "set `auth` of this server under `servers` in `toolcrib.yaml`",
+    "oauth": "set `auth` of this server under `servers` in `toolcrib.yaml`",
 }
-"""Keys that a server may not work without -> what to write instead."""
+"""Keys that a server may need -> what to configure instead."""
 
 FOLDERS: Final = frozenset(
     {
@@ -116,41 +117,41 @@ FOLDERS: Final = frozenset(
         ".zed",
     }
 )
-"""Folders that a client keeps for itself in a workspace: paths in its files are relative to the folder above."""
+"""Folders of clients in a workspace. Paths in their files are relative to the parent folder."""
 
 
 _LOOK_UP: Final = re.compile(r"\$\{([^{}]*)\}")
 _BARE: Final = re.compile(r"\$([A-Z_][A-Z0-9_]*)")
-"""A whole text by which Gemini CLI and Copilot mean a variable."""
+"""A value that is a variable as a whole, in Gemini CLI and Copilot."""
 
 _FOLDER: Final = re.compile(r"workspace(?:Folder|Root)(?::.*)?")
 _SEPARATORS: Final = frozenset({"pathSeparator", "/"})
 
 
 class VariableTranslation:
-    """Translates the texts of one file, and knows what its user is asked for."""
+    """Translates the variables in the texts of one file."""
 
     def __init__(self, inputs: JSON) -> None:
-        """Begin.
+        """Prepare the translation.
 
         Args:
-            inputs: What the file asks for, as VS Code writes it: `[{"id": ..., "default": ...}]`.
+            inputs: The file's inputs in the form of VS Code: `[{"id": ..., "default": ...}]`.
         """
         self._inputs = dict(_inputs_of(inputs))
         self._met: dict[str, Problem] = {}
 
     def ours(self, text: str, spot: ConfigPosition, *, bare: bool = False) -> str:
-        """A text as we write it.
+        """Translate a text.
 
         Args:
-            text: As the client has it.
-            spot: Where it is written.
-            bare: Whether `$VAR` as the whole text means a variable.
+            text: The client's text.
+            spot: Its position.
+            bare: Whether `$VAR` as the whole text is a variable.
         """
         match = _BARE.fullmatch(text) if bare else None
         if match is not None:
-            message = f"`{text}` is taken for the environment variable `{match[1]}`"
-            self._note(text, spot.problem("looked_up", message, f"`${{{match[1]}}}` says so", "notice"))
+            message = f"`{text}` is read as the environment variable `{match[1]}`"
+            self._note(text, spot.problem("looked_up", message, f"use `${{{match[1]}}}`", "notice"))
             return f"${{{match[1]}}}"
         return _LOOK_UP.sub(lambda match: self._one(match, spot), text)
 
@@ -166,9 +167,10 @@ class VariableTranslation:
         variable = re.sub(r"\W", "_", name.strip(), flags=re.ASCII).upper()
         variable = f"_{variable}" if not variable or variable[0].isdigit() else variable
         default = self._inputs.get(name)
+        # A default with braces would end the `${...:-default}` that it is put into.
         usable = isinstance(default, str) and default and not {"{", "}"} & {*default}
-        message = f"`${{input:{excerpt(name)}}}` is asked of the user by an editor; here it is looked up in the environment as `{variable}`"
-        hint = f"set `{variable}`" + (", or leave it to its default" if usable else "")
+        message = f"`${{input:{excerpt(name)}}}` is a prompt of an editor; here, the environment variable `{variable}` is used"
+        hint = f"set `{variable}`" + (", or rely on its default" if usable else "")
         self._note(f"input:{name}", spot.problem("looked_up", message, hint, "notice"))
         return f"${{{variable}:-{default}}}" if usable else f"${{{variable}}}"
 
@@ -176,7 +178,7 @@ class VariableTranslation:
         self._met.setdefault(what, problem)
 
     def notices(self) -> list[Problem]:
-        """The notices on look-ups, each once."""
+        """The notices on variables, each once."""
         return list(self._met.values())
 
 
@@ -187,7 +189,7 @@ def _inputs_of(inputs: JSON) -> Iterator[tuple[str, JSON]]:
 
 
 class _KeyWithoutMeaning(NamedTuple):
-    """Keys of one name that have no meaning here: where the first of them is, and whose they are."""
+    """A key without a meaning here: the position of the first one, and the servers that have it."""
 
     spot: ConfigPosition
     servers: list[str]
@@ -201,15 +203,15 @@ class ServerEntries:
     """Reads the servers of one file.
 
     Attributes:
-        left_out: The names of servers that are switched off or can't be used; each is reported.
+        left_out: Names of servers that are disabled or unusable; each is reported.
     """
 
     def __init__(self, root: str, inputs: JSON) -> None:
-        """Begin.
+        """Prepare to read.
 
         Args:
             root: The folder that paths in the file are relative to.
-            inputs: What the file asks its user for, as VS Code writes it.
+            inputs: The file's inputs in the form of VS Code.
         """
         self._root = root
         self._look_ups = VariableTranslation(inputs)
@@ -218,12 +220,12 @@ class ServerEntries:
         self.left_out: set[str] = set()
 
     def problems(self) -> list[Problem]:
-        """Everything that was wrong, and one notice for each key that has no meaning here."""
+        """All problems, and one notice per key that has no meaning here."""
         told = [_of_foreign(key, spot, servers) for key, (spot, servers) in self._foreign.items()]
         return [*self._problems, *told, *self._look_ups.notices()]
 
     def read(self, entries: JSON, spot: ConfigPosition) -> Iterator[tuple[str, ServerBlock]]:
-        """The servers under one key, by name, without those that are switched off or can't be used."""
+        """The servers under one key by name, except disabled and unusable ones."""
         if isinstance(entries, dict):
             named = [(name, spot.below(name), entry) for name, entry in entries.items()]
         elif isinstance(entries, list):
@@ -234,11 +236,11 @@ class ServerEntries:
         for name, place, entry in named:
             self.left_out.add(name)
             if not name.strip():
-                self._complain(place, "missing_key", "a server needs a name", "write it before the server")
+                self._complain(place, "missing_key", "a server needs a name", "use the name as its key")
             elif not isinstance(entry, dict):
                 self._unfit(place, "an object", entry)
             elif entry.get("disabled") is True or entry.get("enabled") is False:
-                message = f"`{excerpt(name)}` is switched off in this file, and left out"
+                message = f"`{excerpt(name)}` is disabled in this file and ignored"
                 self._complain(place, "server_left_out", message, severity="notice")
             else:
                 written = self._server(name, entry, place)
@@ -247,7 +249,7 @@ class ServerEntries:
                     yield name, written
 
     def _server(self, name: str, entry: Mapping[str, JSON], spot: ConfigPosition) -> ServerBlock | None:
-        """One server; None where it can't be used, which is reported."""
+        """One server; None if it is unusable, which is reported."""
         told = len(self._problems)
         said: dict[str, Any] = {}
         spots = {"": spot}
@@ -259,17 +261,20 @@ class ServerEntries:
             found: Any = self._value(meaning, value, place) if value is not None else _NONE
             if found is _NONE:
                 continue
+            # Several spellings mean the same key; a file with two of them is ambiguous unless they agree.
             if said.setdefault(meaning, found) != found:
                 other = spots[meaning].pointer.rpartition("/")[2]
                 self._complain(
                     place,
                     "contradiction",
-                    f"`{key}` says something else than `{other}`",
-                    "leave out one of them",
+                    f"`{key}` contradicts `{other}`",
+                    "remove one of them",
                 )
             spots.setdefault(meaning, place)
             if meaning in {"env", "headers"}:
                 spots |= {f"{meaning}.{each}": place.below(each) for each in found}
+        # A server that is only half understood could be started with the wrong arguments or without its
+        # environment.
         if len(self._problems) > told:
             return None
         _settle(said, spots)
@@ -277,7 +282,7 @@ class ServerEntries:
         return ServerBlock(name, said, spots, self._root)
 
     def _drop_needless(self, said: dict[str, Any], spots: dict[str, ConfigPosition]) -> None:
-        """Leave out what such a server has no use for; clients write it and pass over it."""
+        """Drop keys that have no effect on a server of this kind: clients write them and ignore them."""
         if ("url" in said) == ("command" in said):
             return
         for key in ("args", "env", "cwd") if "url" in said else ("headers",):
@@ -285,13 +290,13 @@ class ServerEntries:
                 continue
             if said.pop(key):
                 kind = "with a `url`" if "url" in said else "that is started"
-                message = f"`{key}` has no effect on a server {kind}, and is left out"
+                message = f"`{key}` has no effect on a server {kind} and is ignored"
                 self._complain(spots[key], "client_key", message, severity="notice")
             for each in [each for each in spots if each.partition(".")[0] == key]:
                 del spots[each]
 
     def _value(self, meaning: str, value: JSON, spot: ConfigPosition) -> Any:
-        """The value of a key as we write it; `_NONE` where it is wrong, which is reported."""
+        """The value of a key in our form; `_NONE` if it is invalid, which is reported."""
         if meaning in _FLAGS:
             return _NONE if isinstance(value, bool) else self._unfit(spot, "true or false", value)
         if meaning in {"env", "headers"}:
@@ -309,7 +314,7 @@ class ServerEntries:
         return _NONE if _NONE in texts else texts
 
     def _texts_by_name(self, value: JSON, spot: ConfigPosition) -> Any:
-        """Names and texts; what is null is not there."""
+        """A mapping of names to texts, without nulls."""
         if not isinstance(value, dict):
             return self._unfit(spot, "an object of texts", value)
         texts = {
@@ -332,13 +337,13 @@ class ServerEntries:
         known = TRANSPORTS.get(value.lower().replace("-", "").replace("_", ""))
         if known is not None:
             return known
-        message = f"there is no transport `{excerpt(value)}` here, so this server is left out"
-        hint = did_you_mean(value, TRANSPORTS) or "the transports are: `stdio`, `http`, `sse`"
+        message = f"unknown transport `{excerpt(value)}`; the server is ignored"
+        hint = did_you_mean(value, TRANSPORTS) or "use `stdio`, `http` or `sse`"
         self._complain(spot, "server_left_out", message, hint, severity="warning")
         return _NONE
 
     def _unfit(self, spot: ConfigPosition, expected: str, value: JSON) -> Any:
-        """Tell that a value is of another kind than its key has. What it is may be secret, so it is not shown."""
+        """Report a value of the wrong type. The value itself may be a secret and is not shown."""
         self._complain(spot, "wrong_type", f"expected {expected}, got {_kind_of(value)}")
         return _NONE
 
@@ -349,18 +354,17 @@ class ServerEntries:
 
 
 def _name_in(entry: JSON) -> str:
-    """The name of a server in a list."""
     name = entry.get("name") if isinstance(entry, dict) else None
     return name if isinstance(name, str) else ""
 
 
 def _settle(said: dict[str, Any], spots: dict[str, ConfigPosition]) -> None:
-    """Join what clients write separately and `servers` has as one key, and the other way round."""
+    """Convert keys that clients split or join differently from `servers`."""
     if isinstance(said.get("command"), list):
         first, *others = said["command"] or [""]
         said["command"], said["args"] = first, [*others, *said.get("args", ())]
     if "url" in said and "transport" not in said and urlsplit(said["url"]).path.endswith("/sse"):
-        said["transport"] = "sse"  # so they were called, and clients found out by asking
+        said["transport"] = "sse"  # the customary path; clients find out by trying
     for key in ("command", "url", "cwd"):
         if not said.get(key):
             said.pop(key, None)
@@ -381,12 +385,12 @@ def _kind_of(value: JSON) -> str:
 
 
 def _of_foreign(key: str, spot: ConfigPosition, servers: list[str]) -> Problem:
-    """The problem for a key without a meaning here, reported once for a file."""
+    """The problem for a key without a meaning here."""
     whose = ", ".join(f"`{excerpt(name)}`" for name in servers[:3]) + (" ..." if len(servers) > 3 else "")
-    message = f"`{excerpt(key)}` of {whose} has no meaning here"
+    message = f"`{excerpt(key)}` of {whose} is ignored"
     if key in MISSED:
         return spot.problem(
-            "client_key", f"{message}, and without it the server may refuse", MISSED[key], "warning"
+            "client_key", f"{message}, but the server may not work without it", MISSED[key], "warning"
         )
     if key in MEANINGLESS:
         return spot.problem("client_key", f"{message}: {MEANINGLESS[key]}", severity="notice")
@@ -394,20 +398,21 @@ def _of_foreign(key: str, spot: ConfigPosition, servers: list[str]) -> Problem:
 
 
 FOUND: Final = "servers_file"
-"""Code of the notice for such a file in a folder that is scanned."""
+"""Code of the notice about a server file in a scanned folder."""
 
 _YAML: Final = (".yaml", ".yml")
 _KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
-"""Where servers stand: `mcp.servers` in the settings of VS Code, `context_servers` in those of Zed."""
+"""Paths to the servers: `mcp.servers` in the settings of VS Code, `context_servers` in those of Zed."""
 
 _OURS: Final = frozenset({"name", "scenario", "function", "kind", "project", "pack"})
-"""A document with one of these at the top is something else, whatever it calls `servers`."""
+"""A document with one of these top-level keys is never a server file."""
 
 
 def looks_like_servers_file(value: JSON) -> bool:
-    """Whether a document is one that names MCP servers."""
+    """Whether a document defines MCP servers."""
     if not isinstance(value, dict) or not _OURS.isdisjoint(value):
         return False
+    # No other format uses this key, so an empty one counts as well.
     if isinstance(value.get("mcpServers"), dict | list):
         return True
     if "servers" in value and not value.keys() <= _BESIDE:
@@ -416,7 +421,7 @@ def looks_like_servers_file(value: JSON) -> bool:
 
 
 _BESIDE: Final = frozenset({"$schema", "inputs", "sandbox", "servers"})
-"""What stands beside `servers` in a file of VS Code; many other files have servers of some kind."""
+"""The keys of a VS Code file. Many other files have `servers` of some kind, together with other keys."""
 
 
 def _holds_servers(entries: JSON) -> bool:
@@ -429,10 +434,12 @@ _TELLING: Final = frozenset({"command", "url"})
 
 
 def is_servers_file(path: str) -> bool:
-    """Whether a path is a file that names MCP servers. Nothing but a file is read, and no more of it than need be."""
+    """Whether a path is a file that defines MCP servers."""
     if not os.path.isfile(path):
         return False
     try:
+        # Scanning must be cheap: only the beginning is read, and most files end at the test for `ervers`,
+        # which covers `servers` and `mcpServers`.
         text = first_bytes(path)
     except (OSError, ValueError):
         return False
@@ -447,7 +454,7 @@ def read_servers_file(path: str, named: ConfigPosition | None = None) -> ServerF
 
     Args:
         path: The file.
-        named: Where it is named; a file that is not there is a problem of that place.
+        named: Where the project refers to it; a missing file is a problem of that position.
     """
     try:
         text = first_bytes(path)
@@ -465,9 +472,10 @@ def _first_line(_pointer: str, *, key: bool = False) -> tuple[int, int]:  # noqa
 
 
 def _parsed(path: str, text: bytes) -> tuple[list[Document], list[Problem]]:
-    """The one document of the file: JSON with comments, or YAML where the file is called so."""
+    """The document of the file: JSON with comments, or YAML according to its suffix."""
     if path.lower().endswith(_YAML):
         return parse_documents(path, text)
+    # VS Code and Zed allow comments and trailing commas in their JSON files.
     documents, problems = parse_documents(path, without_comments(text), whole=True, json=True)
     return documents, [_with_our_hint(problem) for problem in problems]
 
@@ -475,7 +483,7 @@ def _parsed(path: str, text: bytes) -> tuple[list[Document], list[Problem]]:
 def _with_our_hint(problem: Problem) -> Problem:
     if problem.code != "invalid_json":
         return problem
-    hint = "JSON has double quotes; comments, and a comma before a closing bracket, are taken here"
+    hint = "use double quotes; comments and trailing commas are allowed here"
     return problem._replace(hint=hint)
 
 
@@ -483,13 +491,13 @@ def _unreadable(path: str, error: OSError | ValueError, named: ConfigPosition | 
     spot = named or ConfigPosition(path, "", _first_line)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         hint = "the path is relative to the folder of the project" if named is not None else ""
-        return spot.problem("path_not_found", f"there is no file `{excerpt(path)}`", hint)
+        return spot.problem("path_not_found", f"file `{excerpt(path)}` not found", hint)
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    return spot.problem("file_unreadable", f"`{excerpt(path)}` can't be read: {reason}")
+    return spot.problem("file_unreadable", f"cannot read `{excerpt(path)}`: {reason}")
 
 
 def _places(value: Mapping[str, JSON]) -> Iterator[tuple[tuple[str, ...], JSON]]:
-    """The places in a document that may hold servers, as far as they exist."""
+    """The existing values in a document that may contain servers."""
     for steps in _KEYS:
         found: JSON = dict(value)
         for step in steps:
@@ -505,6 +513,7 @@ def _servers_of(document: Document, path: str) -> ServerFile:
     if not isinstance(value, dict) or not places:
         return ServerFile([_no_servers(top)], unread=True)
     entries = ServerEntries(root_of(path), value.get("inputs", []))
+    # Reversed: the last definition of a server wins, and `mcpServers` is the most specific key.
     several = [dict(entries.read(found, top.below(*steps))) for steps, found in reversed(places)]
     written, faults = merge_servers(several)
     others = _others(value, [steps[0] for steps, _ in places], top)
@@ -513,33 +522,33 @@ def _servers_of(document: Document, path: str) -> ServerFile:
 
 
 def _others(value: Mapping[str, JSON], known: list[str], top: ConfigPosition) -> Iterator[Problem]:
-    """The one notice for everything else in the file."""
+    """One notice for all other keys of the file."""
     others = [key for key in value if key not in {*known, *_BESIDE}]
     if others:
         names = ", ".join(f"`{excerpt(key)}`" for key in others[:5]) + (" ..." if len(others) > 5 else "")
-        message = f"{names} {'has' if len(others) == 1 else 'have'} no meaning here; the servers are read"
+        message = f"{names} {'is' if len(others) == 1 else 'are'} ignored; the servers are read"
         yield top.below(others[0]).problem("client_key", message, severity="notice")
 
 
 def _no_servers(spot: ConfigPosition) -> Problem:
-    message = "the file names no MCP servers"
+    message = "the file defines no MCP servers"
     return spot.problem("no_servers", message, _WAY)
 
 
-_WAY: Final = 'write `{"mcpServers": {"NAME": {"command": "..."}}}`'
+_WAY: Final = 'use `{"mcpServers": {"NAME": {"command": "..."}}}`'
 
 
 def root_of(path: str) -> str:
-    """The folder that paths in the file are relative to: its own, or the one above a folder that a client keeps."""
+    """The folder that paths in the file are relative to: its own, or the workspace above a client's folder."""
     folder = Path(whole_path(os.path.dirname(path) or "."))
     kept = folder.parent if folder.name == "settings" else folder
     return str(kept.parent if kept.name in FOLDERS else folder)
 
 
 def notice_of(path: str) -> Problem:
-    """The notice for a file that names servers in a scanned folder: nothing in it is started."""
-    message = "the file names MCP servers, and none of them is used"
+    """The notice about a server file in a scanned folder, from which nothing is started."""
+    message = "the file defines MCP servers, but none of them is used"
     name = excerpt(os.path.basename(path), 200)
-    hint = f"to use them, name the file in `toolcrib.yaml`, relative to that: `servers_from: {name}`"
+    hint = f"to use them, add `servers_from: {name}` to `toolcrib.yaml` (the path is relative to that file)"
     notice = Problem(code=FOUND, message=message, hint=hint, severity="notice")
     return notice.at(path, 1, 1)

@@ -1,4 +1,4 @@
-"""Tools of an MCP server as descriptor files of their own."""
+"""Write the tools of an MCP server as descriptor files (`toolcrib freeze`)."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ _ORDER: Final = (
     "mode",
     "mcp",
 )
-"""The keys of a file, as a reader wants them."""
+"""The keys of a file in their order."""
 
 _APART: Final = frozenset(("input_schema", "output_schema", "mode"))
-"""Keys with an empty line before them."""
+"""Keys that are preceded by an empty line."""
 
 _DEVICES: Final = re.compile(r"(?i)con|prn|aux|nul|com[0-9]|lpt[0-9]")
-"""Names that Windows keeps for itself, whatever the suffix."""
+"""File names that Windows reserves, with any suffix."""
 
 _MOCK_NOTE: Final = (
-    "To answer without the server, in tests and scenarios, add a mock and ask for `--mode mock`:"
+    "To use the tool without the server, in tests and scenarios, add a mock and use `--mode mock`:"
 )
 
 
 class DescriptorFile(NamedTuple):
-    """A descriptor file that was read back before it is written.
+    """A descriptor file that has been read back before it is written.
 
     Attributes:
-        tool: The server's name for the tool.
+        tool: The server's name of the tool.
         name: The name of the descriptor.
         file: The name of the file.
         text: Its content.
-        problems: What the loader says of it: warnings, placed in the text.
+        problems: Warnings of the loader, with positions in the text.
     """
 
     tool: str
@@ -66,9 +66,9 @@ class DescriptorFiles(NamedTuple):
     """The tools of a server as files.
 
     Attributes:
-        files: One for each tool, in the order of listing.
-        refused: The server's name for a tool -> why there is no file of it.
-        remarks: What else there is to say.
+        files: One per tool, in the server's order.
+        refused: The server's name of a tool -> the reason why there is no file for it.
+        remarks: Further remarks for the user.
     """
 
     files: tuple[DescriptorFile, ...]
@@ -84,18 +84,19 @@ def descriptor_files(
     prefix: str | None = None,
     schema: str = "",
 ) -> DescriptorFiles:
-    """The tools of a server as descriptor files.
+    """Write the tools of a server as descriptor files.
 
-    Each is an ordinary descriptor in our own form, in mode `mcp`, with all that the server says of the tool, so that
-    from then on the file counts and not the server. It is YAML, and JSON where YAML would be read as anything else.
-    A tool whose file is not read back as what the server offers is refused, and the others are not.
+    Each file is an ordinary descriptor in mode `mcp` with everything that the server reports about the tool.
+    From then on, the file defines the tool and not the server. Files are YAML, or JSON if YAML would be read
+    back differently. A tool whose file does not read back as the server's definition is refused; the other
+    tools are not affected.
 
     Args:
-        server: How the project names and filters it.
-        catalogue: What it offers.
-        kinds: What the installed modes say of their blocks.
-        prefix: What the names begin with; as those of imported tools (`SERVER__`) unless given.
-        schema: Where the files find the schema that an editor completes from; empty for none.
+        server: Names and filters of the project.
+        catalogue: Tools that the server offers.
+        kinds: Block schemas of the installed modes.
+        prefix: Prefix of the names; None for that of imported tools (`SERVER__`).
+        schema: Path or URL of the schema for editors; empty for none.
     """
     names, remarks = _names(server, catalogue, prefix)
     refused = {tool: why for tool, why in catalogue.refused.items() if server.offers(tool)}
@@ -106,7 +107,7 @@ def descriptor_files(
         if isinstance(file, str):
             refused[tool] = file
         elif any(file.name == other.name for other in files.values()):
-            refused[tool] = f"another tool is `{file.name}` already"
+            refused[tool] = f"the name `{file.name}` is already used by another tool"
         else:
             free = _free(file.file, files)
             files[free.casefold()] = file._replace(file=free)
@@ -115,18 +116,19 @@ def descriptor_files(
 
 
 def _unseen(catalogue: Catalogue, tools: Sequence[str]) -> Iterator[str]:
-    """A remark on each tool with characters that people can't see and models read."""
+    """A remark on each tool with characters that are invisible to people and read by models."""
     for tool in tools:
         found = hidden_in(catalogue.tools[tool])
         if found:
             first = f"{found[0]} of {found[0].where or 'the tool'}"
             count = f"{len(found)} hidden character{'' if len(found) == 1 else 's'}"
-            yield f"the tool `{tool}` has {count}, first {first}; its file has escapes for them"
+            yield f"the tool `{tool}` contains {count} (first: {first}); its file shows them as escapes"
 
 
 def _names(server: Server, catalogue: Catalogue, prefix: str | None) -> tuple[dict[str, str], list[str]]:
-    """The server's name for each tool that is offered -> its name here; and remarks on names."""
+    """The server's name of each offered tool -> its name here; and remarks on names."""
     names, remarks = tool_names_of(server, catalogue.tools)
+    # An imported tool is named by the same function, so a frozen tool keeps the name that scenarios use.
     if prefix is None:
         return names, remarks
     head = _head(server)
@@ -134,7 +136,7 @@ def _names(server: Server, catalogue: Catalogue, prefix: str | None) -> tuple[di
 
 
 def _head(server: Server) -> str:
-    """What the names of imported tools begin with."""
+    # The prefix is derived from a name, so that its rules are in one place.
     (name,) = tool_names_of(Server(server.name), ["x"])[0].values()
     return name.removesuffix("x")
 
@@ -144,15 +146,15 @@ def _named(name: str) -> str:
 
 
 class _FileWriter:
-    """Makes files of tools, and reads each of them back."""
-
     def __init__(self, kinds: Kinds, schema: str) -> None:
         self._kinds = kinds
         self._shape = DocumentChecker("descriptor", kinds)
         self._schema = schema
 
     def file_of(self, tool: str, offered: dict[str, Any]) -> DescriptorFile | str:
-        """The file of a tool, or why it has none."""
+        """The file of a tool, or the reason why there is none."""
+        # The loader reads it like any bare MCP definition, so that a frozen tool is the tool that was
+        # imported.
         (document,), problems = parse_documents("tool.json", json.dumps(offered))
         normalised = normalise(document)
         if normalised is not None:
@@ -163,6 +165,7 @@ class _FileWriter:
             return _told(faults)
         own = {key: document.value[key] for key in sorted(document.value, key=_ORDER.index)}
         why = ""
+        # YAML first, because people will edit the file.
         for suffix, text in (("yaml", _yaml(own, self._schema)), ("json", _json(own, self._schema))):
             file = f"{_safe(meant.name)}.tool.{suffix}"
             read, problems = self._read(file, text)
@@ -186,12 +189,14 @@ def _told(problems: Sequence[Problem]) -> str:
 
 def _difference(meant: Descriptor, read: Descriptor) -> str:
     for key in Descriptor._fields:
+        # The origin is the file itself.
         before, after = getattr(meant, key), getattr(read, key)
         if key == "origin":
             continue
+        # By text: `1` and `1.0`, or `True` and `1`, are equal in Python.
         same = compact(before) == compact(after) if key.endswith("_schema") else before == after
         if not same:
-            return f"a file would not say of its `{key}` what the server says"
+            return f"a file cannot represent its `{key}` exactly"
     return ""
 
 
@@ -215,12 +220,12 @@ def _json(document: dict[str, Any], schema: str) -> str:
 
 
 def _safe(name: str) -> str:
-    """A name that files have everywhere."""
+    # The files may be checked out on Windows.
     return f"{name}_" if _DEVICES.fullmatch(name.partition(".")[0]) else name
 
 
 def _free(file: str, taken: Mapping[str, DescriptorFile]) -> str:
-    """The name of a file that no other one has, also where case makes no difference."""
+    # macOS and Windows ignore case in file names.
     stem, _, suffix = file.partition(".tool.")
     number = 1
     while file.casefold() in taken:

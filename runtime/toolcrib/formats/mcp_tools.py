@@ -1,6 +1,6 @@
 """A descriptor as an MCP tool definition, for each revision of the protocol.
 
-The rules are those of `Tool` in the schema of MCP 2026-07-28, and of the revisions before it, which know fewer keys.
+The rules are those of `Tool` in the schema of MCP 2026-07-28 and of earlier revisions, which have fewer keys.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from toolcrib.core.subschemas import SchemaIndex
 from toolcrib.schema.dereference import dereference
 
 LATEST: Final = "2026-07-28"
-"""The newest revision of MCP that is written here."""
+"""The newest MCP revision that is supported here."""
 
 OWN: Final = "dev.toolcrib/"
-"""What stands before our keys in `_meta`."""
+"""Prefix of our keys in `_meta`."""
 
 _SINCE: Final[Mapping[str, str]] = {
     "annotations": "2025-03-26",
@@ -25,22 +25,22 @@ _SINCE: Final[Mapping[str, str]] = {
     "_meta": "2025-06-18",
     "icons": "2025-11-25",
 }
-"""Key of a tool -> the revision that brought it."""
+"""Key of a tool -> the first revision that has it."""
 
 _ANY_VALUE: Final = "2026-07-28"
-"""From this revision on structured content is any JSON value; before it is an object."""
+"""First revision in which structured content may be any JSON value; before, it must be an object."""
 
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-"""MCP's names of `Annotations`, in their order."""
+"""MCP's names of the fields of `Annotations`, in the same order."""
 
 
 class McpSchemas(NamedTuple):
-    """The schemas of a tool as MCP has them.
+    """The schemas of a tool in MCP.
 
     Attributes:
-        input: Of the arguments; `type` is `object` at its root.
-        output: Of structured content; None where the definition does not describe it.
-        remarks: What is different from what was written, and what could not be done.
+        input: Schema of the arguments, with `type: object` at the root.
+        output: Schema of the structured content; None if the definition does not declare it.
+        remarks: Differences from the tool's own schemas.
     """
 
     input: dict[str, JSON]
@@ -51,21 +51,21 @@ class McpSchemas(NamedTuple):
 def definition_of(
     tool: Descriptor, *, name: str | None = None, inline_refs: bool = False, revision: str = LATEST
 ) -> dict[str, JSON]:
-    """The MCP tool definition of a descriptor, for `tools/list`.
+    """The MCP definition of a tool, for `tools/list`.
 
-    - `description` is never empty: without one it is the title, or the words of the name.
+    - `description` is never empty: it falls back to the title, then to the words of the name.
     - `inputSchema` and `outputSchema` are those of `schemas_of`.
-    - `annotations` has the hints that differ from MCP's defaults; and the title, for clients from before 2025-06-18.
-    - `_meta` has what a bare MCP definition brought with it; and under `dev.toolcrib/`: `version`, `category`,
-      `tags`, `labels`, `help_url`, `deprecated`, `experimental`, each where the descriptor says it. Nothing else of
-      the descriptor is told: not its author, its file, its metadata or its blocks.
-    - `execution` is never there: it would promise tasks.
+    - `annotations` contains the hints that differ from MCP's defaults, and the title for clients from before 2025-06-18.
+    - `_meta` contains the `_meta` of an imported MCP definition, and under `dev.toolcrib/` the `version`, `category`,
+      `tags`, `labels`, `help_url`, `deprecated` and `experimental` of the descriptor, if set. The author, the
+      file, the metadata and the blocks are not published.
+    - `execution` is never set: it would promise support for tasks.
 
     Args:
-        tool: The descriptor. Its schemas are shared with the definition, which is not to be changed.
-        name: The name to give; the descriptor's own unless another is given.
-        inline_refs: Whether the schemas are freed of references, for clients that do not follow them.
-        revision: The revision of MCP; what it does not know is left out.
+        tool: The descriptor. The definition shares its schemas and must not be modified.
+        name: The name in the definition; None for the descriptor's own.
+        inline_refs: Whether to inline `$ref`s, for clients that cannot resolve them.
+        revision: The MCP revision; keys that it does not have are omitted.
     """
     schemas = schemas_of(tool, inline_refs=inline_refs, revision=revision)
     definition: dict[str, JSON] = {
@@ -77,6 +77,7 @@ def definition_of(
         "icons": [_icon(icon) for icon in tool.icons],
         "_meta": _meta(tool),
     }
+    # Clients may validate strictly and refuse keys that their revision does not have.
     told: dict[str, JSON] = {
         key: value for key, value in definition.items() if value and revision >= _SINCE.get(key, "")
     }
@@ -88,12 +89,12 @@ def definition_of(
 def schemas_of(tool: Descriptor, *, inline_refs: bool = False, revision: str = LATEST) -> McpSchemas:
     """The schemas of a tool's definition.
 
-    They are as they were written, keywords with `x-` included: `x-mcp-header` speaks to clients, and `x-secret`
-    says what is not to be printed, to another toolcrib too. Only where MCP wants `type: object` at the root and the
-    schema does not say so is it added, which changes nothing: arguments are always objects.
+    They are unchanged, including keywords with `x-`: clients use `x-mcp-header`, and another toolcrib uses
+    `x-secret` to redact values. `type: object` is added at the root if it is missing, because MCP requires
+    it. That changes nothing, because arguments are always objects.
 
-    No output schema is told where the descriptor has none or `true`, and for revisions before 2026-07-28 where it
-    takes more than objects; then no structured content goes with results.
+    The output schema is omitted if the descriptor has none or `true`, and for revisions before 2026-07-28 if
+    it accepts more than objects. Results then have no structured content.
     """
     arguments = _of_objects(tool.input_schema)
     result = _output(tool.output_schema, revision)
@@ -109,19 +110,19 @@ def schemas_of(tool: Descriptor, *, inline_refs: bool = False, revision: str = L
 
 
 def description_of(tool: Descriptor) -> str:
-    """What a tool is for; of one without a description its title, or the words of its name, since clients want one."""
+    """The description of a tool; without one its title, or the words of its name, since clients require a text."""
     if tool.description.strip():
         return tool.description
     return tool.title.strip() or " ".join(tool.name.replace("_", " ").split()) or tool.name
 
 
 def has_output(tool: Descriptor, revision: str = LATEST) -> bool:
-    """Whether the definition of a tool describes its results; without that, no structured content is sent."""
+    """Whether the definition of a tool declares an output schema; without one, no structured content is sent."""
     return _output(tool.output_schema, revision) is not None
 
 
 def _of_objects(schema: Schema) -> dict[str, JSON]:
-    """A schema of arguments with `type: object` at its root."""
+    """A schema of arguments with `type: object` at the root."""
     written = _as_object(schema)
     return written if written.get("type") == "object" else {"type": "object", **written}
 
@@ -136,14 +137,14 @@ def _output(schema: Schema | None, revision: str) -> dict[str, JSON] | None:
 
 
 def _as_object(schema: Schema) -> dict[str, JSON]:
-    """A schema as MCP can write it: never a boolean."""
+    # Draft 2020-12 allows `true` and `false` as schemas, but MCP requires an object.
     if isinstance(schema, bool):
         return {} if schema else {"not": {}}
     return schema
 
 
 def _takes_objects_only(schema: dict[str, JSON]) -> bool:
-    """Whether something that must hold beside the root, by reference or `allOf`, is the schema of an object."""
+    # The root may be declared an object by a `$ref` or by a branch of `allOf`.
     index = SchemaIndex(schema)
     return any(site.get("type") == "object" for site in index.together([index.root], ("allOf",)))
 
@@ -157,6 +158,7 @@ def _annotations(tool: Descriptor) -> dict[str, JSON]:
         if said is not default
     }
     title = brought.get("title") if isinstance(brought, dict) else None
+    # Clients from before 2025-06-18 show the title of the annotations, later ones that of the tool.
     title = title if isinstance(title, str) else tool.title
     return {"title": title, **hints} if title else hints
 

@@ -1,7 +1,8 @@
-"""JSON values as readable YAML that every YAML reader understands as the same value.
+"""Write JSON values as readable YAML that every YAML parser reads back as the same value.
 
-What could be taken for anything else is quoted: texts like `no`, `1.10` and `22:22`, and characters that are not
-seen, as escapes. Texts of several lines are literal blocks, long lines are folded, small structures take one line.
+Text that a parser could take for something else is quoted: `no`, `1.10`, `22:22`. Invisible characters become
+escapes. Text of several lines becomes a literal block, long lines are folded, and small structures stay on
+one line.
 """
 
 from __future__ import annotations
@@ -15,28 +16,29 @@ from toolcrib.core.model import JSON
 from toolcrib.security.hidden_characters import hidden_characters
 
 WIDTH: Final = 100
-"""Columns that a line has at most, where it can be helped."""
+"""Maximum line length; a long word or key may exceed it."""
 
 _FLAT: Final = 2
-"""Levels of a structure that may stand on one line."""
+"""Maximum nesting of a structure on one line."""
 
+# Stricter than the grammar for plain scalars (YAML 1.2.2, 7.3.3): parsers differ at its edges.
 _KEY: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.-]*")
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./()'-]*(?: [A-Za-z0-9_./()'-]+)*")
 _RESERVED: Final = frozenset(("false", "n", "nan", "no", "null", "off", "on", "true", "y", "yes"))
-"""Words that some reader of YAML takes for no text."""
+"""Words that some parser does not read as text: YAML 1.1 has booleans such as `no` and `y`."""
 
+# Not printable (YAML 1.2.2, 5.1), or a line break in YAML 1.1 (U+0085, U+2028, U+2029).
 _NOT_RAW: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def yaml_of(document: Mapping[str, JSON], indent: int = 0) -> Iterator[str]:
-    """The lines of a mapping in block style, its keys in their order."""
+    """The lines of a mapping in block style; the order of the keys is kept."""
     for key, value in document.items():
         yield from _entry(" " * indent + f"{_key(key)}:", value, indent)
 
 
 def _entry(lead: str, value: JSON, indent: int) -> Iterator[str]:
-    """A key or dash with what follows it."""
     if isinstance(value, str):
         yield from _text_entry(lead, value, indent)
         return
@@ -62,6 +64,7 @@ def _item(item: JSON, indent: int) -> Iterator[str]:
 
 
 def _is_small(value: JSON, before: int) -> bool:
+    # Two nested objects on one line are hard to read, even if they fit.
     inner = value.values() if isinstance(value, dict) else ()
     several = sum(isinstance(item, dict) and bool(item) for item in inner) > 1
     return not several and _levels(value) <= _FLAT and before + 1 + len(_flow(value)) <= WIDTH
@@ -74,7 +77,6 @@ def _levels(value: JSON) -> int:
 
 
 def _flow(value: JSON) -> str:
-    """A value on one line."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_key(key)}: {_flow(item)}' for key, item in value.items())}}}"
     if isinstance(value, list):
@@ -91,6 +93,7 @@ def _scalar(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
+    # Bidirectional controls and the like can hide text from a reviewer. As escapes they are visible.
     unseen = {hidden.offset for hidden in hidden_characters(text)}
     return f'"{"".join(_character(each, place in unseen) for place, each in enumerate(text))}"'
 
@@ -109,7 +112,8 @@ def _text_entry(lead: str, text: str, indent: int) -> Iterator[str]:
     if (len(lines) == 1 and len(alone) <= WIDTH) or not _can_stand_in_block(text, lines):
         yield alone
         return
-    # A line is folded at single spaces only: any other would not come back.
+    # Folding replaces a single space by a line break. Several spaces in a row would be lost.
+    # A folded scalar joins its lines, so it cannot hold a text of several lines.
     folds = len(lines) == 1 and "  " not in text
     yield f"{lead} {'>' if folds else '|'}{'' if text.endswith(chr(10)) else '-'}"
     pad = " " * (indent + 2)
@@ -118,11 +122,13 @@ def _text_entry(lead: str, text: str, indent: int) -> Iterator[str]:
 
 
 def _can_stand_in_block(text: str, lines: list[str]) -> bool:
-    """Whether a text comes back from a block as it was, with every character seen."""
+    """Whether a block scalar keeps the text unchanged, with every character visible."""
     if _NOT_RAW.search(text.replace("\n", "")) or hidden_characters(text):
         return False
+    # A leading space or an empty first line needs an indentation indicator; an empty last line needs `+`.
     if not lines[0] or not lines[-1] or lines[0][0].isspace():
         return False
+    # Editors strip spaces at the end of a line.
     return not any(line != line.rstrip() for line in lines)
 
 

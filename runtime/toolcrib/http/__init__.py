@@ -1,6 +1,6 @@
-"""HTTP for everything that calls out: messages, clients over connections that the egress guard dialled, authentication.
+"""HTTP for all outgoing requests: messages, clients over guarded connections, authentication.
 
-It imports `security` and the rooms below it.
+Imports `security` and the rooms below it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ __all__ = ["ExchangeBounds", "HTTPError", "HTTPFailure", "HTTPRequest", "HTTPRes
 
 
 def open_client(guard: EgressGuard) -> HTTPClient:
-    """The client whose connections a guard dials."""
-    from toolcrib.http.client import HTTPClient  # noqa: PLC0415 -- slow to import; a mock needs no client
+    """Create a client that opens its connections through a guard."""
+    # httpcore takes long to import, and a run of mocks never needs it.
+    from toolcrib.http.client import HTTPClient  # noqa: PLC0415
 
     return HTTPClient(guard)

@@ -1,4 +1,4 @@
-"""Connecting to an origin: the egress guard dials, TLS is spoken where the scheme asks for it, both within one time."""
+"""Open connections through the egress guard, with TLS for https, within one connect timeout."""
 
 from __future__ import annotations
 
@@ -16,53 +16,53 @@ from toolcrib.security.egress import EgressGuard, UnreachableHost
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 IDLE_SECONDS = 30.0
-"""How long a connection without work is kept, by the machine's own clock."""
+"""Seconds for which an idle connection is kept, by the machine's clock."""
 
 IDLE_MOST = 100
-"""How many connections without work are kept for one owner at one origin."""
+"""Idle connections that are kept per owner and origin."""
 
 
 class Connector:
     """Opens connections for one client.
 
     Args:
-        guard: The one way to a socket.
+        guard: Opens every socket.
     """
 
     def __init__(self, guard: EgressGuard) -> None:
         self._guard = guard
+        # Loading the root certificates takes tens of milliseconds, so the context is created once, at first
+        # use.
         self._context: ssl.SSLContext | None = None
 
     async def open(
         self, request: HTTPRequest, bounds: ExchangeBounds, hosts: Collection[str], protocol: Callable[[], P]
     ) -> P:
-        """Connect to the origin of a request, and speak TLS if it is https.
-
-        When it is cancelled, no socket stays open.
+        """Connect to the origin of a request, with TLS if it is https. Cancelling leaves no socket open.
 
         Args:
-            request: Where to.
-            bounds: `connect` covers look-up, connection and TLS.
-            hosts: Globs of the hosts that may be reached.
-            protocol: Makes what the connection talks to.
+            request: Names the origin.
+            bounds: `connect` covers look-up, connection and TLS together.
+            hosts: Globs of the allowed hosts.
+            protocol: Creates the protocol object of the connection.
 
         Raises:
             HTTPError: `connect_failed`, `connect_timeout` or `tls_failed`.
-            EgressRefused: The guard refused.
+            EgressRefused: The guard refused the connection.
         """
         host = request.host
         try:
             async with asyncio.timeout(bounds.connect):
                 return await self._open(request, bounds, hosts, protocol)
         except TimeoutError:
-            message = f"no connection to `{host}` within {bounds.connect:g} s"
+            message = f"connecting to `{host}` timed out after {bounds.connect:g} s"
             raise HTTPError(HTTPFailure.CONNECT_TIMEOUT, message, sent=False) from None
         except ssl.SSLError as error:
             raise tls_failed(host, error) from None
         except UnreachableHost as error:
             raise HTTPError(HTTPFailure.CONNECT_FAILED, error.message, sent=False) from None
         except OSError:
-            message = f"the connection to `{host}` failed while it was made"
+            message = f"cannot connect to `{host}`"
             raise HTTPError(HTTPFailure.CONNECT_FAILED, message, sent=False) from None
 
     async def _open(
@@ -77,7 +77,9 @@ class Connector:
                 protocol,
                 sock=connection,
                 ssl=self._tls(),
+                # Certificates name hosts without the trailing dot of an absolute name.
                 server_hostname=request.host.rstrip("."),
+                # Above our own timeout, so that asyncio's never fires first with a less specific error.
                 ssl_handshake_timeout=bounds.connect + 1,
             )
         except BaseException:
@@ -91,66 +93,69 @@ class Connector:
         return self._context
 
 
-# X509_V_ERR_... of OpenSSL's x509_vfy.h, in our own words: the library's may quote what the server sent.
+# X509_V_ERR_* codes of OpenSSL's x509_vfy.h. OpenSSL's own texts are not shown: they may quote server data.
 _REASONS = {
     9: "is not valid yet",
     10: "has expired",
-    18: "is signed by itself",
-    19: "leads to a root that is signed by itself and not known here",
-    20: "was given out by somebody who is not known here",
-    21: "was given out by somebody who is not known here",
-    23: "was revoked",
-    26: "is not meant for servers",
-    62: "is for other names",
-    64: "is for other addresses",
+    18: "is self-signed",
+    19: "has a self-signed root that is not trusted",
+    20: "was issued by an unknown authority",
+    21: "was issued by an unknown authority",
+    23: "is revoked",
+    26: "is not issued for servers",
+    62: "was issued for other names",
+    64: "was issued for other addresses",
 }
 
 
 def client_context() -> ssl.SSLContext:
-    """How TLS is spoken: certificates and names are checked, HTTP/1.1 is asked for.
+    """TLS settings of a client: certificates and host names are verified, ALPN offers HTTP/1.1.
 
-    The roots are those of `SSL_CERT_FILE` or `SSL_CERT_DIR` where the environment names one, else certifi's.
+    The root certificates come from `SSL_CERT_FILE` or `SSL_CERT_DIR` if set, otherwise from certifi.
 
     Raises:
-        HTTPError: `tls_failed`: what the environment names can't be read.
+        HTTPError: `tls_failed`: the configured certificates cannot be read.
     """
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     try:
         if file or folder:
             context = ssl.create_default_context(cafile=file or None, capath=folder or None)
         else:
-            import certifi  # noqa: PLC0415 -- only where nothing else is named
+            import certifi  # noqa: PLC0415 -- not needed if the environment configures roots
 
             context = ssl.create_default_context(cafile=certifi.where())
     except OSError:
         named = f"SSL_CERT_FILE ({file})" if file else f"SSL_CERT_DIR ({folder})"
-        message = f"the certificates that {named} names can't be read"
+        message = f"cannot read the certificates in {named}"
         raise HTTPError(HTTPFailure.TLS_FAILED, message, sent=False) from None
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
 def tls_failed(host: str, error: ssl.SSLError) -> HTTPError:
-    """The error of a handshake, without OpenSSL's text."""
+    """The error of a failed handshake, without OpenSSL's text."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        reason = _REASONS.get(error.verify_code, "can't be trusted")
+        reason = _REASONS.get(error.verify_code, "cannot be trusted")
         message = f"the certificate of `{host}` {reason}"
     else:
-        message = f"`{host}` and toolcrib could not agree on TLS"
+        message = f"the TLS handshake with `{host}` failed"
     return HTTPError(HTTPFailure.TLS_FAILED, message, sent=False)
 
 
 def keep_quiet(name: str) -> None:
-    """Let a library's log print no header and no address, unless somebody gave it a level by name."""
+    """Raise a library's log level to WARNING unless the application configured one."""
+    # At DEBUG, httpcore logs headers and URLs, which contain credentials.
     logger = logging.getLogger(name)
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)
 
 
+# select() fails for descriptors above 1023 (FD_SETSIZE), so it is only a fallback where poll() is missing
+# (Windows).
 if hasattr(select, "poll"):
 
     def readable(number: int) -> bool:
-        """Whether a read from this file descriptor would not wait."""
+        """Whether reading from this file descriptor would not block."""
         watch = select.poll()
         watch.register(number, select.POLLIN)
         return bool(watch.poll(0))
@@ -158,5 +163,5 @@ if hasattr(select, "poll"):
 else:
 
     def readable(number: int) -> bool:
-        """Whether a read from this file descriptor would not wait."""
+        """Whether reading from this file descriptor would not block."""
         return bool(select.select([number], [], [], 0)[0])

@@ -1,4 +1,4 @@
-"""Connections of httpcore, and their stream over a plain asyncio transport, with the bound of headers and the time of silence."""
+"""HTTP connections and their byte stream over an asyncio transport, with header limit and read timeout."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ _START = b"HTTP/"
 
 
 class HTTPConnection(httpcore.AsyncHTTP11Connection):
-    """httpcore's connection, which also tells what stands behind an answer."""
+    """httpcore's connection, extended by a check for data after the response."""
 
     def surplus(self) -> bool:
-        """Whether more was sent than the answer."""
+        """Whether the server sent bytes after the end of the response."""
+        # httpcore has no public accessor for h11's trailing data.
         return bool(self._h11_state.trailing_data[0])
 
 
 class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
-    """One connection. What was sent over it comes out of `read` in order; errors come out as `HTTPError`.
+    """The byte stream of one connection. Errors are raised as `HTTPError`.
 
     Args:
-        opened: Where it stands as long as it is open.
+        opened: Contains the stream while it is open.
 
     Attributes:
-        gone: Done once it is closed.
-        received: Bytes of the exchange under way that came.
-        told_end: Whether the end of the connection was read in this exchange.
-        trouble: Why nothing more is read, once that is so.
+        gone: Future that is done once the connection is closed.
+        received: Bytes received in the current exchange.
+        told_end: Whether the end of the connection was read in the current exchange.
+        trouble: The error that reads raise, once set.
     """
+
+    # A plain protocol instead of anyio's streams, which httpcore uses by default: only a protocol notices
+    # data that arrives while the connection is idle, and it can count the bytes of the headers.
 
     def __init__(self, opened: set[SocketStream]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -52,7 +56,7 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
         self.trouble: HTTPError | None = None
 
     def begin(self, bounds: ExchangeBounds) -> None:
-        """Make ready for an exchange."""
+        """Start an exchange."""
         self._asked = True
         self._head_left = bounds.headers
         self._start = b""
@@ -60,49 +64,49 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
         self.told_end = False
 
     def rest(self) -> None:
-        """Have no exchange under way: whatever comes now ends the connection."""
+        """End the exchange; data that arrives while idle closes the connection."""
         self._asked = False
 
     def head_ended(self) -> None:
-        """What is read from now on is the body."""
+        """Mark the end of the headers: the header limit no longer applies."""
         self._head_left = None
 
     def quiet(self) -> bool:
-        """Whether it is open and nothing came that nobody asked for."""
+        """Whether the connection is open and no unsolicited data has arrived."""
         if self._ended or self._chunks or self._transport is None or self._transport.is_closing():
             return False
+        # asyncio may not have read the socket yet: an end of stream or stray bytes can wait in the kernel.
         return not readable(self._transport.get_extra_info("socket").fileno())
 
     def hang_up(self, trouble: HTTPError | None = None) -> None:
-        """Close at once; what is read afterwards raises the trouble."""
+        """Close immediately; later reads raise `trouble`."""
         if self.trouble is None:
             self.trouble = trouble
         if self._transport is not None:
             self._transport.abort()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """The next bytes; none at the end of the connection."""
+        """The next bytes; empty at the end of the connection."""
         if self._head_left is not None:
             if self._head_left <= 0:
                 self.hang_up(
-                    HTTPError(
-                        HTTPFailure.HEADERS_TOO_LARGE, "the headers of the answer do not end", sent=True
-                    )
+                    HTTPError(HTTPFailure.HEADERS_TOO_LARGE, "the response headers are too large", sent=True)
                 )
             max_bytes = min(max_bytes, self._head_left)
         if not self._chunks and not self._ended and self.trouble is None:
             await self._wait(timeout, "sent nothing")
         if self.trouble is not None:
             raise self.trouble
+        # h11 buffers a line of any other protocol (SSH, SMTP) until its limit; this fails after five bytes.
         if not _START.startswith(self._start):
-            raise bad_response("it does not begin as one")
+            raise bad_response("it does not begin with `HTTP/`")
         if not self._chunks:
             self.told_end = True
             return b""
         return self._taken(max_bytes)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send; wait where the server does not keep up, unless it is answering already."""
+        """Send bytes, waiting while the server reads too slowly, unless it is already responding."""
         if not buffer:
             return
         if self._transport is None or self._transport.is_closing():
@@ -110,27 +114,29 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
         self._transport.write(buffer)
         while self._full and not self._ended:
             if self._chunks:
-                raise httpcore.WriteError  # httpcore then reads the answer that came early
-            await self._wait(timeout, "took nothing of the request")
+                # httpcore then reads the response that arrived early, such as a 413 for a large upload.
+                raise httpcore.WriteError
+            await self._wait(timeout, "did not read the request")
         if self._chunks and self._full:
             raise httpcore.WriteError
         if self._full and self.trouble is None:
             self.trouble = HTTPError(
-                HTTPFailure.WRITE_FAILED, "the connection broke while the request was sent", sent=True
+                HTTPFailure.WRITE_FAILED, "the connection closed while the request was being sent", sent=True
             )
             raise self.trouble
 
     async def aclose(self) -> None:
-        """Close at once: nothing that was not read will be."""
+        """Close immediately; unread data is lost."""
         self.hang_up()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
-        self._transport = cast("asyncio.Transport", transport)  # a stream is connected by one
+        self._transport = cast("asyncio.Transport", transport)
         self._opened.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """Called by asyncio. Whoever asked takes it in the next turn of the loop; it does not pile up."""
+        """Called by asyncio."""
+        # Reading is never paused: a waiting reader takes the chunk in the next turn of the loop.
         self._chunks.append(data)
         if not self._asked:
             self.hang_up()
@@ -141,7 +147,7 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
         self._wake()
 
     def eof_received(self) -> None:
-        """Called by asyncio; the transport closes itself then."""
+        """Called by asyncio; returning None closes the transport."""
         self._ended = True
         self._wake()
 

@@ -1,4 +1,4 @@
-"""Event streams (WHATWG HTML, section 9.2: server-sent events), as far as answers of models and of servers use them."""
+"""Server-sent events (WHATWG HTML, section 9.2), as used by model providers and MCP servers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from typing import Final, NamedTuple
 
 LARGEST_EVENT: Final = 8 * 1024 * 1024
-"""Characters of one event."""
+"""Maximum number of characters in one event."""
 
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
@@ -16,8 +16,8 @@ class StreamEvent(NamedTuple):
     """One event.
 
     Attributes:
-        type: `message` unless the stream names another one.
-        data: Its lines, with newlines between them.
+        type: The event type, `message` by default.
+        data: The data lines, joined by newlines.
     """
 
     type: str
@@ -25,13 +25,13 @@ class StreamEvent(NamedTuple):
 
 
 class EventStream:
-    """Reads events of bytes, wherever these were cut.
+    """Incremental parser of events from chunks of bytes, split at any position.
 
-    Lines may end with CR, LF or both; what is not UTF-8 is read as U+FFFD. An event that no blank line ends is none:
-    its end may be missing. `id` and `retry` are for those who connect again, which nobody does within an answer.
+    Lines end with CR, LF or CRLF; invalid UTF-8 is replaced by U+FFFD. `id` and `retry` are ignored, because
+    responses are never resumed.
 
     Args:
-        largest: How many characters one event may have.
+        largest: Maximum number of characters in one event.
     """
 
     def __init__(self, largest: int = LARGEST_EVENT) -> None:
@@ -45,15 +45,16 @@ class EventStream:
         self._size = 0
 
     def add(self, chunk: bytes) -> list[StreamEvent]:
-        """The events that end in this piece.
+        """The events that are complete after this chunk.
 
         Raises:
-            ValueError: An event is larger than the bound.
+            ValueError: An event exceeds the limit.
         """
         text = self._decode(chunk)
         if not self._begun and text:
             self._begun = True
             text = text.removeprefix("\ufeff")
+        # A CRLF may be split between two chunks; its LF must not end a second, empty line.
         if self._after_return and text:
             text = text.removeprefix("\n")
             self._after_return = False
@@ -68,7 +69,6 @@ class EventStream:
         return events
 
     def _keep(self, text: str) -> None:
-        """Keep the beginning of a line."""
         if text:
             self._line.append(text)
             self._grow(text)
@@ -76,7 +76,7 @@ class EventStream:
     def _grow(self, text: str) -> None:
         self._size += len(text)
         if self._size > self._largest:
-            raise ValueError(f"one event has more than {self._largest:,} characters")
+            raise ValueError(f"an event exceeds {self._largest:,} characters")
 
     def _line_ended(self, end: str) -> StreamEvent | None:
         self._keep(end)
@@ -84,6 +84,7 @@ class EventStream:
         self._line.clear()
         if not line:
             return self._event_ended()
+        # A comment (a line that begins with a colon) has an empty name and is ignored like an unknown field.
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if name == "data":
@@ -93,6 +94,8 @@ class EventStream:
         return None
 
     def _event_ended(self) -> StreamEvent | None:
+        # Only a blank line completes an event (section 9.2.6): an event at the end of the stream may be
+        # truncated.
         event = StreamEvent(self._type or "message", "\n".join(self._data)) if self._data else None
         self._data.clear()
         self._type, self._size = "", 0

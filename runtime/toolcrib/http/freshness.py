@@ -1,4 +1,4 @@
-"""How long an answer may be given again: RFC 9111 for a private cache that guesses nothing."""
+"""Freshness of responses: RFC 9111 for a private cache without heuristics."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _STATUSES = frozenset({200, 203, 204})
 _NOT_MODIFIED = 304
 
 _LONGEST = 2**31
-"""Seconds; what is longer counts as this (section 1.2.2)."""
+"""Maximum lifetime in seconds; larger values are capped (section 1.2.2)."""
 
 _DIRECTIVE = re.compile(r'([!#$%&\'*+.^_`|~0-9A-Za-z-]+)\s*(?:=\s*("(?:[^"\\]|\\.)*"|[^,\s"]*))?[^,]*(?:,|$)')
 
 
 def freshness(request: HTTPRequest, response: HTTPResponse, now: datetime) -> dict[str, JSON] | None:
-    """How long an answer holds, and what asks whether it still does.
+    """How long a response stays fresh, and the headers that revalidate it.
 
-    Directives for shared caches are passed over, and where neither `max-age` nor `Expires` says so an answer does
-    not hold without asking (no heuristics, section 4.2.2).
+    Directives for shared caches are ignored. Without `max-age` or `Expires` a response is stale immediately
+    (no heuristics, section 4.2.2).
 
     Args:
-        request: What was sent.
-        response: The answer, or a 304 to a conditional request.
-        now: The time of day when it came, with its time zone.
+        request: The request.
+        response: Its response, or a 304 to a conditional request.
+        now: The time at which the response arrived, with its time zone.
 
     Returns:
-        `lifetime` and `age` in seconds, and `validators`: request header -> value. `lifetime` is None where a 304
-        says nothing new of it. None where the answer must not be kept, or keeping it would spare nothing.
+        `lifetime` and `age` in seconds, and `validators`: request header -> value. `lifetime` is None if a 304 does
+        not change it. None if the response must not be stored, or storing it would save nothing.
     """
     if request.method not in _METHODS or response.status not in _STATUSES | {_NOT_MODIFIED}:
         return None
@@ -56,7 +56,7 @@ def freshness(request: HTTPRequest, response: HTTPResponse, now: datetime) -> di
 
 
 def _directives(fields: Iterable[str]) -> dict[str, list[str]]:
-    """The directives of `Cache-Control` by lower-case name, with all values that each has (section 5.2)."""
+    """The directives of `Cache-Control` by lower-case name, each with all its values (section 5.2)."""
     found: dict[str, list[str]] = {}
     for field in fields:
         for match in _DIRECTIVE.finditer(field):
@@ -65,7 +65,8 @@ def _directives(fields: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _seconds(values: list[str]) -> float:
-    """The seconds of a directive; 0.0, which is stale, where they are no number or contradict each other (4.2.1)."""
+    """The seconds of a directive; 0.0 if the values are invalid or differ."""
+    # Section 4.2.1: conflicting or invalid freshness information makes a response stale.
     (value, *others) = dict.fromkeys(values)
     if others or not re.fullmatch(r"[0-9]+", value):
         return 0.0
@@ -73,19 +74,22 @@ def _seconds(values: list[str]) -> float:
 
 
 def _asks_for_nothing_kept(request: HTTPRequest, asked: dict[str, list[str]]) -> bool:
-    """`Pragma: no-cache` of old clients, where there is no `Cache-Control` (section 5.4)."""
+    """Whether the request has `Pragma: no-cache`."""
+    # Section 5.4: `Pragma` counts only without `Cache-Control`.
     return not asked and any(
         name.lower() == "pragma" and "no-cache" in value.lower() for name, value in request.headers
     )
 
 
 def _varies_by_anything(response: HTTPResponse) -> bool:
-    """`Vary: *` (section 4.1). Other headers follow from the arguments and from who calls, by which answers are kept."""
+    """Whether the response has `Vary: *` (section 4.1)."""
+    # Other values of `Vary` need no check: cached responses are keyed by tool, arguments and caller, and all
+    # request headers follow from these.
     return any(name == "vary" and "*" in value for name, value in response.headers)
 
 
 def _lifetime(told: dict[str, list[str]], response: HTTPResponse, now: datetime) -> float | None:
-    """Seconds for which the answer is fresh from its origin (section 4.2.1); None where nothing says so."""
+    """The freshness lifetime in seconds (section 4.2.1); None if the response does not state one."""
     if "no-cache" in told:
         return 0.0
     if "max-age" in told:
@@ -94,14 +98,15 @@ def _lifetime(told: dict[str, list[str]], response: HTTPResponse, now: datetime)
     if not expires:
         return None
     moments = [_moment(value) for value in dict.fromkeys(expires)]
-    if len(moments) > 1 or moments[0] is None:  # `Expires: 0` says that it is stale already (section 5.3)
+    # An invalid date such as `Expires: 0` means "already expired" (section 5.3).
+    if len(moments) > 1 or moments[0] is None:
         return 0.0
     since = _moment(response.header("date")) or now
     return min(max((moments[0] - since).total_seconds(), 0.0), float(_LONGEST))
 
 
 def _age(response: HTTPResponse, now: datetime) -> float:
-    """Seconds that the answer was old when it came (section 4.2.3)."""
+    """The age of the response in seconds when it arrived (section 4.2.3)."""
     sent = _moment(response.header("date"))
     apparent = 0.0 if sent is None else max((now - sent).total_seconds(), 0.0)
     ages = list(_numbers(response))
@@ -115,7 +120,7 @@ def _numbers(response: HTTPResponse) -> Iterator[float]:
 
 
 def _moment(text: str | None) -> datetime | None:
-    """A time of day as headers write it (RFC 9110, section 5.6.7); None for anything else."""
+    """Parse an HTTP date (RFC 9110 section 5.6.7); None if invalid."""
     if text is None:
         return None
     try:
@@ -126,7 +131,8 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def _validators(response: HTTPResponse) -> dict[str, JSON]:
-    """What a conditional request carries (section 4.3.1): the tag, and the date where it is one."""
+    """The headers of a conditional request (section 4.3.1)."""
+    # Both values come from the server and are sent back, so they must have the form of a tag and of a date.
     found: dict[str, JSON] = {}
     tag, changed = response.header("etag"), response.header("last-modified")
     if tag is not None and re.fullmatch(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"', tag):

@@ -1,6 +1,6 @@
-"""Headers: what names and values may hold, the headers of a request as they are sent, those of a response as they are read.
+"""Header rules: valid names and values, the headers of a request as sent and of a response as received.
 
-They are checked before the body of a response is read. `Retry-After` is read here too.
+Response headers are checked before the body is read. `Retry-After` is parsed here, too.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from toolcrib.core.model import JSON
 from toolcrib.http.messages import DEFAULT_PORTS, HOST, HTTPError, HTTPFailure, HTTPRequest, bad_response
 
 COOKIE_SAFE: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
-"""What RFC 6265 section 4.1.1 lets stand in a cookie's value, without `%`, which begins what is encoded."""
+"""Characters allowed in a cookie value (RFC 6265 section 4.1.1), without `%`, which starts an escape."""
 
 _NOT_IN_HEADER: Final = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-"""A name (RFC 9110 section 5.6.2)."""
+"""A token (RFC 9110 section 5.6.2)."""
 
-_SENT_BY_US: Final = "it is written from the request itself when it is sent; leave it out"
+_SENT_BY_US: Final = "the client sets it when it sends the request; remove it"
 
 FORBIDDEN: Final = {
     **dict.fromkeys(
@@ -32,16 +32,16 @@ FORBIDDEN: Final = {
     ),
     **dict.fromkeys(
         ["connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "http2-settings"],
-        "it speaks of one connection, which is not the descriptor's; leave it out",
+        "it belongs to the connection, which the client manages; remove it",
     ),
-    "proxy-authorization": "no proxy is spoken to; leave it out",
+    "proxy-authorization": "requests are not sent through a proxy; remove it",
     "cookie": "write `cookies: {name: value}`",
 }
-"""Lower-case name -> why a block can't write it (framing and hop by hop: RFC 9110 sections 7.6.1, 8.6, 10.1)."""
+"""Lower-case name -> why a block cannot set it (framing and hop-by-hop headers: RFC 9110 sections 7.6.1, 8.6, 10.1)."""
 
 
 class NameFault(NamedTuple):
-    """What is wrong with a name: code and message of the problem, and the way out."""
+    """What is wrong with a header name: code, message and hint of the problem."""
 
     code: str
     message: str
@@ -49,44 +49,42 @@ class NameFault(NamedTuple):
 
 
 def is_token(name: str) -> bool:
-    """Whether a name is one: visible ASCII without separators (RFC 9110 section 5.6.2)."""
+    """Whether a name is a token: visible ASCII without separators (RFC 9110 section 5.6.2)."""
     return _TOKEN.fullmatch(name) is not None
 
 
 def fault_of_name(name: str) -> NameFault | None:
-    """What is wrong with the name of a header; None if nothing is."""
+    """What is wrong with a header name; None if it is valid."""
     if not is_token(name):
-        hint = "a name has letters, digits and `-`, and is never computed"
-        return NameFault(code="wrong_form", message=f"`{name}` is no name of a header", hint=hint)
+        hint = "use letters, digits and `-`; a header name cannot be an expression"
+        return NameFault(code="wrong_form", message=f"invalid header name `{name}`", hint=hint)
     if name.lower() in FORBIDDEN:
-        message = f"the header `{name}` can't be written here"
+        message = f"the header `{name}` cannot be set here"
         return NameFault(code="reserved_header", message=message, hint=FORBIDDEN[name.lower()])
     return None
 
 
 def header_fault(text: str) -> str:
-    """What is wrong with the value of a header; empty if nothing is. The value is not in it."""
+    """What is wrong with a header value; empty if it is valid. The text never quotes the value, which may be secret."""
     match = _NOT_IN_HEADER.search(text)
     if match is None:
         return ""
     if match[0] in "\r\n":
-        return "holds a line break, which can't stand in a header"
+        return "contains a line break, which is not allowed in a header"
     if match[0] < " " or match[0] == "\x7f":
-        return "holds a control character, which can't stand in a header"
-    return "holds a character beyond Latin-1, which can't stand in a header"
+        return "contains a control character, which is not allowed in a header"
+    return "contains a character outside Latin-1, which is not allowed in a header"
 
 
 def cookie_fault(text: str) -> str:
-    """What is wrong with a cookie's value that is sent as it is written; empty if nothing is."""
+    """What is wrong with a cookie value that is sent unencoded; empty if it is valid."""
     if quote(text, safe=COOKIE_SAFE + "%", errors="replace") == text:
         return ""
-    return (
-        "holds what ends a cookie's value: a blank, quote, comma, semicolon, backslash, control or non-ASCII"
-    )
+    return "contains a character that ends a cookie value: a space, quote, comma, semicolon, backslash or similar"
 
 
 SENDER_WRITES = frozenset({"content-length", "host"})
-"""Headers that follow from the rest of a request; a second opinion about them is how requests are smuggled."""
+"""Headers that the client derives from the request. A second, different value enables request smuggling."""
 
 OF_THE_CONNECTION = frozenset(
     {
@@ -100,7 +98,7 @@ OF_THE_CONNECTION = frozenset(
         "upgrade",
     }
 )
-"""Headers that speak of the connection (RFC 9110 section 7.6.1), which is the client's, not the request's."""
+"""Connection-specific headers (RFC 9110 section 7.6.1), which only the client may set."""
 
 _ANTICIPATES_CONTENT = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _METHOD = re.compile(r"[A-Z]{1,32}")
@@ -111,21 +109,25 @@ _RAW_VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 
 
 def request_headers(request: HTTPRequest) -> list[tuple[str, str]]:
-    """The headers of a request, in order, with those that the client writes.
+    """The headers of a request, in order, including those that the client adds.
 
-    `Accept-Encoding: gzip` stands unless the request says otherwise; `Content-Length` wherever there is a body or the
-    method may have one (RFC 9110 section 8.6). A name that comes again is spelt as it was the first time.
+    `Accept-Encoding: gzip` is added unless set; `Content-Length` is added if there is a body or the method
+    anticipates one (RFC 9110 section 8.6). A repeated name keeps its first spelling.
 
     Raises:
-        HTTPError: `bad_request`: something would not stay in its place on the wire. The value is never shown.
+        HTTPError: `bad_request`: a part contains characters that would break the framing. Values are never shown.
     """
+    # Checked here again, although documents are checked at load: arguments, secrets and hooks fill in values
+    # later.
     _check_first_line(request)
     lines = [("Host", _host_line(request.scheme, request.host, request.port))]
     spelt: dict[str, str] = {}
     for name, value in request.headers:
         spelling = spelt.setdefault(_lower(name), name)
         if not _VALUE.fullmatch(value):
-            raise _refused(f"the value of the header `{name}` holds characters that no header may hold")
+            raise _refused(
+                f"the value of the header `{name}` contains characters that are not allowed in a header"
+            )
         lines.append((spelling, value.strip(" \t")))
     if "accept-encoding" not in spelt:
         lines.append(("Accept-Encoding", "gzip"))
@@ -135,32 +137,33 @@ def request_headers(request: HTTPRequest) -> list[tuple[str, str]]:
 
 
 def request_target(request: HTTPRequest) -> str:
-    """The target as it is sent; a question mark with no query behind it is dropped."""
+    """The target as sent; a question mark without a query is dropped."""
     target = request.target
     return target[:-1] if target.find("?") == len(target) - 1 else target
 
 
 def _check_first_line(request: HTTPRequest) -> None:
     if not _METHOD.fullmatch(request.method):
-        raise _refused("the method is no word in upper case")
+        raise _refused("the method must be one word in upper case")
     if request.scheme not in DEFAULT_PORTS:
         raise _refused("the scheme is neither http nor https")
     if not HOST.fullmatch(request.host):
-        raise _refused("the host is no name or address in lower-case ASCII")
+        raise _refused("the host must be a name or an address in lower-case ASCII")
     if not _TARGET.fullmatch(request.target):
-        raise _refused("path and query are not percent-encoded, or do not begin with `/`")
+        raise _refused("path and query must be percent-encoded and begin with `/`")
 
 
+# A process sends the same few header names again and again; the cache saves a regex match for each.
 @lru_cache(maxsize=1024)
 def _lower(name: str) -> str:
-    """The name of a header in lower case, if a request may have it."""
+    """A valid header name in lower case."""
     if not _TOKEN.fullmatch(name):
-        raise _refused("the name of a header holds characters that no name may hold (RFC 9110 section 5.1)")
+        raise _refused("a header name contains characters that are not allowed (RFC 9110 section 5.1)")
     lower = name.lower()
     if lower in SENDER_WRITES:
-        raise _refused(f"the header `{name}` follows from the rest of the request and can't be set")
+        raise _refused(f"the header `{name}` cannot be set: the client derives it from the request")
     if lower in OF_THE_CONNECTION:
-        raise _refused(f"the header `{name}` speaks of the connection and can't be set")
+        raise _refused(f"the header `{name}` cannot be set: it belongs to the connection")
     return lower
 
 
@@ -175,34 +178,35 @@ def _refused(message: str) -> HTTPError:
 
 
 def response_headers(raw: Sequence[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:
-    """The headers of an answer: names in lower case, values read as latin-1.
+    """The headers of a response: names in lower case, values decoded as latin-1.
 
     Raises:
-        HTTPError: `bad_response`: a name or value holds what none may hold (RFC 9110 section 5).
+        HTTPError: `bad_response`: a name or value contains invalid characters (RFC 9110 section 5).
     """
     headers = []
     for name, value in raw:
         if not _RAW_TOKEN.fullmatch(name) or not _RAW_VALUE.fullmatch(value):
-            raise bad_response("a header of the answer holds characters that none may hold")
+            raise bad_response("a response header contains characters that are not allowed")
         headers.append((name.decode("ascii").lower(), value.decode("latin-1").strip(" \t")))
     return tuple(headers)
 
 
 LONGEST = 365 * 24 * 3600
-"""Seconds; what asks for longer asks for this long."""
+"""Maximum delay in seconds; longer ones are capped."""
 
 _SECONDS = re.compile(r"[0-9]+")
 
 
 def seconds_to_wait(headers: Mapping[str, JSON], now: datetime | None) -> int | None:
-    """The seconds that `Retry-After` (RFC 9110 section 10.2.3) asks for, from 0 to `LONGEST`; None where it does not ask, or for garbage.
+    """The delay of `Retry-After` (RFC 9110 section 10.2.3) in seconds, 0 to `LONGEST`; None if missing or invalid.
 
     Args:
-        headers: The headers of the answer, their names in lower case.
-        now: What a date is compared with; where it is None, the `date` of the answer itself.
+        headers: The response headers by lower-case name.
+        now: The time that a date is compared with; None for the `date` of the response.
     """
     told = str(headers.get("retry-after", "")).strip()
     if _SECONDS.fullmatch(told):
+        # int() of thousands of digits is slow, and raises beyond 4,300.
         return LONGEST if len(told) > 9 else min(int(told), LONGEST)
     until = _date(told)
     since = now or _date(str(headers.get("date", "")))
@@ -212,9 +216,10 @@ def seconds_to_wait(headers: Mapping[str, JSON], now: datetime | None) -> int | 
 
 
 def _date(text: str) -> datetime | None:
-    """An HTTP-date (RFC 9110 section 5.6.7), in any of its three forms; None for anything else."""
+    """Parse an HTTP date (RFC 9110 section 5.6.7) in any of its three forms; None if invalid."""
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 -- slow to import, and dates are rare
 
+    # parsedate_to_datetime also accepts dates that begin with a number, which HTTP does not have.
     if not text[:1].isalpha():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Requests, while they are built and as they are sent; responses; the bounds of an exchange, and how it fails."""
+"""HTTP messages: requests as drafts and as sent, responses, limits of an exchange, and its errors."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ KIB = 1024
 
 
 class HTTPRequest(NamedTuple):
-    """A request, encoded for the wire. Its `repr` shows method, origin and path: the rest may be secret.
+    """A request, encoded for the wire. Its `repr` shows method, origin and path; the rest may be secret.
 
     Attributes:
         method: In upper case.
         scheme: `http` or `https`.
-        host: As the `Host` header and TLS name it: lower case, without brackets or port.
-        port: The port that is dialled.
+        host: As in the `Host` header and in TLS: lower case, without brackets or port.
+        port: The port to connect to.
         target: Path and query, percent-encoded, beginning with `/`.
-        headers: (name, value) in order, without `Host`, `Content-Length` and `Accept-Encoding`, which the client writes.
-        body: What is sent; empty for none.
+        headers: (name, value) in order, without `Host`, `Content-Length` and `Accept-Encoding`, which the client adds.
+        body: The body; empty for none.
     """
 
     method: str
@@ -37,19 +37,19 @@ class HTTPRequest(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """`https://api.example.com`, with the port where it is not the scheme's own."""
+        """`https://api.example.com`, with the port unless it is the default of the scheme."""
         return origin_of(self.scheme, self.host, self.port)
 
     @property
     def url(self) -> str:
-        """The whole address."""
+        """The full URL."""
         return self.origin + self.target
 
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 HOST = re.compile(r"[a-z0-9_.-]{1,253}|[0-9a-f:.]{2,45}")
-"""A host as it is sent: a name, or an address without brackets, in lower case."""
+"""A host as sent: a name or an address without brackets, in lower case."""
 
 
 def origin_of(scheme: str, host: str, port: int) -> str:
@@ -59,26 +59,26 @@ def origin_of(scheme: str, host: str, port: int) -> str:
 
 
 def parse_origin(text: str) -> tuple[str, str, int]:
-    """Scheme, host in lower case and without brackets, and port of an origin.
+    """Parse an origin into scheme, host (lower case, without brackets) and port.
 
     Raises:
-        ValueError: The text is no origin: it has another scheme, no host, or something behind it.
+        ValueError: Invalid origin: another scheme, no host, or a path, query, fragment or user name.
     """
     parts = urlsplit(text)
     host, port = parts.hostname, parts.port
     bare = not (parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc)
     if parts.scheme not in DEFAULT_PORTS or not host or not bare or any(each.isspace() for each in text):
-        raise ValueError(f"`{text}` is no origin")
+        raise ValueError(f"`{text}` is not a valid origin")
     return parts.scheme, host, DEFAULT_PORTS[parts.scheme] if port is None else port
 
 
 class HTTPResponse(NamedTuple):
-    """A whole answer.
+    """A complete response.
 
     Attributes:
         status: The final status code.
-        headers: (name in lower case, value) in order; values read as latin-1.
-        body: What was sent, its content coding undone.
+        headers: (lower-case name, value) in order; values decoded as latin-1.
+        body: The decompressed body.
     """
 
     status: int
@@ -86,19 +86,19 @@ class HTTPResponse(NamedTuple):
     body: bytes
 
     def header(self, name: str) -> str | None:
-        """The value of a header, named in lower case; several are joined by `, ` (RFC 9110 section 5.2)."""
+        """A header by its lower-case name; several values are joined by `, ` (RFC 9110 section 5.2)."""
         values = [value for each, value in self.headers if each == name]
         return ", ".join(values) if values else None
 
 
 class ExchangeBounds(NamedTuple):
-    """What an exchange may take.
+    """Limits of an exchange.
 
     Attributes:
         connect: Seconds for look-up, connection and TLS together.
-        read: Seconds of silence.
-        body: Bytes of the body, before and after its coding is undone.
-        headers: Bytes of everything before the body, interim answers included.
+        read: Seconds without data.
+        body: Bytes of the body, both compressed and decompressed.
+        headers: Bytes before the body, including interim responses.
     """
 
     connect: float = 5.0
@@ -108,7 +108,7 @@ class ExchangeBounds(NamedTuple):
 
 
 class HTTPFailure(StrEnum):
-    """How an exchange fails: the stable code that a result carries."""
+    """How an exchange failed. The values are stable codes that appear in results."""
 
     CONNECT_FAILED = "connect_failed"
     CONNECT_TIMEOUT = "connect_timeout"
@@ -124,11 +124,11 @@ class HTTPFailure(StrEnum):
 
 
 class HTTPError(Exception):
-    """An exchange failed. Its text holds nothing of headers, query or body.
+    """A failed exchange. The message contains nothing of headers, query or body.
 
     Attributes:
-        fault: How.
-        sent: Whether any of the request may have reached the server.
+        fault: The kind of failure.
+        sent: Whether any part of the request may have reached the server.
     """
 
     def __init__(self, fault: HTTPFailure, message: str, *, sent: bool) -> None:
@@ -139,24 +139,24 @@ class HTTPError(Exception):
 
 
 def client_closed() -> HTTPError:
-    """Nothing is sent any more."""
+    """The error of a client that is already closed."""
     return HTTPError(HTTPFailure.CONNECT_FAILED, "the runtime is closed", sent=False)
 
 
 def bad_response(what: str) -> HTTPError:
-    """The error of an answer that is no HTTP as it should be."""
-    return HTTPError(HTTPFailure.BAD_RESPONSE, f"the server's answer is not valid HTTP: {what}", sent=True)
+    """The error of a response that is not valid HTTP."""
+    return HTTPError(HTTPFailure.BAD_RESPONSE, f"the server's response is not valid HTTP: {what}", sent=True)
 
 
 def connection_broken() -> HTTPError:
-    """The error of a connection that ended too early."""
-    message = "the connection ended before the answer was complete"
+    """The error of a connection that closed too early."""
+    message = "the connection closed before the response was complete"
     return HTTPError(HTTPFailure.CONNECTION_BROKEN, message, sent=True)
 
 
 @dataclass(slots=True, repr=False)
 class RequestDraft:
-    """The parts of a request, each in its own encoding already. Its `repr` shows method, origin and path.
+    """A request under construction; its parts are already encoded. Its `repr` shows method, origin and path.
 
     Attributes:
         method: In upper case.
@@ -165,9 +165,9 @@ class RequestDraft:
         port: The port.
         path: Percent-encoded, beginning with `/`.
         query: Percent-encoded `name=value` pieces, in order.
-        headers: (name, value) in order; names as they were written.
+        headers: (name, value) in order; names as written.
         cookies: `name=value` pieces, in order.
-        body: What is sent.
+        body: The body.
     """
 
     method: str
@@ -182,7 +182,7 @@ class RequestDraft:
 
     @classmethod
     def of(cls, request: HTTPRequest) -> RequestDraft:
-        """The parts of a request that is finished, to be changed and finished again."""
+        """The parts of a finished request, to change it."""
         path, _mark, query = request.target.partition("?")
         headers = [header for header in request.headers if header[0].lower() != "cookie"]
         cookies = [value for name, value in request.headers if name.lower() == "cookie"]
@@ -200,11 +200,11 @@ class RequestDraft:
 
     @property
     def origin(self) -> str:
-        """Where it goes."""
+        """The origin of the request."""
         return origin_of(self.scheme, self.host, self.port)
 
     def copied(self) -> RequestDraft:
-        """A draft of its own with the same parts."""
+        """An independent copy."""
         return replace(
             self,
             query=[*self.query],
@@ -213,19 +213,20 @@ class RequestDraft:
         )
 
     def finished(self) -> HTTPRequest:
-        """The request as it is sent."""
+        """The request as sent."""
         headers = self.headers
+        # RFC 6265 section 5.4: one `Cookie` header, however many cookies there are.
         if self.cookies:
             headers = [*headers, ("Cookie", "; ".join(self.cookies))]
         target = f"{self.path}?{'&'.join(self.query)}" if self.query else self.path
         return HTTPRequest(self.method, self.scheme, self.host, self.port, target, tuple(headers), self.body)
 
     def add_query(self, name: str, value: str) -> None:
-        """Add a parameter, encoded so that it stays one."""
+        """Append a query parameter; name and value are percent-encoded."""
         self.query.append(f"{quote(name, safe='')}={quote(value, safe='')}")
 
     def set_query(self, name: str, value: str) -> None:
-        """Put a parameter in place of those of the same name."""
+        """Set a query parameter, replacing all of the same name."""
         start = f"{quote(name, safe='')}="
         self.query = [piece for piece in self.query if not piece.startswith(start)]
         self.add_query(name, value)

@@ -1,4 +1,4 @@
-"""Bodies, taken in within a bound: the bytes on the wire are counted, and so are those that a coding unfolds to."""
+"""Response bodies, read up to a limit on both compressed and decompressed bytes."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Sequence
 
 from toolcrib.http.messages import ExchangeBounds, HTTPError, HTTPFailure, bad_response
 
-_GZIP = 31  # for zlib: the largest window, with the header and trailer of gzip and of nothing else
+_GZIP = 31  # zlib `wbits`: 15 (largest window) + 16 (gzip format only)
 _MAGIC = b"\x1f\x8b"
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _NO_BODY = frozenset({204, 304})
 
 
 class ResponseBody:
-    """Collects the body of one answer; never holds more than the bound.
+    """Collects the body of one response and never holds more than the limit.
 
     Args:
-        codings: The values of `Content-Encoding`, as they stood.
-        most: Bytes, before and after the coding is undone.
-        announced: The `Content-Length`; none where there was none.
+        codings: The values of `Content-Encoding`.
+        most: Maximum number of bytes, both compressed and decompressed.
+        announced: The `Content-Length`, if any.
 
     Raises:
-        HTTPError: `unsupported_coding`, or `response_too_large` already by what is announced.
+        HTTPError: `unsupported_coding`, or `response_too_large` if the announced length exceeds the limit.
     """
 
     def __init__(self, codings: Sequence[str], most: int, announced: int | None = None) -> None:
@@ -36,94 +36,96 @@ class ResponseBody:
         self._unzip = zlib.decompressobj(_GZIP) if _zipped(codings) else None
 
     def add(self, chunk: bytes) -> None:
-        """Take in what came from the wire.
+        """Add received bytes.
 
         Raises:
-            HTTPError: `response_too_large`, or the coding is broken.
+            HTTPError: `response_too_large`, or the gzip data is corrupt.
         """
         self._taken += len(chunk)
         if self._taken > self._most:
-            raise self._too_large("is larger")
+            raise self._too_large("is too large")
         if self._unzip is None:
             self._chunks.append(chunk)
         elif chunk:
             self._unfold(self._unzip, chunk)
 
     def whole(self) -> bytes:
-        """The body, once nothing more comes.
+        """The complete body, after the last byte was added.
 
         Raises:
-            HTTPError: `bad_response`: the coding does not end where the body ends. A body of no bytes is whole, whatever
-                coding its headers name.
+            HTTPError: `bad_response`: the gzip data is truncated.
         """
+        # Servers send `Content-Encoding: gzip` with empty bodies, too; these count as complete.
         if self._unzip is not None and self._taken and not self._unzip.eof:
-            raise HTTPError(HTTPFailure.BAD_RESPONSE, "the gzip coding of the answer is cut off", sent=True)
+            raise HTTPError(HTTPFailure.BAD_RESPONSE, "the gzip data of the response is truncated", sent=True)
         return b"".join(self._chunks)
 
     def _unfold(self, unzip: zlib._Decompress, chunk: bytes) -> None:
         if unzip.eof:
             raise _surplus(chunk)
         try:
-            # One byte more than may be held tells an answer that is too large from one that fits.
+            # Decompress at most one byte beyond the limit: a gzip bomb of 1 MiB expands to a gigabyte.
             plain = unzip.decompress(chunk, self._most - self._held + 1)
         except zlib.error:
             raise HTTPError(
-                HTTPFailure.BAD_RESPONSE, "the gzip coding of the answer is broken", sent=True
+                HTTPFailure.BAD_RESPONSE, "the gzip data of the response is corrupt", sent=True
             ) from None
         self._held += len(plain)
         if self._held > self._most:
-            raise self._too_large("unfolds to more")
+            raise self._too_large("is too large when decompressed")
         if unzip.unused_data:
             raise _surplus(unzip.unused_data)
         self._chunks.append(plain)
 
     def _too_large(self, what: str) -> HTTPError:
-        message = f"the answer {what}; at most {self._most} bytes are taken in"
+        message = f"the response {what}; the limit is {self._most} bytes"
         return HTTPError(HTTPFailure.RESPONSE_TOO_LARGE, message, sent=True)
 
 
 def _zipped(codings: Sequence[str]) -> bool:
-    """Whether the one coding is gzip; `x-gzip` is the same (RFC 9110 section 8.4.1.3)."""
+    """Whether the only coding is gzip; `x-gzip` means the same (RFC 9110 section 8.4.1.3)."""
     named = [coding for value in codings for each in value.split(",") if (coding := each.strip().lower())]
     undone = [coding for coding in named if coding != "identity"]
     if not undone:
         return False
     if len(undone) > 1 or undone[0] not in ("gzip", "x-gzip"):
-        message = "the answer has a content coding that is not undone here; gzip, once, is"
+        message = "unsupported content coding; only gzip, applied once, is supported"
         raise HTTPError(HTTPFailure.UNSUPPORTED_CODING, message, sent=True)
     return True
 
 
 def _surplus(rest: bytes) -> HTTPError:
     if rest.startswith(_MAGIC):
-        message = "the answer holds several gzip members; one is undone here"
+        message = "the response has several gzip members; only one is supported"
         return HTTPError(HTTPFailure.UNSUPPORTED_CODING, message, sent=True)
     return HTTPError(
-        HTTPFailure.BAD_RESPONSE, "something stands behind the gzip coding of the answer", sent=True
+        HTTPFailure.BAD_RESPONSE, "the response has data after the end of its gzip data", sent=True
     )
 
 
 def body_reader(
     method: str, status: int, headers: Sequence[tuple[str, str]], bounds: ExchangeBounds
 ) -> ResponseBody | None:
-    """What takes in the body of an answer; none where there can't be a body.
+    """The reader of the body of a response; None if the response cannot have a body.
 
     Raises:
-        HTTPError: The headers contradict each other (RFC 9112 section 6.3), announce more than the bound, or name a
-            content coding that is not undone here.
+        HTTPError: The headers contradict each other (RFC 9112 section 6.3), announce more than the limit, or name an
+            unsupported content coding.
     """
     if not 200 <= status <= 599:
-        raise bad_response(f"the status {status} is none that ends an exchange")
+        raise bad_response(f"{status} is not a final status")
     values: dict[str, list[str]] = {}
     for name, value in headers:
         if name in ("content-length", "transfer-encoding", "content-encoding"):
             values.setdefault(name, []).append(value)
+    # RFC 9110 section 8.6 allows repeated equal lengths. Different ones are a sign of response splitting.
     lengths = {length.strip() for each in values.get("content-length", ()) for length in each.split(",")}
     if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
-        raise bad_response("its Content-Length is no length, or several that differ")
+        raise bad_response("its Content-Length is not a number, or is set twice with different values")
     transfer = values.get("transfer-encoding")
+    # Both framings at once are how requests and responses are smuggled (RFC 9112 section 6.3, item 3).
     if transfer is not None and (lengths or [each.lower() for each in transfer] != ["chunked"]):
-        raise bad_response("its Transfer-Encoding is not `chunked` alone")
+        raise bad_response("its Transfer-Encoding must be `chunked`, without a Content-Length")
     if method == "HEAD" or status in _NO_BODY:
         return None
     length = int(lengths.pop()) if lengths else None

@@ -1,8 +1,8 @@
-"""Descriptors: shape, schemas, examples, mode and binding; toolsets and defaults for them; and overrides.
+"""Parse descriptors and overrides, and check toolsets and defaults.
 
-An override (`override: true`) is laid over the descriptor of a tool that comes from elsewhere. Each top-level key that it
-writes replaces that key, whole. Paths within the key are relative to the override; those within any other key, to the
-document below.
+An override (`override: true`) changes the descriptor of a tool from another file. Each top-level key of the override
+replaces the whole key of the descriptor. Paths within that key are relative to the override; paths within other keys
+are relative to the overridden document.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from toolcrib.schema.validation import Validator, Violation, check_schema
 from toolcrib.schema.validation.schema_check import SMALL, is_evident
 
 LONGEST_TIMEOUT = 600.0
-"""Seconds."""
+"""The longest timeout of a tool, in seconds."""
 
 TEXT_KEYS = tuple(
     key for key, schema in envelope("descriptor")["properties"].items() if schema.get("type") == "string"
 )
-"""Keys whose value is text even where it is written like a number (`version: 1.10`)."""
+"""Keys whose value is text even if it looks like a number (`version: 1.10`)."""
 
 MARKS = (
     "input_schema",
@@ -63,11 +63,11 @@ MARKS = (
     "annotations",
     *KNOWN_MODES,
 )
-"""A mapping that has `name` and one of these is a descriptor."""
+"""A mapping with `name` and one of these keys is a descriptor."""
 
 
 def is_descriptor(value: JSON, modes: Iterable[str]) -> bool:
-    """Whether a document means to describe a tool: it has a name, and says what it is or how it runs."""
+    """Whether a document is meant as a descriptor: it has a name and a description, a schema or a mode."""
     return (
         isinstance(value, dict)
         and "name" in value
@@ -76,13 +76,13 @@ def is_descriptor(value: JSON, modes: Iterable[str]) -> bool:
 
 
 class DescriptorSource(NamedTuple):
-    """A document in our own form that describes a tool; other forms are normalised before.
+    """A document that describes a tool in our own form; foreign forms are converted before.
 
     Attributes:
         document: The document.
         files: The files that it may name.
-        pack: The pack that holds it.
-        fixture: What its store begins with.
+        pack: The pack that contains it.
+        fixture: The initial contents of its store.
     """
 
     document: Document
@@ -92,29 +92,28 @@ class DescriptorSource(NamedTuple):
 
 
 Parsed: TypeAlias = tuple[Descriptor | None, list[Problem]]
-"""The descriptor, or None where it is refused, and all problems, placed in the file."""
+"""The descriptor, or None if it is rejected, and all problems with their positions."""
 
 
 def parse_descriptor(
     document: Document, kinds: Kinds, shape: DocumentChecker, *, files: Files | None = None, pack: str = ""
 ) -> Parsed:
-    """Read one descriptor; see `DescriptorSource` and `parse_descriptors`."""
+    """Parse one descriptor; see `DescriptorSource` and `parse_descriptors`."""
     return parse_descriptors([DescriptorSource(document, files, pack)], kinds, shape)[0]
 
 
 def parse_descriptors(
     given: Iterable[DescriptorSource], kinds: Kinds, shape: DocumentChecker
 ) -> list[Parsed]:
-    """Read descriptors.
-
-    Each check goes over all of them before the next one begins: what one check needs stays close to the
-    processor, which is a fifth quicker than one descriptor after the other.
+    """Parse descriptors.
 
     Args:
         given: The documents.
-        kinds: What the installed modes say of their blocks.
+        kinds: The schemas and checks of the installed modes.
         shape: The descriptor schema, compiled with the blocks of the installed modes.
     """
+    # Each check visits all descriptors before the next check begins: the data of one check stays in the processor's
+    # cache, which is a fifth faster than one descriptor after the other.
     drafts = [_DescriptorParser(each) for each in given]
     for draft in drafts:
         draft.judge(shape)
@@ -128,13 +127,13 @@ def parse_descriptors(
 
 
 class _DescriptorParser:
-    """A descriptor on its way. Where its shape is hopeless there is no tool, and nothing else is checked.
+    """Parses one descriptor step by step. If its shape is unusable there is no tool, and no later check runs.
 
     Attributes:
-        given: Where it comes from.
-        problems: All that is wrong with it so far.
-        tool: The tool, of the parts that are sound.
-        judged: The tool without the schemas that are refused.
+        given: The document and its context.
+        problems: The problems found so far.
+        tool: The tool, made of the valid parts.
+        judged: The tool without invalid schemas.
     """
 
     def __init__(self, given: DescriptorSource) -> None:
@@ -147,11 +146,11 @@ class _DescriptorParser:
         self._whole = True
 
     def judge(self, shape: DocumentChecker) -> None:
-        """The shape."""
+        """Check the document against the descriptor schema."""
         self._value, self.problems = shape.check(self.given.document, TEXT_KEYS)
 
     def build(self, kinds: Kinds, shape: DocumentChecker) -> None:
-        """The tool, with what its mode and its other keys say of each other."""
+        """Build the tool, and check its keys against each other."""
         value = self._value
         if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in self.problems):
             return
@@ -164,6 +163,7 @@ class _DescriptorParser:
         self._size = len(content)
         origin = _origin(self.given, hashlib.sha256(content).hexdigest())
         tool = _build({"name": "unnamed", **kept}, origin, kinds)._replace(fixture=self.given.fixture)
+        # If the block of a mode was dropped as faulty, `mode` would seem to name a missing block.
         if kept is value or all(key in kept or key in _PLAIN for key in value):
             self.problems += _check_mode(tool, kinds)
         self.problems += _check_timeout(tool)
@@ -171,8 +171,9 @@ class _DescriptorParser:
         self.tool = self.judged = tool
 
     def check_schemas(self) -> None:
-        """The schemas, and the examples by them."""
+        """Check the schemas, and the examples against them."""
         tool = self.tool
+        # Most schemas are small and plain; recognising that costs a tenth of compiling them.
         if tool is None or (self._size <= SMALL and _is_evident(tool)):
             return
         self.problems += (found := _check_schemas(tool))
@@ -180,21 +181,21 @@ class _DescriptorParser:
         self.problems += _check_examples(self.judged)
 
     def check_blocks(self, kinds: Kinds) -> None:
-        """The blocks of all modes."""
+        """Check the blocks of all modes."""
         if self.judged is not None:
             for mode in self.judged.bindings:
                 found = kinds.check_binding(mode, self.judged)
-                # What is refused may be what reads a name.
+                # A dropped part may be the one that reads the name, so it cannot be called unused.
                 self.problems += [each for each in found if self._whole or each.code != "unused_name"]
 
     def parsed(self) -> Parsed:
-        """What came of it."""
+        """The result."""
         refused = any(problem.severity == "error" for problem in self.problems)
         return None if refused else self.tool, [self.given.document.place(each) for each in self.problems]
 
 
 def _without_broken_schemas(tool: Descriptor, problems: Sequence[Problem]) -> Descriptor:
-    """The tool to check further: a schema that is refused judges nothing."""
+    """The tool with invalid schemas replaced by `true`, so that examples and blocks are not judged by them."""
     broken = {problem.pointer.split("/")[1] for problem in problems if problem.severity == "error"}
     return tool._replace(
         input_schema=True if "input_schema" in broken else tool.input_schema,
@@ -238,18 +239,18 @@ def _build(value: dict[str, Any], origin: Origin, kinds: Kinds) -> Descriptor:
         if said:
             plain["annotations"] = Annotations(**{**said, **value.get("annotations", {})})
         if "input_schema" not in plain and kinds.remote_of(mode, plain["name"], block) is not None:
-            plain["input_schema"] = True  # until it is known what the server says
+            plain["input_schema"] = True  # replaced by the server's schema when it is known
     return Descriptor(**plain, bindings=bindings, origin=origin)
 
 
 _KEYS = frozenset(envelope("descriptor")["properties"])
-"""Keys of a descriptor; any other is the mode of a block."""
+"""Keys of a descriptor; any other key is a mode, with its block."""
 
 _PLAIN = _KEYS - {"mode"}
-"""Keys that say nothing of modes."""
+"""Keys that do not depend on modes."""
 
 _NOT_OF_THE_TOOL = frozenset({"$schema", "override"})
-"""Keys that speak of the document."""
+"""Keys that concern the document, not the tool."""
 
 
 def _example(entry: Mapping[str, Any]) -> Example:
@@ -274,17 +275,17 @@ def _check_mode(tool: Descriptor, kinds: Kinds) -> list[Problem]:
     problems = []
     if tool.mode is None and tool.bindings:
         names = ", ".join(f"`{mode}`" for mode in tool.bindings)
-        message = f"the blocks {names} are here, and nothing says which is in force"
+        message = f"`mode` is missing, and the tool has several blocks: {names}"
         problems.append(Problem(code="mode_missing", message=message, hint="add `mode:`"))
     elif tool.mode is not None and tool.mode not in tool.bindings:
-        message = f"`mode` is `{tool.mode}`, and there is no `{tool.mode}:` block"
-        hint = f"write a `{tool.mode}:` block" + (
-            f", or take one of {', '.join(tool.bindings)}" if tool.bindings else ""
+        message = f"`mode` is `{tool.mode}`, but there is no `{tool.mode}:` block"
+        hint = f"add a `{tool.mode}:` block" + (
+            f", or use one of the existing modes: {', '.join(tool.bindings)}" if tool.bindings else ""
         )
         problems.append(Problem(code="binding_missing", message=message, pointer="/mode", hint=hint))
     for mode in tool.bindings:
         if kinds.schema_for(mode) is None:
-            message = f"mode `{mode}` is not installed: its block is not checked, and in this mode the tool is unavailable"
+            message = f"mode `{mode}` is not installed: its block is not checked, and the tool is unavailable in this mode"
             problems.append(
                 Problem(code="mode_not_installed", message=message, pointer=f"/{mode}", severity="warning")
             )
@@ -292,7 +293,7 @@ def _check_mode(tool: Descriptor, kinds: Kinds) -> list[Problem]:
 
 
 def _is_evident(tool: Descriptor) -> bool:
-    """Whether the schemas are evidently right and the examples fit them; if not, a longer look says what is wrong."""
+    """Whether the schemas are evidently valid and the examples match; if not, the full check finds the problems."""
     if _check_arguments_type(tool.input_schema):
         return False
     arguments = [dict(example.args) for example in tool.examples]
@@ -314,7 +315,7 @@ def _check_schemas(tool: Descriptor) -> list[Problem]:
 def _check_arguments_type(schema: Schema) -> list[Problem]:
     if not isinstance(schema, dict) or schema.get("type", "object") == "object":
         return []
-    message = f"arguments are an object, and `input_schema` says type {compact(schema['type'])}"
+    message = f"arguments are an object, but `input_schema` has type {compact(schema['type'])}"
     place = "/input_schema/type"
     return [Problem(code="arguments_not_object", message=message, pointer=place, hint="write `type: object`")]
 
@@ -323,8 +324,8 @@ def _check_timeout(tool: Descriptor) -> list[Problem]:
     if 0 < tool.timeout <= LONGEST_TIMEOUT:
         return []
     longest = format_duration(LONGEST_TIMEOUT)
-    message = f"a timeout is longer than 0s and at most {longest}, and this one has {tool.timeout:g} seconds"
-    hint = "leave it out for 30s" if tool.timeout == 0 else f"write at most {longest}"
+    message = f"a timeout must be longer than 0s and at most {longest}, got {tool.timeout:g} seconds"
+    hint = "omit it for the default of 30s" if tool.timeout == 0 else f"write at most {longest}"
     return [Problem(code="out_of_range", message=message, pointer="/timeout", hint=hint)]
 
 
@@ -345,21 +346,21 @@ def _example_problem(part: str, index: int, fault: Violation) -> Problem:
     schema = "input_schema" if part == "args" else "output_schema"
     return Problem(
         code="example_breaks_schema",
-        message=f"the example's {part} {'do' if part == 'args' else 'does'} not fit `{schema}`: {fault.for_model()}",
+        message=f"the example's {part} {'do' if part == 'args' else 'does'} not match `{schema}`: {fault.for_model()}",
         pointer=f"/examples/{index}/{part}{fault.pointer}",
         hint=fault.hint,
     )
 
 
 _TOOL_GLOB = re.compile(r"(?:[A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]+\])+")
-"""Globs that can fit the name of a tool."""
+"""Globs that can match the name of a tool."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """Names of profiles and toolsets."""
 
 
 def toolsets_of(said: Mapping[str, Any], origin: Origin) -> tuple[Toolset, ...]:
-    """The toolsets that a document writes under `toolsets`, in order of writing. Their shape is right."""
+    """The toolsets under `toolsets` of a document that its schema has accepted, in document order."""
     return tuple(_toolset(name, entry, origin) for name, entry in said.get("toolsets", {}).items())
 
 
@@ -374,18 +375,18 @@ def _toolset(name: str, entry: Any, origin: Origin) -> Toolset:
 
 
 def check_names(said: Mapping[str, Any], keys: Sequence[str]) -> Iterator[Problem]:
-    """Problems of the names of the entries under some keys, `toolsets` or `profiles`."""
+    """The problems of names under some keys, `toolsets` or `profiles`."""
     for key in keys:
         for name in said.get(key, {}):
             if not _NAME.fullmatch(name):
-                message = f"`{excerpt(name)}` is no name of a {key[:-1]}"
-                hint = "a name begins with a letter or `_` and goes on with letters, digits, `_`, `-`, at most 64 in all"
+                message = f"`{excerpt(name)}` is not a valid {key[:-1]} name"
+                hint = "use at most 64 letters, digits, `_` or `-`, starting with a letter or `_`"
                 pointer = f"/{key}/{pointer_step(name)}"
                 yield Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
 
 
 def check_toolsets(toolsets: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of the globs of toolsets."""
+    """The problems of the globs of toolsets."""
     for name, entry in toolsets.items():
         pointer = f"/toolsets/{pointer_step(name)}"
         if isinstance(entry, list):
@@ -395,43 +396,43 @@ def check_toolsets(toolsets: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def check_tool_globs(globs: Sequence[str], pointer: str) -> Iterator[Problem]:
-    """Problems of a list of globs over names of tools."""
+    """The problems of a list of globs over tool names."""
     for index, glob in enumerate(globs):
         yield from check_tool_glob(glob, f"{pointer}/{index}")
 
 
 def check_tool_glob(glob: str, pointer: str) -> Iterator[Problem]:
-    """A glob that no name of a tool can fit is misspelt."""
+    """The problem of a glob that cannot match any tool name."""
     if _TOOL_GLOB.fullmatch(glob):
         return
-    message = f"`{excerpt(glob)}` is no glob over names of tools, which have letters, digits, `_`, `.`, `-`"
-    hint = "`*` stands for any text, `?` for one character, `[ab]` for one of these; write several in a list"
+    message = f"`{excerpt(glob)}` is not a valid glob over tool names, which contain only letters, digits, `_`, `.` and `-`"
+    hint = "`*` matches any text, `?` one character, `[ab]` one of these; use a list for several globs"
     yield Problem(code="bad_glob", message=message, pointer=pointer, hint=hint)
 
 
 def check_defaults(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
-    """Problems of `defaults` beyond their schema; `pointer` leads to the object that holds them."""
+    """The problems of `defaults` that the schema cannot find; `pointer` is that of the enclosing object."""
     timeout = said.get("defaults", {}).get("timeout")
     if timeout is None or 0 < parse_duration(timeout) <= LONGEST_TIMEOUT:
         return
     longest = format_duration(LONGEST_TIMEOUT)
-    message = f"a timeout is longer than 0s and at most {longest}, and this one is `{timeout}`"
-    hint = f"write at most {longest}, or leave it out for 30s"
+    message = f"a timeout must be longer than 0s and at most {longest}, got `{timeout}`"
+    hint = f"write at most {longest}, or omit it for the default of 30s"
     yield Problem(code="out_of_range", message=message, pointer=f"{pointer}/defaults/timeout", hint=hint)
 
 
 def is_override(value: JSON) -> bool:
-    """Whether a document means to be laid over another one."""
+    """Whether a document is an override."""
     return isinstance(value, dict) and value.get("override") is True and isinstance(value.get("name"), str)
 
 
 @dataclass(frozen=True, slots=True)
 class OverlaidDocument(Document):
-    """Two documents as one. Each part of the value knows in which of the files it stands.
+    """An override and the document it overrides, as one document. Problems point at the file of each part.
 
     Attributes:
-        upper: The document that is laid over the other; it gives the file and line.
-        lower: The document below.
+        upper: The override; it provides the file and line of the whole.
+        lower: The overridden document.
     """
 
     upper: Document | None = None
@@ -446,23 +447,24 @@ class OverlaidDocument(Document):
         return upper if within else lower
 
     def position(self, pointer: str, *, key: bool = False) -> tuple[int, int]:
-        """1-based line and column, in whichever file the part stands."""
+        """1-based line and column, in the file that contains the part."""
         return self._owner(pointer).position(pointer, key=key)
 
     def place(self, problem: Problem) -> Problem:
-        """The problem in the file where the part stands; what was good without the override names it."""
+        """The problem with the position of its part; one in the overridden document names the override in its hint."""
         owner = self._owner(problem.pointer)
         if owner is self.upper:
             return owner.place(problem)
+        # The overridden document was valid on its own: without the hint, nobody would look into the override.
         told = f"`{self.source}:{self.line}` overrides other keys of this tool"
         return owner.place(problem._replace(hint=f"{problem.hint}; {told}" if problem.hint else told))
 
     def written(self, pointer: str) -> str | None:
-        """The characters of a YAML scalar without quotes."""
+        """The source characters of an unquoted YAML scalar."""
         return self._owner(pointer).written(pointer)
 
     def below(self) -> dict[str, str]:
-        """The top-level keys that the upper document leaves as they are -> `file:line` of where they are written."""
+        """Top-level keys that the override does not change -> `file:line` of each."""
         keys = self.value.keys() if isinstance(self.value, dict) else ()
         owners = {key: self._owner(f"/{pointer_step(key)}") for key in keys}
         return {key: _place(owner, key) for key, owner in owners.items() if owner is self.lower}
@@ -477,7 +479,7 @@ def _place(document: Document, key: str) -> str:
 
 
 def overlay_document(upper: Document, lower: Document) -> OverlaidDocument:
-    """The document that comes of laying one over another; the upper one gives the file and line."""
+    """Apply an override to a document; the override provides the file and line."""
     below = lower.value if isinstance(lower.value, dict) else {}
     above = upper.value if isinstance(upper.value, dict) else {}
     value: JSON = {**below, **{key: item for key, item in above.items() if key != "override"}}
@@ -488,12 +490,12 @@ def overlay_document(upper: Document, lower: Document) -> OverlaidDocument:
 
 @dataclass(frozen=True, slots=True)
 class OverlaidFiles:
-    """The files beside two documents, one laid over the other.
+    """The files of an override and of the document it overrides.
 
     Attributes:
-        upper: The files beside the upper document.
-        lower: Those beside the lower one.
-        keys: The top-level keys that the upper document writes.
+        upper: The files of the override.
+        lower: The files of the overridden document.
+        keys: The top-level keys of the override.
     """
 
     upper: Files
@@ -501,27 +503,27 @@ class OverlaidFiles:
     keys: frozenset[str]
 
     def of(self, pointer: str) -> Files:
-        """The files beside the document that wrote a place."""
+        """The files of the document that contains a part."""
         key = next(iter(keys_of(pointer)), None)
         return self.upper if key in self.keys else files_at(self.lower, pointer)
 
     def read(self, name: str) -> bytes:
-        """The content of a file for a reader that does not say which place names it: of the upper, else of the lower.
+        """Read a file for a reader that does not know which part names it: from the override, else from the other.
 
         Raises:
-            OSError: Neither has it, or it may not be read.
+            OSError: Neither has the file, or it cannot be read.
         """
         try:
             return self.upper.read(name)
         except (
             FileNotFoundError,
             PermissionError,
-        ):  # a path may lead out of the upper folder, and not of the lower
+        ):  # a path that leaves the folder of the override may be inside that of the other document
             return self.lower.read(name)
 
 
 def files_of(upper: Files | None, lower: Files | None, above: Document) -> Files | None:
-    """The files that a document which is laid over another may name; `above` is the upper one."""
+    """The files that an overridden document may name; `above` is the override."""
     if upper is None or lower is None:
         return upper or lower
     keys = frozenset(above.value) if isinstance(above.value, dict) else frozenset()
@@ -529,7 +531,7 @@ def files_of(upper: Files | None, lower: Files | None, above: Document) -> Files
 
 
 def with_cached_files(files: Files | None) -> tuple[Files | None, tuple[CachedFiles, ...]]:
-    """The files, so that what is read is kept, and what keeps it: one for each of the documents, the upper one first."""
+    """The files wrapped in a cache, and the caches: one for each document, that of the override first."""
     if files is None:
         return None, ()
     if isinstance(files, OverlaidFiles):
@@ -545,29 +547,30 @@ def with_cached_files(files: Files | None) -> tuple[Files | None, tuple[CachedFi
 def missing_override_target(
     document: Document, name: str, names: Iterable[str], refused: Mapping[str, Problem]
 ) -> Problem:
-    """The problem of an override without a tool that it could be laid over.
+    """The problem of an override of an unknown tool.
 
     Args:
         document: The override.
-        name: The name that it has.
-        names: Those of all tools.
-        refused: Name of a tool whose document was refused -> why.
+        name: The name of the tool.
+        names: The names of all tools.
+        refused: Name of a tool whose document was rejected -> its problem.
     """
-    message = f"there is no tool `{name}` that this could override"
-    hint = did_you_mean(name, [*names, *refused]) or "leave `override` out to write a tool of its own"
+    message = f"there is no tool `{name}` to override"
+    hint = did_you_mean(name, [*names, *refused]) or "remove `override` to define a new tool"
     if name in refused:
-        message += ": its document was refused"
-        hint = f"put right what is wrong in {refused[name].source}:{refused[name].line}"
+        message += ": its document was rejected"
+        hint = f"fix {refused[name].source}:{refused[name].line}"
     return document.place(Problem(code="nothing_to_override", message=message, pointer="/name", hint=hint))
 
 
 def overrides_of(document: Document) -> tuple[str, ...]:
-    """`file:line` of each document that a document is laid over already, the nearest first."""
+    """`file:line` of each document that a document overrides already, the nearest first."""
     lower = getattr(document, "lower", None)
     return () if lower is None else (f"{lower.source}:{lower.line}", *overrides_of(lower))
 
 
 def replace_overridden(tools: Sequence[Descriptor], changed: Mapping[str, Descriptor]) -> list[Descriptor]:
-    """The tools, the first of a name that was overridden as it is now; a second one stays for the report."""
+    """The tools with overridden ones replaced."""
+    # Only the first of a name: a second tool of that name stays, and is reported as a duplicate.
     left = dict(changed)
     return [left.pop(tool.name, tool) for tool in tools]

@@ -1,4 +1,4 @@
-"""Checks of a document's value: its schema, the parts that stay valid beside a fault, and characters that hide text."""
+"""Check documents against their schema, find the parts that stay valid, and warn of hidden characters."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from toolcrib.security.hidden_characters import (
 )
 
 MAX_PROBLEMS = 100
-"""Problems of the shape of one document that are reported."""
+"""Maximum number of schema problems reported for one document."""
 
 _TEXT = "a string"
-"""The expectation that a fault names where only a text fits."""
+"""The `expected` of a violation where only text is valid."""
 
 TOO_MANY = "too_many_problems"
-"""Code of the problem that says that there may be more."""
+"""Code of the problem that reports that checking stopped early."""
 
 _CODES = {
     "additionalProperties": "unknown_key",
@@ -57,10 +57,10 @@ class DocumentChecker:
     """The compiled schema of one kind of document."""
 
     def __init__(self, kind: Kind, kinds: Kinds) -> None:
-        """Compile it.
+        """Compile the schema.
 
         Raises:
-            ConfigurationError: What a mode gives for the schema of its block is none.
+            ConfigurationError: A mode returned an invalid block schema.
         """
         blocks = {mode: schema for mode in kinds.modes if (schema := kinds.schema_for(mode)) is not None}
         self._kind = kind
@@ -75,10 +75,10 @@ class DocumentChecker:
         return SchemaIndex(self._schema)
 
     def check(self, document: Document, keys: Collection[str] = ()) -> tuple[JSON, list[Problem]]:
-        """The value of a document, and the problems of its shape.
+        """The value of a document, and its schema problems.
 
-        A number without quotes in YAML is the text that was written (`1.10`) at the top-level `keys`, and
-        wherever the schema takes nothing but a text.
+        An unquoted number in YAML is read as the text that was written (`1.10`) at the top-level `keys`, and
+        wherever the schema accepts only text.
         """
         value = restore_text(document, keys)
         problems = self.problems(value)
@@ -94,11 +94,12 @@ class DocumentChecker:
         return [path for path in missed if not self._wants_quotes(path)]
 
     def _wants_quotes(self, path: Path) -> bool:
-        """Whether a number without quotes is refused at a place, since it would not be one where it is compared."""
+        """Whether a number must be quoted at a place (`x-quoted`): elsewhere it is compared with a quoted text."""
         return any(site.get("x-quoted") is True for site in self._index.at(path))
 
     def problems(self, value: JSON) -> list[Problem]:
-        """All that is wrong with the shape, with pointers into the document."""
+        """All schema problems, with pointers into the document."""
+        # Valid documents are the rule, and a verdict without faults is several times faster.
         if self._validator.judge(value):
             return []
         known, problems = self._without_later_keys(value)
@@ -107,21 +108,21 @@ class DocumentChecker:
         faults = self._validator.faults(known, most=MAX_PROBLEMS)
         problems += _once([self._in_own_words(fault) or problem_of(fault) for fault in faults])
         if len(faults) == MAX_PROBLEMS:
-            message = f"{MAX_PROBLEMS} faults were found; what else is wrong was not looked at"
-            problems.append(Problem(code=TOO_MANY, message=message, hint="mend these first"))
+            message = f"stopped after {MAX_PROBLEMS} problems; the rest was not checked"
+            problems.append(Problem(code=TOO_MANY, message=message, hint="fix these first"))
         return problems
 
     def _in_own_words(self, fault: Violation) -> Problem | None:
-        """What the schema itself says (`errorMessage`) of a form, or of keys that do not go together; None if nothing.
+        """A problem with the schema's own message (`errorMessage`) for a form or combination of keys; None without one.
 
-        A key that is missing or too much in the nearest form of a `oneOf` comes with a hint.
+        A key that is missing or superfluous in the nearest branch of a `oneOf` has a hint and keeps its own problem.
         """
         if fault.keyword == "pattern":
             return self._form(fault)
         if fault.keyword == "additionalProperties":
             return self._name(fault)
         if fault.keyword == "type" and fault.expected == _TEXT and self._wants_quotes(fault.path):
-            hint = "write it in quotes, as a text" if _BARE.fullmatch(fault.got) else ""
+            hint = "put it in quotes to make it text" if _BARE.fullmatch(fault.got) else ""
             return problem_of(fault)._replace(hint=hint)
         alone = fault.keyword == "oneOf"
         if not alone and (_CODES.get(fault.keyword) not in _OF_FORMS or not fault.hint):
@@ -143,7 +144,7 @@ class DocumentChecker:
         return None
 
     def _name(self, fault: Violation) -> Problem | None:
-        """A key that has none of the forms that keys have here, or that stands elsewhere now (`x-moved`)."""
+        """The problem of a key that matches no pattern of keys, or that was moved elsewhere (`x-moved`)."""
         for site in self._index.at(fault.path[:-1]):
             moved = site.get("x-moved")
             if isinstance(moved, dict) and fault.path[-1] in moved:
@@ -162,7 +163,7 @@ class DocumentChecker:
                 code="not_supported_yet",
                 message=f"`{key}` is not supported yet",
                 pointer=f"/{key}",
-                hint="leave it out; a key without effect is refused rather than ignored",
+                hint="remove it; a key without effect is refused rather than ignored",
             )
             for key in sorted(later)
         ]
@@ -170,18 +171,18 @@ class DocumentChecker:
 
 
 def _foreign_fault(blocks: Mapping[str, Schema]) -> ConfigurationError | None:
-    """The error for the first mode whose schema is at fault; None where none is."""
+    """The error for the first mode with an invalid block schema; None if all are valid."""
     for mode, schema in blocks.items():
         problems = check_schema(schema)
         if problems:
-            message = f"what mode `{mode}` gives for the schema of its block is none: {problems[0].message}"
-            hint = "update the distribution that offers it, or remove it; `toolcrib doctor` names it"
+            message = f"mode `{mode}` returned an invalid block schema: {problems[0].message}"
+            hint = "update or uninstall the distribution that provides it; `toolcrib doctor` shows its name"
             return ConfigurationError(message, hint=hint)
     return None
 
 
 def _once(problems: Sequence[Problem]) -> list[Problem]:
-    """Each problem once; of a place that has the wrong type nothing else is told."""
+    """The problems without duplicates; a value of the wrong type has no other problem."""
     types: dict[str, Problem] = {}
     for problem in problems:
         if problem.code == "wrong_type":
@@ -190,29 +191,29 @@ def _once(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def _wants(site: Site, path: Path) -> bool:
-    """Whether a schema wants the key at the end of a path in any case."""
+    """Whether a schema requires the key at the end of a path."""
     names = site.get("required")
     return isinstance(names, list) and bool(path) and path[-1] in names
 
 
 def problem_of(fault: Violation) -> Problem:
-    """A fault as a problem of a document, with its pointer there."""
+    """Convert a violation into a problem of a document."""
     code = _CODES.get(fault.keyword, "wrong_value")
     name = fault.path[-1] if fault.path else ""
     message = f"expected {fault.expected}, got {fault.got}"
     if code == "unknown_key":
-        message = f"`{name}` is no key here"
+        message = f"unknown key `{name}`"
     elif fault.keyword in {"falseSchema", "false"}:
-        message = f"`{name}` does not go with what stands beside it"
+        message = f"`{name}` cannot be combined with the keys next to it"
     elif code == "missing_key":
         message = f"`{name}` is missing"
     return Problem(code=code, message=message, pointer=fault.pointer, hint=fault.hint)
 
 
 def _without_foreign_blocks(value: JSON, properties: Mapping[str, Any]) -> JSON:
-    """Leave out the blocks of modes that are not installed; the loader warns of each.
+    """Remove the blocks of modes that are not installed; the loader warns of each.
 
-    An object under an unknown key is one, unless the key looks like a known one that is misspelt.
+    An object under an unknown key is such a block, unless the key looks like a misspelt known key.
     """
     if not isinstance(value, dict):
         return value
@@ -227,42 +228,43 @@ def _without_foreign_blocks(value: JSON, properties: Mapping[str, Any]) -> JSON:
 
 
 def valid_parts(value: dict[str, Any], problems: Sequence[Problem], shape: DocumentChecker) -> dict[str, Any]:
-    """The parts of a document whose shape is right.
+    """The parts of a document that are valid by its schema.
 
-    A key that is unknown is left out alone, at whatever depth. Of any other fault that part is left out which
-    nothing else in the document builds on: a collection, a named state, a key of an agent or of one of its turns, the
-    guards or effects of a reply from the one at fault on; else the whole top-level key.
+    An unknown key is removed alone, at any depth. For any other problem, the smallest part on which nothing else
+    depends is removed: a collection, a named state, a key of an agent or of one of its turns, the guards or effects of
+    a reply from the faulty one on; otherwise the whole top-level key.
 
     Args:
         value: The document.
-        problems: The faults of its shape.
-        shape: What found them.
+        problems: Its schema problems.
+        shape: The checker that found them.
     """
+    # One fault must not hide others: `validate` reports all problems in one go, so the rest is still checked.
     if not problems:
         return value
     left = _without_parts(value, [problem for problem in problems if problem.code != "unknown_key"])
     for problem in problems:
         if problem.code == "unknown_key":
             left = _pruned(left, keys_of(problem.pointer))
-    # Without its unknown key an object may lack what it needs, so the rest is judged again.
+    # Without its misspelt key an object may lack a required one, so the rest is checked again.
     left = _without_parts(left, shape.problems(left))
     wrong = [problem.pointer for problem in shape.problems(left) if problem.pointer]
     return _without(left, [keys_of(pointer)[0] for pointer in wrong if pointer not in _MISSED_BY_NOBODY])
 
 
 _MISSED_BY_NOBODY: Final = frozenset({"/agent/turns"})
-"""Parts that are left out alone: what is beside them is still checked."""
+"""Parts that are removed alone; their siblings are still checked."""
 
 
 _NAMED: Final = frozenset({"prompts", "state", "store"})
-"""Keys of documents with parts that have names; each is declared for itself."""
+"""Keys with named parts, each of which is independent of the others."""
 
 _IN_ORDER: Final = frozenset({"effects", "guard"})
-"""Keys of a reply with parts on which only those below them may depend."""
+"""Keys of a reply with a list in which only later parts can depend on a part."""
 
 
 def _without_parts(value: dict[str, Any], problems: Iterable[Problem]) -> dict[str, Any]:
-    """The value without the smallest parts that can be missed and hold the faults."""
+    """The value without the smallest independent parts that contain the problems."""
     left = value
     for path in {tuple(_part_of(keys_of(problem.pointer))) for problem in problems if problem.pointer}:
         left = _pruned(left, path)
@@ -290,9 +292,9 @@ def _without(value: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 
 
 def _pruned(holder: Any, path: Sequence[str]) -> Any:
-    """The value without what is at the end of a path, in a list also without what follows it.
+    """A copy of the value without the part at a path; in a list, also without the items after it.
 
-    Only what lies on the path is copied.
+    Only the containers on the path are copied.
     """
     step, *rest = path
     if isinstance(holder, dict) and step in holder:
@@ -308,32 +310,34 @@ def _pruned(holder: Any, path: Sequence[str]) -> Any:
 
 
 MAX_HIDDEN_PROBLEMS: Final = 20
-"""Texts of one document that are told."""
+"""Maximum number of texts with hidden characters reported for one document."""
 
 MAX_HIDDEN_CHARACTERS: Final = 100
-"""Characters of one text that are counted."""
+"""Maximum number of hidden characters counted in one text."""
 
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _ESCAPED: Final = re.compile(r"\\[bfru]")
 
 
 def may_have_hidden_characters(text: str) -> bool:
-    """Whether a document, as JSON without needless escapes, may hold a hidden character: a quick look."""
+    """A quick check whether a document, as canonical JSON, may contain a hidden character."""
+    # Canonical JSON escapes control characters only, so plain ASCII without these escapes has nothing to hide.
     return not text.isascii() or "\x7f" in text or _ESCAPED.search(text) is not None
 
 
 def hidden_problems(value: JSON) -> list[Problem]:
-    """A warning, `hidden_character`, for each text or key of a document that holds hidden characters.
-
-    A pattern may name control characters: it is shown with their escapes.
-    """
+    """A warning, `hidden_character`, for each text or key of a document that contains hidden characters."""
+    # A model reads what a reviewer cannot see: Unicode tags and zero-width characters carry hidden instructions.
     problems: list[Problem] = []
     for path, text, in_key in texts_in(value) if isinstance(value, dict) else ():
         in_pattern = path[-2:-1] == ("patternProperties",) if in_key else path[-1] == "pattern"
+        # A regular expression may legitimately contain control characters.
         looked_at = _CONTROLS.sub(" ", text) if in_pattern else text
         found = [*islice(each_hidden(looked_at), MAX_HIDDEN_CHARACTERS + 1)]
         if found and len(problems) == MAX_HIDDEN_PROBLEMS:
-            problems[-1] = problems[-1]._replace(hint="what follows holds more hidden characters")
+            problems[-1] = problems[-1]._replace(
+                hint="the rest of the document contains more hidden characters"
+            )
             break
         if found:
             problems.append(_problem(found, pointer_of(path), "the key" if in_key else "the text"))
@@ -344,9 +348,9 @@ def _problem(found: list[HiddenCharacter], pointer: str, what: str) -> Problem:
     first = found[0]
     count = f"{len(found) - 1}" if len(found) <= MAX_HIDDEN_CHARACTERS else "many"
     more = f", and {count} more" if len(found) > 1 else ""
-    message = f"{what} holds {first} ({first.why}){more}"
+    message = f"{what} contains {first} ({first.why}){more}"
     said = decode_tag_characters("".join(chr(each.code) for each in found))
     if said:
-        message += f"; the tags spell `{spell_out_hidden(said)}`"
-    hint = "leave it out, unless it is meant"
+        message += f"; the tag characters spell `{spell_out_hidden(said)}`"
+    hint = "remove it unless it is intended"
     return Problem(code="hidden_character", message=message, pointer=pointer, hint=hint, severity="warning")

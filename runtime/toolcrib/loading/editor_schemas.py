@@ -80,23 +80,23 @@ def _text(pattern: str, message: str) -> dict[str, Any]:
 
 
 _CLOSED: Final = _text(
-    editor_patterns.BALANCED, "an expression is closed by `}}`, with its quotes and brackets"
+    editor_patterns.BALANCED, "close the expression with `}}`, and close its quotes and brackets"
 )
 _READABLE: Final = _text(
     editor_patterns.READABLE,
-    "an expression has operands with operators between them, and calls functions that exist: `{{ args.name | upper }}`",
+    "an expression joins operands with operators and calls only known functions: `{{ args.name | upper }}`",
 )
 _WITHOUT_VARIABLES: Final = _text(
-    editor_patterns.WITHOUT_VARIABLES, "`${` looks nothing up here; for the characters themselves write `$${`"
+    editor_patterns.WITHOUT_VARIABLES, "`${` is not substituted here; write `$${` for a literal `${`"
 )
-_NOT_COMPUTED: Final = _text(editor_patterns.KEY, "no expression is worked out here")
+_NOT_COMPUTED: Final = _text(editor_patterns.KEY, "expressions are not evaluated here")
 
 _VARIABLE: Final = (
     r"\$\{(?:(?:env:)?[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?|file:~?/[^{}]*|keyring:[^{}]+/[^{}]+)\}"
 )
 _LOOKED_UP: Final = _text(
     rf"^(?:[^$]|\$+[^${{]|\$\$+\{{|{_VARIABLE})*\$*$",
-    "a look-up is `${VAR}`, `${VAR:-default}`, `${file:/path}` or `${keyring:service/user}`; for the characters themselves write `$${`",
+    "use `${VAR}`, `${VAR:-default}`, `${file:/path}` or `${keyring:service/user}`; write `$${` for a literal `${`",
 )
 
 _HOST: Final = r"(?:[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?|\[[0-9A-Fa-f:.]+\])"
@@ -113,11 +113,11 @@ _COMPUTED: Final = rf"|{_VARIABLE}|{editor_patterns.BODY}"
 _PARAMETER: Final = rf"{_PLAIN}=&]*(?:=(?:{_PLAIN}&]{_COMPUTED})*)?"
 _URL: Final = _text(
     rf"^{_ORIGIN}(?:/(?:{_PLAIN}?]{_COMPUTED})*)?(?:\?{_PARAMETER}(?:&{_PARAMETER})*)?$|{editor_patterns.MANY}",
-    "a url begins with `https://host`, `http://host` or `${VAR}`; expressions stand behind that, in the path or in values of the query, and a blank is `%20`",
+    "a URL starts with `https://host`, `http://host` or `${VAR}`; expressions may follow in the path or in query values, and a space is written `%20`",
 )
 _ADDRESS: Final = _text(
     rf"^(?:[hH][tT][tT][pP][sS]?://(?:[^\x00-\x20\x7f@/?#\\{{}}$]|{_VARIABLE})+(?:[/?\\][^\x00-\x20\x7f#]*)?|{_VARIABLE}[^\x00-\x20\x7f]*)$",
-    "a url begins with `https://host`, `http://host` or `${VAR}`, without a user and a fragment",
+    "a URL starts with `https://host`, `http://host` or `${VAR}`, and has no user info or fragment",
 )
 
 
@@ -219,16 +219,18 @@ def _forms() -> Mapping[str, Any]:
             "else": {"type": "array", "items": _refer("rendered")},
         },
         "place": _text(
-            editor_patterns.PLACE, "a place is written `order.payments[0].amount`, without braces"
+            editor_patterns.PLACE, "write a path such as `order.payments[0].amount`, without braces"
         ),
         "condition": {
             "allOf": [
-                _text(editor_patterns.WHOLE, "a condition is one whole expression: `{{ args.days > 3 }}`"),
+                _text(
+                    editor_patterns.WHOLE, "a condition must be a single expression: `{{ args.days > 3 }}`"
+                ),
                 _refer("readable"),
             ]
         },
         "template": _text(
-            editor_patterns.TEMPLATE, "expressions and statements are closed, and call functions that exist"
+            editor_patterns.TEMPLATE, "close every expression and statement, and call only known functions"
         ),
         "request_text": {"allOf": [_refer("closed"), _refer("readable"), _LOOKED_UP]},
         "request": _within("request", "request_text", {"not": {"pattern": r"\{\{|\$\{"}}),
@@ -240,7 +242,7 @@ def _forms() -> Mapping[str, Any]:
         "look_up": _LOOKED_UP,
         "program": {"allOf": [_LOOKED_UP], "not": {"pattern": r"^\s*[^\s/\\$]+ +\S"}},
         "header": {
-            "allOf": [_LOOKED_UP, _text(r"^[\t\x20-\x7e\x80-\xff]*$", "a header holds no line break")]
+            "allOf": [_LOOKED_UP, _text(r"^[\t\x20-\x7e\x80-\xff]*$", "a header cannot contain a line break")]
         },
         "range": {"allOf": [{"pattern": _RANGE}, {"not": {"pattern": r"~= *[0-9]+ *(?:,|$)"}}]},
         "secret": {"allOf": [_LOOKED_UP, _NOT_COMPUTED]},
@@ -248,13 +250,15 @@ def _forms() -> Mapping[str, Any]:
         "user_name": {
             "allOf": [
                 _refer("secret"),
-                _text(rf"^(?:[^:$]|\$+[^:${{]|\$\$+\{{|{_VARIABLE})*\$*$", "a user name holds no colon"),
+                _text(
+                    rf"^(?:[^:$]|\$+[^:${{]|\$\$+\{{|{_VARIABLE})*\$*$", "a user name cannot contain a colon"
+                ),
             ]
         },
         "media_type": _text(
             rf"^{_HEADER}/{_HEADER}\s*(?:;[\t\x20-\x7e]*)?$", "a media type has the form `image/png`"
         ),
-        "token": _text(f"^{_HEADER}$", "a name has letters, digits and `-`"),
+        "token": _text(f"^{_HEADER}$", "use letters, digits and `-`"),
         "header_name": {
             "allOf": [
                 _refer("token"),
@@ -263,44 +267,47 @@ def _forms() -> Mapping[str, Any]:
         },
         "regex": _text(
             _regex("[^1-9]", "(?:[A-Za-z:-]|<[A-Za-z_])"),
-            "a regular expression runs in linear time: groups and classes are closed, and there is neither look-around nor a back-reference",
+            "a regular expression must run in linear time: close its groups and classes, and use no look-around or back-references",
         ),
         "pattern": _text(
             _regex(r"[\s\S]", "(?:[A-Za-z:>-]|<[A-Za-z_]|<?[=!])"),
-            "a regular expression: groups and classes are closed",
+            "close the groups and classes of the regular expression",
         ),
         "jmespath": {
             "allOf": [
                 {"pattern": _JMESPATH_CLOSED},
                 {"pattern": r"""[A-Za-z0-9_)\]}*@'"`]\s*$"""},
                 _text(
-                    _jmespath(), "JMESPath, such as `body.results[*].{name: name}`, with its own functions"
+                    _jmespath(),
+                    "write JMESPath, such as `body.results[*].{name: name}`, with JMESPath functions only",
                 ),
             ]
         },
         "time": {
             "not": {"pattern": r"(?:^|/)0+(?:\.0+)?[a-z]+$"},
-            "errorMessage": "a time is longer than 0s",
+            "errorMessage": "a duration must be longer than 0s",
         },
         "name": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "not": {"enum": sorted(RESERVED)}},
         "base64": _text(
             r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
-            "the data is written in base64",
+            "the data must be base64",
         ),
-        "path": _text(r"^(?:[^$\x00-\x1f\x7f]|\$+[^${\x00-\x1f\x7f])*\$*$", "`${` looks nothing up here"),
+        "path": _text(r"^(?:[^$\x00-\x1f\x7f]|\$+[^${\x00-\x1f\x7f])*\$*$", "`${` is not substituted here"),
         "row_file": {
             "allOf": [
                 _text(
                     r"^(?:[^$]|\$+[^${]|\$\$+\{|\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?\})*\$*$",
-                    "a look-up is `${VAR}` or `${VAR:-default}`",
+                    "use `${VAR}` or `${VAR:-default}`",
                 ),
-                _text(rf"(?:\.(?:{endings})|\}})$", f"rows are read from {', '.join(READERS)}"),
+                _text(
+                    rf"(?:\.(?:{endings})|\}})$", f"the file name must end with one of {', '.join(READERS)}"
+                ),
             ]
         },
         "hidden_path": {
             **_text(
                 rf"^{_STEP}(?:\.{_STEP})*$",
-                "a path has names with `.` between them: `user.email`, `items.*.card`, `**.ssn`",
+                "separate the names of a path with `.`: `user.email`, `items.*.card`, `**.ssn`",
             ),
             "not": {"pattern": r"(?:^|\.)\*\*$"},
         },
@@ -356,7 +363,7 @@ _JSON_SCHEMA: Final[Mapping[str, Any]] = {
                 "if": {"type": "string"},
                 "then": _text(
                     r"^(?:#|https?://json-schema\.org/|$)",
-                    "nothing is fetched; a reference leads to a place in this schema: `#/$defs/NAME`",
+                    "references are not fetched; point to a place in this schema: `#/$defs/NAME`",
                 ),
                 "else": {"$ref": _place("local_references")},
             },

@@ -31,54 +31,54 @@ ARCHIVE = ".zip"
 """A file with this ending is looked at for a pack."""
 
 LINKED = "/@"
-"""Stands behind the name of a link to a folder, which is not entered."""
+"""Suffix that marks the name of a symbolic link to a folder; such links are not followed."""
 
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
-"""Besides those whose name begins with a dot."""
+"""Folders that are skipped, in addition to those whose name starts with a dot."""
 
+# Git calls this problem "racy": a file that is written twice within one tick keeps its times and, often, its size.
 RACY = 2_000_000_000
 """Nanoseconds. The coarsest clock of a file system (FAT) ticks every two seconds."""
 
 CONTENT_BYTES = 64 << 20
-"""No document and no data file is read further; the rest of a larger one is no matter."""
+"""Maximum number of bytes that are compared; no document or data file may be larger."""
 
 State: TypeAlias = tuple[int, ...]
-"""Mode, size, modified, changed (both in nanoseconds), inode, device; of a link its own and then those of
-what it leads to. Empty for what is absent or can't be reached."""
+"""Mode, size, times of modification and of change (in nanoseconds), inode and device; for a link, its own and then those
+of its target. Empty for a missing or inaccessible file."""
 
 Names: TypeAlias = tuple[str, ...] | None
-"""The names in a folder that matter, sorted, those of folders with `/` at the end, those of links to folders with `LINKED`; None without a folder."""
+"""The relevant names in a folder, sorted; folders end with `/`, links to folders with `LINKED`. None without a folder."""
 
 DataPath: TypeAlias = "tuple[str, str, str]"
-"""A path of a file of rows that names a variable: the document, the path as it is written, the variable."""
+"""A path of a row file that names a variable: the document, the path as written, the variable."""
 
 Permits: TypeAlias = "Callable[[str, str, str], bool]"
-"""Whether a variable may be looked up for such a path."""
+"""Decides whether a variable may be looked up for such a path."""
 
 _READ = (*SUFFIXES, ARCHIVE)
 
 _NOT_BLOCKING = getattr(os, "O_NONBLOCK", 0)
 
 _NEVER = (0,) * 6
-"""No file is in this state."""
+"""A state that no file has."""
 
+# Copies of `stat.S_IFMT`, `S_IFLNK` and `S_IFREG`: `toolcrib list` imports this module, and every import counts.
 _KIND, _LINK, _FILE = 0o170000, 0o120000, 0o100000
 
 
 class FileFingerprints:
     """Fingerprints of files and folders as plain data: `FileFingerprints(*fingerprints)` is equal to `fingerprints`.
 
-    No named tuple, for these are slow to import.
-
     Attributes:
         files: Path -> its state.
-        contents: Path -> digest of the content, of files whose times can't be trusted.
-        folders: Path -> its state (empty where its times can't be trusted), and the names in it. Where the path
-            ends with a slash, the folders in it do not matter.
-        variables: Name of a variable of the environment -> its value, of those that paths of files read; None
-            where it is not set.
+        contents: Path -> digest of the content, for files whose times are not reliable yet.
+        folders: Path -> its state (empty if its times are not reliable yet), and the names in it. If the path ends
+            with a slash, the folders in it are ignored.
+        variables: Name of an environment variable that paths of files use -> its value; None if it is not set.
     """
 
+    # Not a NamedTuple: creating that class takes longer than importing this module.
     __slots__ = ("contents", "files", "folders", "variables")
 
     def __init__(
@@ -103,21 +103,22 @@ class FileFingerprints:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FileFingerprints) and tuple(self) == tuple(other)
 
-    __hash__ = None  # type: ignore[assignment]  # it holds what may change
+    __hash__ = None  # type: ignore[assignment]  # its dicts are mutable
 
     def unchanged(self) -> bool:
-        """Whether all of it is as it was; the first difference ends the search."""
+        """Whether nothing changed; stops at the first difference."""
         return self.refreshed() is not None
 
     def refreshed(self, now: Callable[[], int] = time.time_ns) -> FileFingerprints | None:
-        """The same, for a faster look next time, or None where anything is different.
+        """Equivalent fingerprints that are faster to compare next time; None if anything changed.
 
-        What has not been touched for `RACY` needs no comparison of contents any more. Returns itself where
-        there is nothing to gain.
+        Files that were not touched for `RACY` are compared by metadata only from then on. Returns itself if there is
+        nothing to gain.
 
         Args:
-            now: Nanoseconds since 1970.
+            now: Returns nanoseconds since 1970.
         """
+        # Taken before the comparison, like every time here: a change during it must count as later.
         moment = now()
         if any(os.environ.get(name) != value for name, value in self.variables.items()):
             return None
@@ -141,7 +142,7 @@ class FileFingerprints:
         return FileFingerprints(self.files, contents, {**self.folders, **folders}, self.variables)
 
     def changed(self) -> list[str]:
-        """The paths that are different now, sorted; of a folder those of the entries that came and went."""
+        """The changed paths, sorted; for a folder, the paths of added and deleted entries."""
         paths = {path for path, state in self.files.items() if file_state(path) != state}
         paths.update(path for path, digest in self.contents.items() if _digest(path) != digest)
         for path, (_state_then, names) in self.folders.items():
@@ -150,20 +151,20 @@ class FileFingerprints:
 
 
 class FileTracker:
-    """Notes what is looked at. Of what is noted twice the first time counts.
+    """Records files and folders before they are read. The first record of a path counts.
 
     Attributes:
-        data: Paths of files of rows that name a variable, in the order of reading.
-        permitted: Those of them whose variables are set, and may be looked up.
-        withheld: Those of them whose variables may not be looked up.
+        data: Paths of row files that name a variable, in load order.
+        permitted: Those whose variables are set and may be looked up.
+        withheld: Those whose variables may not be looked up.
     """
 
     def __init__(self, now: Callable[[], int] = time.time_ns, *, permits: Permits | None = None) -> None:
-        """Begin.
+        """Create an empty tracker.
 
         Args:
-            now: Nanoseconds since 1970.
-            permits: Whether a variable may be looked up in a path of a document; all may unless given.
+            now: Returns nanoseconds since 1970.
+            permits: Decides whether a variable may be looked up in a path of a document. Default: all may.
         """
         self._now = now
         self._permits = permits
@@ -176,19 +177,19 @@ class FileTracker:
         self._variables: dict[str, str | None] = {}
 
     def variable(self, name: str) -> str | None:
-        """Look up a variable of the environment; None where it is not set."""
+        """Look up an environment variable; None if it is not set."""
         return self._variables.setdefault(name, os.environ.get(name))
 
     def names(self, source: str, path: str, name: str) -> None:
-        """A path names a variable, set or not; the same arguments as `permits`."""
+        """Record that a path names a variable, set or not; the arguments are those of `permits`."""
         self.data[source, path, name] = None
 
     def permits(self, source: str, path: str, name: str) -> bool:
         """Whether a variable that is set may be looked up in a path.
 
         Args:
-            source: The document that has the path.
-            path: The path, as it is written.
+            source: The document that contains the path.
+            path: The path, as written.
             name: The variable.
         """
         if self._permits is None or self._permits(source, path, name):
@@ -198,7 +199,7 @@ class FileTracker:
         return False
 
     def file(self, path: str | os.PathLike[str]) -> None:
-        """A file is about to be read, or to be looked for; it may be absent."""
+        """Record a file that is about to be read or looked for; it may be missing."""
         path = os.fspath(path)
         if path in self._files:
             return
@@ -208,34 +209,34 @@ class FileTracker:
             self._contents[path] = _digest(path)
 
     def folder(self, path: str | os.PathLike[str], *, inner: bool = True) -> Names:
-        """A folder is about to be listed. Returns the names in it that matter.
+        """Record a folder and return the relevant names in it.
 
         Args:
             path: The folder.
-            inner: Whether the folders in it matter as well.
+            inner: Whether the folders in it are relevant, too.
         """
         path = os.fspath(path) if inner else os.path.join(path, "")
         if path not in self._folders:
             moment = self._now()
             state = file_state(path)
             names = _names(path)
-            # One that can't be listed may be listed again without a trace, so its state tells nothing.
+            # An unlistable folder may become listable without a change of its metadata (for another user, say).
             self._folders[path] = (() if names is None or is_racy(state, moment) else state, names)
             self._note_links(path, names)
         return self._folders[path][1]
 
     def _note_links(self, folder: str, names: Names) -> None:
-        """What a link leads to can become a folder, or cease to be one, without a trace in the link's folder."""
+        # The target of a link can change between file and folder without a change in the folder of the link.
         for name in names or ():
             if name.endswith(_READ) and os.path.islink(path := os.path.join(folder, name)):
                 self.file(path)
 
     def torn(self, path: str | os.PathLike[str]) -> None:
-        """What was read through a path does not belong together, so it counts as changed."""
+        """Mark a path as changed, because its content was inconsistent while it was read."""
         self._files[os.fspath(path)] = _NEVER
 
     def closed(self) -> FileFingerprints:
-        """Everything that was noted so far."""
+        """The fingerprints of everything recorded so far."""
         return FileFingerprints(
             dict(self._files), dict(self._contents), dict(self._folders), dict(self._variables)
         )
@@ -258,13 +259,13 @@ def file_state(path: str) -> State:
 
 
 def is_racy(state: State, moment: int) -> bool:
-    """Whether a later change may leave the same times; a time in the future is none to go by."""
+    """Whether a later change may keep the same times. Times in the future are not reliable either."""
     return any(max(state[at + 2 : at + 4]) > moment - RACY for at in range(0, len(state), 6))
 
 
 def _digest(path: str) -> bytes:
-    """Digest of a file's content; empty where it can't be read."""
-    from hashlib import blake2b  # noqa: PLC0415 -- most files need no digest, and a start waits for it
+    """Digest of a file's content; empty if it is unreadable."""
+    from hashlib import blake2b  # noqa: PLC0415 -- loads OpenSSL, and most starts need no digest
 
     try:
         with open(path, "rb", opener=_open_at_once) as file:
@@ -274,7 +275,7 @@ def _digest(path: str) -> bytes:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opening a pipe that took a file's place would wait for its writer."""
+    # Opening a named pipe that replaced a file would block until it has a writer.
     return os.open(path, flags | _NOT_BLOCKING)
 
 
@@ -305,7 +306,7 @@ def _names_that_matter(entries: Iterator[os.DirEntry[str]]) -> Iterator[str]:
 
 
 def _folder_now(path: str, known: tuple[State, Names], moment: int) -> tuple[State, Names] | None:
-    """The fingerprint of a folder, brought up to date; None where other names are in it."""
+    """The current fingerprint of a folder; None if the names in it changed."""
     state, names = known
     found = file_state(path)
     if state and found == state:
@@ -327,21 +328,21 @@ _METADATA = (".dist-info", ".egg-info")
 _SITES = ("site-packages", "dist-packages")
 
 Distributions: TypeAlias = tuple[tuple[str, State], ...]
-"""Name of the metadata of a distribution -> state of its entry points; sorted."""
+"""Metadata folder of each distribution and the state of its entry points, sorted."""
 
 Entry: TypeAlias = tuple[State, Distributions]
-"""A folder on `sys.path`: its state (empty where its times can't be trusted), and what is installed there."""
+"""A folder on `sys.path`: its state (empty if its times are not reliable yet), and the distributions in it."""
 
 
 class EnvironmentFingerprint:
-    """The environment that decides, with the documents, what they mean.
+    """The code and distributions that, together with the documents, determine the result of loading.
 
     Attributes:
-        version: That of toolcrib.
-        code: The files of toolcrib and of the modes of others.
+        version: The version of toolcrib.
+        code: The files of toolcrib and of third-party modes.
         path: The entries of `sys.path`.
-        newest: When a file of the code was last changed, in nanoseconds since 1970. It is kept because finding it
-            takes longer than reading it.
+        newest: Time of the last change of the code, in nanoseconds since 1970; stored because computing it takes
+            longer than reading it.
     """
 
     __slots__ = ("code", "newest", "path", "version")
@@ -361,13 +362,13 @@ class EnvironmentFingerprint:
             other.path,
         )
 
-    __hash__ = None  # type: ignore[assignment]  # it holds what may change
+    __hash__ = None  # type: ignore[assignment]  # its dicts are mutable
 
     def refreshed(self, imported: int = toolcrib._IMPORTED) -> EnvironmentFingerprint | None:  # noqa: SLF001 -- nobody else needs it
-        """The same, for a faster look next time, or None where anything is different.
+        """An equivalent fingerprint that is faster to compare next time; None if anything changed.
 
         Args:
-            imported: When the code that runs was imported, at the earliest; in nanoseconds since 1970.
+            imported: Earliest time at which the running code was imported, in nanoseconds since 1970.
         """
         if self.version != toolcrib.__version__ or self.newest > imported - RACY:
             return None
@@ -388,11 +389,11 @@ def fingerprint_environment(
     targets: Iterable[str],
     imported: int = toolcrib._IMPORTED,  # noqa: SLF001 -- as above
 ) -> EnvironmentFingerprint | None:
-    """The environment as it is now; None where code changed after it was imported, so that older code runs.
+    """The current environment; None if code changed after it was imported, so that the process runs older code.
 
     Args:
-        targets: Where the modes lie: `module:class`.
-        imported: When the code that runs was imported, at the earliest; in nanoseconds since 1970.
+        targets: The modes, as `module:class`.
+        imported: Earliest time at which the running code was imported, in nanoseconds since 1970.
     """
     trail, own = FileTracker(), _own_code()
     for file in _files_of_modes(targets):
@@ -409,7 +410,7 @@ def _newest(code: FileFingerprints) -> int:
 
 
 def search_path() -> list[str]:
-    """Where modules and distributions are looked for, in order."""
+    """The folders that are searched for modules and distributions, in order."""
     return list(dict.fromkeys(entry or "." for entry in sys.path))
 
 
@@ -420,14 +421,14 @@ def _entry(folder: str, trail: FileTracker) -> Entry:
     if not os.path.isdir(folder):
         trail.file(folder)
     elif os.path.basename(folder) not in _SITES:
-        # Where somebody works, entry points are written again without a trace in the folder.
+        # In a development checkout, `pip install -e` rewrites entry points without changing the folder.
         for name, _state in distributions:
             trail.file(os.path.join(folder, name, "entry_points.txt"))
     return (() if is_racy(state, moment) else state, distributions)
 
 
 def _entry_now(folder: str, known: Entry, moment: int) -> Entry | None:
-    """The fingerprint of a folder, brought up to date; None where something else is installed there."""
+    """The current fingerprint of a folder; None if the distributions in it changed."""
     state, distributions = known
     found = file_state(folder)
     if state and found == state:
@@ -450,7 +451,7 @@ _OWN_CODE: list[FileFingerprints] = []
 
 
 def _own_code() -> FileFingerprints:
-    """The files of toolcrib. What runs does not change with them, so they are looked at once."""
+    """The files of toolcrib, examined once: the running code does not change when they do."""
     if not _OWN_CODE:
         _OWN_CODE.append(_look_at_own_code())
     return _OWN_CODE[0]
@@ -467,7 +468,7 @@ def _look_at_own_code() -> FileFingerprints:
 
 
 def _files_of_modes(targets: Iterable[str]) -> Iterator[str]:
-    """The files of the packages that modes of others lie in, and of what these use that is not installed."""
+    """The files of the packages of third-party modes, and of the modules they use that are not installed."""
     tops = {target.partition(":")[0].partition(".")[0] for target in targets} - {toolcrib.__name__}
     left = [name for name in sys.modules if name.partition(".")[0] in tops]
     met = set(left)
@@ -477,7 +478,7 @@ def _files_of_modes(targets: Iterable[str]) -> Iterator[str]:
         file = getattr(module, "__file__", None)
         if file is not None:
             yield file
-        # What is installed is noticed by its distribution, and what comes with Python by its version.
+        # Installed modules are tracked by their distribution; the version of Python is part of the index key.
         used = {_home_of(value) for value in vars(module).values()}
         fresh = {name for name in used - met if name.partition(".")[0] not in others and _is_loose(name)}
         met |= fresh
@@ -485,12 +486,12 @@ def _files_of_modes(targets: Iterable[str]) -> Iterator[str]:
 
 
 def _home_of(value: object) -> str:
-    """The module that a value in a module is, or comes from."""
+    """The name of the module that a value is or comes from."""
     home = value.__name__ if isinstance(value, type(sys)) else getattr(value, "__module__", None)
     return home if isinstance(home, str) else ""
 
 
 def _is_loose(name: str) -> bool:
-    """Whether a module lies in no folder of installed distributions."""
+    """Whether a module is outside all folders of installed distributions."""
     file = getattr(sys.modules.get(name), "__file__", None)
     return file is not None and not any(f"{os.sep}{site}{os.sep}" in file for site in _SITES)

@@ -1,8 +1,8 @@
-"""Packs: `pack.yaml`, its requirements on other packs and versions, and packs that distributions install.
+"""Packs: parse `pack.yaml`, check requirements, and find packs that distributions install.
 
-An installed pack is an entry point: `my-pack = "my_package.my_pack"`. The key is the name of the pack, the value a
-package that holds `pack.yaml` as package data. It is found and read without running any of the distribution's code.
-Version ranges (`>=1.2,<2`) are PEP 440's; a semantic version is read as the same version of PEP 440, where there is one.
+An installed pack is an entry point, `my-pack = "my_package.my_pack"`: the name of the pack, and a package that contains
+`pack.yaml` as package data. It is found and read without running code of the distribution. Version ranges (`>=1.2,<2`)
+follow PEP 440; a semantic version is read as the PEP 440 version with the same place in the order.
 """
 
 from __future__ import annotations
@@ -47,38 +47,37 @@ if TYPE_CHECKING:
 
 _CONDITION = r"(~=|==|!=|>=|<=|>|<) *[0-9][0-9A-Za-z.*+-]*"
 _FORM = re.compile(rf" *{_CONDITION}( *, *{_CONDITION})* *")
-"""Less than PEP 440 allows: no `===`, which compares texts, no epochs, and at least one condition."""
+"""A subset of PEP 440: no `===` (it compares strings), no epochs, and at least one condition."""
 
 _BARE = re.compile(r"\s*[\^~vV=]?\s*v?(\d+)((?:\.\d+)*)[\w.+-]*\s*")
 
 
 def check_range(text: str, pointer: str = "") -> list[Problem]:
-    """Problems of a range of versions.
+    """The problems of a version range.
 
     Args:
-        text: Conditions with commas between them, all of which hold: `>=1.2,<2`, `==1.4.*`, `!=1.3.0`, `~=1.2`.
+        text: Conditions separated by commas, all of which must hold: `>=1.2,<2`, `==1.4.*`, `!=1.3.0`, `~=1.2`.
         pointer: JSON Pointer of the range in its document.
     """
     if _range(text) is not None:
         return []
-    message = f"`{excerpt(text)}` is no range of versions"
+    message = f"`{excerpt(text)}` is not a valid version range"
     return [Problem(code="wrong_form", message=message, pointer=pointer, hint=_instead(text))]
 
 
 def version_mismatch(version: str, wanted: str) -> str:
-    """Why a version is not among those of a range, as a sentence after its subject; empty if it is.
-
-    A version before a release (`2.0.0-rc.1`) is not excluded for being one: somebody put it there.
+    """Why a version is not in a range, as the predicate of a sentence; empty if it is.
 
     Raises:
-        ValueError: `wanted` is no range; `check_range` says so in better words.
+        ValueError: `wanted` is not a valid range; `check_range` returns a better message.
     """
     found = _version(version)
     if found is None:
-        return f"has version `{excerpt(version)}`, which can't be compared: `-a.1`, `-b.1`, `-rc.1` and `-dev.1` can"
+        return f"has version `{excerpt(version)}`, which cannot be compared; pre-releases end with `-a.1`, `-b.1`, `-rc.1` or `-dev.1`"
     conditions = _range(wanted)
     if conditions is None:
-        raise ValueError(f"`{excerpt(wanted)}` is no range of versions")
+        raise ValueError(f"`{excerpt(wanted)}` is not a valid version range")
+    # PEP 440 excludes pre-releases by default, to protect installers. A pack in the folder was put there on purpose.
     fits = conditions.contains(found, prereleases=True)
     return "" if fits else f"has version {version}"
 
@@ -86,7 +85,7 @@ def version_mismatch(version: str, wanted: str) -> str:
 def _range(text: str) -> SpecifierSet | None:
     if not _FORM.fullmatch(text):
         return None
-    # Few packs need others, and reading ranges costs more time than a whole warm start.
+    # Few packs need others, and importing `packaging` costs more time than a whole warm start.
     from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415
 
     try:
@@ -96,7 +95,7 @@ def _range(text: str) -> SpecifierSet | None:
 
 
 def _version(text: str) -> Version | None:
-    """A semantic version; None where PEP 440 has none that comes at the same place in the order."""
+    """Parse a semantic version; None if PEP 440 has no version with the same place in the order."""
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415 -- as above
 
     try:
@@ -108,13 +107,11 @@ def _version(text: str) -> Version | None:
 
 
 def _instead(text: str) -> str:
-    """How to write what was most likely meant."""
+    """The hint for an invalid range: the range that was most likely meant."""
     bare = _BARE.fullmatch(text)
     if bare is None:
-        return "write conditions with commas between them: `>=1.2,<2`"
-    return (
-        f"write `>={bare[1]}{bare[2]},<{int(bare[1]) + 1}`, or `=={bare[1]}{bare[2]}` for this version alone"
-    )
+        return "separate conditions with commas: `>=1.2,<2`"
+    return f"write `>={bare[1]}{bare[2]},<{int(bare[1]) + 1}`, or `=={bare[1]}{bare[2]}` for exactly this version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,21 +121,21 @@ class Pack:
     Attributes:
         name: Name of the pack.
         version: Semantic version.
-        description: What it is for.
-        author: Who answers for it.
+        description: Its purpose.
+        author: Its author.
         licence: SPDX identifier.
         tools: Globs of its descriptor files, relative to the pack.
         scenarios: Globs of its scenario files, relative to the pack.
-        namespace: What stands before `__` in the names of its tools; empty for none.
-        toolsets: Named selections of its tools, in order of writing; globs over the names without namespace.
-        prompts: Name -> what instructs a model, in order of writing; globs as in `toolsets`.
-        defaults: Key of a descriptor -> value as documents write it, for descriptors that do not say so themselves.
-        requires: `toolcrib` -> versions of it that will do, `packs` -> name of a pack -> versions of it; `environment`,
-            `files`, `hosts` -> what its tools look up and contact.
-        metadata: What else is known of it.
-        fixture: What the store of its tools begins with.
-        faults: What is wrong with that; it refuses nothing of the pack.
-        origin: Where it came from.
+        namespace: Prefix of its tools' names, without `__`; empty for none.
+        toolsets: Named selections of its tools, in document order; globs over the names without namespace.
+        prompts: Name -> prompt, in document order; globs as in `toolsets`.
+        defaults: Key of a descriptor -> value as documents write it, for descriptors that do not set the key.
+        requires: `toolcrib` -> accepted versions, `packs` -> name of a pack -> accepted versions; `environment`,
+            `files`, `hosts` -> variables, files and hosts that its tools use.
+        metadata: Additional information.
+        fixture: The initial contents of the store of its tools.
+        faults: The problems of the fixture, which do not reject the pack.
+        origin: Its source.
     """
 
     name: str
@@ -160,15 +157,15 @@ class Pack:
 
     @classmethod
     def parse(cls, name: str, content: Content, *, kinds: Kinds) -> Pack:
-        """A pack from the text of its `pack.yaml`, or from a mapping that says the same.
+        """Parse a pack from the text of its `pack.yaml`, or from an equivalent mapping.
 
         Args:
-            name: What the text is called in problems; read as JSON if it ends in `.json`.
+            name: Name of the text in problems; it is read as JSON if the name ends in `.json`.
             content: YAML or JSON, or one document as a mapping.
-            kinds: What the modes say of their blocks (`toolcrib.Executors.installed()`).
+            kinds: The schemas of the modes' blocks (`toolcrib.Executors.installed()`).
 
         Raises:
-            DocumentError: There is an error in it. Warnings are logged.
+            DocumentError: The pack has an error. Warnings are logged.
         """
         pack, problems = parse_pack_file(name, *parse_content(name, content), DocumentChecker("pack", kinds))
         problems += pack.faults if pack is not None else ()
@@ -178,23 +175,24 @@ class Pack:
         return pack
 
     def toolsets_within(self, namespace: str) -> tuple[Toolset, ...]:
-        """Its toolsets, with globs over the names that its tools have within a namespace."""
+        """Its toolsets, with globs over the full names of its tools within a namespace."""
         return tuple(
             toolset._replace(tools=tuple(full_name(namespace, glob) for glob in toolset.tools))
             for toolset in self.toolsets
         )
 
     def holds_tools(self, path: str) -> bool:
-        """Whether a file (relative to the pack, with `/`) may hold tools of the pack."""
+        """Whether a file (relative to the pack, with `/`) can contain tools of the pack."""
         return any(matches_glob(path, glob) for glob in self.tools)
 
     def holds_scenarios(self, path: str) -> bool:
-        """Whether a file (relative to the pack, with `/`) may hold scenarios of the pack."""
+        """Whether a file (relative to the pack, with `/`) can contain scenarios of the pack."""
         return any(matches_glob(path, glob) for glob in self.scenarios)
 
 
 def matches_glob(path: str, glob: str) -> bool:
-    """Whether a path fits a glob: `*` stays within a folder, `**` crosses folders."""
+    """Whether a path matches a glob: `*` stays within a folder, `**` matches across folders."""
+    # A set of states instead of backtracking: several `**` in a hostile glob would make that exponential.
     globs = glob.split("/")
     reached = _past_stars({0}, globs)
     for part in path.split("/"):
@@ -205,7 +203,7 @@ def matches_glob(path: str, glob: str) -> bool:
 
 
 def _past_stars(reached: set[int], globs: list[str]) -> set[int]:
-    """The places in a glob that are reached, and those behind a `**` that stands for no folder."""
+    """The reached positions in a glob, and those after a `**` that matches no folder."""
     for at, glob in enumerate(globs):
         if at in reached and glob == "**":
             reached = reached | {at + 1}
@@ -219,14 +217,14 @@ def parse_pack_file(
     shape: DocumentChecker,
     files: Files | None = None,
 ) -> tuple[Pack | None, list[Problem]]:
-    """The pack that one file describes, and everything that is wrong with the file but the pack's own `faults`.
+    """Parse a pack file; return the pack and the problems of the file, without the pack's own `faults`.
 
     Args:
-        source: The file, as it was named.
-        documents: What was read of it.
-        problems: What was wrong with its text.
+        source: The file, as the user named it.
+        documents: The documents in it.
+        problems: The problems of its text.
         shape: The pack schema, compiled.
-        files: The files that it may name; None for a lone text from memory.
+        files: The files that it may name; None for text from memory.
     """
     document, told = single_document(source, documents, problems, "pack", _FIRST)
     pack, faults = parse_pack(document, shape, files) if document is not None else (None, [])
@@ -236,9 +234,9 @@ def parse_pack_file(
 def parse_readable_part(
     source: str, documents: Sequence[Document], shape: DocumentChecker, files: Files | None = None
 ) -> Pack:
-    """The readable part of a refused pack: its name, namespace, globs, defaults and store.
+    """The readable part of a rejected pack: its name, namespace, globs, defaults and store.
 
-    Its files are checked by it, so that they show no problems that they would not have in the mended pack.
+    Its files are checked with it, so that they show no problems that disappear when the pack is fixed.
     """
     said: dict[str, Any] = {"name": "", "version": ""}
     if documents:
@@ -257,7 +255,7 @@ def parse_readable_part(
 
 
 def valid_pack_part(document: Document, shape: DocumentChecker) -> Pack:
-    """The valid parts of a pack that has a name."""
+    """The pack with its valid parts only; it must have a name."""
     value, faults = shape.check(document)
     whole: dict[str, Any] = (
         {"version": "0.0.0", **valid_parts(value, faults, shape)} if isinstance(value, dict) else {}
@@ -273,7 +271,7 @@ _FIRST = "write `name: my-pack` and `version: 1.0.0`"
 def parse_pack(
     document: Document, shape: DocumentChecker, files: Files | None = None
 ) -> tuple[Pack | None, list[Problem]]:
-    """Read `pack.yaml`. Returns the pack, or None where it is refused, and all problems, placed."""
+    """Parse `pack.yaml`; return the pack, or None if it is rejected, and all problems with their positions."""
     value, faults = shape.check(document)
     if isinstance(value, dict):
         faults = [
@@ -304,11 +302,11 @@ def parse_pack(
 
 
 _READ_APART = frozenset({"$schema", "state", "store"})
-"""Keys that are no fields of a pack."""
+"""Keys that are not fields of `Pack`."""
 
 
 def _check_pack(said: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of the parts of a pack whose shape is right."""
+    """The problems of a pack that its schema cannot find."""
     yield from check_names(said, ("toolsets",))
     yield from check_toolsets(said.get("toolsets", {}))
     yield from check_prompts(said.get("prompts", {}))
@@ -319,8 +317,8 @@ def _check_pack(said: Mapping[str, Any]) -> Iterator[Problem]:
     for name, wanted in needs.get("packs", {}).items():
         pointer = f"/requires/packs/{pointer_step(name)}"
         if not _PACK_NAME.fullmatch(name):
-            message = f"`{excerpt(name)}` is no name of a pack"
-            hint = "a name is lower case letters, digits and `-`, at most 64 in all, and begins with a letter"
+            message = f"`{excerpt(name)}` is not a valid pack name"
+            hint = "use at most 64 lower-case letters, digits or `-`, starting with a letter"
             yield Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
         yield from check_range(wanted, pointer)
 
@@ -332,18 +330,20 @@ _LATER_NEEDS = frozenset({"commands", "extras"})
 
 
 def _of_later(fault: Problem) -> Problem:
-    """A need that nothing looks after yet is told as that, not as a misspelling."""
+    """Report a reserved key of `requires` as not supported yet, instead of as an unknown key."""
     name = fault.pointer.removeprefix("/requires/")
     if fault.code != "unknown_key" or name not in _LATER_NEEDS:
         return fault
-    hint = "leave it out; a key without effect is refused rather than ignored"
+    hint = "remove it; a key without effect is refused rather than ignored"
     return fault._replace(code="not_supported_yet", message=f"`{name}` is not supported yet", hint=hint)
 
 
 def duplicate_pack(first: Pack, second: Pack) -> Problem:
-    """The second pack of one name is refused, with everything in it."""
+    """The problem of the second pack of one name, which is rejected with its tools and scenarios."""
     place = first.origin.place("/name")
-    message = f"`{second.name}` is already the name of a pack in {place}; this one is left out with its tools"
+    message = (
+        f"duplicate pack `{second.name}`, already loaded from {place}; this one is skipped with its tools"
+    )
     problem = Problem(
         code="duplicate_pack", message=message, pointer="/name", hint="rename one of them, or load only one"
     )
@@ -352,24 +352,24 @@ def duplicate_pack(first: Pack, second: Pack) -> Problem:
 
 def second_pack_file(source: str, first: str | Path | None) -> Problem:
     """The problem of a folder with two pack files."""
-    message = f"the folder has two pack files; `{Path(first or '').name}` counts, and this one is not read"
+    message = f"the folder has two pack files; `{Path(first or '').name}` is used and this one is ignored"
     problem = Problem(code="second_pack_file", message=message, hint="remove one of them", severity="warning")
     return problem.at(source, 1, 1)
 
 
 GROUP = "toolcrib.packs"
-"""The entry points under which distributions offer packs."""
+"""The entry-point group in which distributions register packs."""
 
 
 class InstalledPack(NamedTuple):
-    """A pack that an installed distribution offers.
+    """A pack of an installed distribution.
 
     Attributes:
         name: Name of the pack.
         distribution: Name of the distribution.
-        version: Version of the distribution; the pack has its own, in its `pack.yaml`.
-        path: The folder of the pack; None where it can't be found.
-        problems: Why it can't be found.
+        version: Version of the distribution; the pack has its own version in `pack.yaml`.
+        path: The folder of the pack; None if it cannot be found.
+        problems: Why it cannot be found.
     """
 
     name: str
@@ -383,7 +383,7 @@ class InstalledPack(NamedTuple):
 
 
 def installed_packs() -> Mapping[str, InstalledPack]:
-    """Name -> pack of everything that is offered, by name. One that several distributions offer can't be found."""
+    """All installed packs by name, sorted. A pack that several distributions provide has a problem and no path."""
     from importlib.metadata import entry_points  # noqa: PLC0415 -- searching all metadata takes its time
 
     found: dict[str, list[InstalledPack]] = {}
@@ -393,14 +393,14 @@ def installed_packs() -> Mapping[str, InstalledPack]:
 
 
 def find_installed(name: str, versions: str = "") -> tuple[Path | None, list[Problem]]:
-    """The folder of a pack that is installed, in a version that will do.
+    """The folder of an installed pack in an accepted version.
 
     Args:
         name: Name of the pack.
-        versions: Versions of the pack that will do: `>=1.2,<2`; empty for any.
+        versions: Accepted versions of the pack: `>=1.2,<2`; empty for any.
 
     Returns:
-        The folder, or None where there is no such pack, and all problems; where these belong the caller knows.
+        The folder, or None if there is no such pack; and all problems, without positions.
     """
     known = installed_packs()
     pack = known.get(name)
@@ -420,17 +420,17 @@ def _offered(point: EntryPoint) -> InstalledPack:
     path = next((folder for folder in folders if pack_file(folder) is not None), None)
     if path is not None:
         return pack._replace(path=path)
-    fault = fault or f"the package `{point.value}` holds no `pack.yaml`"
-    message = f"{pack} offers pack `{point.name}`, and {fault}"
-    hint = f'the entry point in group `{GROUP}` names a package with `pack.yaml` in it: `my-pack = "my_package.my_pack"`'
+    fault = fault or f"the package `{point.value}` contains no `pack.yaml`"
+    message = f"{pack} provides pack `{point.name}`, but {fault}"
+    hint = f'the entry point in group `{GROUP}` must name a package that contains `pack.yaml`: `my-pack = "my_package.my_pack"`'
     return pack._replace(problems=(Problem(code="unknown_pack", message=message, hint=hint),))
 
 
 def _folders(point: EntryPoint) -> tuple[list[Path], str]:
-    """Where the package of an entry point lies, or what keeps it from being found."""
+    """The folders of an entry point's package, or the reason why it cannot be found."""
     parts = point.value.split(".")
     if not all(part.isidentifier() for part in parts):
-        return [], f"`{excerpt(point.value)}` is no name of a package"
+        return [], f"`{excerpt(point.value)}` is not a valid package name"
     within: list[str] | None = None
     for at, part in enumerate(parts):
         name = ".".join(parts[: at + 1])
@@ -438,13 +438,14 @@ def _folders(point: EntryPoint) -> tuple[list[Path], str]:
         if spec is None:
             return [], f"there is no package `{name}`"
         if spec.submodule_search_locations is None:
-            return [], f"`{name}` is a module and no package"
+            return [], f"`{name}` is a module, not a package"
         within = list(spec.submodule_search_locations)
     return [Path(folder) for folder in within or ()], ""
 
 
 def _outer_spec(name: str) -> ModuleSpec | None:
-    """Where a package lies. `find_spec` of the standard library imports the packages around one that lies deeper."""
+    """Find a top-level package without importing it."""
+    # `importlib.util.find_spec("a.b")` imports `a`, and listing packs must not run code of distributions.
     finders: Iterable[Any] = sys.meta_path
     specs = (finder.find_spec(name, None) for finder in finders if hasattr(finder, "find_spec"))
     return next((spec for spec in specs if spec is not None), None)
@@ -453,15 +454,15 @@ def _outer_spec(name: str) -> ModuleSpec | None:
 def _only(packs: Sequence[InstalledPack]) -> InstalledPack:
     if len(packs) == 1:
         return packs[0]
-    message = f"pack `{packs[0].name}` is offered by {' and by '.join(map(str, packs))}"
+    message = f"pack `{packs[0].name}` is provided by {' and by '.join(map(str, packs))}"
     problem = Problem(code="duplicate_pack", message=message, hint="uninstall all but one of them")
     return packs[0]._replace(path=None, problems=(problem,))
 
 
 def _unknown(name: str, known: Iterable[str]) -> Problem:
     there = ", ".join(f"`{each}`" for each in known)
-    listed = f"installed packs are {there}" if there else "install the distribution that has it, with pip"
-    message = f"no installed distribution offers pack `{excerpt(name)}`"
+    listed = f"installed packs: {there}" if there else "install the distribution that provides it with pip"
+    message = f"no installed distribution provides pack `{excerpt(name)}`"
     return Problem(code="unknown_pack", message=message, hint=did_you_mean(name, known) or listed)
 
 
@@ -469,9 +470,9 @@ def _check_name(pack: InstalledPack, path: Path) -> Iterator[Problem]:
     own = _said(path, "name")
     if own not in {None, pack.name}:
         message = (
-            f"{pack} offers pack `{pack.name}`, which calls itself `{excerpt(str(own))}` in its `pack.yaml`"
+            f"{pack} provides pack `{pack.name}`, but its `pack.yaml` has the name `{excerpt(str(own))}`"
         )
-        hint = f"ask its author to give the entry point in group `{GROUP}` the name of the pack"
+        hint = f"ask its author to name the entry point in group `{GROUP}` after the pack"
         yield Problem(code="unknown_pack", message=message, hint=hint)
 
 
@@ -480,13 +481,13 @@ def _check_version(pack: InstalledPack, path: Path, versions: str) -> Iterator[P
     yield from faults
     own = _said(path, "version") if versions and not faults else None
     if isinstance(own, str) and (why := version_mismatch(own, versions)):
-        message = f"pack `{pack.name}` {versions} is asked for, and the one of {pack} {why}"
+        message = f"pack `{pack.name}` {versions} is required, but the one from {pack} {why}"
         hint = f"install another version of `{pack.distribution}`, or widen the range"
         yield Problem(code="version_mismatch", message=message, hint=hint)
 
 
 def _said(path: Path, key: str) -> object:
-    """The value of a key of the pack file; None where the file can't be read, which reading the pack reports in full."""
+    """The value of a key of the pack file; None if the file is unreadable, which loading the pack reports in full."""
     file = pack_file(path)
     documents = read_documents(file, str(file))[0] if file is not None else []
     value = documents[0].value if documents else None
@@ -494,7 +495,7 @@ def _said(path: Path, key: str) -> object:
 
 
 Refused: TypeAlias = Mapping[str, tuple[str, Problem]]
-"""Pack file that was refused -> name of the pack, empty where it could not be read, and its first problem."""
+"""Pack file that was rejected -> name of the pack, empty if unreadable, and its first problem."""
 
 
 def check_requirements(
@@ -503,13 +504,13 @@ def check_requirements(
     *,
     version: str = __version__,
 ) -> list[Problem]:
-    """Problems of requirements that no other pack fulfils, each at the requirement.
+    """The problems of unmet requirements, each positioned at the requirement.
 
-    The tools of a pack that misses something load all the same: what they lack shows where it is used.
+    A pack with a missing dependency still loads its tools.
 
     Args:
-        packs: All packs that were read.
-        refused: Pack file that was refused -> name of the pack, if it could be read, and the first problem of it.
+        packs: All packs that were loaded.
+        refused: Pack file that was rejected -> name of the pack, if readable, and its first problem.
         version: The version of toolcrib.
     """
     if not any(pack.requires for pack in packs):
@@ -522,8 +523,8 @@ def check_requirements(
 def _unmet(pack: Pack, there: Mapping[str, Pack], refused: Refused, version: str) -> Iterator[Problem]:
     wanted = pack.requires.get("toolcrib", "")
     if wanted and (why := version_mismatch(version, wanted)):
-        message = f"pack `{pack.name}` needs toolcrib {wanted}, and this one {why}"
-        hint = f"`pip install 'toolcrib{wanted}'`, or take a version of the pack that is for this toolcrib"
+        message = f"pack `{pack.name}` needs toolcrib {wanted}, but this one {why}"
+        hint = f"`pip install 'toolcrib{wanted}'`, or use a version of the pack that supports this toolcrib"
         yield _placed(pack, Problem(code="version_mismatch", message=message, pointer=_TOOLCRIB, hint=hint))
     for name, wanted in _needed(pack).items():
         found = there.get(name)
@@ -531,8 +532,8 @@ def _unmet(pack: Pack, there: Mapping[str, Pack], refused: Refused, version: str
             yield _placed(pack, _absent(pack, name, wanted, there, refused))
         elif why := version_mismatch(found.version, wanted):
             place = found.origin.place("/version")
-            message = f"pack `{pack.name}` needs `{name}` {wanted}, and the one in {place} {why}"
-            hint = f"put a version of `{name}` in its place that will do, or widen the range"
+            message = f"pack `{pack.name}` needs `{name}` {wanted}, but the one in {place} {why}"
+            hint = f"replace it with an accepted version of `{name}`, or widen the range"
             yield _placed(
                 pack, Problem(code="version_mismatch", message=message, pointer=_pointer(name), hint=hint)
             )
@@ -544,32 +545,35 @@ _TOOLCRIB = "/requires/toolcrib"
 def _absent(pack: Pack, name: str, wanted: str, there: Mapping[str, Pack], refused: Refused) -> Problem:
     why = next((problem for known, problem in refused.values() if known == name), None)
     if why is not None:
-        message = f"pack `{pack.name}` needs pack `{name}` {wanted}, which was refused: {why.code} in {why.source}:{why.line}"
+        message = f"pack `{pack.name}` needs pack `{name}` {wanted}, which was rejected: {why.code} in {why.source}:{why.line}"
         return Problem(
             code="refused_pack",
             message=message,
             pointer=_pointer(name),
-            hint="mend the file of that pack first",
+            hint="fix the file of that pack first",
         )
-    message = f"pack `{pack.name}` needs pack `{name}` {wanted}, which is not here"
+    message = f"pack `{pack.name}` needs pack `{name}` {wanted}, which is not loaded"
     others = [known for known in there if known != pack.name]
     near = did_you_mean(name, others)
     listed = (
-        f"; there is {', '.join(f'`{known}`' for known in others[:_LISTED])}" if others and not near else ""
+        f"; other packs: {', '.join(f'`{known}`' for known in others[:_LISTED])}"
+        if others and not near
+        else ""
     )
     unread = [file for file, (known, _problem) in refused.items() if not known]
     if unread and not near:
-        near = f"no name could be read in {', '.join(unread[:_LISTED])}; mend that first if it is this pack"
-    hint = f"{near or 'add it to `sources` in `toolcrib.yaml`, or read it with `--pack`'}{listed}"
+        near = f"{', '.join(unread[:_LISTED])} has no readable name; fix it first if it is this pack"
+    hint = f"{near or 'add it to `sources` in `toolcrib.yaml`, or load it with `--pack`'}{listed}"
     return Problem(code="unknown_pack", message=message, pointer=_pointer(name), hint=hint)
 
 
 _LISTED = 10
-"""Packs that a hint names."""
+"""Maximum number of packs that a hint lists."""
 
 
 def _circles(there: Mapping[str, Pack]) -> Iterator[Problem]:
-    """A problem for each circle of packs that need each other, at one need of it."""
+    """A problem for each circular dependency, at one of its requirements."""
+    # An explicit stack: a chain of a thousand packs would exceed the recursion limit.
     done: set[str] = set()
     for start in there:
         path: list[str] = []
@@ -591,11 +595,9 @@ def _circle(there: Mapping[str, Pack], names: Sequence[str]) -> Problem:
     circle = " needs ".join(f"`{name}`" for name in names)
     last = there[names[-2]]
     message = (
-        f"packs need each other in a circle: {circle}"
-        if len(names) > 2
-        else f"the pack needs itself: {circle}"
+        f"circular pack dependency: {circle}" if len(names) > 2 else f"the pack depends on itself: {circle}"
     )
-    hint = "take one of the needs out, or move what several packs need into a pack of its own"
+    hint = "remove one of these dependencies, or move the shared parts into another pack"
     problem = Problem(code="endless_requires", message=message, pointer=_pointer(names[-1]), hint=hint)
     return _placed(last, problem)
 

@@ -148,11 +148,11 @@ _CODES = {"profile": "unknown_profile", "toolset": "unknown_toolset"}
 def unknown_name_problem(kind: str, name: str, known: Collection[str], pointer: str) -> Problem:
     """The problem of a name under which no profile or toolset is written; `kind` says which of the two."""
     there = ", ".join(f"`{each}`" for each in known)
-    listed = f"the {kind}s are: {there}" if there else f"write it under `{kind}s:`"
+    listed = f"known {kind}s: {there}" if there else f"define it under `{kind}s:`"
     near = did_you_mean(name, known)
     return Problem(
         code=_CODES[kind],
-        message=f"there is no {kind} `{excerpt(name)}`",
+        message=f"unknown {kind} `{excerpt(name)}`",
         pointer=pointer,
         hint=f"{near} {listed}" if near else listed,
     )
@@ -172,7 +172,7 @@ def _circles(profiles: Mapping[str, Any]) -> Iterator[Problem]:
             circle = " extends ".join(f"`{each}`" for each in (*list(path)[list(path).index(at) :], at))
             message = f"the profile extends itself: {circle}"
             pointer = f"/profiles/{pointer_step(at)}/extends"
-            hint = "take out one `extends` of the circle"
+            hint = "remove one `extends` from the circle"
             yield Problem(code="endless_extends", message=message, pointer=pointer, hint=hint)
 
 
@@ -180,7 +180,7 @@ def _check_ignore(globs: Any) -> Iterator[Problem]:
     for index, glob in enumerate(globs):
         fault = _fault_of_file_glob(glob)
         if fault:
-            message = f"`{excerpt(glob)}` fits no file: {fault}"
+            message = f"`{excerpt(glob)}` cannot match any file: {fault}"
             hint = "globs are relative to this file: `fixtures/**`, `**/*.data.yaml`"
             yield Problem(code="bad_glob", message=message, pointer=f"/ignore/{index}", hint=hint)
 
@@ -188,12 +188,12 @@ def _check_ignore(globs: Any) -> Iterator[Problem]:
 def _fault_of_file_glob(glob: str) -> str:
     steps = glob.split("/")
     if glob.startswith("/"):
-        return "it begins with `/`"
+        return "it starts with `/`"
     if glob.endswith("/"):
-        return "it ends with `/`, and only files are passed over"
+        return "it ends with `/`, but only files can be ignored"
     if not {"", ".", ".."}.isdisjoint(steps):
-        return "it has an empty step, `.` or `..`"
-    return "folders are divided by `/`" if "\\" in glob else ""
+        return "it has an empty segment, `.` or `..`"
+    return "use `/` between folders" if "\\" in glob else ""
 
 
 def _check_sources(sources: Any) -> Iterator[Problem]:
@@ -208,28 +208,26 @@ def _check_sources(sources: Any) -> Iterator[Problem]:
             yield from check_range(written["version"], f"{pointer}/version")
         name = posixpath.normpath(path) if path else f"pack {written['pack']}"
         if name in first:
-            message = f"`{excerpt(path or written['pack'])}` is a source already, number {first[name] + 1} of the list"
+            message = f"duplicate source `{excerpt(path or written['pack'])}`, already number {first[name] + 1} of the list"
             yield Problem(
-                code="duplicate_name", message=message, pointer=pointer, hint="a source is read once"
+                code="duplicate_name", message=message, pointer=pointer, hint="list each source once"
             )
         first.setdefault(name, index)
 
 
 def _check_path(path: str, pointer: str) -> Iterator[Problem]:
     if not path.isprintable():
-        message = f"`{excerpt(path)}` is no path: it holds a control character"
+        message = f"`{excerpt(path)}` is not a valid path: it contains a control character"
         yield Problem(code="wrong_form", message=message, pointer=pointer)
     elif "${" in path:
-        message = f"`{excerpt(path)}` holds `${{`, and nothing is looked up here"
+        message = f"`{excerpt(path)}` contains `${{`, but variables are not substituted here"
         hint = "write the path itself"
         yield Problem(code="variable_not_allowed", message=message, pointer=pointer, hint=hint)
 
 
 def second_project_file(source: str, first: str) -> Problem:
     """The warning for a project file beside the one that counts."""
-    message = (
-        f"the folder has two project files; `{os.path.basename(first)}` counts, and this one is not read"
-    )
+    message = f"the folder has two project files; `{os.path.basename(first)}` is used and this one is ignored"
     hint = "remove one of them"
     return Problem(
         code="second_project_file",
@@ -558,26 +556,26 @@ def settings_of(project: Project | None, profile: str | None = None, chosen_by: 
 def missing_project_error(profile: str, chosen_by: str) -> ConfigurationError:
     """The error for a profile that is asked for where there is no project."""
     return ConfigurationError(
-        f"there is no profile `{profile}`{_by(chosen_by)}: what is read here is no project",
+        f"unknown profile `{profile}`{_by(chosen_by)}: there is no project here",
         code="unknown_profile",
-        hint="profiles are written in `toolcrib.yaml`, and paths that are given are read without it",
+        hint="profiles are defined in `toolcrib.yaml`, which is not used when paths are given",
     )
 
 
 def unknown_profile_error(project: Project, profile: str, chosen_by: str) -> ConfigurationError:
     """The error for a profile that a project does not have, with the near misses."""
     there = ", ".join(f"`{name}`" for name in project.profiles)
-    known = f"the profiles are: {there}" if there else f"{project.origin.place()} has no profiles"
+    known = f"known profiles: {there}" if there else f"{project.origin.place()} has no profiles"
     near = did_you_mean(profile, project.profiles)
     hint = f"{near} {known}" if near else known
     return ConfigurationError(
-        f"there is no profile `{profile}`{_by(chosen_by)}", code="unknown_profile", hint=hint
+        f"unknown profile `{profile}`{_by(chosen_by)}", code="unknown_profile", hint=hint
     )
 
 
 def _by(chosen_by: str) -> str:
     # Who asked for it with this call needs no reminder.
-    return f", which {chosen_by} asks for" if chosen_by not in {"", "--profile"} else ""
+    return f", requested by {chosen_by}" if chosen_by not in {"", "--profile"} else ""
 
 
 def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:

@@ -67,9 +67,7 @@ def _problem(fault: Violation, pointer: str) -> Problem:
     name = str(fault.path[-1]) if fault.path else ""
     if fault.keyword == "additionalProperties":
         hint = did_you_mean(name, part_schema("policy")["properties"])
-        return Problem(
-            code="unknown_key", message=f"`{name}` is no key of a policy", pointer=place, hint=hint
-        )
+        return Problem(code="unknown_key", message=f"unknown policy key `{name}`", pointer=place, hint=hint)
     form = _forms().get(str(fault.path[0]), "") if fault.path else ""
     if fault.keyword == "pattern" and form:
         return Problem(code="wrong_form", message=f"{form}; got {fault.got}", pointer=place)
@@ -125,10 +123,10 @@ class PromptVariable(NamedTuple):
     def fault(self, value: JSON) -> str:
         """Why a value can't stand for it; empty if it can."""
         if not _IS[self.type](value):
-            return f"`{self.name}` is of type {self.type}, and {excerpt(compact(value))} is not"
+            return f"`{self.name}` must be of type {self.type}, got {excerpt(compact(value))}"
         if self.values and all(compact(value) != compact(each) for each in self.values):
             listed = ", ".join(compact(each) for each in self.values)
-            return f"`{self.name}` is one of {listed}, and not {excerpt(compact(value))}"
+            return f"`{self.name}` must be one of {listed}, got {excerpt(compact(value))}"
         return ""
 
 
@@ -203,7 +201,7 @@ class Prompt:
         try:
             text = _compiled(self.system, self.variables, []).render(scope)
         except ExpressionError as error:
-            message = f"the prompt `{self.name}` can't be filled in: {error.message}"
+            message = f"cannot render the prompt `{self.name}`: {error.message}"
             raise ConfigurationError(message, code="invalid_variables", hint=error.hint) from None
         return text if isinstance(text, str) else compact(text)
 
@@ -212,10 +210,10 @@ class Prompt:
         missing = [name for name, each in self.variables.items() if each.required and name not in values]
         if missing:
             listed = ", ".join(f"`{name}`" for name in missing)
-            yield f"no value is given for {listed}", ""
+            yield f"missing value for {listed}", ""
         for name, value in values.items():
             if name not in self.variables:
-                yield f"there is no variable `{excerpt(name)}`", did_you_mean(name, self.variables)
+                yield f"unknown variable `{excerpt(name)}`", did_you_mean(name, self.variables)
             elif fault := self.variables[name].fault(value):
                 yield fault, ""
 
@@ -286,16 +284,14 @@ def find_prompt(packs: Sequence[Pack], name: str) -> Prompt:
     known = [f"{pack.name}/{each}" for pack in packs for each in pack.prompts]
     if found:
         listed = ", ".join(f"`{pack.name}/{prompt.name}`" for pack, prompt in found)
-        message, hint = f"several packs have a prompt `{name}`", f"write which one is meant: {listed}"
+        message, hint = f"several packs have a prompt `{name}`", f"use one of: {listed}"
         raise ConfigurationError(message, code="unclear_name", hint=hint)
     near = did_you_mean(name, [*known, *(each for pack in packs for each in pack.prompts)])
-    those = f"the prompts are: {', '.join(f'`{each}`' for each in known)}" if known else _NO_PROMPTS
-    raise ConfigurationError(
-        f"there is no prompt `{excerpt(name)}`", code="unknown_prompt", hint=near or those
-    )
+    those = f"known prompts: {', '.join(f'`{each}`' for each in known)}" if known else _NO_PROMPTS
+    raise ConfigurationError(f"unknown prompt `{excerpt(name)}`", code="unknown_prompt", hint=near or those)
 
 
-_NO_PROMPTS = "no pack has any; write them under `prompts` in `pack.yaml`"
+_NO_PROMPTS = "no pack has prompts; add them under `prompts` in `pack.yaml`"
 
 
 def _meant(packs: Iterable[Pack], name: str) -> Iterator[tuple[Pack, str]]:
@@ -392,8 +388,8 @@ def check_prompts(prompts: Mapping[str, Any]) -> Iterator[Problem]:
     for name, entry in prompts.items():
         pointer = f"/prompts/{pointer_step(name)}"
         if not _PROMPT_NAME.fullmatch(name):
-            message = f"`{excerpt(name)}` is no name of a prompt"
-            hint = "a name has at most 100 characters, no `/`, and no blanks at its ends"
+            message = f"`{excerpt(name)}` is not a valid prompt name"
+            hint = "use at most 100 characters, no `/`, and no spaces at either end"
             yield Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
         yield from check_tool_globs(entry.get("tools", ()), f"{pointer}/tools")
         yield from _check_policy(entry, pointer)
@@ -418,20 +414,20 @@ def _check_policy(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
     for key in _GLOBS:
         yield from check_tool_globs(said.get(key, ()), f"{pointer}/policy/{key}")
     if "tools" in entry and "allow" in said:
-        message = "`tools` and `allow` of its policy both say which tools the prompt is for"
-        hint = "write `tools`, and leave `allow` out"
+        message = "`tools` and `policy.allow` cannot be combined: both list the tools of the prompt"
+        hint = "keep `tools` and remove `allow`"
         yield Problem(code="contradiction", message=message, pointer=f"{pointer}/policy/allow", hint=hint)
 
 
 def _check_variable(name: str, entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
     if not _VARIABLE_NAME.fullmatch(name) or name in _WORDS:
-        message = f"`{excerpt(name)}` is no name of a variable"
-        hint = "a name begins with a letter or `_`, goes on with letters, digits and `_`, and is no word of expressions"
+        message = f"`{excerpt(name)}` is not a valid variable name"
+        hint = "use letters, digits and `_`, starting with a letter or `_`, and no keyword of expressions"
         yield Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
     if entry.get("required") and "default" in entry:
-        message = "a variable that must be given needs no `default`"
+        message = "a required variable cannot have a `default`"
         yield Problem(
-            code="contradiction", message=message, pointer=f"{pointer}/default", hint="leave one of them out"
+            code="contradiction", message=message, pointer=f"{pointer}/default", hint="remove one of them"
         )
     variable = _variable(name, entry)
     if "default" in entry and (fault := variable.fault(variable.default)):

@@ -1,7 +1,7 @@
-"""Documents to tools, packs and scenarios: what is valid is kept, and each problem of the rest is placed.
+"""Turn documents into tools, packs and scenarios; keep the valid ones and locate each problem of the others.
 
-Content decides what a document is: its own keys, a format of another system, or nothing of ours, which is one notice for
-the file instead of errors. A refused file takes nothing else with it.
+The content decides the kind of a document: our own keys, a foreign format, or neither, which is one notice for the
+file instead of errors. A rejected file does not affect other files.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ from toolcrib.registry.names import full_name, short_name
 
 @dataclass(frozen=True, slots=True)
 class DocumentContext:
-    """Where documents lie.
+    """The context of documents in one folder.
 
     Attributes:
         files: The files that they may name.
-        pack: The pack that holds them; None outside packs.
-        namespace: What stands before the names of the tools.
-        tools: Whether tools are taken from there.
-        scenarios: Whether scenarios are taken from there.
-        outside: What the store of tools outside packs begins with.
-        only: The file whose scenarios alone are taken from a foreign document that names several; empty for all.
+        pack: The pack that contains them; None outside packs.
+        namespace: Prefix of the tools' names, without `__`.
+        tools: Whether tools are loaded from there.
+        scenarios: Whether scenarios are loaded from there.
+        outside: The initial store of tools outside packs.
+        only: If a foreign document names several files, the one whose scenarios are loaded; empty for all.
     """
 
     files: Files | None = None
@@ -80,7 +80,7 @@ class DocumentContext:
 def document_context(
     files: Files, pack: Pack | None, path: str, namespace: str = "", outside: Fixture = NO_FIXTURE
 ) -> DocumentContext:
-    """Where the documents of a file lie; `path` is relative to the pack."""
+    """The context of the documents of a file; `path` is relative to the pack."""
     if pack is None:
         return DocumentContext(files, namespace=namespace, outside=outside)
     return DocumentContext(files, pack, pack.namespace, pack.holds_tools(path), pack.holds_scenarios(path))
@@ -88,15 +88,15 @@ def document_context(
 
 @dataclass(slots=True)
 class DescriptorDraft:
-    """A document that describes a tool, in our own form, and what came of it.
+    """A document that describes a tool in our own form, and the result of parsing it.
 
     Attributes:
         document: The document.
-        where: Where it lies.
-        before: What was found wrong already with the document as it was written.
-        reword: Tells the problems in the words of the system that the document comes from; None where it is our own.
-        tool: The tool; None before it is parsed, and where it is refused.
-        problems: What is wrong with it.
+        where: Its context.
+        before: Problems of the document as written, found before the conversion.
+        reword: Rewords problems in the terms of the foreign system; None for our own documents.
+        tool: The tool; None before it is parsed, and if it is rejected.
+        problems: The problems of the tool.
     """
 
     document: Document
@@ -117,7 +117,7 @@ def parse_drafts(drafts: Sequence[DescriptorDraft], kinds: Kinds, shape: Documen
 
 
 class _PreparedDraft:
-    """A draft with what its home gives it; `given` is what is parsed."""
+    """A draft together with the defaults of its pack; `given` is the input of the parser."""
 
     def __init__(self, draft: DescriptorDraft) -> None:
         self.draft = draft
@@ -130,7 +130,7 @@ class _PreparedDraft:
         self.given = DescriptorSource(document, files, pack, where.fixture)
 
     def finished(self, tool: Descriptor) -> Descriptor:
-        """The tool under its full name. Its digest tells the files that it names, its origin what its pack gave it."""
+        """The tool under its full name, with the files that it names in its digest and the defaults in its origin."""
         tool = _with_contents(tool, self._kept)
         where = self.draft.where
         if not (where.namespace or self._defaults):
@@ -145,7 +145,7 @@ class _PreparedDraft:
 
 
 def _defaults_for(document: Document, pack: Pack | None) -> Mapping[str, JSON]:
-    """The defaults of a pack for a tool that leaves these keys out."""
+    """The defaults of a pack for the keys that a tool omits."""
     if pack is None or not pack.defaults or not isinstance(document.value, dict):
         return NOTHING
     said = document.value
@@ -153,7 +153,8 @@ def _defaults_for(document: Document, pack: Pack | None) -> Mapping[str, JSON]:
 
 
 def _with_contents(tool: Descriptor, kept: Iterable[CachedFiles]) -> Descriptor:
-    """The tool, whose digest tells the files that it names as well."""
+    """The tool, with a digest that includes the files that it names."""
+    # A reload compares digests: editing a file that a descriptor names must count as a change of the tool.
     contents = []
     for files in kept:
         files.close()
@@ -162,38 +163,39 @@ def _with_contents(tool: Descriptor, kept: Iterable[CachedFiles]) -> Descriptor:
         return tool
     digest = hashlib.sha256(tool.origin.digest.encode())
     for name, content in contents:
+        # Hashes have a fixed length, so no name and content can be shifted into each other with an equal digest.
         digest.update(hashlib.sha256(name.encode("utf-8", "backslashreplace")).digest())
         digest.update(hashlib.sha256(content).digest())
     return tool._replace(origin=tool.origin._replace(digest=digest.hexdigest()))
 
 
 TOOL_SUFFIXES: Final = tuple(f".tool{suffix}" for suffix in SUFFIXES)
-"""A file that is called this says that it holds a descriptor."""
+"""Endings of file names that announce a descriptor."""
 
 _OUR_KEYS: Final = frozenset({"name", "scenario", "function"})
-"""One of these at the top of a document can make it a descriptor or scenario, in whatever form."""
+"""Top-level keys that a descriptor or scenario can have in any of the supported forms."""
 
 _OUR_NAMES: Final = re.compile(r".*\.(?:tool|scenario)\.[a-z]+")
 
-# Behind a fault of the syntax there are no marks, so there the text itself is looked at.
+# After a syntax error there are no marks, so the rest of the file is searched as text.
 _IN_YAML: Final = re.compile(r"""^["']?(?:name|scenario|function)["']?\s*:|^kind:\s*Tool\b""", re.MULTILINE)
 _IN_JSON: Final = re.compile(r'"(?:name|scenario|function)"\s*:|"kind"\s*:\s*"Tool"')
 
 _ALWAYS_ERRORS: Final = frozenset({"too_large", "file_unreadable", "file_vanished"})
-"""Problems that are independent of the content."""
+"""Codes of problems that do not depend on the content."""
 
 
 def unrelated_file(
     path: Path, source: str, documents: Sequence[Document], problems: Sequence[Problem], formats: Formats
 ) -> Problem | None:
-    """The one notice for a file that was found in a folder and is not ours; None where it is to be read on.
+    """The notice for a file in a folder that is not a document of toolcrib; None if the file is to be loaded.
 
     Args:
         path: The file.
-        source: What it is called in problems.
-        documents: What was read of it.
-        problems: What is wrong with its text.
-        formats: Those of other systems.
+        source: Its name in problems.
+        documents: The documents in it.
+        problems: The problems of its text.
+        formats: The foreign formats.
     """
     if len(documents) == 1 and _may_name_servers(documents[0].value, formats):
         for files in formats.server_files():
@@ -205,14 +207,14 @@ def unrelated_file(
 def check_lone_file(
     path: Path, source: str, documents: Sequence[Document], problems: Sequence[Problem], formats: Formats
 ) -> Problem | None:
-    """The problem of a file that was given alone and means nothing alone; None for another file.
+    """The problem of a file that cannot be loaded on its own; None for any other file.
 
     Args:
         path: The file.
-        source: What it is called in problems.
-        documents: What was read of it.
-        problems: What is wrong with its text.
-        formats: Those of other systems.
+        source: Its name in problems.
+        documents: The documents in it.
+        problems: The problems of its text.
+        formats: The foreign formats.
     """
     notices = (
         each.notice(path, source, documents, problems) for each in formats.table if each.notice is not None
@@ -221,15 +223,15 @@ def check_lone_file(
 
 
 def missing_key_hint(value: JSON) -> str:
-    """The key that an unknown document lacks to be a PromptPack, as the end of a message; empty for others."""
+    """A hint for documents that lack one key to be a PromptPack, as the end of a message; empty for others."""
     if not isinstance(value, dict) or not isinstance(value.get("prompts"), dict):
         return ""
-    return "; a PromptPack has `template_engine` beside its `prompts`"
+    return "; a PromptPack has `template_engine` next to `prompts`"
 
 
 def unrecognised_file_problem(message: str, source: str) -> Problem:
-    """A file called `*.tool.yaml` that holds no descriptor is an error, any other one a notice."""
-    hint = "a descriptor has `name` and a schema or mode, a scenario begins with `scenario:`; keep other data out of the folder"
+    """The problem of a file without documents of toolcrib: an error if it is named `*.tool.yaml`, else a notice."""
+    hint = "a descriptor has `name` and a schema or mode, a scenario starts with `scenario:`; keep other data out of the folder"
     severity: Severity = "error" if source.endswith(TOOL_SUFFIXES) else "notice"
     return Problem(code="unrecognised_file", message=message, hint=hint, severity=severity)
 
@@ -245,18 +247,20 @@ def _may_name_servers_in_json(text: str, formats: Formats) -> bool:
 def unrelated_file_notice(
     path: Path, source: str, problems: Sequence[Problem], formats: Formats
 ) -> Problem | None:
-    """The one notice that stands for all that is wrong with the text of a file that does not look like ours.
+    """One notice in place of the syntax errors of a file that is not meant for toolcrib.
 
     Args:
         path: The file.
-        source: What it is called in problems.
-        problems: What is wrong with its text.
-        formats: Those of other systems.
+        source: Its name in problems.
+        problems: The problems of its text.
+        formats: The foreign formats.
 
     Returns:
-        None where nothing is wrong, or where the errors are to be told: by its name or its top-level keys the
-        file holds a descriptor, scenario or pack.
+        None if there are no errors, or if they are to be reported: the file's name or top-level keys show that it
+        is meant as a descriptor, scenario or pack.
     """
+    # A folder of tools may contain Helm templates, CI files or data that our strict YAML rejects. Errors for them
+    # would make `validate` fail on files of other programs.
     first = next((problem for problem in problems if problem.severity == "error"), None)
     if first is None or first.code in _ALWAYS_ERRORS or _is_called_ours(path.name):
         return None
@@ -271,8 +275,8 @@ def unrelated_file_notice(
                 return files.notice_of(source)
     if _looks_like_ours(text, as_json=as_json):
         return None
-    message = f"this is no descriptor, scenario or pack, and it can't be read: {first.code}: {first.message}"
-    hint = "a descriptor has `name:`, a scenario begins with `scenario:`; keep other data out of the folder"
+    message = f"not a descriptor, scenario or pack, and not readable: {first.code}: {first.message}"
+    hint = "a descriptor has `name:`, a scenario starts with `scenario:`; keep other data out of the folder"
     notice = Problem(code="unrecognised_file", message=message, hint=hint, severity="notice")
     return notice.at(source, first.line, first.column)
 
@@ -294,24 +298,24 @@ def _is_ours(document: TextPosition) -> bool:
 
 
 REFUSED_PACK = "refused_pack"
-"""Code of what is said of the tools of a pack whose own file is refused, and of packs that need it."""
+"""Problem code of the tools of a pack whose pack file is rejected, and of packs that need it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedDocuments:
-    """Everything that was read: the valid parts, and all problems.
+    """The result of loading: the valid parts, and all problems.
 
     Attributes:
-        tools: In order of reading; two tools may still have one name.
-        packs: In order of reading.
-        scenarios: In order of reading.
-        refused_scenarios: What is left of those with errors, to be checked further and never run, with the first error.
-        hindered_scenarios: The names of those whose pack was refused, with why.
-        problems: Everything that is wrong with them.
-        refused: Name of a tool whose document was refused -> the first problem of it, or that of its pack.
-        refused_packs: Pack file that was refused -> name of the pack, if it could be read, and the first problem of it.
-        unread: `file:line` of the first error of each file whose text could not be read at all.
-        ignored: Files that a glob of `ignore` leaves out.
+        tools: The tools in load order; names are not yet unique.
+        packs: The packs in load order.
+        scenarios: The scenarios in load order.
+        refused_scenarios: The readable part of scenarios with errors, which is checked but never run, and the first error.
+        hindered_scenarios: Names of scenarios whose pack was rejected, and the reason.
+        problems: All problems.
+        refused: Name of a tool whose document was rejected -> its first problem, or that of its pack.
+        refused_packs: Pack file that was rejected -> name of the pack, if readable, and its first problem.
+        unread: `file:line` of the first error of each file whose text is unreadable as a whole.
+        ignored: Files that a glob of `ignore` excludes.
     """
 
     tools: tuple[Descriptor, ...] = ()
@@ -328,7 +332,7 @@ class LoadedDocuments:
 
 @dataclass(frozen=True, slots=True)
 class _ToolDocument:
-    """A document that describes a tool, and where it lies."""
+    """A document that describes a tool, and its context."""
 
     document: Document
     home: DocumentContext
@@ -336,7 +340,7 @@ class _ToolDocument:
 
 @dataclass(frozen=True, slots=True)
 class _PendingFile:
-    """A file whose documents wait to be looked at; `told` is what is wrong with it so far."""
+    """A file whose documents are not classified yet; `told` are its problems so far."""
 
     key: str
     source: str
@@ -347,7 +351,7 @@ class _PendingFile:
 
 @dataclass(frozen=True, slots=True)
 class _Classification:
-    """The kind of a document: known or unrelated, the number of its valid parts so far, and tools to parse."""
+    """The kind of a document: whether it is known, the number of its valid parts so far, and the tools to parse."""
 
     document: Document
     known: bool = True
@@ -356,19 +360,21 @@ class _Classification:
     drafts: Sequence[DescriptorDraft] = ()
 
 
+# In a batch each check visits all documents before the next check begins; its data stays in the processor's cache,
+# which is about a fifth faster than one document after the other.
 _TOGETHER = 32
-"""Documents that are looked at together, which is quicker than one after the other."""
+"""Number of documents that are classified and parsed together."""
 
 
 class DocumentReader:
-    """Collects what is read. A file is known by its key (its path with links resolved), and read once.
+    """Collects documents. A file is identified by its key (its path with links resolved) and read once.
 
     Attributes:
-        formats: Those of other systems that are read.
+        formats: The foreign formats.
         touched: Keys of the files that documents name as data.
-        stored: Keys of the files that hold rows of packs and of the project, which are no documents.
-        ignored: Files that were passed over.
-        fixture: What the store of tools outside packs begins with.
+        stored: Keys of the files with rows of packs and of the project, which are not documents.
+        ignored: Files that were skipped.
+        fixture: The initial store of tools outside packs.
     """
 
     def __init__(self, kinds: Kinds, fixture: Fixture = NO_FIXTURE) -> None:
@@ -408,7 +414,8 @@ class DocumentReader:
         return DocumentChecker("scenario", self._kinds)
 
     def loaded(self) -> LoadedDocuments:
-        """Everything so far. What is wrong with a file is no matter if a descriptor names it as data."""
+        """Everything that was loaded so far, without the problems of files that a descriptor names as data."""
+        # A folder is read in order, so only now is it known which files are data of a descriptor that came later.
         self._settle()
         self._read_named()
         tools = self._overridden()
@@ -439,15 +446,15 @@ class DocumentReader:
         )
 
     def knows(self, key: str) -> bool:
-        """Whether a file was dealt with already, or holds rows."""
+        """Whether a file was already handled, or contains rows."""
         return key in self._problems or key in self.stored
 
     def add_problem(self, key: str, problem: Problem) -> None:
-        """All that is said of a file that is not read."""
+        """Add the one problem of a file that is not read."""
         self._problems[key] = [problem]
 
     def add_problems(self, key: str, problems: Sequence[Problem]) -> None:
-        """All that is said of an archive that is not read."""
+        """Add the problems of an archive that is not read."""
         self._problems[key] = list(problems)
 
     def add_pack(
@@ -460,12 +467,13 @@ class DocumentReader:
         *,
         files: Files | None = None,
     ) -> Pack:
-        """The content of a `pack.yaml`, under the namespace of its source, if any.
+        """Add a `pack.yaml`, under the namespace of its source, if any.
 
-        Of one that has errors, and of the second one of a name, that is only what its files are checked by: nobody
-        knows which of them it would hold and under which names, so nothing of them is taken.
+        Returns:
+            The pack. If it has errors or a duplicate name, the readable part, which serves only to check its files.
         """
-        self._settle()  # what lies before a pack that is refused has nothing to do with it
+        # Files before the pack belong to their own context and must not be affected if the pack is rejected.
+        self._settle()
         pack, told = parse_pack_file(source, documents, problems, self._pack_shape, files)
         first = next((known for known in self._packs if pack is not None and known.name == pack.name), None)
         if pack is not None and first is not None:
@@ -473,6 +481,7 @@ class DocumentReader:
         self._problems[key] = told
         error = next((problem for problem in told if problem.severity == "error"), None)
         if pack is None or error is not None:
+            # The globs and the namespace of a broken pack are unknown: loading its tools might give them wrong names.
             pack = pack or parse_readable_part(source, documents, self._pack_shape, files)
             self._refused_packs[source] = pack.name, error or told[0]
         if namespace:
@@ -483,13 +492,13 @@ class DocumentReader:
         return pack
 
     def refuse_pack(self, key: str, source: str, problem: Problem) -> Pack:
-        """A pack whose pack file is not read; nothing of its files is taken."""
+        """Reject a pack whose pack file is not read; nothing is loaded from its files."""
         self.add_problem(key, problem)
         self._refused_packs[source] = "", problem
         return parse_readable_part(source, (), self._pack_shape)
 
     def holds(self, pack: Pack | None, path: str) -> bool:
-        """Whether a file (relative to its pack) is to be read; globs that fit it are noted."""
+        """Whether a file (relative to its pack) is to be loaded; records the globs that match it."""
         if pack is None:
             return True
         fitting = {glob for glob in (*pack.tools, *pack.scenarios) if matches_glob(path, glob)}
@@ -497,7 +506,7 @@ class DocumentReader:
         return bool(fitting)
 
     def _idle_globs(self) -> Iterator[Problem]:
-        """Globs of a pack that fit no file are most likely misspelt."""
+        """A warning for each glob of a pack that matches no file: it is most likely misspelt."""
         for pack in self._packs:
             used = self._globs.get(pack.origin.source, set())
             for key, globs in (("tools", pack.tools), ("scenarios", pack.scenarios)):
@@ -506,8 +515,8 @@ class DocumentReader:
                         continue
                     pointer = f"/{key}/{index}"
                     message, hint = (
-                        f"`{glob}` fits no file of the pack",
-                        "globs are relative to the pack; `**` crosses folders",
+                        f"`{glob}` matches no file of the pack",
+                        "globs are relative to the pack; `**` matches across folders",
                     )
                     problem = Problem(
                         code="idle_glob", message=message, pointer=pointer, hint=hint, severity="warning"
@@ -522,7 +531,7 @@ class DocumentReader:
         problems: Sequence[Problem],
         where: DocumentContext,
     ) -> None:
-        """The documents of one file, and what was wrong with its text. They wait for others, and are looked at together."""
+        """Add the documents of a file and the problems of its text. They are parsed in batches."""
         told = [problem for problem in problems if problem.code != "empty_document"]
         if not documents and not told:
             told.append(unrecognised_file_problem("the file is empty", source).at(source, 1, 1))
@@ -535,7 +544,7 @@ class DocumentReader:
             self._settle()
 
     def _settle(self) -> None:
-        """Add what the waiting documents describe, and tell what is wrong with them."""
+        """Parse the waiting documents."""
         files, self._waiting = self._waiting, []
         finds = [[self._found(document, file) for document in file.documents] for file in files]
         drafts = [draft for those in finds for find in those for draft in find.drafts]
@@ -547,9 +556,9 @@ class DocumentReader:
                 self._fruitless.add(file.key)
 
     def _take(self, find: _Classification, file: _PendingFile) -> int:
-        """Add what was found, and tell what is wrong with it. Returns how much of it is good."""
+        """Add the parts of a document and its problems; return the number of valid parts."""
         if not find.known:
-            message = f"this is no descriptor, scenario or pack{missing_key_hint(find.document.value)}"
+            message = f"not a descriptor, scenario or pack{missing_key_hint(find.document.value)}"
             file.told.append(find.document.place(unrecognised_file_problem(message, file.source)))
         file.told.extend(find.told)
         fruits = find.fruits
@@ -559,13 +568,14 @@ class DocumentReader:
         return fruits
 
     def _found(self, document: Document, file: _PendingFile) -> _Classification:
-        """The kind of a document; its tools are still to be parsed."""
+        """Classify a document; its tools are parsed later."""
         where = file.where
         if is_override(document.value):
             counts = where.tools and self._refusal(where.pack) is None
             if counts:
                 self._overrides.append((file.key, _ToolDocument(document, where)))
             return _Classification(document, fruits=int(counts))
+        # Before our own kinds: foreign documents may have `name`, too, and would be reported as bad descriptors.
         foreign = self.formats.of(document.value)
         if foreign is not None:
             return self._converted(document, file, foreign)
@@ -578,7 +588,7 @@ class DocumentReader:
         return _Classification(document, drafts=[DescriptorDraft(document, where)] if where.tools else [])
 
     def _converted(self, document: Document, file: _PendingFile, foreign: Format) -> _Classification:
-        """The content of a document of another system, in our own form."""
+        """Convert a foreign document."""
         where = file.where
         if foreign.is_pack and (not where.tools or self._refusal(where.pack) is not None):
             return _Classification(document)
@@ -613,22 +623,23 @@ class DocumentReader:
         return _Classification(document, told=told, fruits=fruits, drafts=drafts)
 
     def _foreign_pack(self, document: Document, where: DocumentContext) -> tuple[Pack, list[Problem]]:
-        """The pack that a foreign document is, as far as it is sound, and everything that is wrong with it."""
+        """The pack of a foreign document, or its readable part, and its problems."""
         pack, problems = parse_pack(document, self._pack_shape, where.files)
         pack = pack or valid_pack_part(document, self._pack_shape)
         return replace(pack, namespace=where.namespace, fixture=where.fixture), problems
 
     def _note_strays(self, overrides: OverrideFile) -> None:
-        """Names in a file of overrides are wrong that are tools of no pack beside it."""
+        """Record names in a file of overrides that are not tools of any pack next to it."""
         if not overrides.source:
             return
+        # Several packs may share one file of overrides: a name is unknown only if it is unknown to all of them.
         before = self._strays.get(overrides.source, overrides.strays)
         self._strays[overrides.source] = {
             name: problem for name, problem in before.items() if name in overrides.strays
         }
 
     def _read_named(self) -> None:
-        """Read the files of tools that a foreign document names and that lie in no folder which was given."""
+        """Read the tool files that a foreign document names and that are not in any given folder."""
         named, self._named = self._named, []
         for file in named:
             if not self.knows(file.key) and not self.knows(file.own_key):
@@ -656,7 +667,7 @@ class DocumentReader:
         return problems
 
     def _add_tool(self, draft: DescriptorDraft) -> bool:
-        """Add a tool. Returns whether it is good."""
+        """Add a tool; return whether it is valid."""
         if draft.reword is not None:
             draft.problems = draft.reword(draft.problems)
         told = (*draft.before, *draft.problems)
@@ -671,11 +682,11 @@ class DocumentReader:
         return False
 
     def _refusal(self, pack: Pack | None) -> Problem | None:
-        """Why nothing is taken from the files of a pack; None where its files count."""
+        """Why nothing is loaded from the files of a pack; None if they are loaded."""
         _name, problem = self._refused_packs.get(pack.origin.source if pack is not None else "", ("", None))
         if problem is None:
             return None
-        message = f"its pack was refused: {problem.code}: {problem.message}"
+        message = f"its pack was rejected: {problem.code}: {problem.message}"
         return problem._replace(code=REFUSED_PACK, message=message)
 
     def _note_refusal(self, document: Document, where: DocumentContext, error: Problem) -> None:
@@ -686,9 +697,10 @@ class DocumentReader:
                 self._refused.setdefault(name, error)  # its namespace may not have been readable
 
     def _overridden(self) -> list[Descriptor]:
-        """The tools, with the documents that override some of them laid over these, in order of reading."""
+        """The tools with their overrides applied, in load order."""
         if not self._overrides:
             return self._tools
+        # After all files are read: an override may come before the tool it overrides.
         changed: dict[str, Descriptor] = {}
         for key, upper in self._overrides:
             said: Any = upper.document.value
@@ -708,10 +720,10 @@ class DocumentReader:
     def _laid_over(
         self, upper: _ToolDocument, lower: _ToolDocument, name: str
     ) -> tuple[Descriptor | None, list[Problem]]:
-        """The tool with one more document laid over it; where that is refused the tool stays as it was."""
+        """A tool with one more override; None, with problems, if the override is rejected and the tool stays."""
         document = overlay_document(upper.document, lower.document)
         where = replace(lower.home, files=files_of(upper.home.files, lower.home.files, upper.document))
-        # The name stands in both documents, in the upper one with its namespace.
+        # Both documents contain the name, the upper one with its namespace.
         document = replace(document, value={**document.value, "name": short_name(where.namespace, name)})  # type: ignore[dict-item]
         draft = DescriptorDraft(document, where)
         parse_drafts([draft], self._kinds, self._tool_shape)

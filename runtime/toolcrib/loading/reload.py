@@ -1,8 +1,8 @@
-"""Reloading: what a reload keeps of the version before, what it changes, and waiting until files change.
+"""Reload changed files: wait for changes, keep the last good version of broken files, and report the differences.
 
-A file that is broken now, or empty, keeps its last good version, marked stale: it may be half written. Deleting a file
-removes its tools. File events (the extra `watch`) only wake an early look: some file systems have none, and queues
-overflow. The comparison with what was noted decides, so without events a change is noticed later.
+A file that is broken or empty may be half written, so its last good version stays active, marked stale. Deleting a
+file removes its tools. File events (the extra `watch`) only trigger an early check, because some file systems have
+none and event queues overflow. Changes are detected by comparing fingerprints; without events they are noticed later.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from toolcrib.registry.registry import Registry
 
 
 class ToolAppeared(NamedTuple):
-    """A reload found a tool that was not there before."""
+    """A reload found a new tool."""
 
     tool: Descriptor
 
 
 class ToolChanged(NamedTuple):
-    """A reload found a tool changed; running calls end on the version before."""
+    """A reload found a changed tool; running calls finish on the previous version."""
 
     before: Descriptor
     tool: Descriptor
 
 
 class ToolGone(NamedTuple):
-    """A reload found that a tool is no longer there."""
+    """A reload found that a tool does not exist any more."""
 
     before: Descriptor
 
@@ -55,14 +55,14 @@ class ReloadReport(NamedTuple):
     """The changes of a reload.
 
     Attributes:
-        revision: Number of the registry that is in force now.
+        revision: Revision of the registry that is active after the reload.
         appeared: Names of tools that are new, or are offered again.
-        changed: Names of tools that are not what they were.
-        gone: Names of tools that are no longer there, or are not offered any more.
-        stale: Name of a tool whose file is broken now -> why; its last good version stays in force.
-        problems: All that is wrong with the documents as they are now.
-        files: Paths whose change was the occasion, where a watch knows them.
-        duration: Seconds that reading and checking took.
+        changed: Names of changed tools.
+        gone: Names of tools that are deleted, or are not offered any more.
+        stale: Name of a tool whose file is broken -> reason; its last good version stays active.
+        problems: All problems of the current documents.
+        files: Paths whose change caused the reload, if a watch reported them.
+        duration: Seconds spent reading and checking.
     """
 
     revision: int
@@ -75,18 +75,18 @@ class ReloadReport(NamedTuple):
     duration: float = 0.0
 
     def __str__(self) -> str:
-        """One line for people: `2 tools changed (get_forecast, search); 1 stale (broken: ...)`."""
+        """A one-line summary for people, such as `1 changed (search); `greet` is unchanged: ...`."""
         parts = [
             f"{len(names)} {what} ({', '.join(names)})"
             for what, names in (("appeared", self.appeared), ("changed", self.changed), ("gone", self.gone))
             if names
         ]
-        parts += [f"`{name}` stays as it was: {why}" for name, why in self.stale.items()]
+        parts += [f"`{name}` is unchanged: {why}" for name, why in self.stale.items()]
         return "; ".join(parts) or "nothing changed"
 
 
 def has_same_meaning(before: Descriptor, tool: Descriptor) -> bool:
-    """Whether two descriptors of one name mean the same; where in its file a document stands does not matter."""
+    """Whether two descriptors of one name are equivalent; their position in the file does not matter."""
     return _meaning(before) == _meaning(tool)
 
 
@@ -99,7 +99,7 @@ def _meaning(tool: Descriptor) -> tuple[object, ...]:
 
 
 class PreviousLoad(NamedTuple):
-    """The version before, as far as a reload may keep it."""
+    """The parts of the previous version that a reload may keep."""
 
     tools: Registry
     scenarios: Sequence[Scenario]
@@ -107,15 +107,17 @@ class PreviousLoad(NamedTuple):
 
 
 def keep_last_good(loaded: LoadedDocuments, before: PreviousLoad) -> LoadedDocuments:
-    """The documents that were read, with the last good version of those that are broken now; all problems stay.
+    """The loaded documents, with the last good version of those that are broken now; all problems stay.
 
-    Of a broken file those tools and scenarios are kept that it does not define any more, and what it changed of
-    others; of a folder that can't be read, and of a pack whose `pack.yaml` or archive is broken, everything is, as
-    it was. So is everything in a folder where a broken `pack.yaml` appears. Rows that are broken now stay as they were.
+    - A broken file keeps the tools and scenarios that it no longer defines, and its overrides of other tools.
+    - An unreadable folder, a pack with a broken `pack.yaml` or archive, and a folder in which a broken `pack.yaml`
+      appears keep everything.
+    - Broken rows keep their previous content.
     """
     loaded = replace(loaded, tools=tuple(_with_last_rows(tool, before.tools) for tool in loaded.tools))
     read = {pack.origin.source for pack in loaded.packs}
-    # A pack file holds no tools, so those of its pack are there; a PromptPack holds all of them.
+    # An error in the pack file of a pack that loaded does not affect its tools, which are in other files. A PromptPack
+    # contains its tools itself.
     told = [each for each in loaded.problems if each.source not in read or not _is_pack_file(each.source)]
     broken = _BrokenFiles(told, before.packs)
     if not broken:
@@ -146,7 +148,7 @@ def keep_last_good(loaded: LoadedDocuments, before: PreviousLoad) -> LoadedDocum
 
 
 def _with_last_rows(tool: Descriptor, before: Registry) -> Descriptor:
-    """The tool with the last good rows of the collections that are broken now."""
+    """The tool, with the last good rows for collections that are broken now."""
     now = tool.fixture.collections
     broken = {name: found.fault for name, found in now.items() if found.fault}
     last = before.get(tool.name) if broken else None
@@ -161,15 +163,15 @@ def _with_last_rows(tool: Descriptor, before: Registry) -> Descriptor:
 
 
 _ALSO_BROKEN = frozenset({"unrecognised_file", "file_vanished"})
-"""Codes that are no errors at the first read: an empty file, one that moved since its folder was listed."""
+"""Codes that are not errors in a first load, but mean a broken file in a reload: an empty or a moved file."""
 
 
 _OF_OTHERS = frozenset({"path_not_found", "nothing_to_override"})
-"""Codes that do not blame the file that they name, but mean that something is gone."""
+"""Codes that do not mean that the file itself is broken, but that something else is missing."""
 
 
 class _BrokenFiles:
-    """Files and folders that can't be read now or describe nothing any more, and the packs that need them."""
+    """Files and folders that are broken or empty now, and the packs that need them."""
 
     def __init__(self, problems: Iterable[Problem], packs: Sequence[Pack]) -> None:
         self._problems: dict[str, Problem] = {}
@@ -183,14 +185,14 @@ class _BrokenFiles:
         return bool(self._problems)
 
     def _of(self, source: str) -> str:
-        """Why a file is broken, or the archive or a folder that it lies in; empty if none is."""
+        """Why a file, its archive or a folder above it is broken; empty if none is."""
         found = (self._problems.get(path) for path in (source, *_above(source)))
         return next((str(problem) for problem in found if problem is not None), "")
 
     def why(self, source: str, pack: str) -> str:
-        """Why the last good version of what a file held is kept; empty if it is not."""
+        """Why the last good version of a file's tools is kept; empty if it is not."""
         if not pack:
-            # Where a pack file appears that is broken, nobody knows yet what will be in the pack.
+            # While a new pack file is broken, it is unknown which files the pack will contain.
             return self._of(source) or next(filter(None, map(self._of_pack_file, _above(source))), "")
         of_pack = (why for known, why in self.packs if known.name == pack and _is_in(source, known))
         return self._of(source) or next(of_pack, "")
@@ -201,13 +203,13 @@ class _BrokenFiles:
         return next((str(problem) for problem in found if problem is not None), "")
 
     def why_overridden(self, last: Descriptor, now: Descriptor | None) -> str:
-        """Why the last good version of a tool is kept that was put together from several files; empty if it is not."""
+        """Why the last good version of a tool with overrides is kept; empty if it is not."""
         files = _files_of(last)
-        # Without the lowest of them there is no tool; an override that is gone changes the tool that is there.
+        # Without the overridden document there is no tool; a deleted override legitimately changes the tool.
         lost = files - _files_of(now) if now is not None else {_file_of(last.origin.overrides[-1])}
         if not lost or any(_is_gone(file) for file in lost):
             return ""
-        # What an override makes wrong is told in whichever of the files it stands.
+        # A problem that an override causes is reported in the file that contains the part.
         return next((why for file in sorted(files) if (why := self._why_in_any_pack(file))), "")
 
     def _why_in_any_pack(self, source: str) -> str:
@@ -215,7 +217,7 @@ class _BrokenFiles:
 
 
 def _files_of(tool: Descriptor) -> set[str]:
-    """The files of a tool: its own, and those of the documents that it is laid over."""
+    """The files of a tool: its own, and those of the documents that it overrides."""
     return {tool.origin.source, *map(_file_of, tool.origin.overrides)}
 
 
@@ -235,12 +237,12 @@ def _is_pack_file(source: str) -> bool:
 
 
 def _is_in(source: str, pack: Pack) -> bool:
-    """Whether a file lies in the folder or archive of a pack."""
+    """Whether a file is in the folder or archive of a pack."""
     return next(_above(pack.origin.source), ".") in _above(source)
 
 
 def _is_gone(file: str) -> bool:
-    """Whether a file is there no more; of one in an archive nobody can tell."""
+    """Whether a file is deleted; False for a file in an archive, which `stat` cannot see."""
     try:
         return not stat.S_ISREG(os.stat(file).st_mode)
     except NotADirectoryError:
@@ -254,7 +256,7 @@ def _stale(tool: Descriptor, why: str) -> Descriptor:
 
 
 def compare_registries(before: Registry, after: Registry) -> tuple[ToolEvent, ...]:
-    """The differences of the offered tools between two registries, in the order of names."""
+    """The differences in offered tools between two registries, sorted by name."""
     events: list[ToolEvent] = []
     for name in sorted({*before, *after}):
         old, new = _offered(before, name), _offered(after, name)
@@ -272,12 +274,12 @@ def _offered(registry: Registry, name: str) -> Descriptor | None:
 
 
 def _each_once(paths: Iterable[str]) -> Iterator[str]:
-    """The paths without those that name again what another one named."""
+    """The paths without duplicates that name one file relatively and absolutely."""
     told = set()
     for path in sorted(paths, key=os.path.isabs):
         try:
             place = os.path.abspath(path)
-        except FileNotFoundError:  # the working directory is gone
+        except FileNotFoundError:  # the working directory was deleted
             place = path
         if place not in told:
             told.add(place)
@@ -291,7 +293,7 @@ def reload_report(
     files: Iterable[str],
     duration: float,
 ) -> ReloadReport:
-    """The report of a reload after which `registry` is in force."""
+    """The report of a reload after which `registry` is active."""
     events = tuple(events)
     return ReloadReport(
         revision=registry.revision,
@@ -310,10 +312,10 @@ log = logging.getLogger("toolcrib")
 Awatch: TypeAlias = Callable[..., AsyncIterator[Iterable[tuple[object, str]]]]
 
 RESTS = 19
-"""A look is followed by a rest of so many times its length: looking costs at most 5 % of the time."""
+"""A check is followed by a pause of this many times its duration, so that checks take at most 5 % of the time."""
 
 PATIENCE = 20
-"""Files that never rest are reported after so many times the quiet that was waited for."""
+"""Files that never stop changing are reported after this many quiet periods."""
 
 
 async def watch_changes(
@@ -324,18 +326,18 @@ async def watch_changes(
     quiet: float = 0.1,
     events: bool | None = None,
 ) -> AsyncGenerator[list[str], None]:
-    """The paths that changed, sorted, each time that something did and then rested.
+    """Yield the changed paths, sorted, each time files changed and then stayed unchanged for `quiet` seconds.
 
-    Several quick changes are one report, and so is a file that an editor writes in parts. What was reported
-    is not reported again unless it changes again, or what was seen is looked at anew. Closing the iterator,
-    or cancelling who waits for it, ends everything that it began.
+    Several quick changes, or a file that an editor writes in parts, are one report. A reported change is not
+    reported again unless the file changes again or `seen` returns new fingerprints. Closing the iterator or
+    cancelling the task that waits for it stops all background work.
 
     Args:
-        seen: What counts as unchanged; asked before every look, so whoever reads anew is followed.
-        clock: Its waits are waits on the world.
-        poll: Seconds between looks where nothing wakes an earlier one; more where a look takes long.
-        quiet: Seconds in which nothing may change before a change is reported.
-        events: Whether to listen to file events: True insists, False does without, None tries.
+        seen: Returns the fingerprints that count as unchanged. Called before every check, so it follows reloads.
+        clock: The clock; its time does not stand still while this waits, even in a simulation.
+        poll: Seconds between checks without events; longer if a check takes long.
+        quiet: Seconds without changes before a change is reported.
+        events: Whether to use file events: True requires them, False disables them, None uses them if installed.
 
     Raises:
         ConfigurationError: `events` is True, and the extra `watch` is not installed.
@@ -356,7 +358,7 @@ async def watch_changes(
 
 
 def _awatch(*, insists: bool) -> Awatch | None:
-    """The source of file events; None where it is not installed."""
+    """The source of file events; None if it is not installed."""
     try:
         from watchfiles import awatch  # noqa: PLC0415 -- an extra
     except ImportError as error:
@@ -364,13 +366,13 @@ def _awatch(*, insists: bool) -> Awatch | None:
         if insists:
             message = f"file events need the extra `watch`: {error}"
             raise ConfigurationError(message, code="missing_extra", hint=hint) from None
-        log.info("file events are not listened to, files are looked at regularly instead; %s", hint)
+        log.info("file events are unavailable, polling files instead; %s", hint)
         return None
     return awatch
 
 
 class _Watcher:
-    """Looks, and remembers what was told."""
+    """Checks for changes, and remembers what was reported."""
 
     def __init__(self, seen: Callable[[], FileFingerprints], clock: Clock, wake: asyncio.Event) -> None:
         self._given = seen
@@ -391,7 +393,7 @@ class _Watcher:
         return given
 
     async def rest(self, poll: float) -> None:
-        """Wait for the next look: for an event, but at most for `poll`, and never so short that looking costs much."""
+        """Wait for an event, at most `poll` seconds, but at least long enough to keep checks at 5 % of the time."""
         least = RESTS * self._cost
         with suppress(TimeoutError):
             async with self._clock.timeout(max(poll, least)):
@@ -399,9 +401,10 @@ class _Watcher:
         await self._clock.sleep(self._ended + least - self._clock.monotonic())
 
     async def quieted(self, quiet: float) -> list[str]:
-        """The changed paths, once they rest; empty where nothing changed, or where it was reported already."""
+        """The changed paths, once they stop changing; empty if nothing changed or all of it was reported."""
         paths = await self._look()
         for _ in range(PATIENCE):
+            # In a thread: `stat` on a network file system can take seconds, and calls go on meanwhile.
             noted = await asyncio.to_thread(_noted, paths)
             if not paths or (self._told is not None and noted.files == self._told.files):
                 return []
@@ -437,7 +440,7 @@ def _noted(paths: list[str]) -> FileFingerprints:
 
 
 class _Listener:
-    """Sets an event when something happens in the folders that matter."""
+    """Sets an event when something changes in the relevant folders."""
 
     def __init__(self, wake: asyncio.Event, awatch: Awatch | None) -> None:
         self._wake = wake
@@ -448,7 +451,7 @@ class _Listener:
         self._task: asyncio.Task[None] | None = None
 
     async def listen(self, seen: FileFingerprints) -> None:
-        """Listen to where these files lie, if it is elsewhere than before, or if another folder is there now."""
+        """Listen to the folders of these files, if they are other folders than before or were replaced."""
         if self._awatch is None or (seen is self._seen and not self._deaf):
             return
         self._seen = seen
@@ -457,20 +460,20 @@ class _Listener:
             await self.aclose()
             self._folders, self._deaf = folders, False
             self._task = asyncio.create_task(self._hear(self._awatch, sorted(folders)))
-            # The task comes first, so a look finds what happened before it listened.
+            # Scheduled after the task, so the next check finds what changed before it listened.
             asyncio.get_running_loop().call_soon(self._wake.set)
 
     async def _hear(self, awatch: Awatch, folders: list[str]) -> None:
         here = {_full(folder) for folder in folders}
         try:
             async for changed in awatch(*folders, watch_filter=None, recursive=False, debounce=100):
-                # Who listened to a folder that came anew, or was away, hears nothing of it any more.
+                # A watch is bound to the inode: a folder that was replaced or moved sends no more events.
                 self._deaf = self._deaf or any(_full(path) in here for _change, path in changed)
                 self._wake.set()
         except (OSError, RuntimeError) as error:
-            # Too many watches, a folder that is gone: the regular looks go on, and new folders are another chance.
+            # Too many watches, or a deleted folder. Polling continues, and a change of folders tries events again.
             self._folders = frozenset()
-            log.info("file events can't be had, files are looked at regularly instead: %s", error)
+            log.info("file events are unavailable, polling files instead: %s", error)
 
     async def aclose(self) -> None:
         """Stop listening."""
@@ -480,7 +483,7 @@ class _Listener:
 
 
 def _full(path: str) -> str:
-    """A path from the root; as it was named, if it is relative and the working directory was removed."""
+    """An absolute path; the path as named if it is relative and the working directory was deleted."""
     try:
         return os.path.abspath(path)
     except FileNotFoundError:
@@ -488,7 +491,7 @@ def _full(path: str) -> str:
 
 
 def _folders_of(seen: FileFingerprints) -> frozenset[str]:
-    """The folders in which a change shows, as far as they exist."""
+    """The existing folders in which a change becomes visible."""
     folders = {path for path, (_state, names) in seen.folders.items() if names is not None}
     folders |= {os.path.dirname(path) or "." for path in (*seen.files, *seen.folders)}
     return frozenset(folder for folder in folders if os.path.isdir(folder))

@@ -55,8 +55,8 @@ def check_texts(said: Mapping[str, Any], where: _PositionOf) -> Iterator[Problem
     for name, text in said.get("env", {}).items():
         spot = where("env", name)
         if not name or "=" in name or "\0" in name:
-            message = f"`{excerpt(name)}` is no name of an environment variable"
-            yield spot.problem("wrong_form", message, "a name is not empty and holds no `=`")
+            message = f"`{excerpt(name)}` is not a valid environment variable name"
+            yield spot.problem("wrong_form", message, "use a non-empty name without `=`")
         yield from _check_text(text, spot)
         yield from _check_literal(name, text, spot)
     if "command" in said and not said.get("args"):
@@ -67,18 +67,20 @@ def _check_text(text: str, spot: ConfigPosition) -> Iterator[Problem]:
     for problem in check_variables(text, ""):
         yield spot.problem(problem.code, problem.message, problem.hint)
     if "\0" in text:
-        yield spot.problem("wrong_form", "the text holds a NUL, which no process can be given")
+        yield spot.problem(
+            "wrong_form", "the text contains a NUL character, which cannot be passed to a process"
+        )
 
 
 def _check_program(command: str, spot: ConfigPosition) -> Iterator[Problem]:
     """A whole command line in place of the program is a common slip, and no program is called so."""
     first, _, rest = command.strip().partition(" ")
     if rest and not re.search(r"[/\\]|\$\{", first):
-        message = f"`{excerpt(command)}` is a command line; `command` is the program alone"
+        message = f"`{excerpt(command)}` is a command line; `command` must be the program alone"
         yield spot.problem(
             "wrong_form",
             message,
-            f"write `command: {excerpt(first)}`, and the rest in `args`, one text for each argument",
+            f"write `command: {excerpt(first)}`and put the rest in `args`, one item for each argument",
         )
 
 
@@ -93,11 +95,11 @@ def check_headers(headers: Mapping[str, str], where: _PositionOf) -> Iterator[Pr
             hint = _COOKIES if name.lower() == "cookie" else fault.hint
             yield spot.problem(fault.code, fault.message, hint)
         elif name.lower() in _OF_THE_PROTOCOL or name.lower().startswith("mcp-param-"):
-            message = f"the header `{name}` is MCP's own, and can't be written here"
-            yield spot.problem("reserved_header", message, "leave it out")
+            message = f"the header `{name}` is set by MCP and cannot be configured"
+            yield spot.problem("reserved_header", message, "remove it")
         elif other != name:
-            message = f"the header `{name}` is written twice, once as `{other}`"
-            yield spot.problem("duplicate_header", message, "leave out one of them")
+            message = f"duplicate header `{name}`, also written as `{other}`"
+            yield spot.problem("duplicate_header", message, "remove one of them")
         unsendable = header_fault(text)
         if unsendable:
             yield spot.problem("unusable_credential", f"the header `{excerpt(name)}` {unsendable}")
@@ -108,14 +110,12 @@ def check_headers(headers: Mapping[str, str], where: _PositionOf) -> Iterator[Pr
 
 def _check_literal(name: str, text: str, spot: ConfigPosition) -> Iterator[Problem]:
     if text and is_secret_name(name) and "${" not in text:
-        message = (
-            f"the secret `{excerpt(name)}` is written in the document, where everybody who reads it knows it"
-        )
+        message = f"the secret `{excerpt(name)}` is in plain text in the document"
         variable = re.sub(r"\W", "_", name, flags=re.ASCII).upper()
         yield spot.problem(
             "literal_secret",
             message,
-            f"put it into the environment and write `${{{variable}}}`",
+            f"put it in the environment and write `${{{variable}}}`",
             "warning",
         )
 
@@ -140,26 +140,26 @@ def _fault_of_url(url: str) -> tuple[str, str] | None:
     known = "".join(_LOOKED_UP if isinstance(piece, SecretVariable) else piece for piece in pieces)
     if "{{" in known:
         return (
-            "the url holds an expression `{{`, and nothing is computed here",
-            "write the url, or `${VAR}` in it",
+            "the URL contains an expression `{{`, which is not evaluated here",
+            "write a literal URL, or use `${VAR}` in it",
         )
     if re.search(r"[\x00-\x20\x7f]", known):
-        return "the url holds a blank or control character", "write a blank as `%20`"
+        return "the URL contains a space or control character", "write a space as `%20`"
     if isinstance(pieces[0], SecretVariable):
         return None
     scheme, _, rest = known.partition("://")
     if scheme.lower() not in {"http", "https"} or not rest:
-        seen = f", and this one begins with `{excerpt(scheme)}:`" if "://" in known else ""
-        return f"the url of a server begins with `https://` or `http://`{seen}", _ADDRESS
+        seen = f", got `{excerpt(scheme)}:`" if "://" in known else ""
+        return f"the URL of a server must start with `https://` or `http://`{seen}", _ADDRESS
     authority = re.split(r"[/?#\\]", rest, maxsplit=1)[0]
     if "@" in authority:
-        return "the url holds credentials", "put them into `auth` or `headers`"
+        return "the URL contains credentials", "put them in `auth` or `headers`"
     if "#" in rest:
-        return "the url has a fragment (`#`), which is never sent", "leave it out"
+        return "the URL has a fragment (`#`), which is never sent", "remove it"
     try:
         parse_origin(f"{scheme}://{_with_a_port(authority)}")
     except ValueError:
-        return f"`{excerpt(authority)}` is no host with perhaps a port", _ADDRESS
+        return f"`{excerpt(authority)}` is not a valid host or `host:port`", _ADDRESS
     return None
 
 
@@ -311,9 +311,9 @@ def check_name(spot: ConfigPosition, name: str) -> Iterator[Problem]:
     """A name that a project writes must be able to stand in names of tools as it is."""
     if _NAME.fullmatch(name):
         return
-    message = f"`{excerpt(name)}` is no name of a server"
+    message = f"`{excerpt(name)}` is not a valid server name"
     fit = prefix_of(name)[:64]
-    hint = "a name begins with a letter or `_` and goes on with letters, digits, `_`, `-`, at most 64 in all"
+    hint = "use at most 64 letters, digits, `_` or `-`, starting with a letter or `_`"
     yield spot.problem("wrong_form", message, f"{hint}: `{fit}`" if _NAME.fullmatch(fit) else hint)
 
 
@@ -330,8 +330,8 @@ def check_prefixes(written: Mapping[str, ServerBlock]) -> Iterator[Problem]:
         prefix = prefix_of(name)
         other = first.setdefault(prefix, name)
         if other != name:
-            message = f"the tools of `{excerpt(name)}` would have the names of those of `{excerpt(other)}`"
-            hint = f"rename one of the two servers; else the second tool of a name `{prefix}{SEPARATOR}...` gets `_2`"
+            message = f"the tools of `{excerpt(name)}` and `{excerpt(other)}` would have the same names"
+            hint = f"rename one of the servers; otherwise a second tool named `{prefix}{SEPARATOR}...` gets the suffix `_2`"
             yield each.spot().problem("server_name", message, hint, "warning")
         elif prefix != name or len(name) > LONGEST_NAME // 2:
             message = f"the tools of `{excerpt(name)}` are called `{excerpt(prefix)}{SEPARATOR}...` here"
@@ -347,13 +347,13 @@ def check_server(written: ServerBlock) -> Iterator[Problem]:
         yield from _check_auth(written)
     yield from check_headers(written.said.get("headers", {}), written.spot)
     if written.said.get("transport") == "sse" and written.said.get("era") == "modern":
-        message = "`transport: sse` was gone before the `modern` era began"
-        yield written.spot("era").problem("contradiction", message, "leave out one of the two")
+        message = "`transport: sse` does not exist in the `modern` era"
+        yield written.spot("era").problem("contradiction", message, "remove one of the two")
     start = written.said.get("timeouts", {}).get("start")
     if start is not None and not 0 < parse_duration(start) <= _LONGEST_START:
-        message = f"a start takes longer than 0s and at most 10m, and this one is `{start}`"
+        message = f"a start timeout must be longer than 0s and at most 10m, got `{start}`"
         yield written.spot("timeouts", "start").problem(
-            "out_of_range", message, "write at most 10m, or leave it out for 30s"
+            "out_of_range", message, "write at most 10m, or omit it for the default of 30s"
         )
 
 
@@ -378,34 +378,34 @@ def _check_kind(written: ServerBlock) -> Iterator[Problem]:
     """Whether it is one of the two kinds of servers, and all of its keys are of that kind."""
     said, transport = written.said, written.said.get("transport")
     if "command" in said and "url" in said:
-        message = "`command` starts a server and `url` reaches one that runs, and both are written"
-        yield written.spot("url").problem("wrong_combination", message, "leave out one of them")
+        message = "`command` and `url` cannot be combined: `command` starts a server, `url` connects to a running one"
+        yield written.spot("url").problem("wrong_combination", message, "remove one of them")
         return
     if "command" not in said and "url" not in said:
-        message = "a server has `command`, which is started, or `url`, where it is reached; there is neither"
-        hint = "write one of them"
+        message = "a server needs `command` to start it or `url` to connect to it"
+        hint = "add one of them"
         if not said.keys() & {*_OF_PROCESSES, *_OF_ADDRESSES}:
             hint += f", or name a file of `{excerpt(written.name)}` in `servers_from`"
         yield written.spot().problem("missing_key", message, hint)
         return
     starts = "command" in said
-    kind, needless = ("that is started", _OF_ADDRESSES) if starts else ("with a `url`", _OF_PROCESSES)
+    kind, needless = ("with a `command`", _OF_ADDRESSES) if starts else ("with a `url`", _OF_PROCESSES)
     for key in needless:
         if key in said:
             message = f"`{key}` has no effect on a server {kind}"
-            hint = _INSTEAD.get(key, "leave it out")
+            hint = _INSTEAD.get(key, "remove it")
             yield written.spot(key).problem("needless_key", message, hint)
     if transport is not None and starts != (transport == "stdio"):
-        message = f"`transport: {transport}` does not go with `{'command' if starts else 'url'}`"
-        hint = "leave it out" if starts else "write `http` or `sse`"
+        message = f"`transport: {transport}` cannot be combined with `{'command' if starts else 'url'}`"
+        hint = "remove it" if starts else "write `http` or `sse`"
         yield written.spot("transport").problem("contradiction", message, hint)
 
 
 _INSTEAD: Final[Mapping[str, str]] = {
-    "args": "what the server needs goes into its `url` or `headers`",
-    "env": "what the server needs goes into its `url` or `headers`",
-    "headers": "what the server needs goes into its `args` or `env`",
-    "auth": "a credential goes into the `env` of a server that is started",
+    "args": "pass it in the server's `url` or `headers`",
+    "env": "pass it in the server's `url` or `headers`",
+    "headers": "pass it in the server's `args` or `env`",
+    "auth": "pass credentials in the server's `env`",
 }
 
 
@@ -418,7 +418,7 @@ def merge_servers(
     for servers in several:
         for name, written in servers.items():
             if name in found and found[name].said != written.said:
-                message = f"`{excerpt(name)}` is also in {found[name].spot().place()}; this one counts"
+                message = f"duplicate server `{excerpt(name)}`, also in {found[name].spot().place()}; this one is used"
                 problems.append(
                     written.spot().problem("duplicate_name", message, "remove one of them", "warning")
                 )
@@ -491,7 +491,7 @@ def _read_file(path: str, named: ConfigPosition | None, formats: Formats) -> Ser
     several = [*formats.server_files()]
     if not several:
         spot = named or ConfigPosition(path, "", _no_line)
-        message = f"nothing here reads `{excerpt(path)}`, which another program has written"
+        message = f"no installed format reads `{excerpt(path)}`, a file of another program"
         return ServerFile([spot.problem("no_servers", message)], unread=True)
     recognised = (files for files in several[1:] if files.is_servers_file(path))
     reader: ServerFiles = next(recognised, several[0]) if len(several) > 1 else several[0]
@@ -550,8 +550,8 @@ def servers_of_project(
 
 def _fault_of_path(path: str) -> tuple[str, str, str] | None:
     if not path.isprintable():
-        return "wrong_form", f"`{excerpt(path)}` is no path: it holds a control character", ""
+        return "wrong_form", f"`{excerpt(path)}` is not a valid path: it contains a control character", ""
     if "${" in path:
-        message = f"`{excerpt(path)}` holds `${{`, and nothing is looked up here"
+        message = f"`{excerpt(path)}` contains `${{`, but variables are not substituted here"
         return "variable_not_allowed", message, "write the path itself; `~/` is the home folder"
     return None

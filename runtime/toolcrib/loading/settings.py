@@ -1,7 +1,7 @@
-"""The settings that a project and a profile put in force, and where each of them was written.
+"""Settings of a project and its profile, and the place where each was written.
 
-Plain data, so that the index can keep it; importing this module imports nothing that reads documents. `limits` are kept
-key by key, so that those of a profile are laid over those of a project or descriptor.
+The settings are plain data, so that the index can store them. Importing this module imports nothing that reads
+documents. `limits` are stored key by key, so that a profile can override single limits of a project or descriptor.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from toolcrib.core.model import JSON, NOTHING, Breaker, Descriptor, Limits, Rate
 from toolcrib.core.text import format_size, parse_size
 
 PROFILE_VARIABLE = "TOOLCRIB_PROFILE"
-"""The environment variable that names a profile where the command line or the code names none."""
+"""The environment variable that selects a profile if neither the command line nor the code does."""
 
 
 class Settings(NamedTuple):
-    """Settings in force. `Settings(*tuple(settings))` is equal to `settings`: everything in it is plain data.
+    """The active settings. `Settings(*tuple(settings))` is equal to `settings`: everything in it is plain data.
 
     Attributes:
         profile: Name of the profile; empty for none.
-        chosen_by: What chose it: `--profile`, `TOOLCRIB_PROFILE`, or a place in the project's file.
-        modes: Tool glob -> mode; the first that fits counts.
-        defaults: Key of a descriptor -> value as a `Descriptor` has it, for tools that do not say so themselves.
-        switches: (tool globs, whether they are enabled, place); the last that fits counts: `registry.catalog.Rule(*switch)`.
+        chosen_by: Where it was chosen: `--profile`, `TOOLCRIB_PROFILE`, or a place in the project file.
+        modes: Tool glob -> mode; the first match applies.
+        defaults: Key of a descriptor -> value as in `Descriptor`, for tools that do not set the key themselves.
+        switches: (tool globs, whether they are enabled, place); the last match applies: `registry.catalog.Rule(*switch)`.
         toolset: Name of the toolset that is offered; empty for all tools.
         tools: Tool globs of that toolset.
-        places: `modes.<glob>`, `defaults.<key>`, `toolset`, `origins.<origin>`, `limits.<key>` -> where it was
-            written: `toolcrib.yaml:12 (profile ci)`; also `servers.<name>` and `lock`.
-        egress: `host:port` that tools may reach although the address is special.
-        origins: Origin as descriptors write it -> the one that is called instead.
-        limits: Key of `limits`, with dots (`breaker.failures`), -> value as it is written, for tools that do not
-            say so themselves.
-        servers: Name of an MCP server -> `tuple(server)`, of which `Server(*values)` makes it again.
-        lock: What becomes of a remote tool that changed: `warn` or `block`; empty where nothing is said.
+        places: `modes.<glob>`, `defaults.<key>`, `toolset`, `origins.<origin>`, `limits.<key>`, `servers.<name>` or
+            `lock` -> where it was written: `toolcrib.yaml:12 (profile ci)`.
+        egress: `host:port` that tools may reach although the address is private or otherwise special.
+        origins: Origin as written in descriptors -> the origin that is called instead.
+        limits: Key of `limits`, with dots (`breaker.failures`) -> value as written, for tools that do not set it
+            themselves.
+        servers: Name of an MCP server -> `tuple(server)`, which `Server(*values)` restores.
+        lock: Policy for a remote tool that changed: `warn` or `block`; empty if not configured.
     """
 
     profile: str
@@ -61,7 +61,7 @@ NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {}, {}, "")
 
 
 def chosen_profile(asked: str | None, environment: Mapping[str, str] = os.environ) -> tuple[str | None, str]:
-    """The profile that is asked for, and what asks for it: the argument, else `TOOLCRIB_PROFILE` unless empty."""
+    """The requested profile and its origin: the argument, else `TOOLCRIB_PROFILE` unless empty."""
     if asked is not None:
         return asked, "--profile"
     named = environment.get(PROFILE_VARIABLE)
@@ -69,11 +69,11 @@ def chosen_profile(asked: str | None, environment: Mapping[str, str] = os.enviro
 
 
 def apply_settings(tool: Descriptor, settings: Settings) -> Descriptor:
-    """The tool with what is in force; `origin.settings` says where each changed value came from.
+    """Apply settings to a tool; `origin.settings` records where each changed value came from.
 
-    Defaults are for keys that neither the tool's document nor its pack gives. The mode follows the first glob
-    that fits: a tool that is named without wildcards gets it in any case, and is unavailable if it has no
-    block for it; a glob passes over tools without one.
+    Defaults apply to keys that neither the tool's document nor its pack sets. The first matching glob sets the mode:
+    a tool named without wildcards always gets it, and is unavailable without a block for it; a glob skips tools
+    without such a block.
     """
     origin = tool.origin
     changes: dict[str, Any] = {
@@ -98,20 +98,20 @@ def apply_settings(tool: Descriptor, settings: Settings) -> Descriptor:
 
 
 def has_same_egress(one: Settings | None, other: Settings | None) -> bool:
-    """Whether two settings let tools reach the same: hosts, origins, and servers under the same lock."""
+    """Whether two settings allow the same hosts, origins, and servers under the same lock."""
     return _reach(one) == _reach(other)
 
 
 def _reach(settings: Settings | None) -> tuple[object, ...]:
     if settings is None:
         return _reach(NO_SETTINGS)
-    # Where a server is written does not matter to what it is.
+    # The last field is the place in the file, which does not change what the server is.
     servers = {name: plain[:-1] for name, plain in settings.servers.items()}
     return tuple(settings.egress), dict(settings.origins), servers, settings.lock
 
 
 def first_match(name: str, globs: Iterable[str]) -> str | None:
-    """The first glob that fits a name; None where none does."""
+    """The first glob that matches a name, if any."""
     return next((glob for glob in globs if fnmatchcase(name, glob)), None)
 
 
@@ -123,7 +123,7 @@ _SIZES = frozenset({"input_size", "output_size"})
 
 
 def flatten_limits(said: Mapping[str, Any]) -> dict[str, JSON]:
-    """The keys under `limits` by names with dots: `{"breaker": {"failures": 3}}` is `{"breaker.failures": 3}`."""
+    """Flatten `limits` to keys with dots: `{"breaker": {"failures": 3}}` becomes `{"breaker.failures": 3}`."""
     flat: dict[str, JSON] = {}
     for key, value in said.items():
         if isinstance(value, dict):
@@ -134,32 +134,34 @@ def flatten_limits(said: Mapping[str, Any]) -> dict[str, JSON]:
 
 
 def keys_overlap(key: str, other: str) -> bool:
-    """Whether two names with dots speak of the same: `breaker` does of `breaker.failures`."""
+    """Whether two keys with dots overlap, like `breaker` and `breaker.failures`."""
     return key == other or key.startswith(f"{other}.") or other.startswith(f"{key}.")
 
 
 def overlay_limits(lower: Mapping[str, JSON], upper: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Two sayings as one, by names with dots: what the upper one speaks of is as it says."""
+    """Merge flat limits; those of `upper` replace the overlapping ones of `lower`."""
+    # `breaker: off` above must remove `breaker.failures` below, so keys are compared by overlap, not by equality.
     left = {key: value for key, value in lower.items() if not any(keys_overlap(key, said) for said in upper)}
     return {**left, **upper}
 
 
 def without_limits(limits: Mapping[str, JSON], told: Iterable[str]) -> dict[str, JSON]:
-    """The limits, by names with dots, of which nothing that is told of a tool speaks: `limits.breaker` ..."""
+    """The flat limits that do not overlap with the names that a tool sets: `limits.breaker` ..."""
     said = [name.removeprefix(_BELOW) for name in told if name.startswith(_BELOW)]
     return {key: value for key, value in limits.items() if not any(keys_overlap(key, each) for each in said)}
 
 
 def parse_limits(said: Mapping[str, Any]) -> Limits:
-    """The limits that a document writes, with the built-in ones. Their shape is right."""
+    """The limits of a document that its schema has accepted, on top of the built-in ones."""
     return with_limits(Limits(), flatten_limits(said))
 
 
 def with_limits(limits: Limits, said: Mapping[str, JSON]) -> Limits:
-    """The limits with others in place, these by names with dots and as documents write them."""
+    """Replace some limits, given with dots and as documents write them."""
     for key, value in said.items():
         name, _, part = key.partition(".")
         if part:
+            # A breaker that is switched off below is None; setting one of its keys switches it on again.
             block: Any = getattr(limits, name) or Breaker()
             limits = limits._replace(**{name: block._replace(**{part: _read(value)})})
         else:
@@ -169,7 +171,7 @@ def with_limits(limits: Limits, said: Mapping[str, JSON]) -> Limits:
 
 
 def _read(value: JSON) -> Any:
-    """A number as it is; a rate, a share, a duration or `off` by its form."""
+    """Parse a limit: a number, `off`, a rate (`10/1m`), a share (`20%`) or a duration."""
     if not isinstance(value, str):
         return value
     if value == OFF:
@@ -181,7 +183,7 @@ def _read(value: JSON) -> Any:
 
 
 def format_limits(limits: Limits) -> dict[str, JSON]:
-    """The limits as a document writes them, by names with dots; `with_limits` reads them again."""
+    """The limits as a document writes them, with dots; the inverse of `with_limits`."""
     said: dict[str, JSON] = {
         "rate": _rate(limits.rate),
         "concurrency": limits.concurrency,
@@ -210,13 +212,13 @@ def _rate(rate: Rate | None) -> str | None:
 
 
 def tool_limits(tool: Descriptor) -> dict[str, JSON]:
-    """The limits of a tool that somebody says, by names with dots and as documents write them."""
+    """The limits of a tool that are set explicitly, with dots and as documents write them."""
     told = {*tool.origin.written, *tool.origin.settings}
     return {name: value for name, value in format_limits(tool.limits).items() if f"{_BELOW}{name}" in told}
 
 
 def check_limits(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
-    """Problems of `limits` beyond their shape; `pointer` leads to the object that holds them."""
+    """The problems of `limits` that the schema cannot find; `pointer` is that of the enclosing object."""
     if "limits" not in said:
         return
     limits = parse_limits(said["limits"])
@@ -228,14 +230,12 @@ def check_limits(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
     }
     for key, seconds in times.items():
         if seconds == 0:
-            message = f"`{key}` needs a time longer than 0s"
+            message = f"`{key}` must be longer than 0s"
             yield _out_of_range(message, f"{pointer}/limits/{key.replace('.', '/')}", "write `1s` or longer")
     if limits.backoff.first > limits.backoff.longest:
         first, longest = (format_duration(seconds) for seconds in limits.backoff)
         message = f"`first` is {first}, longer than `longest`, which is {longest}"
-        yield _out_of_range(
-            message, f"{pointer}/limits/backoff", "write both: 200ms and 10s are the built-in ones"
-        )
+        yield _out_of_range(message, f"{pointer}/limits/backoff", "set both; the defaults are 200ms and 10s")
 
 
 def _out_of_range(message: str, pointer: str, hint: str) -> Problem:

@@ -1,4 +1,4 @@
-"""The loaded project: the content of files, linked and checked. A runtime is made from it, and the index keeps it."""
+"""The loaded project: files linked and checked. A runtime is created from it, and the index stores it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class PendingDescriptor(NamedTuple):
-    """A descriptor whose schema is not known until its server is asked.
+    """A descriptor whose schema comes from a server that was not asked yet.
 
     Attributes:
         server: Name of the server.
-        mode: The mode whose block names the server; in another one the descriptor does not wait.
+        mode: The mode whose block names the server; in other modes the descriptor is complete.
     """
 
     server: str
@@ -30,38 +30,39 @@ class PendingDescriptor(NamedTuple):
 
 
 Model: TypeAlias = "tuple[str, str, str, Mapping[str, JSON]]"
-"""A model that a scenario names: by whom, the document, `file:line`, and its settings."""
+"""A model that a scenario names: `scenario NAME`, the document, `file:line`, and its settings."""
 
 
 class LoadedProject(NamedTuple):
-    """Everything that some paths hold, linked and checked, before any profile is applied.
+    """The content of some paths, linked and checked, before any profile is applied.
 
     Attributes:
-        registry: The tools under their own modes.
-        packs: In order of reading.
-        scenarios: Those that fit the tools, in order of reading.
-        problems: Everything that is wrong, in order of file and line.
-        refused: Name of a tool whose document was refused -> its first problem.
-        projects: The project, as far as its file is good; empty outside projects.
-        project_file: Its file, as it was named; empty outside projects.
-        project_error: The place of the first error of that file; then no tool is offered, because the settings are unknown.
-        toolsets: Those of the packs, then those of the project, under the full names of their tools.
-        sources: What was read, in order, as it was named.
-        ignored: Files that a glob of `ignore` leaves out.
-        seen: Fingerprints of the files that were read; None where a change can't be noticed (content from memory).
+        registry: The tools in their own modes.
+        packs: The packs in load order.
+        scenarios: The scenarios that match the tools, in load order.
+        problems: All problems, sorted by file and line.
+        refused: Name of a tool whose document was rejected -> its first problem.
+        projects: The valid parts of the project; empty outside projects.
+        project_file: The project file, as the user named it; empty outside projects.
+        project_error: The place of the first error of that file; no tool is offered then, because settings are unknown.
+        toolsets: Those of the packs, then those of the project, with the full names of their tools.
+        sources: The sources in load order, as the user named them.
+        ignored: Files that a glob of `ignore` excludes.
+        seen: Fingerprints of the files that were read; None if changes cannot be detected (content from memory).
         servers: The MCP servers, by name.
-        lock_file: The lock file of these servers; empty where there are none.
-        unlisted: Servers whose tools are imported, and not known yet.
+        lock_file: The lock file of these servers; empty if there are none.
+        unlisted: Servers whose imported tools are not known yet.
         waiting: Name of a tool -> the server and the mode for which it waits, because the server's schema is not known yet.
-        locked: Servers whose tools are known from the lock file alone.
-        data: Files of rows whose paths name a variable: the document, the path as it is written, the variable.
-        models: Models that scenarios name: by whom, the document, `file:line`, and `provider, base_url, api_key` as written.
-        permitted: Those of `data` whose variable is set and was looked up, because somebody has agreed to it.
-        withheld: Those of `data` whose variable is set and was not looked up, because nobody has.
-        remembered: Name of a server of which only that is known which it answered some time ago -> when.
-        refused_scenarios: Name of each scenario that is refused, with its first problem.
-        postponed: Scenarios that call tools of `unlisted` servers, so that it is not known yet whether they fit.
-        unread: `file:line` of the first error of each file of which nothing could be read.
+        locked: Servers whose tools are known from the lock file only.
+        data: Row files whose paths name a variable: the document, the path as written, the variable.
+        models: Models that scenarios name: `scenario NAME`, the document, `file:line`, and `provider, base_url, api_key` as
+            written.
+        permitted: Those of `data` whose variable is set and was looked up, because the workspace is trusted.
+        withheld: Those of `data` whose variable is set but was not looked up, because the workspace is not trusted.
+        remembered: Name of a server that did not answer -> time of its cached answer.
+        refused_scenarios: Name of each rejected scenario, with its first problem.
+        postponed: Scenarios that call tools of `unlisted` servers and cannot be checked yet.
+        unread: `file:line` of the first error of each file that is unreadable as a whole.
     """
 
     registry: Registry
@@ -92,7 +93,7 @@ class LoadedProject(NamedTuple):
 
     @property
     def project(self) -> Project | None:
-        """The project, as far as its file is good; None outside projects."""
+        """The valid parts of the project; None outside projects."""
         return next(iter(self.projects), None)
 
 
@@ -102,7 +103,7 @@ def sorted_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 
 def log_problems(problems: Iterable[Problem]) -> None:
-    """Write to the log what is wrong and stops nothing: a notice as information, anything else as a warning."""
+    """Log problems that do not stop loading: notices at INFO, all others at WARNING."""
     import logging  # noqa: PLC0415 -- a start from the index imports this module, and most starts log nothing
 
     log = logging.getLogger("toolcrib")

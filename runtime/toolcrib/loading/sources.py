@@ -394,11 +394,11 @@ def _missing(path: Path) -> Problem | None:
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        hint = "`toolcrib init` writes a first tool" if path.name in {"descriptors", "packs"} else ""
-        message = "there is no such file or folder"
+        hint = "run `toolcrib init` to create a first tool" if path.name in {"descriptors", "packs"} else ""
+        message = "no such file or folder"
         return Problem(code="path_not_found", message=message, source=str(path), hint=hint)
     except OSError as error:
-        message = f"it can't be reached: {error.strerror}"
+        message = f"cannot access it: {error.strerror}"
         return Problem(code="file_unreadable", message=message, source=str(path))
     return None
 
@@ -416,38 +416,38 @@ def _unreadable(path: str) -> Problem:
     try:
         os.listdir(path)
     except FileNotFoundError:
-        message = "the folder is gone since the one above it was listed"
+        message = "the folder was deleted after its parent was listed"
         return Problem(code="file_vanished", message=message, severity="notice", source=path)
     except OSError as error:
         reason = error.strerror
     else:
-        reason = "it can be read again by now"
-    return Problem(code="file_unreadable", message=f"the folder can't be read: {reason}", source=path)
+        reason = "it is readable again"
+    return Problem(code="file_unreadable", message=f"cannot read the folder: {reason}", source=path)
 
 
 def _vanished(path: str) -> Problem:
-    message = "the archive is gone since its folder was listed"
+    message = "the archive was deleted after its folder was listed"
     return Problem(code="file_vanished", message=message, severity="notice", source=path)
 
 
 def _no_pack(path: str, severity: Severity) -> Problem:
-    hint = "the archive of a pack holds `pack.yaml`; `toolcrib pack build` writes one"
+    hint = "a pack archive contains `pack.yaml`; build one with `toolcrib pack build`"
     problem = Problem(
-        code="unrecognised_file", message="the archive holds no pack", hint=hint, severity=severity
+        code="unrecognised_file", message="the archive contains no pack", hint=hint, severity=severity
     )
     return problem.at(path, 1, 1)
 
 
 def _outside(path: str, root: Path | str) -> Problem:
     """A link is not followed out of the folder that was given: what is there was not asked for."""
-    message = f"the file is a link that leads outside {root}, and was not read"
-    hint = "put a copy in its place, or name the file itself"
+    message = f"the symlink points outside {root}, and was not read"
+    hint = "replace it with a copy, or pass the file itself"
     return Problem(code="link_leads_outside", message=message, hint=hint, source=path, line=1, column=1)
 
 
 def _not_followed(path: str) -> Problem:
-    message = "the folder is a link, and what is in it was not read"
-    hint = "name the folder itself as a source, or put it in the place of the link"
+    message = "the folder is a symlink, and was not read"
+    hint = "add the folder itself as a source, or replace the link with it"
     return Problem(code="link_not_followed", message=message, hint=hint, severity="notice", source=path)
 
 
@@ -534,8 +534,8 @@ def parse_registry(
 
 
 def _no_descriptor(name: str) -> Problem:
-    message = "this holds no descriptor"
-    hint = "scenarios are read by `Runtime.open`"
+    message = "no descriptor found"
+    hint = "use `Runtime.open` to load scenarios"
     return Problem(code="unrecognised_file", message=message, hint=hint, source=name, line=1, column=1)
 
 

@@ -57,7 +57,7 @@ def rows_by_key(
         problems: Receives the first faults, and how many more there are.
     """
     if not isinstance(written.value, dict | list):
-        message = f"rows are a list, or an object of rows by their keys, not {_kind(written.value)}"
+        message = f"rows must be a list or an object of rows by key, got {_kind(written.value)}"
         problems.append(written.place(Problem(code="rows_not_listed", message=message)))
         return None
     told = _RowProblems(written)
@@ -65,8 +65,8 @@ def rows_by_key(
     rows: dict[str, JSON] = {}
     for pointer, name, row in _entries(written.value, key, told):
         if name in rows:
-            message = f"two rows have the key `{excerpt(name)}`"
-            told.tell("duplicate_row", message, pointer, "the key of a row tells it from all others")
+            message = f"duplicate row key `{excerpt(name)}`"
+            told.tell("duplicate_row", message, pointer, "give each row a unique key")
         elif judge is not None and not judge.judge(row):
             told.add_misfit(judge, row, pointer)
         rows.setdefault(name, row)
@@ -98,15 +98,15 @@ class _RowProblems:
             self._more += 1
             return
         for fault in judge.faults(row, most=MAX_ROW_PROBLEMS - len(self._first)):
-            message = f"the row does not fit the schema of its collection: {fault.for_model()}"
+            message = f"the row does not match the schema of its collection: {fault.for_model()}"
             self.tell("row_breaks_schema", message, pointer + fault.pointer)
 
     def problems(self) -> Iterator[Problem]:
         yield from map(self._written.place, self._first)
         if self._more:
-            message = f"{self._more:,} more rows of the collection are wrong"
+            message = f"{self._more:,} more rows of the collection are invalid"
             yield self._written.place(
-                Problem(code="more_rows_wrong", message=message, hint="mend the first ones, then read again")
+                Problem(code="more_rows_wrong", message=message, hint="fix the first ones, then load again")
             )
 
 
@@ -122,7 +122,7 @@ def _entries(value: dict[str, JSON] | list[JSON], key: str, told: _RowProblems) 
     for index, row in enumerate(value):
         pointer = f"/{index}"
         if not isinstance(row, dict):
-            told.tell("row_not_object", f"a row is an object, not {_kind(row)}", pointer)
+            told.tell("row_not_object", f"a row must be an object, got {_kind(row)}", pointer)
         elif not key:
             yield pointer, str(index + 1), row
         elif (name := _key_of(row, key, pointer, told)) is not None:
@@ -133,12 +133,12 @@ def _under_keys(value: dict[str, JSON], key: str, told: _RowProblems) -> Iterato
     for name, row in value.items():
         pointer = f"/{pointer_step(name)}"
         if not isinstance(row, dict):
-            told.tell("row_not_object", f"a row is an object, not {_kind(row)}", pointer)
+            told.tell("row_not_object", f"a row must be an object, got {_kind(row)}", pointer)
             continue
         own = _key_of(row, key, pointer, told) if key else name
         if own is not None and own != name:
             message = f"the row under `{excerpt(name)}` has `{excerpt(own)}` in `{key}`"
-            told.tell("row_key_differs", message, pointer, "make the two equal, or leave `key` out")
+            told.tell("row_key_differs", message, pointer, "make the two equal, or remove `key`")
         yield pointer, name, row
 
 
@@ -150,11 +150,11 @@ def _key_of(row: dict[str, JSON], key: str, pointer: str, told: _RowProblems) ->
     if isinstance(value, int | float) and not isinstance(value, bool):
         return compact(value)
     if key in row:
-        message = f"the key of a row is a text or a number, and `{key}` is {_kind(value)}"
+        message = f"the key of a row must be text or a number, but `{key}` is {_kind(value)}"
         told.tell("row_without_key", message, f"{pointer}/{pointer_step(key)}")
     else:
         told.tell(
-            "row_without_key", f"the row has no `{key}`, which is its key", pointer, did_you_mean(key, row)
+            "row_without_key", f"the row has no `{key}`, its key field", pointer, did_you_mean(key, row)
         )
     return None
 
@@ -208,7 +208,7 @@ def _from_yaml(
     documents, faults = parse_documents(source, content, whole=True, json=False)
     problems += _as_errors(faults)
     if len(documents) > 1:
-        message = f"the file holds {len(documents)} documents, and rows are one"
+        message = f"the file contains {len(documents)} documents; expected one with rows"
         fault = Problem(code="several_documents", message=message, hint="keep one of them")
         problems.append(documents[1].place(fault))
     return None if faults or len(documents) != 1 else RawRows(documents[0].value, documents[0].place)
@@ -218,7 +218,7 @@ def _as_errors(faults: Sequence[Problem]) -> Iterator[Problem]:
     """A file of rows that is empty is as wrong as one that can't be read: no rows are `[]`."""
     for fault in faults:
         empty = fault.code == "empty_document"
-        yield fault._replace(severity="error", hint="no rows are written `[]`") if empty else fault
+        yield fault._replace(severity="error", hint="write `[]` for no rows") if empty else fault
 
 
 def _from_lines(
@@ -256,7 +256,7 @@ def _from_csv(source: str, content: bytes, schema: Schema | None, problems: list
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        message = f"the byte 0x{content[error.start]:02x} is no UTF-8"
+        message = f"byte 0x{content[error.start]:02x} is not valid UTF-8"
         fault = Problem(code="invalid_utf8", message=message, hint="save the file as UTF-8")
         problems.append(fault.at(source, line, 1))
         return None
@@ -270,7 +270,7 @@ def _from_csv(source: str, content: bytes, schema: Schema | None, problems: list
     lines: list[int] = []
     for line, cells in table.lines(problems):
         if len(cells) != len(names):
-            message = f"the row has {len(cells)} cells, and the header {len(names)}"
+            message = f"the row has {len(cells)} cells, but the header has {len(names)}"
             problems.append(_csv_problem(source, line, message, _QUOTES))
         if len(problems) - before >= MAX_ROW_PROBLEMS:
             break
@@ -279,9 +279,7 @@ def _from_csv(source: str, content: bytes, schema: Schema | None, problems: list
     return None if len(problems) > before else RawRows(rows, _on_lines(source, lines))
 
 
-_QUOTES: Final = (
-    "a text with commas, quotes or line breaks stands in double quotes, with each quote in it doubled"
-)
+_QUOTES: Final = "put text with commas, quotes or line breaks in double quotes, and double each quote in it"
 
 
 class _Table:
@@ -300,7 +298,7 @@ class _Table:
             except StopIteration:
                 return
             except csv.Error as error:
-                problems.append(_csv_problem(self._source, line, f"this is no CSV: {error}", _QUOTES))
+                problems.append(_csv_problem(self._source, line, f"not valid CSV: {error}", _QUOTES))
                 return
             if cells:
                 yield line, cells
@@ -311,14 +309,14 @@ def _csv_problem(source: str, line: int, message: str, hint: str = "") -> Proble
 
 
 def _faults_of_header(source: str, names: Sequence[str]) -> Iterator[Problem]:
-    hint = "the first line names the fields of the rows"
+    hint = "name the fields of the rows in the first line"
     if not names:
         yield _csv_problem(source, 1, "the file has no header", hint=hint)
     for index, name in enumerate(names):
         if not name:
             yield _csv_problem(source, 1, f"field {index + 1} of the header has no name", hint=hint)
         elif name in names[:index]:
-            yield _csv_problem(source, 1, f"two fields of the header are called `{excerpt(name)}`", hint=hint)
+            yield _csv_problem(source, 1, f"duplicate header field `{excerpt(name)}`", hint=hint)
 
 
 _NONE: Final = object()
@@ -463,19 +461,19 @@ def parse_states(
 
 def _fault_of_name(name: str, what: str, pointer: str) -> Problem | None:
     if name in RESERVED:
-        message = f"`{name}` means something else in expressions, so {what} can't be called so"
-        return Problem(code="wrong_form", message=message, pointer=pointer, hint="take another name")
+        message = f"`{name}` is reserved in expressions and cannot name {what}"
+        return Problem(code="wrong_form", message=message, pointer=pointer, hint="use another name")
     if _NAME.fullmatch(name):
         return None
-    message = f"`{excerpt(name)}` is no name of {what}"
-    hint = "a name begins with a letter or `_` and goes on with letters, digits, `_`, at most 64 in all"
+    message = f"`{excerpt(name)}` is not a valid name for {what}"
+    hint = "use at most 64 letters, digits or `_`, starting with a letter or `_`"
     return Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
 
 
 def _doubled(states: Sequence[str], pointer: str) -> Iterator[Problem]:
     for index, state in enumerate(states):
         if state in states[:index]:
-            message = f"the state `{excerpt(state)}` is listed twice"
+            message = f"duplicate state `{excerpt(state)}`"
             yield Problem(
                 code="duplicate_name", message=message, pointer=f"{pointer}/{index}", hint="list it once"
             )
@@ -601,21 +599,19 @@ def _pass_over(pieces: Sequence[str | SecretVariable], files: Files | None) -> N
 
 def _withheld(variable: SecretVariable, pointer: str) -> Problem:
     """A variable that leads to files, of which nobody has said that this document may read them."""
-    instead = "the rows are not read" if variable.default is None else "the default is read instead"
-    message = f"`{variable.text}` is set, and not looked up for a workspace that is not trusted; {instead}"
+    instead = "the rows are not read" if variable.default is None else "the default is used instead"
+    message = f"`{variable.text}` is set but not looked up in an untrusted workspace; {instead}"
     severity: Severity = "error" if variable.default is None else "warning"
-    hint = "look at what it asks for with `toolcrib trust --dry-run`, then agree with `toolcrib trust`"
+    hint = "review it with `toolcrib trust --dry-run`, then run `toolcrib trust`"
     return Problem(code="untrusted_workspace", message=message, pointer=pointer, hint=hint, severity=severity)
 
 
 def _not_there(variable: SecretVariable, pointer: str) -> Problem:
     if variable.source != "env":
-        message = (
-            f"`{variable.text}` can't stand in the path of a file: only variables of the environment can"
-        )
+        message = f"`{variable.text}` is not allowed in a file path: only environment variables are"
         hint = "write `${VAR}` or `${VAR:-default}`"
         return Problem(code="variable_not_allowed", message=message, pointer=pointer, hint=hint)
-    message = f"`{variable.name}` is not set in the environment, or is empty"
+    message = f"the environment variable `{variable.name}` is not set or is empty"
     hint = f"set it to a folder, or write a default: `${{{variable.name}:-store}}`"
     return Problem(code="missing_variable", message=message, pointer=pointer, hint=hint)
 
@@ -624,19 +620,19 @@ def _fault_of_ending(path: str, pointer: str) -> Problem | None:
     if file_ending(path) in READERS:
         return None
     known = ", ".join(f"`{suffix}`" for suffix in READERS)
-    message = f"`{excerpt(path)}` is no file of rows: its name ends with none of {known}"
+    message = f"`{excerpt(path)}` is not a file of rows: its name must end with one of {known}"
     near = did_you_mean(file_ending(path), READERS) if file_ending(path) else ""
-    hint = near or "write `rows:` to give rows in place"
+    hint = near or "use `rows:` for rows in the document"
     return Problem(code="unknown_row_format", message=message, pointer=pointer, hint=hint)
 
 
 def _unreadable(error: OSError, collection: Collection, pointer: str) -> Problem:
     text = (
-        str(error) if error.errno is None else f"`{excerpt(collection.file)}` can't be read: {error.strerror}"
+        str(error) if error.errno is None else f"cannot read `{excerpt(collection.file)}`: {error.strerror}"
     )
     hint = "paths are relative to the file that names them and may not leave its folder or pack"
     if collection.anywhere:
-        hint = "a path that a variable of the environment gives is relative to the working directory"
+        hint = "a path from an environment variable is relative to the working directory"
     return Problem(code="rows_unreadable", message=text, pointer=pointer, hint=hint)
 
 
@@ -651,7 +647,7 @@ def _content(collection: Collection) -> bytes:
         return read_operator_file(collection.file, files)
     if files is None:
         name = excerpt(collection.file)
-        raise FileNotFoundError(f"`{name}` can't be found: the document came from memory, without files")
+        raise FileNotFoundError(f"cannot find `{name}`: the document was loaded from memory, without files")
     return files.read(collection.file)
 
 
@@ -692,7 +688,7 @@ def _read_now(collection: Collection) -> dict[str, JSON]:
         raise lost_rows(collection, str(error), _AGAIN) from error
     problems: list[Problem] = []
     if _digest(collection, content) != collection.digest:
-        raise lost_rows(collection, f"`{collection.file}` was changed after it was judged", _AGAIN)
+        raise lost_rows(collection, f"`{collection.file}` was changed after it was checked", _AGAIN)
     written = parse_row_file(_told_name(collection), content, collection.schema, problems)
     rows = None if written is None else rows_by_key(written, collection.key, None, problems)
     if rows is None:
@@ -700,7 +696,7 @@ def _read_now(collection: Collection) -> dict[str, JSON]:
     return rows
 
 
-_AGAIN = "read the documents again"
+_AGAIN = "load the documents again"
 
 
 def parse_document_fixture(
@@ -724,7 +720,7 @@ def with_refused_names(fixture: Fixture, value: Mapping[str, Any], scope_name: s
     """
     told = {key: value[key] if isinstance(value.get(key), dict) else {} for key in ("store", "state")}
     collections = {
-        name: Collection(name, f"{scope_name}/{name}", fault="it is refused")
+        name: Collection(name, f"{scope_name}/{name}", fault="it was rejected")
         for name in told["store"]
         if name not in fixture.collections
     }

@@ -1,6 +1,6 @@
-"""A model's tool loop over a runtime: the calls that a model asks for run like all others, under one policy.
+"""The tool loop of a model over a runtime: the model's calls run like all other calls, under one policy.
 
-It imports `engine` and the rooms below it; `scenarios`, `serve` and `cli` may import it.
+This package imports `engine` and the packages below it; `scenarios`, `serve` and `cli` may import it.
 """
 
 from toolcrib.provider.config import Config

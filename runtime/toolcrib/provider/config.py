@@ -1,4 +1,4 @@
-"""How conversations are held, and the checks of such a setup and of the conversation that it begins with."""
+"""Configuration of conversations, and the checks of a configuration and of the conversation to continue."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from toolcrib.registry.registry import Registry
 from toolcrib.security.tool_policy import ToolPolicy, check_policy
 
 CONTENT_LIMIT = 5 * 1024 * 1024
-"""Bytes of base64 of one result's parts that a model is shown unless somebody says otherwise."""
+"""Default of `Config.content_limit`, in bytes of base64."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """How a conversation is held.
+    """Configuration of the conversations of a `ProviderMiddleware`.
 
     Attributes:
-        system: What instructs the model, where the messages don't begin with it themselves.
-        settings: The provider's own: `temperature`, `max_tokens` ...
-        prices: What answers cost; `max_cost` of a policy needs it.
-        toolset: Name of the toolset that is offered; None for that of the session.
-        client: Fulfils the tools in mode `client`; None for the session's own.
-        sink: Gets the messages after every round.
-        claim: Says who goes on with calls that wait, where several may try (`FolderClaims` is built in); None where
-            the caller sees to it that each suspended conversation is resumed once.
-        result_limit: Bytes that the model is shown of one result; at least 256. The rest it can read on demand.
-        content_limit: Bytes of base64 that the parts of one result may have together: images, audio, files. A part
-            that does not fit is described in the text.
-        streaming: Whether the provider is asked for its answer as it is made; None: where it is streamed on.
+        system: Instructions for the model, unless the messages start with a system message.
+        settings: Provider settings such as `temperature` and `max_tokens`.
+        prices: Prices of the model; required by `max_cost` of a policy.
+        toolset: Name of the toolset to offer (default: the tools of the session).
+        client: Fulfils calls of tools in mode `client` (default: the client of the session).
+        sink: Receives the messages after every round.
+        claim: Ensures that a suspended conversation is resumed only once if several processes may try, such as
+            `FolderClaims`. None if the caller ensures this itself.
+        result_limit: Maximum bytes of one result that the model sees; at least 256. It can read the rest on demand.
+        content_limit: Maximum bytes of base64 of all images, audio and files of one result. Parts beyond the limit
+            are described in the text.
+        streaming: Whether to request streamed answers. Default: only in `stream`.
     """
 
     system: str = ""
@@ -55,22 +55,22 @@ class Config:
 
 
 def check_setup(provider: Provider, policy: ToolPolicy, config: Config, registry: Registry | None) -> None:
-    """Nothing, where conversations can be held. What is only odd is logged.
+    """Check a setup. Warnings are logged.
 
     Args:
         provider: The model.
-        policy: What it may do with tools.
-        config: How conversations are held.
-        registry: The tools; None where they are not known yet.
+        policy: The policy for its calls.
+        config: The configuration.
+        registry: The tools; None if they are not known yet.
 
     Raises:
-        ConfigurationError: Something is wrong with the policy, the configuration or the provider.
+        ConfigurationError: The policy, the configuration or the provider is invalid.
     """
     if config.prices is not None:
         config.prices.check()
     wrong = [*_wrong(provider, policy, config, registry)]
     if wrong:
-        message = "no conversation can be held like this:\n" + "\n".join(f"- {each}" for each in wrong)
+        message = "invalid conversation settings:\n" + "\n".join(f"- {each}" for each in wrong)
         raise ConfigurationError(message, code="invalid_policy")
 
 
@@ -84,25 +84,26 @@ def _wrong(
             yield told
         else:
             logging.getLogger("toolcrib").warning("%s", told)
+    # Only a provider with `world` calls a service that costs money; a scripted model is free.
     if policy.max_cost is not None and config.prices is None and hasattr(provider, "world"):
-        yield "policy/max_cost: unknown_prices: what answers cost is not known; give `Config(prices=Prices(...))`"
+        yield "policy/max_cost: unknown_prices: `max_cost` requires prices; pass `Config(prices=Prices(...))`"
     if config.result_limit < LEAST_LIMIT:
         yield f"config/result_limit: out_of_range: expected at least {LEAST_LIMIT}, got {config.result_limit}"
     if config.content_limit < 0:
         yield f"config/content_limit: out_of_range: expected at least 0, got {config.content_limit}"
     dialect = dialect_of(provider)
     if dialect not in DIALECTS:
-        near = did_you_mean(dialect, DIALECTS) or f"the dialects are {', '.join(DIALECTS)}"
-        yield f"provider/dialect: unknown_dialect: there is no dialect `{dialect}`; {near}"
+        near = did_you_mean(dialect, DIALECTS) or f"valid dialects: {', '.join(DIALECTS)}"
+        yield f"provider/dialect: unknown_dialect: unknown dialect `{dialect}`; {near}"
 
 
 def dialect_of(provider: Provider) -> str:
-    """The form in which a provider wants tools declared."""
+    """The form in which a provider declares tools."""
     return str(getattr(provider, "dialect", "plain"))
 
 
 def unused_tool_name(registry: Registry) -> str:
-    """The name of the tool that reads on in long results: one that no other tool has."""
+    """Choose a name for the tool that reads long results, different from all other tools and aliases."""
     name, number = READ_RESULT, 1
     while name in registry or registry.named_by_alias(name) is not None:
         number += 1
@@ -111,41 +112,44 @@ def unused_tool_name(registry: Registry) -> str:
 
 
 def check_conversation(conversation: Conversation) -> None:
-    """Nothing, where a model can be asked to go on: every call has one result right behind it, or waits.
+    """Check that a conversation can continue: every call is pending or is followed by exactly one result.
 
     Raises:
-        ConfigurationError: There is nothing to answer; a call has no result, or several; a result has no call before
-            it; or a message has what its role does not say. All of that is told at once.
+        ConfigurationError: There is no message to answer, a call has no result or several, a result has no call
+            before it, or a message has a part that its role does not allow. The error lists all faults.
     """
+    # Services refuse such conversations with errors that name no message, so find the fault here.
     wrong = [*_not_whole(conversation)]
     if wrong:
-        message = "this conversation can't go on:\n" + "\n".join(f"- {each}" for each in wrong)
-        hint = "pass messages whose calls all have their results, or what `Conversation.as_json()` gave"
+        message = "cannot continue this conversation:\n" + "\n".join(f"- {each}" for each in wrong)
+        hint = "pass messages in which every call has its result, or the output of `Conversation.as_json()`"
         raise ConfigurationError(message, code="invalid_conversation", hint=hint)
 
 
 def _not_whole(conversation: Conversation) -> Iterator[str]:
     messages = conversation.messages
     if all(message.role == "system" for message in messages):
-        yield "nobody has said anything"
+        yield "the conversation has no message to answer"
     calls = Counter(call.id for message in messages for call in message.calls)
     results = Counter(result.id for message in messages for result in message.results)
     waiting = {each.id for each in conversation.pending}
+    # Only the last message with calls can be resumed.
     last = next((message.calls for message in reversed(messages) if message.calls), ())
     yield from _misplaced(messages)
     yield from _out_of_order(messages, waiting)
-    yield from (f"the id `{id_}` is that of {count} calls" for id_, count in calls.items() if count > 1)
+    yield from (f"the id `{id_}` is used by {count} calls" for id_, count in calls.items() if count > 1)
     yield from (f"the call `{id_}` has {count} results" for id_, count in results.items() if count > 1)
-    yield from (f"there is no call `{id_}`, which has a result" for id_ in results if id_ not in calls)
+    yield from (f"the result for `{id_}` belongs to no call" for id_ in results if id_ not in calls)
     yield from (
         f"the call `{id_}` has no result" for id_ in calls if id_ not in results and id_ not in waiting
     )
-    yield from (f"the call `{id_}` waits, and has a result" for id_ in waiting if id_ in results)
+    yield from (f"the call `{id_}` is pending but has a result" for id_ in waiting if id_ in results)
     yield from (
-        f"the call `{id_}` waits, and is not among the last ones" for id_ in waiting - {c.id for c in last}
+        f"the call `{id_}` is pending but is not in the last message with calls"
+        for id_ in waiting - {c.id for c in last}
     )
     open_ = {record.id for record in conversation.calls if record.outcome is None}
-    yield from (f"the call `{id_}` waits, and is not among `calls`" for id_ in waiting - open_)
+    yield from (f"the call `{id_}` is pending but has no open record in `calls`" for id_ in waiting - open_)
 
 
 _SAYS: Mapping[str, tuple[type, ...]] = {
@@ -154,20 +158,20 @@ _SAYS: Mapping[str, tuple[type, ...]] = {
     "assistant": (Text, Reasoning, ToolCall, Content),
     "tool": (ToolResult,),
 }
-"""Role -> what its messages have in them."""
+"""Maps a role to the types of parts that its messages may have."""
 
 
 def _misplaced(messages: Sequence[Message]) -> Iterator[str]:
-    """Parts that stand in no message of such a role, and messages of nothing."""
+    """Yield parts that the role of their message does not allow, and empty messages."""
     for number, message in enumerate(messages):
         place = f"message {number} ({message.role})"
         for kind in dict.fromkeys(map(type, message.parts)):
             if kind not in _SAYS[message.role]:
-                yield f"{place} has a `{kind.__name__}`, which no such message has"
+                yield f"{place} cannot contain a `{kind.__name__}`"
         if message.role == "tool" and len(message.parts) != 1:
-            yield f"{place} has {len(message.parts)} parts, and is to have one result"
+            yield f"{place} has {len(message.parts)} parts instead of one result"
         elif message.role == "user" and not any(map(_says_something, message.parts)):
-            yield f"{place} says nothing"
+            yield f"{place} is empty"
 
 
 def _says_something(part: Part) -> bool:
@@ -175,7 +179,7 @@ def _says_something(part: Part) -> bool:
 
 
 def _out_of_order(messages: Sequence[Message], waiting: Collection[str]) -> Iterator[str]:
-    """Results that stand before their call, or apart from it; messages that stand between a call and its result."""
+    """Yield results before their call, and messages between a call and its result."""
     places: dict[str, int] = {}
     for number, message in enumerate(messages):
         for result in message.results:
@@ -184,7 +188,7 @@ def _out_of_order(messages: Sequence[Message], waiting: Collection[str]) -> Iter
     for number, message in enumerate(messages):
         if message.role != "tool":
             yield from (
-                f"message {number} ({message.role}) stands between the call `{id_}` and its result"
+                f"message {number} ({message.role}) is between the call `{id_}` and its result"
                 for id_ in sorted(open_)
             )
             open_ = set()
@@ -193,6 +197,6 @@ def _out_of_order(messages: Sequence[Message], waiting: Collection[str]) -> Iter
         for call in message.calls:
             place = places.get(call.id)
             if place is not None and place <= number:
-                yield f"the result of the call `{call.id}` stands before it"
+                yield f"the result of the call `{call.id}` comes before the call"
             elif place is not None and call.id not in waiting:
                 open_.add(call.id)

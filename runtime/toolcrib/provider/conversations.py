@@ -1,4 +1,4 @@
-"""A conversation with a model as plain data: messages, calls, cost, and why it stopped; and where it is written down."""
+"""Conversations with a model as plain data (messages, calls, cost, stop reason), and the sinks that store them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from toolcrib.provider.models.protocol import Tokens
 
 
 class Stop(StrEnum):
-    """Why a turn ended: a closed set."""
+    """The reasons why a turn can end; a closed set."""
 
     ANSWERED = "answered"
-    """The model said what it had to say."""
+    """The model completed its answer."""
     PENDING = "pending"
-    """Calls wait for somebody: an approval, or the result of a tool that the caller fulfils."""
+    """Calls need an approval, or the result of a tool that the client fulfils."""
     STOP_ON_TOOL = "stop_on_tool"
     LENGTH = "length"
     """The model's answer was cut off."""
@@ -62,24 +62,24 @@ class Stop(StrEnum):
 
 
 class CallRecord(NamedTuple):
-    """A call that the model asked for, and what came of it.
+    """A call that the model requested, and its result.
 
     Attributes:
-        id: Of the call.
-        tool: The tool's name, or what the model wrote.
-        arguments: As they reached the runtime; None where they were no JSON object.
-        turn: The number of the user's message that it follows, from 1.
-        round: The number of the request in that turn, from 1.
-        outcome: How it ended; None while it waits.
-        value: The answer, where it ended `ok`.
-        content: Further parts of the answer.
-        code: Finer than the outcome.
-        message: Why it did not end `ok`.
-        reached: Whether it reached the tool: no policy, no bad arguments stopped it before.
+        id: ID of the call.
+        tool: Name of the tool; for an unknown tool, the name that the model wrote.
+        arguments: Arguments as passed to the runtime; None if they were not a JSON object.
+        turn: Number of the turn, from 1.
+        round: Number of the request in the turn, from 1.
+        outcome: Outcome of the call; None while it is pending.
+        value: Value of an `ok` result.
+        content: Further parts of the result.
+        code: Error code.
+        message: Error message.
+        reached: Whether the call reached the tool, so that neither the policy nor invalid arguments stopped it.
         duration: Seconds on the session's clock.
-        at: When it began: seconds since 1970 on the session's clock.
-        states: Named states of the session's mocks when it began.
-        attempts: How often the tool was tried.
+        at: Start time, in seconds since 1970 on the session's clock.
+        states: Named states of the session's mocks at the start.
+        attempts: Number of attempts.
     """
 
     id: str
@@ -100,17 +100,17 @@ class CallRecord(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A call that waits for somebody, as that one may see it: `***` stands in place of secrets.
+    """A call that waits for a person or a client, with `***` in place of secrets.
 
-    The call is made with its secrets all the same, also where edited arguments leave a `***` in its place.
+    The call is made with the real secrets, even if edited arguments contain `***` in their place.
 
     Attributes:
-        id: Of the call.
-        tool: The tool's name.
-        arguments: What it would be called with.
-        code: Why: `needs_approval`, `client_tool_deferred`, or a layer's own.
-        message: What to ask whoever decides.
-        details: Facts that belong to the code.
+        id: ID of the call.
+        tool: Name of the tool.
+        arguments: Arguments of the call.
+        code: `needs_approval`, `client_tool_deferred`, or the code of a layer.
+        message: Question for the person who decides.
+        details: Facts about the code.
     """
 
     id: str
@@ -122,19 +122,25 @@ class Pending(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What somebody says of a pending call.
+    """The answer to a pending call.
 
     In JSON: `{approve: true}`, `{approve: {arguments: {...}}}`, `{reject: reason}`, `{result: value}` or
-    `{error: {code, message}}`. The last two are for a call that waits with the code `client_tool_deferred`: whoever
-    gives them has fulfilled it, and has asked for the consent that the tool wants (`details` of the pending call). To
-    reject such a call is to decline it, and the tool's `decline_strategy` says what comes of that.
+    `{error: {code, message}}`. The last two are for a call with the code `client_tool_deferred`: the client has
+    fulfilled it, after asking for the consent that the tool requires (see `details` of the pending call). Rejecting
+    such a call declines it; the `decline_strategy` of the tool defines the result.
+
+    Example:
+        ```python
+        answers = {"call_1": Answer.approve(), "call_2": Answer.reject("too expensive")}
+        conversation = await loop.run(conversation, answers)
+        ```
 
     Attributes:
         kind: `approve`, `reject`, `result` or `error`.
-        arguments: To call with, in place of the model's; None for those.
-        value: The result of a tool that the caller fulfils.
-        code: Of the error.
-        message: Why it is rejected, or what failed.
+        arguments: Arguments that replace those of the model, if any.
+        value: The result of a tool that the client fulfils.
+        code: Error code.
+        message: Reason of the rejection, or error message.
     """
 
     kind: str
@@ -145,31 +151,32 @@ class Answer(NamedTuple):
 
     @classmethod
     def approve(cls, arguments: dict[str, JSON] | None = None) -> Answer:
-        """Make the call, with these arguments or the model's own; they are judged like any."""
+        """Make the call, with these arguments or those of the model. Edited arguments are validated, too."""
         return cls("approve", arguments=arguments)
 
     @classmethod
     def reject(cls, reason: str = "") -> Answer:
-        """Don't make it."""
+        """Do not make the call."""
         return cls("reject", message=reason)
 
     @classmethod
     def result(cls, value: JSON) -> Answer:
-        """It was made elsewhere, and answered this."""
+        """The client made the call; this is its value."""
         return cls("result", value=value)
 
     @classmethod
     def error(cls, code: str, message: str = "") -> Answer:
-        """It was made elsewhere, and failed."""
+        """The client made the call, and it failed."""
         return cls("error", code=code, message=message)
 
     @classmethod
     def parse(cls, value: Answer | Mapping[str, Any]) -> Answer:
-        """An answer of its JSON form.
+        """Parse the JSON form of an answer.
 
         Raises:
-            ConfigurationError: It is none.
+            ConfigurationError: The value is not an answer.
         """
+        # `rest` must be empty: two decisions about one call are ambiguous.
         match value:
             case Answer(kind="approve" | "reject" | "result" | "error"):
                 return value
@@ -185,7 +192,7 @@ class Answer(NamedTuple):
                 if isinstance(why := more.get("message", ""), str):
                     return cls.error(code, why)
         raise ConfigurationError(
-            "this is no answer to a pending call",
+            "invalid answer to a pending call",
             code="invalid_answer",
             hint='write {"approve": true}, {"approve": {"arguments": {...}}}, {"reject": "why"}, {"result": ...} or {"error": {"code": "..."}}',
         )
@@ -195,27 +202,33 @@ _WHY = {"message"}
 
 
 class Conversation(NamedTuple):
-    """A conversation, as far as it came.
+    """The state of a conversation.
 
-    Whoever goes on with one passes it on whole. One that is made anew of its messages alone knows none of the calls
-    before: all bounds of a policy begin at zero again, and nothing was called before.
+    To continue a conversation, pass the whole object to `ProviderMiddleware.run`. A conversation built from its
+    messages alone has no record of earlier calls, so the limits of a policy start at zero again.
+
+    Example:
+        ```python
+        first = await loop.run("Where is order ORD-1?")
+        second = await loop.run(first.saying("And ORD-2?"))
+        ```
 
     Attributes:
-        messages: All of it, what the system says first.
-        stop: Why the last turn ended; None before the first.
-        detail: The same for a person, in one line.
-        pending: The calls that wait; only where `stop` is `pending`.
-        calls: Every call that was asked for, in order.
-        tokens: What the model's answers took.
-        cost: US dollars; 0 where no prices are known.
-        rounds: Requests to the model, of all turns.
-        spilled: Handle -> the whole text of a result that was too long to be shown at once.
+        messages: All messages; a system message comes first.
+        stop: Reason for the end of the last turn; None before the first one.
+        detail: The same as a text of one line.
+        pending: The pending calls; only if `stop` is `pending`.
+        calls: All calls that the model requested, in order.
+        tokens: Token counts of all answers.
+        cost: Cost in US dollars; 0 without prices.
+        rounds: Number of requests to the model, in all turns.
+        spilled: Maps the handle of a truncated result to its whole text.
         model: The model that answered last.
-        seen: How many of the messages the loop has seen, so that its sink has them; those behind are new.
-        place: How far the timeline is.
-        failure: What the provider failed with, where `stop` is `provider_failed`: `{code, message, hint, retryable,
-            details}`, where `details` are facts such as `status` and `retry_after` (seconds). Else empty.
-        id: Tells it from all others; made where its first turn begins, unless it has one.
+        seen: Number of messages that the loop has processed and passed to its sink; later ones are new.
+        place: Position of the timeline.
+        failure: Error of the provider if `stop` is `provider_failed`: `{code, message, hint, retryable, details}`, with
+            facts such as `status` and `retry_after` (seconds) in `details`. Else empty.
+        id: Unique ID; the first turn creates it if it is empty.
     """
 
     messages: tuple[Message, ...] = ()
@@ -235,25 +248,25 @@ class Conversation(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What the model said last since the user spoke; empty if its last message asks for calls alone."""
+        """The last text of the model in this turn; empty if its last message has only calls."""
         said = (each for each in reversed(self.messages) if each.role in {"assistant", "user"})
         last = next(said, None)
         return last.text if last is not None and last.role == "assistant" else ""
 
     @property
     def turns(self) -> int:
-        """How often the user spoke."""
+        """Number of user messages."""
         return sum(message.role == "user" for message in self.messages)
 
     def saying(self, *parts: str | Content) -> Conversation:
-        """The conversation with a further message of the user, ready to be run."""
+        """Return the conversation with another message of the user, to pass to `run`."""
         return self._replace(messages=(*self.messages, user(*parts)))
 
     def as_json(self) -> dict[str, JSON]:
-        """Plain data, which `parse` reads.
+        """Return plain data for `parse`.
 
-        Secrets in messages, in the arguments and values of `calls`, and in `spilled` are in it as they are: without
-        them nobody could go on. Those of `pending`, and the events of the turn, are without them.
+        Messages, `calls` and `spilled` contain secrets unmasked, because the conversation could not continue without
+        them. `pending` and events are masked.
         """
         return {
             "messages": [message.as_json() for message in self.messages],
@@ -274,15 +287,15 @@ class Conversation(NamedTuple):
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Conversation:
-        """The conversation that `as_json` told.
+        """Parse the output of `as_json`.
 
         Raises:
-            ConfigurationError: It is none; everything that is wrong with it is told at once.
+            ConfigurationError: The value is not a conversation; the error lists all violations.
         """
         wrong = [*_FORM(value, "")] or [*_at_odds(value)]
         if wrong:
-            message = "this is no conversation:\n" + "\n".join(f"- {each_}" for each_ in wrong)
-            hint = "pass what `Conversation.as_json()` gave"
+            message = "invalid conversation:\n" + "\n".join(f"- {each_}" for each_ in wrong)
+            hint = "pass the output of `Conversation.as_json()`"
             raise ConfigurationError(message, code="invalid_conversation", hint=hint)
         return cls(
             **{
@@ -298,10 +311,10 @@ class Conversation(NamedTuple):
 
     @classmethod
     def of(cls, messages: Any) -> Conversation:
-        """A conversation that begins with a text of the user, or with messages.
+        """Create a conversation from text of the user or from messages; a conversation is returned unchanged.
 
         Raises:
-            ConfigurationError: One of them is no message.
+            ConfigurationError: A message is invalid.
         """
         return messages if isinstance(messages, cls) else cls(messages=parse_messages(messages))
 
@@ -368,13 +381,15 @@ _FORM = record(
 
 
 def _at_odds(value: Mapping[str, Any]) -> Iterator[str]:
-    """What parts of a conversation say against each other."""
+    """Yield contradictions between the fields of a conversation."""
     if value["seen"] > len(value["messages"]):
-        yield f"`/seen`: there are {len(value['messages'])} messages, and {value['seen']} were seen"
+        yield f"`/seen`: expected at most {len(value['messages'])}, the number of messages, got {value['seen']}"
     if bool(value["pending"]) is not (value["stop"] == Stop.PENDING.value):
-        yield "`/pending`: calls wait where `stop` is `pending`, and only there"
+        yield "`/pending`: expected calls if and only if `stop` is `pending`"
     ids = Counter(each_["id"] for each_ in value["calls"])
-    yield from (f"`/calls`: `{id_}` is the id of {times} calls" for id_, times in ids.items() if times > 1)
+    yield from (
+        f"`/calls`: the id `{id_}` is used by {times} calls" for id_, times in ids.items() if times > 1
+    )
     open_ = {each_["id"] for each_ in value["calls"] if each_["outcome"] is None}
     yield from (
         f"`/pending/{index}`: `/calls` has no open call `{each_['id']}`"
@@ -384,31 +399,37 @@ def _at_odds(value: Mapping[str, Any]) -> Iterator[str]:
 
 
 class Sink(Protocol):
-    """Takes the messages of a conversation, each once.
+    """Stores the messages of a conversation. It receives each message once.
 
-    It gets them after every round, and when a turn ends, also by an error or because it was cancelled. Whatever it
-    gets is whole: each call that is in it has its result, unless the call waits for somebody; then the result comes
-    when the conversation goes on. Of an answer that broke off, because the provider failed or the turn was cancelled,
-    it gets the text.
+    The loop calls it after every round and at the end of a turn, even after an error or a cancellation. The messages are
+    complete: every call has its result, except pending calls, whose results follow when the conversation continues.
+    From an interrupted answer, the sink receives the text.
 
-    The messages are what the model reads, with all secrets in arguments and results: without them nobody could go on.
-    Whoever may read what is written down may know those; events (`Event`) are told without them.
+    Messages contain the secrets in arguments and results unmasked, because the conversation could not continue without
+    them. Restrict access to what you store. Events (`Event`) are masked.
+
+    Example:
+        ```python
+        class DatabaseSink:
+            async def append(self, messages):
+                await database.insert([message.as_json() for message in messages])
+        ```
     """
 
     async def append(self, messages: Sequence[Message], /) -> None:
-        """Write down what is new. It is not cancelled with the turn, which waits for it to end.
+        """Store new messages. A cancelled turn waits for this to end and does not cancel it.
 
-        What it raises ends the turn: whoever runs it gets a `SinkFailed`.
+        An exception ends the turn with `SinkFailed`.
         """
         ...
 
 
 class SinkFailed(ToolcribError):
-    """What was said could not be written down. Nothing of it is lost, and the conversation can go on.
+    """A sink failed. The conversation is complete and can continue.
 
     Attributes:
-        conversation: As far as it came; `stop` is None where the turn would have gone on.
-        unwritten: The messages that the sink was given and has not taken. It is not given them again.
+        conversation: The conversation so far; `stop` is None if the turn would have continued.
+        unwritten: The messages that the sink failed to store. It does not receive them again.
     """
 
     code = "sink_failed"
@@ -416,60 +437,66 @@ class SinkFailed(ToolcribError):
     def __init__(
         self, error: BaseException, conversation: Conversation, unwritten: Sequence[Message]
     ) -> None:
-        super().__init__(f"the conversation can't be written down: {type(error).__name__}: {error}")
+        super().__init__(f"cannot write the conversation: {type(error).__name__}: {error}")
         self.conversation = conversation
         self.unwritten = tuple(unwritten)
 
 
 async def append_once(sink: Sink, messages: Sequence[Message]) -> None:
-    """Give messages to a sink, so that it has them once, also where the caller is cancelled meanwhile.
+    """Pass messages to a sink exactly once, even if the caller is cancelled meanwhile.
 
     Raises:
-        Exception: The sink's own.
-        asyncio.CancelledError: The sink's own; or the caller's, once the sink has the messages.
+        Exception: The exception of the sink.
+        asyncio.CancelledError: The sink cancelled itself, or the caller was cancelled; the sink is then finished.
     """
+    # A cancellation in the middle of `append` would leave open whether the messages were stored.
     appending = asyncio.ensure_future(sink.append(messages))
     try:
         await asyncio.shield(appending)
     except asyncio.CancelledError:
+        # `shield` keeps `append` running; wait for its end before the cancellation continues.
         if not appending.done():
             await asyncio.wait([appending])
+        # The cancellation takes precedence, so an error of the sink can only be logged.
         if not appending.cancelled() and (error := appending.exception()) is not None:
-            logging.getLogger("toolcrib").exception("a sink has failed", exc_info=error)
+            logging.getLogger("toolcrib").exception("a sink failed", exc_info=error)
         raise
 
 
 class JSONLSink:
-    """Writes each message as one line of JSON, as `Message.as_json` tells it. `load_transcript` reads them.
+    """Appends each message to a file as one line of JSON. `load_transcript` reads the file.
 
-    Secrets in arguments and results are written as they are (see `Sink`): keep the file where few can read it.
+    The file contains secrets of arguments and results unmasked (see `Sink`), so restrict access to it.
 
     Attributes:
-        path: The file; it is made with the first message, and added to.
+        path: The file; the first message creates it.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
     async def append(self, messages: Sequence[Message], /) -> None:
-        """Add the lines to the file, all at once.
+        """Append the messages to the file.
 
         Raises:
-            OSError: The file can't be written.
+            OSError: The file cannot be written.
         """
+        # One write for all lines, so that a crash does not separate a call from its result.
         lines = "".join(_line(message) for message in messages)
+        # Binary: Windows would write `\r\n` in text mode.
         with self.path.open("ab") as file:
             file.write(lines.encode())
 
 
 def load_transcript(path: str | Path) -> tuple[Message, ...]:
-    """The messages that a `JSONLSink` has written.
+    """Read the messages that a `JSONLSink` has written.
 
     Raises:
-        OSError: The file can't be read.
-        ConfigurationError: A line is no message.
+        OSError: The file cannot be read.
+        ConfigurationError: A line is not a message.
     """
     messages = []
+    # Not `splitlines`, which also splits at U+2028 and U+0085; JSON strings may contain these.
     for at, line in enumerate(Path(path).read_text(encoding="utf-8").split("\n"), 1):
         if not line.strip():
             continue
@@ -485,5 +512,5 @@ def _line(message: Message) -> str:
     told = message.as_json()
     try:
         return compact(told) + "\n"
-    except ValueError:  # half of a character, which only an escape can write
+    except ValueError:  # a lone surrogate has no UTF-8 form and must be escaped
         return json.dumps(told, separators=(",", ":")) + "\n"

@@ -1,4 +1,7 @@
-"""Forms of plain data: what a value must be, and everything in it that is not so, told with its place, never shown."""
+"""Small validators for plain data. They report every violation with its place, and never show values.
+
+Conversations contain secrets and user data, which must not appear in an error message.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from toolcrib.core.model import NOTHING, Outcome
 from toolcrib.core.pointers import pointer_step
 
 Form: TypeAlias = Callable[[Any, str], Iterator[str]]
-"""A value and its JSON Pointer -> what is wrong with it."""
+"""Yields the violations of a value at a JSON Pointer."""
 
 
 def _form(what: str, fits: Callable[[Any], bool]) -> Form:
@@ -27,51 +30,52 @@ def _place(pointer: str) -> str:
 
 
 def kind_of(value: object) -> str:
-    """What a value is, without what is in it."""
+    """Describe the type of a value without its contents; numbers are shown."""
     if isinstance(value, Mapping):
         return "an object"
-    kinds = {type(None): "null", bool: "a boolean", str: "a text", list: "a list", tuple: "a list"}
+    kinds = {type(None): "null", bool: "a boolean", str: "a string", list: "a list", tuple: "a list"}
     if isinstance(value, int | float) and not isinstance(value, bool) and -_BIG < value < _BIG:
         return f"{value}"
     return kinds.get(type(value), f"a `{type(value).__name__}`")
 
 
 _BIG = 1e15
-"""Numbers beyond it are not written out."""
+"""Numbers beyond this are described by their type."""
 
 
 def _is_number(value: Any) -> bool:
+    # `type`, not `isinstance`: a boolean is an int. Infinity and NaN are not JSON.
     return type(value) is int or (type(value) is float and math.isfinite(value))
 
 
-text = _form("a text", lambda value: isinstance(value, str))
-identity = _form("a text that is not empty", lambda value: isinstance(value, str) and value != "")
+text = _form("a string", lambda value: isinstance(value, str))
+identity = _form("a non-empty string", lambda value: isinstance(value, str) and value != "")
 flag = _form("a boolean", lambda value: isinstance(value, bool))
-count = _form("a whole number of at least 0", lambda value: type(value) is int and value >= 0)
+count = _form("a non-negative integer", lambda value: type(value) is int and value >= 0)
 number = _form("a finite number", _is_number)
-amount = _form("a finite number of at least 0", lambda value: _is_number(value) and value >= 0)
+amount = _form("a non-negative finite number", lambda value: _is_number(value) and value >= 0)
 table = _form(
     "an object", lambda value: isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
 )
 
 
 def anything(_value: Any, _pointer: str) -> Iterator[str]:
-    """Any value."""
+    """Accept any value."""
     return iter(())
 
 
 def one_of(names: Collection[str]) -> Form:
-    """One of some names."""
+    """Accept one of some names."""
     return _form(f"one of {', '.join(names)}", lambda value: isinstance(value, str) and value in names)
 
 
 def or_null(form: Form) -> Form:
-    """What a form takes, or null."""
+    """Accept null, and what another form accepts."""
     return lambda value, pointer: iter(()) if value is None else form(value, pointer)
 
 
 def each(form: Form) -> Form:
-    """A list of what a form takes."""
+    """Accept a list of items that a form accepts."""
 
     def faults(value: Any, pointer: str) -> Iterator[str]:
         if not isinstance(value, list | tuple):
@@ -84,7 +88,7 @@ def each(form: Form) -> Form:
 
 
 def by_name(form: Form) -> Form:
-    """An object whose values a form takes."""
+    """Accept an object whose values a form accepts."""
 
     def faults(value: Any, pointer: str) -> Iterator[str]:
         yield from table(value, pointer)
@@ -96,11 +100,11 @@ def by_name(form: Form) -> Form:
 
 
 def pair(first: Form, second: Form) -> Form:
-    """A list of two."""
+    """Accept a list of two items."""
 
     def faults(value: Any, pointer: str) -> Iterator[str]:
         if not isinstance(value, list | tuple) or len(value) != len((first, second)):
-            yield f"{_place(pointer)}expected a list of two, got {kind_of(value)}"
+            yield f"{_place(pointer)}expected a list of two items, got {kind_of(value)}"
             return
         yield from first(value[0], f"{pointer}/0")
         yield from second(value[1], f"{pointer}/1")
@@ -109,20 +113,21 @@ def pair(first: Form, second: Form) -> Form:
 
 
 def record(required: Mapping[str, Form], optional: Mapping[str, Form] = NOTHING) -> Form:
-    """An object of these keys, and no others."""
+    """Accept an object with these keys and no others."""
     known = {**required, **optional}
 
     def faults(value: Any, pointer: str) -> Iterator[str]:
         if not isinstance(value, Mapping):
             yield f"{_place(pointer)}expected an object, got {kind_of(value)}"
             return
-        yield from (f"{_place(pointer)}`{key}` is missing" for key in required if key not in value)
+        yield from (f"{_place(pointer)}missing `{key}`" for key in required if key not in value)
         for key, item in value.items():
             if key in known:
                 yield from known[key](item, f"{pointer}/{key}")
             else:
-                near = did_you_mean(str(key), known) or f"there are {', '.join(known)}"
-                yield f"{_place(pointer)}there is no key `{str(key)[:100]}`; {near}"
+                near = did_you_mean(str(key), known) or f"valid keys: {', '.join(known)}"
+                # The key is untrusted: cut it, so that it cannot fill the message.
+                yield f"{_place(pointer)}unknown key `{str(key)[:100]}`; {near}"
 
     return faults
 
@@ -133,4 +138,4 @@ content = record(
     {"type": one_of(("text", "image", "audio", "resource"))},
     {key: or_null(text) for key in ("text", "data", "mime_type", "uri", "title")},
 )
-"""A part that is more than text: an image, audio, a resource."""
+"""A content part: an image, audio or a resource."""

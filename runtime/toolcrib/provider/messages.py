@@ -1,4 +1,4 @@
-"""What is said in a conversation: messages, each of parts in their order. Plain data, to JSON and back."""
+"""The messages of a conversation and their parts, as plain data that converts to JSON and back."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
 class Text(NamedTuple):
-    """Text that was said."""
+    """A text part."""
 
     text: str
 
 
 class Reasoning(NamedTuple):
-    """What a model thought aloud.
+    """The reasoning of a model.
 
     Attributes:
-        text: What may be read of it; empty where the provider keeps it to itself.
-        data: What the provider wants back with the next request, as it gave it: signatures, encrypted content.
+        text: Readable reasoning; empty if the provider does not disclose it.
+        data: Data to send back unchanged with the next request, such as signatures or encrypted content.
     """
 
     text: str
@@ -43,14 +43,14 @@ class Reasoning(NamedTuple):
 
 
 class ToolCall(NamedTuple):
-    """A call that a model asked for.
+    """A call that a model requested.
 
     Attributes:
         id: Unique in the conversation.
-        name: The tool's name; what the model wrote where no tool is meant by it.
-        arguments: As the tool takes them; None where what the model wrote is no JSON object.
+        name: Name of the tool; for an unknown tool, the name that the model wrote.
+        arguments: Arguments in the form that the tool accepts; None if the model wrote no JSON object.
         written: The arguments as the model wrote them.
-        alias: The name that the model used, where it is another one.
+        alias: The name that the model used, if it differs from `name`.
     """
 
     id: str
@@ -61,15 +61,15 @@ class ToolCall(NamedTuple):
 
 
 class ToolResult(NamedTuple):
-    """What a model is told of a call. Every call has exactly one.
+    """The result of a call as the model reads it. Every call has exactly one.
 
     Attributes:
-        id: Of the call.
-        name: The tool's name.
-        outcome: How the call ended.
-        text: What the model reads.
-        content: Parts that are more than text, for providers that take them.
-        code: Finer than the outcome; empty where the call ended `ok`.
+        id: ID of the call.
+        name: Name of the tool.
+        outcome: Outcome of the call.
+        text: Text for the model.
+        content: Images, audio and other parts, for providers that accept them.
+        code: Error code; empty if the outcome is `ok`.
     """
 
     id: str
@@ -87,8 +87,8 @@ class Message(NamedTuple):
     """One message.
 
     Attributes:
-        role: Whose it is; a message of the role `tool` has one `ToolResult`.
-        parts: What is in it, in order.
+        role: The role of the sender. A message with the role `tool` has exactly one `ToolResult`.
+        parts: The parts, in order.
     """
 
     role: Role
@@ -96,31 +96,31 @@ class Message(NamedTuple):
 
     @property
     def text(self) -> str:
-        """All its text, without what the model thought."""
+        """The text of the message, without reasoning."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The calls that it asks for, in order."""
+        """The calls that the message requests, in order."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """What it tells of calls."""
+        """The results of calls in the message."""
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
 
     def as_json(self) -> dict[str, JSON]:
-        """`{role, parts: [{type, ...}]}`; what a part does not have is left out."""
+        """Return `{role, parts: [{type, ...}]}`; empty fields of parts are omitted."""
         return {"role": self.role, "parts": [_part_as_json(part) for part in self.parts]}
 
 
 def system(text: str) -> Message:
-    """A message that instructs the model."""
+    """Create a message with instructions for the model."""
     return Message("system", (Text(text),))
 
 
 def user(*parts: str | Content) -> Message:
-    """A message of the user: texts, images, audio, resources."""
+    """Create a message of the user, from strings, images, audio and resources."""
     return Message("user", tuple(Text(part) if isinstance(part, str) else part for part in parts))
 
 
@@ -145,31 +145,32 @@ def _part_as_json(part: Part) -> dict[str, JSON]:
             told[key] = [each.as_json() for each in value]
         else:
             told[key] = value
+    # Kept even if empty: the parsers require these keys.
     required = {"name", "text", "arguments"}
     return {key: value for key, value in told.items() if key in required or value not in (None, "", [])}
 
 
 def parse_message(value: Message | Mapping[str, Any]) -> Message:
-    """A message of what `as_json` made; or of `{role, content}`, where `content` is a text.
+    """Parse the JSON form of a message: the output of `as_json`, or `{role, content}` with a string as content.
 
     Raises:
-        ConfigurationError: It is neither; everything that is wrong with it is told at once.
+        ConfigurationError: The value is not a message; the error lists all violations.
     """
     return parse_messages([value])[0]
 
 
 def parse_messages(value: str | Message | Sequence[Message | Mapping[str, Any]]) -> tuple[Message, ...]:
-    """Messages; a text is what the user says.
+    """Parse messages; a string becomes a message of the user.
 
     Raises:
-        ConfigurationError: One of them is no message; everything that is wrong with them is told at once.
+        ConfigurationError: A value is not a message; the error lists all violations.
     """
     if isinstance(value, str):
         return (user(value),)
     if isinstance(value, Message):
         return (value,)
     if isinstance(value, bytes | Mapping) or not isinstance(value, Iterable):
-        raise _no_message([f"expected a text, a message or a list of messages, got {kind_of(value)}"])
+        raise _no_message([f"expected a string, a message or a list of messages, got {kind_of(value)}"])
     messages = list(value)
     wrong = [
         fault
@@ -185,14 +186,14 @@ def parse_messages(value: str | Message | Sequence[Message | Mapping[str, Any]])
 def _no_message(wrong: list[str]) -> ConfigurationError:
     told = f" {wrong[0]}" if len(wrong) == 1 else "".join(f"\n- {each_}" for each_ in wrong)
     return ConfigurationError(
-        f"this is no message:{told}",
+        f"invalid message:{told}",
         code="invalid_message",
-        hint='write `{"role": "user", "content": "..."}`, or what `Message.as_json()` gives',
+        hint='write `{"role": "user", "content": "..."}`, or pass the output of `Message.as_json()`',
     )
 
 
 def _message(value: Mapping[str, Any]) -> Message:
-    """A message of what has its form."""
+    # The caller has checked the form.
     if "content" in value:
         return Message(value["role"], (Text(value["content"]),))
     return Message(value["role"], tuple(map(_part, value["parts"])))
@@ -231,13 +232,14 @@ _WHOLE = record({"role": _ROLE, "parts": each(_part_form)})
 
 
 def message_form(value: Any, pointer: str) -> Iterator[str]:
-    """The form of a message in JSON."""
+    """Check the JSON form of a message."""
+    # The short form of most providers' APIs, so that their transcripts can be passed as they are.
     short = isinstance(value, Mapping) and "content" in value and "parts" not in value
     return (_SAID if short else _WHOLE)(value, pointer)
 
 
 def _part(value: Mapping[str, Any]) -> Part:
-    """A part of what has its form."""
+    # The caller has checked the form.
     fields = {key: item for key, item in value.items() if key != "type"}
     if value["type"] == "content":
         return Content(**fields["content"])

@@ -1,13 +1,13 @@
-"""A model's tool loop over a runtime, read top to bottom.
+"""The tool loop of a model over a runtime. This is the path of a turn.
 
 ProviderMiddleware.run(messages)
--> a turn, checked: nothing is open, and what waits is answered     ProviderMiddleware._begin
--> until the turn is over                                           ProviderMiddleware._steps, ConversationTurn.stop_reason
-     request -> the model's answer, as it comes                     ConversationTurn.request, ProviderMiddleware._ask
-     its calls judged by the policy                                 ConversationTurn.judge
-     those that may be made, made at once                           CallRunner.make -> Session.call, layers and all
-     one result for each, in the order of the calls                 ConversationTurn.end_round
-     written down                                                   Sink.append
+-> check the conversation and the answers to pending calls     ProviderMiddleware._begin, check_answers
+-> until the turn ends                                         ProviderMiddleware._steps, ConversationTurn.stop_reason
+     request -> stream of the model's answer                   ConversationTurn.request, ProviderMiddleware._ask
+     check its calls against the policy                        ConversationTurn.judge
+     make the permitted calls, concurrently                    CallRunner.make -> Session.call, with all layers
+     add one result per call, in the order of the calls        ConversationTurn.end_round
+     write the messages                                        Sink.append
 -> Conversation
 """
 
@@ -39,14 +39,23 @@ from toolcrib.registry.registry import Registry
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 
 BrokenOff: TypeAlias = Callable[[Sequence[Event], Conversation], None]
-"""Takes the last events of a turn that ended before its time, and its conversation."""
+"""Receives the last events and the conversation of a turn that was cancelled or failed."""
 
 
 class ProviderMiddleware:
-    """Lets a model use tools: declares them, makes the calls that it asks for, and tells it what came of them.
+    """Lets a model use tools: declares them, makes the calls that the model requests, and returns the results to it.
 
-    Its calls run through the same layers as all calls. It keeps nothing of a conversation, so it may hold several at
-    once; what their mocks keep is the session's.
+    The calls run through the same layers as all other calls. The object keeps no conversation, so it can run several
+    concurrently; the state of mocks belongs to the session.
+
+    Example:
+        ```python
+        provider = open_provider("openai", model="gpt-5-mini")
+        async with Runtime.open("descriptors") as tools:
+            loop = ProviderMiddleware(provider, tools, ToolPolicy(ask=("refund_*",)))
+            conversation = await loop.run("Where is my order ORD-1?")
+            print(conversation.text)
+        ```
     """
 
     def __init__(
@@ -56,20 +65,21 @@ class ProviderMiddleware:
         policy: ToolPolicy = NO_POLICY,
         config: Config = Config(),  # noqa: B008 -- immutable
     ) -> None:
-        """Put a model, tools and a policy together.
+        """Combine a model, tools and a policy.
 
         Args:
             provider: The model.
-            runtime: Where calls are made: the default session of a runtime, or a session.
-            policy: What the model may do with tools.
-            config: How conversations are held.
+            runtime: The session that makes the calls; a runtime means its default session.
+            policy: Which calls the model may make, and how many.
+            config: Instructions, settings, limits, sink.
 
         Raises:
-            ConfigurationError: Something is wrong with the policy (all of that at once), there is no such toolset,
-                or a value of `config` is none.
+            ConfigurationError: The policy is invalid (the error lists all faults), the toolset is unknown, or a value
+                of `config` is invalid.
         """
         session = engine_of(runtime).default_session if isinstance(runtime, Runtime) else runtime
         registry = _within(session.registry, config.toolset)
+        # Without the tools of unlisted servers, the policy would seem to name unknown tools; check it later.
         self._is_known = not (isinstance(runtime, Runtime) and engine_of(runtime).undiscovered)
         check_setup(provider, policy, config, registry if self._is_known else None)
         self._provider = provider
@@ -94,29 +104,37 @@ class ProviderMiddleware:
         messages: str | Message | Sequence[Message | Mapping[str, Any]] | Conversation,
         answers: Mapping[str, Answer | Mapping[str, Any]] = NOTHING,
     ) -> Conversation:
-        """Let the model answer, with all the calls that it asks for: one turn.
+        """Run one turn: let the model answer and make all the calls that it requests.
+
+        Example:
+            ```python
+            first = await loop.run("Refund order ORD-1.")
+            if first.stop is Stop.PENDING:
+                answers = {call.id: Answer.approve() for call in first.pending}
+                second = await loop.run(first, answers)
+            ```
 
         Args:
-            messages: What the user says, messages, or a conversation to go on with.
-            answers: Id of a call that waits -> what is said of it; all of them, where the conversation has some.
+            messages: Text of the user, messages, or a conversation to continue.
+            answers: Maps the ID of each pending call to its answer. If calls are pending, all need an answer.
 
         Returns:
-            The conversation; `stop` says why the turn ended. Where the provider fails amid an answer, the text that
-            came is its last message, without what was thought and without calls; `failure` says more.
+            The conversation; `stop` is the reason why the turn ended. If the provider fails in the middle of an
+            answer, the text so far is the last message, without reasoning and calls, and `failure` has the details.
 
         Raises:
-            ConfigurationError: The messages are none, are not whole, or the answers do not fit the calls that wait.
+            ConfigurationError: The messages are invalid or incomplete, or the answers do not match the pending calls.
             ClosedRuntime: The runtime was closed.
-            SinkFailed: The sink failed; `conversation` of the error has all that was said and called.
-            asyncio.CancelledError: The caller's task was cancelled; the sink has what was said and called, also the
-                text of an answer that was under way.
+            SinkFailed: The sink failed; `conversation` of the error is complete.
+            asyncio.CancelledError: The caller's task was cancelled. The sink has received all messages and results,
+                including the text of an interrupted answer.
         """
         streaming = bool(self._config.streaming)
         async with aclosing(self._turn(messages, answers, streaming=streaming)) as items:
             async for item in items:
                 if isinstance(item, Conversation):
                     return item
-        raise AssertionError("a turn ends with its conversation")
+        raise AssertionError("the turn ended without a conversation")
 
     async def stream(
         self,
@@ -125,16 +143,24 @@ class ProviderMiddleware:
         *,
         broken_off: BrokenOff | None = None,
     ) -> AsyncGenerator[Event | Conversation, None]:
-        """`run`, watched: what happens as events, in its true order, then exactly one Conversation.
+        """Run one turn and yield its events in order, then exactly one Conversation.
 
-        Leaving the loop early cancels what is under way; close the generator (`contextlib.aclosing`) to wait for that.
-        Arguments and errors are those of `run`.
+        Leaving the loop early cancels the turn. Use `contextlib.aclosing` to wait for its end. Errors are those of
+        `run`.
+
+        Example:
+            ```python
+            async with aclosing(loop.stream("Where is my order?")) as items:
+                async for item in items:
+                    if isinstance(item, Event) and item.type == "text":
+                        print(item.text, end="")
+            ```
 
         Args:
             messages: As in `run`.
             answers: As in `run`.
-            broken_off: Is given what nobody can be given any more when the turn is cancelled or left, or can't go on: the
-                last events and the conversation, which is whole and can go on.
+            broken_off: Called if the turn is cancelled or fails, with the events not yielded yet and the conversation,
+                which is complete and can be continued.
         """
         streaming = self._config.streaming is not False
         async with aclosing(self._turn(messages, answers, broken_off, streaming=streaming)) as items:
@@ -151,6 +177,7 @@ class ProviderMiddleware:
     ) -> AsyncGenerator[Event | Conversation, None]:
         conversation = self._begin(messages)
         decided = check_answers(conversation, answers)
+        # After all checks: a claim is permanent, so it must not be spent on invalid answers.
         await self._claim(conversation)
         turn = ConversationTurn(self._settings, ApprovalGate(self._session, self._rulebook), conversation)
         try:
@@ -159,12 +186,13 @@ class ProviderMiddleware:
                     async for event in events:
                         yield event
             await self._write(turn)
-        except SinkFailed:  # what was said and called is whole, and the error has it
+        except SinkFailed:  # the error already contains the complete conversation
             raise
         except BaseException as error:
-            # Whatever ends it: what was said and called is whole, and written down.
+            # BaseException: calls may have had effects, so their results must be written after a cancellation, too.
             turn.break_off(cancelled=not isinstance(error, Exception))
             await self._write_at_last(turn)
+            # The generator can yield nothing more, so the rest goes to the callback.
             if broken_off is not None:
                 conversation = turn.end()
                 broken_off(turn.take_events(), conversation)
@@ -177,7 +205,7 @@ class ProviderMiddleware:
     def _steps(
         self, turn: ConversationTurn, answers: Mapping[str, Answer], *, streaming: bool
     ) -> Iterator[AsyncGenerator[Event, None]]:
-        """The loop: steps of a turn, one after the other, each with its events."""
+        """The loop: yields the steps of a turn, each a stream of events."""
         turn.begin()
         if answers:
             yield self._make(turn, turn.resume(answers, self._offered()))
@@ -186,11 +214,12 @@ class ProviderMiddleware:
             yield self._make(turn, turn.judge())
 
     async def _ask(self, turn: ConversationTurn, request: Request) -> AsyncGenerator[Event, None]:
-        """The model's answer, as it comes."""
+        """Request an answer and yield its events as they arrive."""
         for event in turn.take_events():
             yield event
         decoder = turn.decoder()
         try:
+            # Read for each request: a reload or a trust decision may change the environment.
             request = request._replace(world=self._session.world)
             async with aclosing(checked_response(self._provider, request)) as deltas:
                 async for delta in deltas:
@@ -198,6 +227,7 @@ class ProviderMiddleware:
                         yield event
         except ProviderError as error:
             turn.fail(error)
+        # A provider that cancels itself ends the turn, but not the task of the caller.
         except CancelledError:
             if is_cancelled_by_caller():
                 raise
@@ -208,7 +238,7 @@ class ProviderMiddleware:
     async def _make(
         self, turn: ConversationTurn, plans: Sequence[PlannedCall]
     ) -> AsyncGenerator[Event, None]:
-        """The calls that are to be made; then the round is over."""
+        """Make the planned calls and end the round."""
         for event in turn.take_events():
             yield event
         async with aclosing(self._runner.make(plans, turn.reader, turn.spilled, turn.record)) as steps:
@@ -217,9 +247,8 @@ class ProviderMiddleware:
                     yield event
         turn.end_round()
         await self._write(turn)
-        if (
-            turn.stop_reason() is None
-        ):  # a model in memory and prompt mocks never wait: others have their turn
+        # A scripted model and mocks never suspend: without this, a long turn would block all other tasks.
+        if turn.stop_reason() is None:
             await yield_to_event_loop()
 
     async def _write(self, turn: ConversationTurn) -> None:
@@ -228,6 +257,7 @@ class ProviderMiddleware:
             return
         try:
             await append_once(sink, new)
+        # A sink that cancels itself has failed; only a cancellation by the caller propagates as one.
         except BaseException as error:
             if isinstance(error, Exception) or (
                 isinstance(error, CancelledError) and not is_cancelled_by_caller()
@@ -236,14 +266,15 @@ class ProviderMiddleware:
             raise
 
     async def _write_at_last(self, turn: ConversationTurn) -> None:
-        """Write down what there is of a turn that another error ends, which goes on."""
+        """Write the messages of a turn that ends with another error."""
+        # That error is raised to the caller, so a failing sink can only be logged.
         try:
             await self._write(turn)
         except SinkFailed as error:
             logging.getLogger("toolcrib").exception("%s", error.message)
 
     def _begin(self, messages: Any) -> Conversation:
-        """What the turn begins with, or goes on from."""
+        """Build and check the conversation that the turn continues."""
         conversation = Conversation.of(messages)
         instructed = any(message.role == "system" for message in conversation.messages[:1])
         if self._config.system and not instructed and not conversation.seen:
@@ -254,16 +285,16 @@ class ProviderMiddleware:
         return conversation if conversation.id else conversation._replace(id=str(uuid4()))
 
     async def _claim(self, conversation: Conversation) -> None:
-        """Calls that wait are answered once, whoever else tries to."""
+        """Claim the pending calls, so that no other process answers them as well."""
         claim, pending = self._config.claim, conversation.pending
         if claim is None or not pending:
             return
-        self._offered()  # it may find something wrong, and then nobody has claimed anything
+        self._offered()  # checks the setup, which must happen before the claim
         place = f"@{conversation.place.seq}"
         if not await claim.claim([f"{conversation.id}/{each.id}{place}" for each in pending]):
             named = ", ".join(f"`{each.id}`" for each in pending)
-            message = f"the calls that wait were answered already: {named}"
-            hint = "go on with the conversation that came of that"
+            message = f"the pending calls were already answered: {named}"
+            hint = "continue with the conversation that those answers produced"
             raise ConfigurationError(message, code="already_answered", hint=hint)
 
     def _offered(self) -> ToolOffer:
@@ -271,10 +302,10 @@ class ProviderMiddleware:
         if self._offering is None or self._offering[0] is not registry:
             within, dialect = _within(registry, self._config.toolset), dialect_of(self._provider)
             name = unused_tool_name(within)
-            if name != self._reader.tool.name:  # a reload has brought a tool of that name, or taken it away
+            if name != self._reader.tool.name:  # a reload added or removed a tool with the reader's name
                 self._reader = ResultReader(name, self._config.result_limit, self._session.clock)
                 self._rulebook.own(name)
-            if not self._is_known:  # servers had to be asked first which tools there are
+            if not self._is_known:  # postponed in the constructor until the servers were listed
                 check_setup(self._provider, self._rulebook.policy, self._config, within)
                 self._is_known = True
             self._offering = registry, ToolOffer(within, self._rulebook, dialect, self._reader)

@@ -137,7 +137,7 @@ def why_unable(card: Card, modes: Iterable[str], missing: Callable[[str], str]) 
     """
     if card.mode is None:
         blocks = " or ".join(f"`{mode}:`" for mode in modes)
-        return f"`{card.name}` is unbound: write a {blocks} block in {card.place()}"
+        return f"`{card.name}` is unbound: add a {blocks} block to {card.place()}"
     if card.mode not in card.modes:
         there = ", ".join(f"`{mode}`" for mode in card.modes) or "none"
         return f"`{card.name}` has no `{card.mode}:` block ({card.place()}); its modes are: {there}"
@@ -316,7 +316,7 @@ class VisibilityFilter(NamedTuple):
         if disabled is None and self.toolset is not None and not in_toolset(name, self.toolset):
             place = self.toolset.place
             at = f" ({place})" if place else ""
-            message = f"`{name}` is not in the toolset `{self.toolset.name}`{at}, which is in force"
+            message = f"`{name}` is not in the active toolset `{self.toolset.name}`{at}"
             return HiddenReason("not_in_toolset", message, place)
         return disabled
 
@@ -348,8 +348,8 @@ def idle_globs(names: Collection[str], globs: Iterable[str], *, of: str, place: 
     return [
         Problem(
             code="idle_glob",
-            message=f"`{glob}` of {of} fits no tool",
-            hint=did_you_mean(glob.strip("*?"), names) or "write the name of a tool, or a glob over names",
+            message=f"`{glob}` of {of} matches no tool",
+            hint=did_you_mean(glob.strip("*?"), names) or "use a tool name, or a glob over tool names",
             severity="warning",
             source=source,
             line=line,

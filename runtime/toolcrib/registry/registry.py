@@ -255,9 +255,7 @@ class Registry(Mapping[str, Descriptor]):
         if isinstance(toolset, str):
             if toolset not in self.toolsets:
                 hint = did_you_mean(toolset, self.toolsets) or _listing(self.toolsets)
-                raise ConfigurationError(
-                    f"there is no toolset `{toolset}`", code="unknown_toolset", hint=hint
-                )
+                raise ConfigurationError(f"unknown toolset `{toolset}`", code="unknown_toolset", hint=hint)
             toolset = self.toolsets[toolset]
         return self._derived(offer=self._offer._replace(toolset=toolset))
 
@@ -402,23 +400,25 @@ class Registry(Mapping[str, Descriptor]):
 def _check_globs(globs: object) -> None:
     """Refuse one text for a list of texts: each of its letters would count, and a `*` fits every tool."""
     if isinstance(globs, str):
-        raise TypeError(f"`{globs}` stands where a tuple of globs is needed: (`{globs}`,)")
+        raise TypeError(f"expected a tuple of globs, got the string `{globs}`; use (`{globs}`,)")
     if isinstance(globs, Iterable):
         for glob in globs:
             if not isinstance(glob, str):
-                raise TypeError(f"a glob is a text, and this one is {glob!r}; several are given one by one")
+                raise TypeError(
+                    f"a glob must be a string, got {glob!r}; pass several globs as separate items"
+                )
 
 
 def _by_name(cards: Iterable[Card]) -> dict[str, Card]:
     named: dict[str, Card] = {}
     for card in cards:
         if named.setdefault(card.name, card) is not card:
-            raise ValueError(f"two cards of the name `{card.name}`")
+            raise ValueError(f"duplicate card `{card.name}`")
     return named
 
 
 def _listing(toolsets: Iterable[str]) -> str:
-    return f"the toolsets are: {', '.join(f'`{name}`' for name in toolsets) or 'none'}"
+    return f"known toolsets: {', '.join(f'`{name}`' for name in toolsets) or 'none'}"
 
 
 def how_many(registry: Registry) -> str:
@@ -445,7 +445,7 @@ def _duplicate(first: Descriptor, second: Descriptor) -> Problem:
     place = first.origin.overrides[-1] if first.origin.overrides else first.origin.place("/name")
     return Problem(
         code="duplicate_tool",
-        message=f"`{second.name}` is already the name of a tool in {place}",
+        message=f"duplicate tool `{second.name}`, already loaded from {place}",
         pointer="/name",
         hint="rename one of them, or remove one of the files",
         source=second.origin.source,

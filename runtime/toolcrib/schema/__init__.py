@@ -1,4 +1,4 @@
-"""JSON Schema: validates, explains, coerces, fills in defaults, merges, dereferences, compares and generates.
+"""JSON Schema: validation, violations, coercion, defaults, merging, dereferencing, comparison and generation.
 
-It imports `security` and `core` only.
+Imports only `security` and `core`.
 """

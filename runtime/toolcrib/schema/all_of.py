@@ -1,15 +1,13 @@
-"""One schema for two that must both hold.
+"""Merge two schemas that must both hold into one.
 
-`merge` is the one implementation. What becomes of a keyword that both schemas have is a parameter, `MergeRules`,
-because callers need different things where no keyword can say both:
+`merge` takes the rules for keywords that both schemas have as `MergeRules`, because callers need different results if
+no single keyword can express both:
 
-- `EXACT` (dereferencing, by `conjoin`): a keyword stays as it is or nothing is merged, so that no keyword means
-  something else than before. JSON Schema 2020-12, core 7.7 and 10: what a keyword says may depend on the keywords
-  beside it.
-- The rules of `formats.providers.argument_schema` (tool declarations): the tighter of two values; nothing is merged
-  where `allOf` is needed to say both.
-- `CLOSEST` (generation, by `merge_closely`): always one schema, as near as keywords can say it. The caller validates
-  the values that it makes of it.
+- `EXACT` (dereferencing, through `conjoin`): merge only if every keyword keeps its meaning.
+- The rules of `formats.providers.argument_schema` (tool declarations): use the tighter of two values; do not merge if
+  an `allOf` would be needed.
+- `CLOSEST` (generation, through `merge_closely`): always one schema, as close as keywords can express it. The caller
+  validates the values that it generates.
 """
 
 from __future__ import annotations
@@ -29,14 +27,14 @@ class _Apart(Enum):
 
 
 APART: Final = _Apart.APART
-"""What a rule gives where no value of the keyword says what both say."""
+"""The result of a rule if no single value of the keyword expresses both."""
 
 Join: TypeAlias = Callable[[str, Any, Any], Any]
-"""A keyword and its two values -> one value that says both, or `APART`."""
+"""A keyword and its two values -> one value that expresses both, or `APART`."""
 
 
 class MergeRules(NamedTuple):
-    """What becomes of the keywords that two schemas have both.
+    """How to merge keywords that both schemas have.
 
     Attributes:
         keywords: Keyword -> its rule.
@@ -48,19 +46,19 @@ class MergeRules(NamedTuple):
 
 
 def merge(own: dict[str, JSON], other: dict[str, JSON], rules: MergeRules) -> dict[str, JSON] | None:
-    """The keywords of two schemas in one, in the order of the first; None where a rule says `APART`."""
+    """Merge two schemas, in the keyword order of the first; None if a rule returns `APART`."""
     merged: dict[str, Any] = dict(own)
     for keyword, value in other.items():
         if keyword in own:
             join = rules.keywords.get(keyword, rules.others)
-            value = join(keyword, own[keyword], value)  # noqa: PLW2901 -- the joined value takes its place
+            value = join(keyword, own[keyword], value)  # noqa: PLW2901 -- replaced by the joined value
             if value is APART:
                 return None
         merged[keyword] = value
     return merged
 
 
-# Rules that callers share.
+# Rules shared by several callers.
 
 
 def first(_keyword: str, own: Any, _other: Any) -> Any:
@@ -69,19 +67,20 @@ def first(_keyword: str, own: Any, _other: Any) -> Any:
 
 
 def only_equal(_keyword: str, own: Any, other: Any) -> Any:
-    """The value that both have."""
+    """The value if both are equal."""
     return own if canonical(own) == canonical(other) else APART
 
 
 def union(_keyword: str, own: Any, other: Any) -> Any:
-    """The items of both lists, each once."""
+    """The items of both lists without duplicates."""
     if not isinstance(own, list) or not isinstance(other, list):
         return APART
     return [*own, *(item for item in other if item not in own)]
 
 
 def larger(_keyword: str, own: Any, other: Any) -> Any:
-    """The larger of two numbers; true of true and false."""
+    """The larger of two numbers; true if either is true."""
+    # Booleans are numbers in Python, which serves `uniqueItems`.
     return max(own, other) if _are_numbers(own, other) else APART
 
 
@@ -104,30 +103,30 @@ TIGHTER: Final[Mapping[str, Join]] = {
     "required": union,
     "uniqueItems": larger,
 }
-"""Keywords of which one value says what two say."""
+"""Keywords for which one value can express two."""
 
-# Exactly: for dereferencing.
+# Exact rules, for dereferencing.
 
 ANNOTATIONS: Final = ("title", "description", "default", "examples", "$comment")
-"""Keywords for readers. Of two, the one nearer to the place counts."""
+"""Keywords for readers. If both schemas have one, the inner one counts."""
 
 _TOGETHER: Final = (
     frozenset(("items", "prefixItems", "additionalItems")),
     frozenset(("contains", "minContains", "maxContains")),
     frozenset(("if", "then", "else")),
 )
-"""Keywords that mean something only with each other."""
+"""Keywords that affect each other."""
 
 _OF_NAMES: Final = frozenset(("properties", "patternProperties", "additionalProperties"))
 _UNEVALUATED: Final = frozenset(("unevaluatedProperties", "unevaluatedItems"))
 
 
 def conjoin(own: dict[str, JSON], other: Schema) -> Schema:
-    """A schema that takes what both take, and evaluates what both evaluate.
+    """A schema that accepts what both accept, and evaluates what both evaluate.
 
     Args:
-        own: A schema. Its `unevaluated...` keywords look at what the other one evaluates.
-        other: What stood beside it behind a reference. Its own `unevaluated...` keywords look at nothing of the first.
+        own: A schema. Its `unevaluated...` keywords see what the other schema evaluates.
+        other: The target of a reference next to it. Its `unevaluated...` keywords see nothing of the first schema.
     """
     if isinstance(other, bool):
         told: dict[str, JSON] = {key: own[key] for key in ANNOTATIONS if key in own}
@@ -144,7 +143,9 @@ def conjoin(own: dict[str, JSON], other: Schema) -> Schema:
 
 
 def _must_stay_apart(own: dict[str, JSON], other: dict[str, JSON]) -> bool:
-    """Whether a keyword would mean something else beside the keywords of the other schema."""
+    """Whether a keyword would change its meaning next to the keywords of the other schema."""
+    # JSON Schema 2020-12, core sections 7.7 and 10: the result of a keyword may depend on adjacent keywords,
+    # such as `additionalProperties` on `properties`. An `allOf` keeps such schemas apart.
     if _UNEVALUATED & other.keys():
         return True
     if any(group & own.keys() and group & other.keys() for group in _TOGETHER):
@@ -154,7 +155,7 @@ def _must_stay_apart(own: dict[str, JSON], other: dict[str, JSON]) -> bool:
 
 
 def _unless_equal(join: Join) -> Join:
-    """The rule for values that differ."""
+    """A rule that is applied only to values that differ."""
 
     def unless_equal(keyword: str, own: Any, other: Any) -> Any:
         return own if canonical(own) == canonical(other) else join(keyword, own, other)
@@ -168,7 +169,7 @@ def _all(_keyword: str, own: Any, other: Any) -> Any:
 
 
 def _side_by_side(_keyword: str, own: Any, other: Any) -> Any:
-    """The members of both objects, which have no name in common."""
+    """The members of both objects, if they have no name in common."""
     if not isinstance(own, dict) or not isinstance(other, dict) or own.keys() & other.keys():
         return APART
     return {**own, **other}
@@ -184,13 +185,13 @@ EXACT: Final = MergeRules(
     },
     only_equal,
 )
-"""No keyword means something else than before."""
+"""Every keyword keeps its meaning."""
 
-# As near as keywords can say it: for generation.
+# Approximate rules, for generation.
 
 
 def merge_closely(left: JSON, right: JSON) -> JSON:
-    """One schema for what both accept, as near as keywords can say it; the caller validates the outcome."""
+    """One schema for what both accept, as close as keywords can express it; the caller validates the values."""
     if left is False or right is False:
         return False
     if not isinstance(left, dict):
@@ -205,7 +206,7 @@ def _later(_keyword: str, _left: JSON, right: JSON) -> JSON:
 
 
 def _or_later(join: Join) -> Join:
-    """The rule, and the later value where it says `APART`."""
+    """A rule that falls back to the second value instead of `APART`."""
 
     def or_later(keyword: str, left: Any, right: Any) -> Any:
         joined = join(keyword, left, right)
@@ -230,6 +231,7 @@ def _types(_keyword: str, left: JSON, right: JSON) -> JSON:
     others = [right] if isinstance(right, str) else right
     if not isinstance(wanted, list) or not isinstance(others, list):
         return right
+    # `integer` is a subset of `number`, so the narrower type is kept.
     if "number" in wanted and "integer" in others:
         wanted = ["integer" if name == "number" else name for name in wanted]
     return [name for name in wanted if name in others or (name == "integer" and "number" in others)]
@@ -252,9 +254,10 @@ def _by_index(_keyword: str, left: JSON, right: JSON) -> JSON:
 
 
 def _multiple(_keyword: str, left: JSON, right: JSON) -> JSON:
-    """The least number that is a multiple of both."""
+    """The least common multiple."""
     if not isinstance(left, int | float) or not isinstance(right, int | float):
         return right
+    # Through str(), so that 0.1 means a tenth; the exact binary fraction would give absurd multiples.
     one, other = Fraction(str(left)), Fraction(str(right))
     least = Fraction(
         math.lcm(one.numerator * other.denominator, other.numerator * one.denominator),
@@ -281,4 +284,4 @@ CLOSEST: Final = MergeRules(
     },
     _later,
 )
-"""The later value counts where no keyword can say both."""
+"""The second value counts if no keyword can express both."""

@@ -1,22 +1,21 @@
-"""Repairs of arguments that models get almost right, made only where one reading alone fits.
+"""Repair arguments that models get almost right, only if exactly one repair makes them valid.
 
-A value that fits its schema is never changed. Repairs begin at the faults: for the place of each
-fault, readings of what stands there are proposed, and the one is taken that ends the fault there;
-where two do, none is taken. What does not fit in the end is given back as it came.
+A valid value is never changed. For the place of each violation, candidate values are tried; one is used if it is the only
+candidate that ends the violation. A value that is still invalid at the end is returned unchanged.
 
-`safe` repairs change how a value is written, never what it says:
+`safe` repairs change how a value is written, never what it means:
 
-- `parsed`: JSON text where an object or array is wanted (also for the whole value); `"10"`, `"5.0"`
-  where an integer is wanted, `"0.8"` where a number is, `"true"` where a boolean is; numbers exact;
-- `written`: an integer where a string is wanted;
-- `matched`: an option of `enum` or `const`, but for its case or the space around it;
-- `dropped`: null or `""` for a property that may be left out; for the whole value, `{}`.
+- `parsed`: JSON text for an object or array (also for the whole value); `"10"` or `"5.0"` for an integer, `"0.8"` for a
+  number, `"true"` for a boolean; numbers must convert exactly;
+- `written`: an integer for a string;
+- `matched`: an option of `enum` or `const` that differs only in case or surrounding whitespace;
+- `dropped`: null or `""` for an optional property; for the whole value, `{}`.
 
-`lenient` adds guesses that are usual:
+`lenient` adds common guesses:
 
-- `parsed`: yes, no, on, off, y, n, t, f, 1, 0 where a boolean is wanted;
-- `wrapped`: a scalar or object where an array is wanted becomes its one item;
-- `renamed`: a stray `cityName` where `city_name` is known and absent;
+- `parsed`: yes, no, on, off, y, n, t, f, 1, 0 for a boolean;
+- `wrapped`: a scalar or object for an array becomes its only item;
+- `renamed`: a stray `cityName` becomes the missing property `city_name`;
 - `removed`: a stray property that the schema does not allow.
 """
 
@@ -41,8 +40,9 @@ Level: TypeAlias = Literal["safe", "lenient"]
 """How far repairs may go."""
 
 MOST: Final = 256
-"""Repairs in all, with the faults that are left, beyond which a value is given back as it came."""
+"""Maximum number of repairs plus remaining violations; beyond it a value is returned unchanged."""
 
+# A repair can expose violations below it (JSON text that becomes an object), so repairs run in rounds.
 _ROUNDS: Final = 16
 _DEPTH: Final = 64
 _DIGITS: Final = 400
@@ -64,8 +64,8 @@ class Repair:
     Attributes:
         pointer: JSON Pointer of the place.
         kind: `parsed`, `written`, `matched`, `dropped`, `wrapped`, `renamed` or `removed`.
-        before: What stood there, shortened; `***` where the place is secret.
-        after: What stands there now, likewise; where it went, if `renamed`; `nothing`, if it is gone.
+        before: The old value, shortened; `***` if the place is secret.
+        after: The new value, likewise; the new pointer if `renamed`; `nothing` if removed.
     """
 
     pointer: str
@@ -75,14 +75,14 @@ class Repair:
 
 
 class _Gone:
-    """Stands for the value of a property that is left out."""
+    """Stands for a missing property."""
 
 
 _GONE: Final = _Gone()
 
 
 class _Step(NamedTuple):
-    """A proposed change: what comes to stand at a place, or the new name of its property."""
+    """A proposed change: the new value at a place, or the new name of a property."""
 
     path: Path
     kind: str
@@ -91,12 +91,12 @@ class _Step(NamedTuple):
 
 
 class CoercionResult(NamedTuple):
-    """What came of repairing a value.
+    """The result of repairing a value.
 
     Attributes:
-        value: The repaired value, which fits; the value as it came where repairs alone do not make it fit.
-        repairs: The repairs that were made; none for a value as it came.
-        left: What has to be changed by whoever wrote the value: without the faults that a repair ends.
+        value: The repaired, valid value; the original value if repairs alone do not make it valid.
+        repairs: The repairs that were made; empty for the original value.
+        left: The violations that the author of the value must fix, without those that a repair ends.
     """
 
     value: JSON
@@ -105,12 +105,12 @@ class CoercionResult(NamedTuple):
 
 
 def coerce(schema: Schema, validator: Validator, value: JSON, level: Level) -> tuple[JSON, list[Repair]]:
-    """Repair a value so that it fits, or give it back as it came, with no repairs.
+    """Repair a value so that it becomes valid, or return it unchanged without repairs.
 
     Args:
-        schema: The schema that the validator was compiled from.
-        validator: Judges the value and every repair.
-        value: A JSON value, which is never changed itself; what `json_violation` refuses is given back.
+        schema: The schema of the validator.
+        validator: Checks the value and every repair.
+        value: A value, never modified in place; a value that is not JSON is returned unchanged.
         level: How far repairs may go.
     """
     if isinstance(schema, bool) or json_violation(value) is not None or validator.judge(value):
@@ -120,17 +120,18 @@ def coerce(schema: Schema, validator: Validator, value: JSON, level: Level) -> t
 
 
 def repair(validator: Validator, value: JSON, level: Level, report: ViolationReport) -> CoercionResult:
-    """Repair a JSON value that does not fit.
+    """Repair an invalid JSON value.
 
     Args:
-        validator: Judges the repaired value.
-        value: The value, which is never changed itself.
+        validator: Checks the repaired value.
+        value: The value, never modified in place.
         level: How far repairs may go.
-        report: What is wrong with the value. From `COMPUTED` violations on nothing is repaired.
+        report: The violations of the value. With `COMPUTED` or more violations nothing is repaired.
     """
     repairs: list[Repair] = []
     current, now = value, report
     for _ in range(_ROUNDS):
+        # A report of `COMPUTED` violations is incomplete, and a value that wrong is not almost right.
         if not 0 < len(now.faults) < COMPUTED or len(now.faults) + len(repairs) > MOST:
             break
         before = len(repairs)
@@ -166,7 +167,7 @@ def _repair(validator: Validator, value: JSON, step: _Step) -> Repair:
 
 
 class _Place:
-    """The place of a fault, and the changes that could end it."""
+    """The place of a violation, and the changes that could end it."""
 
     def __init__(self, validator: Validator, value: JSON, path: Path) -> None:
         self._index = validator.index
@@ -177,7 +178,7 @@ class _Place:
         self._complaining = [site for site in self._index.heads(path) if self._complains(site, self._there)]
 
     def step(self, fault: Violation, level: Level) -> _Step | None:
-        """The one change that ends the fault here, or None."""
+        """The only change that ends the violation here, or None."""
         lenient = level == "lenient"
         if fault.keyword == "required":
             return self._renamed_into() if lenient else None
@@ -187,6 +188,8 @@ class _Place:
             return None
         for proposals in (self._safe(), self._guesses()) if lenient else (self._safe(),):
             fitting = self._fitting(proposals)
+            # Several candidates are ambiguous, such as two options that differ only in case: nothing is
+            # guessed.
             if fitting:
                 return fitting[0] if len(fitting) == 1 else None
         return None
@@ -195,7 +198,7 @@ class _Place:
         return not isinstance(value, _Gone) and self._validator.complains(site, value)
 
     def _fitting(self, proposals: Iterator[_Step]) -> list[_Step]:
-        """The proposals that end a complaint, each reading once."""
+        """The proposals that end a violation, without duplicates."""
         found: list[_Step] = []
         for step in proposals:
             again = any(_same(step.value, other.value) for other in found)
@@ -204,7 +207,7 @@ class _Place:
         return found
 
     def _wanted(self) -> set[str]:
-        """The types that the schema names here, also by the options that it lists."""
+        """The types that the schema names here, directly or through its options."""
         return {*wanted_types(self._index, self._path), *map(_type_of, self._options())}
 
     def _options(self) -> list[JSON]:
@@ -246,7 +249,9 @@ class _Place:
             if reading is not None:
                 yield _Step(self._path, "parsed", reading)
         if "array" in wanted and not isinstance(value, list | _Gone) and value is not None:
-            broken = isinstance(value, str) and value.strip()[:1] in _OPENING  # it was to be an array itself
+            # Text that begins like JSON was meant as the array itself; wrapping it would hide the syntax
+            # error.
+            broken = isinstance(value, str) and value.strip()[:1] in _OPENING
             yield from () if broken else (_Step(self._path, "wrapped", [value]),)
 
     def _known(self) -> list[str]:
@@ -254,7 +259,7 @@ class _Place:
         return list(dict.fromkeys(name for table in tables if isinstance(table, dict) for name in table))
 
     def _renamed_into(self) -> _Step | None:
-        """A property of almost this name, which is missing, takes this name."""
+        """Rename a stray property to this missing name, if their plain forms are equal."""
         name = self._path[-1]
         if not isinstance(self._parent, dict) or not isinstance(name, str) or name in self._parent:
             return None
@@ -263,7 +268,7 @@ class _Place:
         return self._renamed(close[0], name) if len(close) == 1 else None
 
     def _without_stray(self) -> _Step | None:
-        """A stray property takes the known name that it almost has; without one it is left out."""
+        """Rename a stray property to the known name with the same plain form, or remove it if there is none."""
         name = self._path[-1]
         if not isinstance(self._parent, dict) or not isinstance(name, str) or name not in self._parent:
             return None
@@ -277,7 +282,8 @@ class _Place:
 
 
 def _readings(text: str, wanted: set[str]) -> Iterator[JSON]:
-    """What a text says when it is read as one of the wanted types."""
+    """The values of a string when parsed as one of the wanted types."""
+    # `_DIGITS` bounds int(): its time grows with the square of the length.
     whole = _INTEGER.fullmatch(text) if len(text) <= _DIGITS else None
     if whole and "integer" in wanted:
         yield int(whole[1])
@@ -294,7 +300,7 @@ def _readings(text: str, wanted: set[str]) -> Iterator[JSON]:
 
 
 def _parsed(text: str) -> JSON:
-    """The JSON of a text; None where it is none, repeats a key, or nests too deeply."""
+    """Parse JSON text; None if it is invalid, repeats a key or is nested too deeply."""
     try:
         value = decode_json(text)
     except (ValueError, RecursionError):
@@ -308,12 +314,12 @@ def _type_of(value: object) -> str:
 
 
 def _same(one: object, other: object) -> bool:
-    """Equal as JSON: 1 and 1.0 are, 1 and true are not."""
+    """JSON equality of scalars: 1 equals 1.0, but not true."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 def _plain(name: str) -> str:
-    """A name without case, underscores, hyphens and spaces."""
+    """A name in lower case without underscores, hyphens and spaces."""
     return "".join(char for char in name.casefold() if char.isalnum())
 
 
@@ -329,7 +335,7 @@ def _at(value: JSON, path: Path) -> JSON | _Gone:
 
 
 def _with_step(value: JSON, step: _Step, depth: int = 0) -> JSON:
-    """The value after a step; containers are copied along its path alone."""
+    """The value after a step; only the containers along its path are copied."""
     if depth == len(step.path):
         return None if isinstance(step.value, _Gone) else step.value
     key = step.path[depth]

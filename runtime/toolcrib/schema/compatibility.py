@@ -1,13 +1,12 @@
-"""Whether every value that one JSON Schema accepts is accepted by another one.
+"""Prove that every value that one JSON Schema accepts is accepted by another one.
 
-A schema is a conjunction of keywords. For each keyword of the wide schema, the search shows that it follows from the
-keywords of the narrow one at the same place (`constraints`). Alternatives of the narrow schema are followed one by
-one; of the wide schema's, one has to follow. A keyword that can't be shown to follow counts as a difference, with
-its reason.
+A schema is a conjunction of keywords. For each keyword of the wide schema, the proof shows that it follows from the
+keywords of the narrow schema at the same place (`constraints`). Alternatives of the narrow schema are followed one by
+one; at least one alternative of the wide schema must follow. A keyword that cannot be shown to follow counts as a
+difference, with its reason.
 
-Properties that an object may have but does not name (it lists `properties`, and does not mention others) were
-described to nobody: they count where the wide schema closes the object, and not where it gives one of those names a
-meaning.
+Properties that an object allows without naming them (it lists `properties` and does not mention others) count if the wide
+schema closes the object, but not if the wide schema defines one of these names.
 """
 
 from __future__ import annotations
@@ -41,26 +40,28 @@ from toolcrib.schema.constraints import (
 )
 
 EFFORT: Final = 20_000
-"""So often is a fact looked at for one pair of schemas unless said otherwise; then it can't be shown."""
+"""Default number of facts that a proof may examine; beyond it nothing is proved."""
 
 LARGEST: Final = 256 * 1024
-"""Characters of a schema as JSON, as `check_schema` has it; of a larger one nothing can be shown."""
+"""Maximum size of a schema in characters of JSON, as in `check_schema`; nothing is proved about larger ones."""
 
+# Below Python's recursion limit: a proof uses several frames per level.
 _DEEPEST: Final = 120
 
 
 class _TooMuchError(Exception):
-    """The bound of effort or of depth was reached."""
+    """The limit of effort or depth was reached."""
 
 
 def incompatibilities(narrow: Schema, wide: Schema, effort: int = EFFORT) -> list[Reason]:
-    """Why not everything that `narrow` takes is taken by `wide`; empty where it is shown to be.
+    """Reasons why `wide` may refuse a value that `narrow` accepts; empty if it provably accepts all of them.
 
     Args:
-        narrow: A schema, in any form.
-        wide: Another one. `unevaluatedProperties` and `unevaluatedItems` follow only from a schema that is the same.
-        effort: So often may a fact be looked at; 10,000 take about a second at most.
+        narrow: Any schema.
+        wide: Any schema. `unevaluatedProperties` and `unevaluatedItems` follow only from an equal schema.
+        effort: Maximum number of facts to examine; 10,000 take about a second at most.
     """
+    # Every shortcut errs on the safe side: what is not proved is reported as a difference.
     texts = [constraints.canonical_text(schema) for schema in (narrow, wide)]
     if "" in texts or max(map(len, texts)) > LARGEST:
         return [Reason("")]
@@ -76,7 +77,7 @@ def incompatibilities(narrow: Schema, wide: Schema, effort: int = EFFORT) -> lis
 
 
 class _Proof:
-    """One search for reasons, with its bounds."""
+    """One proof, with its limits."""
 
     def __init__(self, effort: int) -> None:
         self._left = effort
@@ -84,23 +85,25 @@ class _Proof:
         self._assumed: dict[object, int] = {}
 
     def follows(self, facts: Facts, goal: ComparedNode, level: int) -> list[Reason]:
-        """Why a goal does not follow from facts.
+        """Reasons why a goal does not follow from facts; empty if it does.
 
         Args:
-            facts: What takes the value.
-            goal: What should take it.
-            level: How deep in the value the place is that they judge.
+            facts: Schemas that accept the value.
+            goal: The schema that should accept it.
+            level: Depth of the judged place within the value.
         """
         facts = expand_nodes(facts)
         self._left -= 1 + len(facts)
         if self._left < 0 or level > _DEEPEST:
             raise _TooMuchError
+        # Everything follows from a contradiction: there is no value to accept.
         if is_impossible(facts):
             return []
         key = frozenset(node.key for node in facts), goal.key, self._strict
         begun = self._assumed.get(key)
         if begun is not None:
-            # Deeper in the value it may be assumed: values end. At the same place it would prove itself.
+            # The same question again, by recursion. Deeper in the value it may be assumed, since values are
+            # finite (induction); at the same place the proof would be circular.
             return [] if begun < level else [Reason("$ref", goal.site.path)]
         self._assumed[key] = level
         try:
@@ -123,7 +126,7 @@ class _Proof:
                     yield from check(self, facts, part, level)
 
     def _by_cases(self, facts: Facts, goal: ComparedNode, level: int, reasons: list[Reason]) -> list[Reason]:
-        """The reasons that are left when alternatives of the facts are followed one by one."""
+        """The reasons that remain when the alternatives of the facts are followed one by one."""
         cases = cases_of(facts, goal)
         if not cases:
             return reasons
@@ -135,19 +138,20 @@ class _Proof:
 
     @contextmanager
     def _with_own_facts(self) -> Iterator[None]:
-        """Among the facts are some of the wide schema, so nothing follows from what they don't name."""
+        """Treat properties that the facts do not name as unknown, because some facts come from the wide schema."""
         before, self._strict = self._strict, True
         try:
             yield
         finally:
             self._strict = before
 
-    # Checks: each tells why some keywords of the goal do not follow.
+    # Checks: each yields the reasons why some keywords of the goal do not follow.
 
     def types(self, facts: Facts, goal: ComparedNode, _level: int) -> Iterator[Reason]:
         taken = constraints.declared_types(goal.said)
         there = types_of(facts)
         left = there - taken
+        # A narrow schema without `type`: one reason instead of one per type.
         if there == constraints.TYPES and left:
             yield Reason("type", (*goal.site.path, "type"))
             return
@@ -193,6 +197,7 @@ class _Proof:
             facts, goal, "minLength", "maxLength", [len(text) for text in texts] if listed else None
         )
         pattern = goal.said.get("pattern")
+        # Inclusion of regular languages is not attempted: only an equal pattern or listed values prove it.
         if isinstance(pattern, str) and not (
             has_keyword_value(facts, "pattern", pattern)
             or (listed and all(is_pattern_match(pattern, text) for text in texts))
@@ -319,7 +324,7 @@ class _Proof:
                     yield Reason(keyword, (*goal.site.path, keyword, name), name)
 
     def _depends(self, facts: Facts, goal: ComparedNode, keyword: str, name: str, level: int) -> bool:
-        """Whether what a goal asks of objects with a property holds for those that the facts take."""
+        """Whether objects with a property that the facts accept meet the goal's requirements for it."""
         with_it = (*facts, implied_node({"required": [name]}))
         for node in facts:
             for other in ("dependentRequired", "dependencies"):
@@ -359,7 +364,7 @@ class _Proof:
     def _is_same_choice(
         self, facts: Facts, there: list[ComparedNode], wanted: list[ComparedNode], level: int
     ) -> bool:
-        """Whether two lists of alternatives are the same one by one, so that just one of both fits."""
+        """Whether two lists of alternatives are equivalent one by one, so that exactly one of both matches."""
         if not 0 < len(there) == len(wanted):
             return False
         with self._with_own_facts():
@@ -371,6 +376,8 @@ class _Proof:
 
     def negated(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         wanted = goal.under("not")
+        # `not A` follows if A contradicts the facts, or if A implies something that the facts already
+        # exclude.
         if wanted is None or is_impossible(expand_nodes((*facts, wanted))):
             return
         there = [each for node in facts if (each := node.under("not")) is not None]
@@ -448,4 +455,4 @@ _CHECKS: Final[tuple[tuple[tuple[str, ...], _Check], ...]] = (
     (("if",), _Proof.conditional),
     (("unevaluatedProperties", "unevaluatedItems"), _Proof.unevaluated),
 )
-"""Every keyword that can refuse a value, and what shows that it does not."""
+"""Every keyword that can refuse a value, with the check that proves it does not."""

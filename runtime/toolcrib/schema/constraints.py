@@ -1,7 +1,7 @@
-"""The constraints that several JSON Schemas put on a value at once: its types, bounds, members and alternatives.
+"""The combined constraints of several JSON Schemas on one value: types, bounds, members and alternatives.
 
-Nothing here guesses: a keyword that can't be read is unknown, so less is proved and never too much. `Reason` says
-why it can't be shown that a schema accepts everything that another one accepts.
+A keyword that cannot be interpreted is treated as unknown, so too little may be proved, but never too much. `Reason`
+explains why a schema may not accept everything that another one accepts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from toolcrib.core.subschemas import REFERENCES, Path, SchemaIndex, Site, is_sch
 from toolcrib.core.text import canonical
 
 TYPES: Final = frozenset(("null", "boolean", "object", "array", "string", "integer", "number"))
-"""`number` are the numbers that are no integers."""
+"""The types of a value; `number` stands for numbers that are not integers."""
 
 NUMBERS: Final = frozenset(("integer", "number"))
 
@@ -25,22 +25,22 @@ DIALECTS: Final = {
     "http://json-schema.org/draft-07/schema": 7,
     "http://json-schema.org/draft-06/schema": 6,
 }
-"""Those that can be compared. In draft 4, `exclusiveMaximum` is a boolean and 1.0 no integer."""
+"""The dialects that can be compared. In draft 4, `exclusiveMaximum` is a boolean and 1.0 is not an integer."""
 
 _FOLLOWED: Final = ("allOf", *REFERENCES)
 
 _SINCE_2019: Final = ("dependentRequired", "dependentSchemas", "minContains", "maxContains")
 
 Bound: TypeAlias = tuple[float, bool]
-"""A number, and whether it is itself left out."""
+"""A number, and whether it is itself excluded."""
 
 
 class ComparedSchema:
-    """One of two schemas that are compared.
+    """One of the two schemas of a comparison.
 
     Attributes:
         index: Its subschemas.
-        dialect: Year or number of its dialect; 0 for one that can't be compared.
+        dialect: Year or number of its dialect; 0 for one that cannot be compared.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -58,7 +58,8 @@ class ComparedSchema:
 
     @property
     def is_comparable(self) -> bool:
-        """Whether its references mean the same wherever they are met, and its dialect is one and known."""
+        """Whether it has only static references and a single, known dialect."""
+        # The target of a dynamic reference depends on the path of evaluation, which a proof does not follow.
         sites = [*self.index.everything()]
         moving = any(site.get(key) is not None for site in sites for key in REFERENCES[1:])
         mixed = any(site.get("$schema") is not None for site in sites if site.path)
@@ -69,24 +70,25 @@ _IMPLIED: Final = ComparedSchema(True)
 
 
 class ComparedNode(NamedTuple):
-    """A subschema, and which of the two schemas it stands in."""
+    """A subschema of one of the two schemas."""
 
     side: ComparedSchema
     site: Site
 
     @property
     def key(self) -> tuple[int, str, Path]:
-        """Tells nodes apart."""
+        """Identifies the node."""
         return id(self.side), self.site.document, self.site.path
 
     @property
     def said(self) -> Mapping[str, Any]:
-        """Its keywords that count: none where it is a boolean, or nothing counts but its `$ref`."""
+        """Its effective keywords: none if it is a boolean or overridden by its `$ref`."""
+        # Up to draft 7, `$ref` replaces all keywords next to it.
         schema = self.site.schema
         return {} if isinstance(schema, bool) or self.side.index.is_overridden(self.site) else schema
 
     def under(self, *path: str | int) -> ComparedNode | None:
-        """The subschema at a path below it; None where there is none."""
+        """The subschema at a path below it, if any."""
         schema: Any = self.said
         for key in path:
             try:
@@ -100,7 +102,8 @@ class ComparedNode(NamedTuple):
         )
 
     def without(self, keyword: str) -> ComparedNode:
-        """The same without a keyword that was dealt with, what `expand_nodes` has followed, and what depends on either."""
+        """The node without a keyword that was handled, and without what `expand_nodes` has followed."""
+        # `unevaluated...` depends on the removed keywords, so it is removed with them.
         gone = {keyword, *_FOLLOWED, "unevaluatedProperties", "unevaluatedItems"}
         schema = {key: item for key, item in self.said.items() if key not in gone}
         return ComparedNode(
@@ -108,13 +111,13 @@ class ComparedNode(NamedTuple):
         )
 
     def flat(self) -> ComparedNode:
-        """The same, so that what `expand_nodes` has followed is not followed once more."""
+        """The node without references and `allOf`, which `expand_nodes` has already followed."""
         there = isinstance(self.site.schema, dict) and any(key in self.site.schema for key in _FOLLOWED)
         return self.without("allOf") if there else self
 
     @property
     def values(self) -> dict[str, JSON] | None:
-        """The values that `enum` and `const` leave over, by their `equality_key`; None where neither is there."""
+        """The values that `enum` and `const` allow, by `equality_key`; None if it has neither."""
         said = self.said
         if "enum" not in said and "const" not in said:
             return None
@@ -127,7 +130,7 @@ class ComparedNode(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The subschema as canonical JSON; empty where it is none."""
+        """The subschema as canonical JSON; empty if it is not JSON."""
         if self.side is _IMPLIED:
             return self.site.document
         texts, key = self.side.texts, self.key
@@ -136,22 +139,22 @@ class ComparedNode(NamedTuple):
         return texts[key]
 
     def table(self, keyword: str) -> Mapping[str, Any]:
-        """A keyword whose value maps names to something; empty where it does not."""
+        """The value of a keyword that is a mapping; empty if it is not."""
         found = self.said.get(keyword)
         return found if isinstance(found, dict) else {}
 
 
 Facts: TypeAlias = tuple[ComparedNode, ...]
-"""Schemas that all take a value."""
+"""Schemas that all accept a value."""
 
 
 def implied_node(schema: dict[str, JSON]) -> ComparedNode:
-    """A fact that was not written anywhere: `{"type": "string"}`, `{"const": 3}`."""
+    """A derived fact that no schema contains, such as `{"type": "string"}` or `{"const": 3}`."""
     return ComparedNode(_IMPLIED, Site(schema, "", canonical_text(schema), ()))
 
 
 def canonical_text(schema: Schema) -> str:
-    """A schema as canonical JSON; empty where it is none."""
+    """A schema as canonical JSON; empty if it is not JSON."""
     try:
         return canonical(schema)
     except (ValueError, TypeError):
@@ -159,7 +162,7 @@ def canonical_text(schema: Schema) -> str:
 
 
 def expand_nodes(nodes: Iterable[ComparedNode]) -> Facts:
-    """Nodes with all that judges the same value in any case: what they refer to, and `allOf`."""
+    """The nodes and all subschemas that always judge the same value: targets of references, and `allOf`."""
     found: dict[object, ComparedNode] = {}
     for node in nodes:
         for site in node.side.index.together([node.site], ("allOf",)):
@@ -169,7 +172,8 @@ def expand_nodes(nodes: Iterable[ComparedNode]) -> Facts:
 
 
 def is_known_keyword(node: ComparedNode, keyword: str) -> bool:
-    """Whether a keyword means something in the node's dialect, so that it may be relied on."""
+    """Whether a keyword exists in the node's dialect, so that a proof may rely on it."""
+    # Only facts are checked. A goal's unknown keyword refuses nothing, but assuming that it does is safe.
     if keyword in _SINCE_2019:
         return node.side.dialect >= 2019
     if keyword == "prefixItems":
@@ -191,7 +195,7 @@ def type_of(value: JSON) -> str:
 
 
 def declared_types(said: Mapping[str, Any]) -> frozenset[str]:
-    """The types that the keyword `type` takes."""
+    """The types that the keyword `type` allows."""
     named = said.get("type")
     if isinstance(named, str):
         return _TYPES_NAMED.get(named) or frozenset((named,))
@@ -216,7 +220,7 @@ def types_of(facts: Facts) -> frozenset[str]:
 
 
 def equality_key(value: JSON) -> str:
-    """Equal texts for values that are equal to JSON Schema, to which 1 and 1.0 are."""
+    """The same text for values that JSON Schema treats as equal, such as 1 and 1.0."""
     return canonical(_plain(value))
 
 
@@ -229,7 +233,7 @@ def _plain(value: JSON) -> JSON:
 
 
 def declared_values(said: Mapping[str, Any]) -> dict[str, JSON] | None:
-    """The values that `enum` and `const` leave over, by their `equality_key`; None where neither says any."""
+    """The values that `enum` and `const` allow, by `equality_key`; None without either."""
     found = None
     for listed in (said.get("enum"), [said["const"]] if "const" in said else None):
         if isinstance(listed, list):
@@ -239,7 +243,7 @@ def declared_values(said: Mapping[str, Any]) -> dict[str, JSON] | None:
 
 
 def values_of(facts: Facts) -> dict[str, JSON] | None:
-    """All values that there may be, by their `equality_key`; None where they are not known one by one."""
+    """All possible values, by `equality_key`; None if they cannot be enumerated."""
     types = types_of(facts)
     found: dict[str, JSON] | None = None
     for node in facts:
@@ -258,9 +262,9 @@ def is_number(value: Any) -> TypeGuard[int | float]:
 
 
 def upper_bound(facts: Facts, sign: Literal[1, -1]) -> Bound | None:
-    """The greatest number that there may be; with the sign -1, the least one, negated.
+    """The upper bound of the possible numbers; with sign -1, the negated lower bound.
 
-    Where there are integers only, it is one of them.
+    If only integers are possible, the bound is an integer.
     """
     plain, strict = ("maximum", "exclusiveMaximum") if sign == 1 else ("minimum", "exclusiveMinimum")
     found: list[Bound] = []
@@ -285,18 +289,18 @@ def min_size(facts: Facts, keyword: str) -> int:
 
 
 def max_size(facts: Facts, keyword: str) -> int | None:
-    """The least upper bound of a size; None where there is none."""
+    """The least upper bound of a size, if any."""
     return min((int(node.said[keyword]) for node in facts if is_number(node.said.get(keyword))), default=None)
 
 
 def required(facts: Iterable[ComparedNode]) -> set[str]:
-    """The properties that an object has in any case."""
+    """The properties that an object must have."""
     lists = [node.said.get("required") for node in facts]
     return {name for listed in lists if isinstance(listed, list) for name in listed if isinstance(name, str)}
 
 
 def is_pattern_match(pattern: str, text: str) -> bool | None:
-    """Whether a text fits a pattern; None where that can't be said."""
+    """Whether a string matches a pattern; None if the pattern is not supported."""
     try:
         return bool(pattern_validator(pattern).is_valid(text))
     except ValueError:
@@ -304,10 +308,12 @@ def is_pattern_match(pattern: str, text: str) -> bool | None:
 
 
 def members(facts: Facts, name: str) -> tuple[Facts, bool]:
-    """What judges a property, and whether the schemas speak of it or of all that they don't name.
+    """The subschemas that judge a property, and whether the schemas describe it.
 
-    An object that lists its properties and says nothing of others has told nobody of this one.
+    A property is described by name, by pattern, by `additionalProperties`, or if the object lists no properties at all.
     """
+    # A schema that lists its properties and does not mention others was published without this one: its users
+    # cannot rely on it, and a later schema may define it.
     found: list[ComparedNode] = []
     listing = False
     for node in facts:
@@ -326,18 +332,18 @@ def _at(node: ComparedNode, keyword: str, name: str) -> ComparedNode | None:
 
 
 def additional_properties(facts: Facts) -> Facts:
-    """What judges a property that no schema names and no pattern fits."""
+    """The subschemas that judge a property without a name or matching pattern in any schema."""
     found = (node.under("additionalProperties") for node in facts if "additionalProperties" in node.said)
     return tuple(each for each in found if each is not None)
 
 
 def named_properties(facts: Facts) -> list[str]:
-    """The properties that schemas name, in the order written."""
+    """The properties that the schemas name, in order."""
     return [*dict.fromkeys(name for node in facts for name in node.table("properties"))]
 
 
 def pattern_properties(facts: Facts) -> Iterator[tuple[str, ComparedNode]]:
-    """The patterns of names of properties, each with what judges those."""
+    """The patterns of property names, each with its subschema."""
     for node in facts:
         for pattern in node.table("patternProperties"):
             under = node.under("patternProperties", pattern)
@@ -346,7 +352,7 @@ def pattern_properties(facts: Facts) -> Iterator[tuple[str, ComparedNode]]:
 
 
 def items_of(node: ComparedNode) -> tuple[list[ComparedNode], ComparedNode | None]:
-    """What judges the first items of a list one by one, and what judges the rest."""
+    """The subschemas of the first items of a list, and that of the rest."""
     listed = node.said.get("items")
     if isinstance(listed, list):
         first, rest = ("items", len(listed)), "additionalItems"
@@ -358,7 +364,7 @@ def items_of(node: ComparedNode) -> tuple[list[ComparedNode], ComparedNode | Non
 
 
 def item(facts: Facts, at: int) -> Facts:
-    """What judges an item of a list, as far as the dialects of the facts say so."""
+    """The subschemas that judge an item of a list, in the dialects of the facts."""
     found = []
     for node in facts:
         if "prefixItems" in node.said and not is_known_keyword(node, "prefixItems"):
@@ -371,7 +377,9 @@ def item(facts: Facts, at: int) -> Facts:
 
 
 def is_same_schema(one: ComparedNode, other: ComparedNode) -> bool:
-    """Whether two subschemas are the same in all that they say and refer to."""
+    """Whether two subschemas are equal, including everything that they refer to."""
+    # Pairs that were seen are assumed equal, which ends recursive schemas; a difference elsewhere still
+    # decides.
     pairs, seen = [(one, other)], set()
     while pairs:
         first, second = pairs.pop()
@@ -394,11 +402,11 @@ def _references(node: ComparedNode) -> Iterator[ComparedNode | None]:
 
 
 CASES: Final = 64
-"""Values that are followed one by one."""
+"""Maximum number of values that are followed one by one."""
 
 
 def is_impossible(facts: Facts, *, deep: bool = True) -> bool:
-    """Whether no value at all fits the facts: for its types or values, or those of a property that it must have."""
+    """Whether no value can satisfy the facts, because of its types and values or those of a required property."""
     if any(node.site.schema is False for node in facts) or not types_of(facts) or values_of(facts) == {}:
         return True
     return (
@@ -409,21 +417,21 @@ def is_impossible(facts: Facts, *, deep: bool = True) -> bool:
 
 
 def is_closed(facts: Facts) -> bool:
-    """Whether an object has no properties but those that are named."""
+    """Whether an object can only have properties that are named."""
     return any(node.site.schema is False for node in additional_properties(facts)) and not any(
         pattern_properties(facts)
     )
 
 
 def alternatives_of(node: ComparedNode, keyword: str) -> list[ComparedNode]:
-    """The schemas that `anyOf` or `oneOf` lists; none where one of them is no schema."""
+    """The schemas in `anyOf` or `oneOf`; empty if one of them is invalid."""
     listed = node.said.get(keyword)
     found = [node.under(keyword, at) for at in range(len(listed) if isinstance(listed, list) else 0)]
     return [] if None in found else [each for each in found if each is not None]
 
 
 def cases_of(facts: Facts, goal: ComparedNode) -> list[Facts]:
-    """Facts with one more fact each, of which one is true in any case; none where nothing is left to tell apart."""
+    """Case distinction: the facts extended by one more fact each, of which one must hold; empty if there are no cases."""
     for at, node in enumerate(facts):
         for keyword in ("anyOf", "oneOf"):
             alternatives = alternatives_of(node, keyword)
@@ -431,6 +439,7 @@ def cases_of(facts: Facts, goal: ComparedNode) -> list[Facts]:
                 flat = [each.flat() for each in (*facts[:at], *facts[at + 1 :])] + [node.without(keyword)]
                 rest = [each for each in flat if each.said or each.site.schema is False]
                 return [(*rest, each) for each in alternatives]
+    # Splitting by value or type only helps if the goal distinguishes cases, too.
     choices = ("anyOf", "oneOf", "if", "not")
     if not any(keyword in part.said for part in expand_nodes((goal,)) for keyword in choices):
         return []
@@ -444,12 +453,12 @@ def cases_of(facts: Facts, goal: ComparedNode) -> list[Facts]:
 
 
 class Reason(NamedTuple):
-    """Why it can't be shown that everything is taken.
+    """Why a value may be refused.
 
     Attributes:
-        keyword: The keyword of the wide schema that stands in the way; empty where it took too long.
-        path: Where that stands, in the wide schema.
-        detail: A type, the name of a property or a value as JSON that is not taken; empty where it is none of these.
+        keyword: The keyword of the wide schema that is not proved; empty if the proof exceeded its limits.
+        path: The path of the keyword in the wide schema.
+        detail: A type, a property name or a value (as JSON) that is refused; empty if not applicable.
     """
 
     keyword: str
@@ -458,7 +467,7 @@ class Reason(NamedTuple):
 
 
 def is_multiple(facts: Facts, factor: float) -> bool:
-    """Whether facts let only multiples of a number through."""
+    """Whether the facts allow only multiples of a number."""
     if factor == 1 and "number" not in types_of(facts):
         return True
     there = [node.said.get("multipleOf") for node in facts]
@@ -471,7 +480,7 @@ def is_multiple(facts: Facts, factor: float) -> bool:
 def reasons_of_size(
     facts: Facts, goal: ComparedNode, low: str, high: str, sizes: list[int] | None
 ) -> Iterator[Reason]:
-    """Why bounds of a size do not follow; `sizes` are all that there are, where that is known."""
+    """Reasons why the bounds of a size do not follow; `sizes` lists all possible sizes, if known."""
     bound = goal.said.get(low)
     if is_number(bound):
         there = min_size(facts, low) if sizes is None else min(sizes, default=bound)
@@ -485,14 +494,14 @@ def reasons_of_size(
 
 
 def has_keyword_value(facts: Facts, keyword: str, value: JSON) -> bool:
-    """Whether one of the facts says just this at a keyword."""
+    """Whether one of the facts has this value of a keyword."""
     return any(
         keyword in node.said and equality_key(node.said[keyword]) == equality_key(value) for node in facts
     )
 
 
 def closest_reasons(tries: list[list[Reason]]) -> list[Reason]:
-    """The reasons of the alternative that is nearest: of the right type, and with the fewest faults."""
+    """The reasons of the closest alternative: of the right type, with the fewest reasons."""
     if len(tries) > 1 and all(any(reason.keyword == "type" for reason in each) for each in tries):
         return []
     return min(

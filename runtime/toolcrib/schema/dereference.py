@@ -1,27 +1,25 @@
-"""JSON Schemas without references, for models and clients that do not follow `$ref`.
+"""Inline the references of JSON Schemas, for models and clients that do not follow `$ref`.
 
-What a reference means is put where it stands. The result takes the same values as the schema that was written, with
-one exception, recursion, and then it takes more values, never fewer.
+Each reference is replaced by its target. The result accepts the same values as the original. Recursive schemas are the one
+exception: their result accepts more values, never fewer.
 
-**Siblings of `$ref`.** In draft-07 and before nothing beside a `$ref` counts; what is written there for readers
-(`title`, `description`, `default`, `examples`, `$comment`) is kept. From 2019-09 on the siblings count as well:
-they are merged with what the reference means where no keyword then means anything else, and stand beside an
-`allOf` of it where one would. Of two texts for readers the one nearer to the place is kept.
+**Siblings of `$ref`.** Up to draft-07, keywords next to a `$ref` have no effect; only annotations (`title`, `description`,
+`default`, `examples`, `$comment`) are kept. From 2019-09 on, siblings count: they are merged with the target if every
+keyword keeps its meaning, otherwise the target becomes an `allOf` next to them. Of two annotations the inner one counts.
 
-**Recursion.** A schema that refers to itself is written out so many levels deep (`LEVELS`, and fewer where the result
-would grow too much). Below that stands an open schema: of the type of what it stands for, and with a description that
-names it. Lost is that values nested deeper are checked; whatever the original accepts is accepted. An open schema
-would refuse values where it stands under `not`, `oneOf`, `if`, `maxContains` or beside `unevaluated...`; there a `not`
-is left out, a `oneOf` becomes an `anyOf`, an `if` with its `then` and `else` becomes an `anyOf` of these two, and
-`maxContains` and `unevaluated...` are left out.
+**Recursion.** A recursive schema is expanded `LEVELS` levels deep, or less if the result would grow too much. Below that,
+an open schema takes its place, which has the same type and a description that names the original. Values nested deeper are
+no longer checked. Under `not`, `oneOf`, `if` and `maxContains` and next to `unevaluated...`, an open schema would refuse
+valid values. There, `not`, `maxContains` and `unevaluated...` are removed, `oneOf` becomes `anyOf`, and `if` with `then` and
+`else` becomes an `anyOf` of these two.
 
-**Growth.** The result is at most `FACTOR` times as long as the schema, and at most 64 KiB longer; up to `SMALL`
-always. Beyond that the schema is left as it was written. Whatever happens is told by a remark.
+**Growth.** The result is at most `FACTOR` times as long as the schema and at most 64 KiB longer; results up to `SMALL` are
+always allowed. Beyond these limits the schema is returned unchanged. A remark explains every difference.
 
-**References that stay.** One that leads nowhere or out of the schema stays (as an absolute URI, where a base was
-named), and so does the whole schema where a dynamic reference could mean several places. Nothing is ever fetched.
+**Remaining references.** A reference that cannot be resolved within the schema is kept (as an absolute URI if a base is
+known). If a dynamic reference has several possible targets, the whole schema is returned unchanged. Nothing is fetched.
 
-`reference_problems` reports the references of a schema that lead out of it, nowhere, or round in a circle.
+`reference_problems` reports references that are remote, unresolved or circular.
 """
 
 from __future__ import annotations
@@ -40,39 +38,39 @@ from toolcrib.schema.all_of import ANNOTATIONS, conjoin
 from toolcrib.schema.validation.violations import shorten
 
 LEVELS: Final = 3
-"""How often a schema that refers to itself is written out within itself, at most."""
+"""Maximum number of levels to which a recursive schema is expanded."""
 
 FACTOR: Final = 8
-"""How many times longer a schema may become."""
+"""Maximum growth factor of a schema."""
 
 SMALL: Final = 4096
-"""Bytes up to which a schema may grow whatever the factor."""
+"""Size in bytes up to which a schema may grow regardless of the factor."""
 
 DEPTH: Final = 96
-"""Levels of nesting and of references behind references that are followed."""
+"""Maximum depth of nesting and of chained references."""
 
 _DEFINING: Final = frozenset(("$defs", "definitions", "$anchor", "$dynamicAnchor", "$recursiveAnchor"))
-"""Keywords that only references have a use for."""
+"""Keywords that only serve as targets of references."""
 
 _USUAL: Final = "https://json-schema.org/draft/2020-12/schema"
 _OF_2019: Final = "/draft/2019-09/"
 _ON_THE_SPOT: Final = frozenset((*IN_PLACE, "if"))
-"""Keywords whose subschemas judge the same value, and evaluate parts of it."""
+"""Keywords whose subschemas judge the same value and evaluate parts of it."""
 
 _UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
 _VALUES: Final = frozenset(("const", "default", "enum", "examples"))
-"""Keywords that hold values. A reference may lead there, and they mean something all the same."""
+"""Keywords that contain values. They are kept even if a reference leads into them."""
 
 _EXACT, _BELOW, _HERE = 0, 1, 2
-"""How a part differs from what it was made of: not at all; it takes more values; it also evaluates less of them."""
+"""How a part differs from its original: not at all; it accepts more values; it also evaluates fewer members."""
 
 
 class DereferencedSchema(NamedTuple):
-    """A schema that was freed of references.
+    """A schema without references.
 
     Attributes:
-        schema: The result; it may share parts with the schema that was given.
-        remarks: What is different, and which references had to stay; one line each.
+        schema: The result; it may share parts with the original.
+        remarks: Differences from the original and remaining references, one line each.
     """
 
     schema: dict[str, JSON]
@@ -80,21 +78,22 @@ class DereferencedSchema(NamedTuple):
 
 
 def dereference(schema: dict[str, JSON], *, most: int = 64 * 1024) -> DereferencedSchema:
-    """A schema without references; see the module for the rules.
+    """Inline the references of a schema; the module docstring has the rules.
 
-    `$defs`, `definitions`, anchors, `$id` and unknown keywords that hold nothing but what was referred to are left
-    out, since nothing needs them any more; so is a `$schema` that names 2020-12, which is meant without it.
+    `$defs`, `definitions`, anchors, `$id` and unknown keywords that only contain definitions are removed, and so is a
+    `$schema` that names 2020-12, the default.
 
     Args:
-        schema: A schema of any dialect from draft-04 to 2020-12. It is not changed.
-        most: Bytes by which it may grow, as compact JSON.
+        schema: A schema of any dialect from draft-04 to 2020-12. It is not modified.
+        most: Maximum growth in bytes of compact JSON.
     """
     index = SchemaIndex(schema)
     why = _why_not(index)
     if why:
-        return DereferencedSchema(schema, (f"{why}: the schema is left as it was written",))
+        return DereferencedSchema(schema, (f"{why}; the schema is unchanged",))
     size = len(compact(schema).encode())
     limit = max(SMALL, min(FACTOR * size, size + most))
+    # Fewer levels only help if there is recursion; otherwise the size does not depend on them.
     for levels in range(LEVELS, 0, -1):
         attempt = _Attempt(index, limit, levels)
         try:
@@ -103,11 +102,11 @@ def dereference(schema: dict[str, JSON], *, most: int = 64 * 1024) -> Dereferenc
             why = str(error)
         if not attempt.recursive:
             break
-    return DereferencedSchema(schema, (f"{why}: the schema is left as it was written",))
+    return DereferencedSchema(schema, (f"{why}; the schema is unchanged",))
 
 
 class _TooMuchError(Exception):
-    """The result would be too long or too deep."""
+    """The result exceeds a limit."""
 
 
 class _Part(NamedTuple):
@@ -121,10 +120,10 @@ class _PartialSchema(NamedTuple):
 
 
 class _Attempt:
-    """One attempt to write a schema out, recursion so many levels deep.
+    """One attempt to expand a schema, with a given number of levels for recursion.
 
     Attributes:
-        recursive: Whether recursion was met.
+        recursive: Whether the schema is recursive.
     """
 
     def __init__(self, index: SchemaIndex, limit: int, levels: int) -> None:
@@ -139,10 +138,10 @@ class _Attempt:
         self._remarks: dict[str, None] = {}
 
     def result(self) -> DereferencedSchema:
-        """What came of it.
+        """Expand the schema.
 
         Raises:
-            _TooMuchError: It would be too long or too deep.
+            _TooMuchError: The result exceeds a limit.
         """
         root = self._index.root
         made = self._node(root, (root.key,), 0).schema
@@ -156,9 +155,9 @@ class _Attempt:
         return DereferencedSchema(made, tuple(self._remarks))
 
     def _node(self, site: Site, trail: tuple[Key, ...], depth: int) -> _Part:
-        """A subschema with everything that it refers to."""
+        """A subschema with its references expanded; `trail` lists the targets on the way to it."""
         if depth > DEPTH:
-            raise _TooMuchError(f"it would have more than {DEPTH} levels without references")
+            raise _TooMuchError(f"without references it would exceed {DEPTH} levels")
         self._spend(2)
         if isinstance(site.schema, bool):
             return _Part(site.schema)
@@ -174,34 +173,38 @@ class _Attempt:
         return [(keyword, reference) for keyword, reference in said if isinstance(reference, str)]
 
     def _spend(self, size: int) -> None:
+        # Counted while the result is built: two references per level would need exponential memory before a
+        # final check.
         self._left -= size
         if self._left < 0:
-            raise _TooMuchError(f"without references it would have more than {self._limit:,} bytes")
+            raise _TooMuchError(f"without references it would exceed {self._limit:,} bytes")
 
     def _meant(self, site: Site, keyword: str, reference: str, trail: tuple[Key, ...], depth: int) -> _Part:
-        """What a reference stands for."""
+        """The expanded target of a reference."""
         target = self._index.resolve(reference, site.base)
         if target is None:
-            self._remarks[f"`{reference[:200]}` leads nowhere in the schema, and stays"] = None
+            self._remarks[f"`{reference[:200]}` cannot be resolved in the schema and is kept"] = None
             return _Part({keyword: _absolute(site.base, reference)})
         if trail.count(target.key) < self._levels:
             return self._node(target, (*trail, target.key), depth + 1)
         self.recursive = True
         name = _name_of(target)
         levels = f"{self._levels} level{'' if self._levels == 1 else 's'}"
-        self._remarks[f"{name} refers to itself: it is written out {levels} deep, and open below"] = None
+        self._remarks[f"{name} refers to itself: it is expanded {levels} deep and unchecked below that"] = (
+            None
+        )
         return _Part(self._open(target, name), _HERE)
 
     def _open(self, target: Site, name: str) -> dict[str, JSON]:
-        """What stands for a schema that is not written out once more."""
-        described: dict[str, JSON] = {"description": f"Recursive: has the form of {name} again."}
+        """The open schema that replaces a target beyond the last level."""
+        described: dict[str, JSON] = {"description": f"Recursive: has the same form as {name}."}
         kind = None if self._index.is_overridden(target) else target.get("type")
         made = described if kind is None else {"type": kind, **described}
         self._spend(len(compact(made)))
         return made
 
     def _own(self, site: Site, schema: dict[str, JSON], trail: tuple[Key, ...], depth: int) -> _PartialSchema:
-        """What a subschema says itself."""
+        """The keywords of a subschema itself, without its references."""
         made: dict[str, JSON] = {}
         vague: dict[str, int] = {}
         references = {keyword for keyword, _reference in self._references(schema)}
@@ -217,7 +220,7 @@ class _Attempt:
     def _value(
         self, site: Site, keyword: str, value: JSON, trail: tuple[Key, ...], depth: int
     ) -> tuple[JSON, int]:
-        """The value of a keyword with its subschemas written out, and how much they differ."""
+        """The value of a keyword with expanded subschemas, and how much they differ from the original."""
         parts = (
             {
                 path: self._node(self._index.child(site, path, inner), trail, depth + 1)
@@ -245,21 +248,23 @@ class _Attempt:
 
 
 def _joined(own: _PartialSchema, meant: Sequence[_Part]) -> _Part:
-    """What a subschema says itself, and what its references mean."""
+    """The keywords of a subschema merged with the targets of its references."""
     schema, vague = own.schema, max(own.vague, *(part.vague for part in meant))
     if any(part.vague == _HERE for part in meant):
         schema = _without(schema, *_UNEVALUATED)
     if len(meant) == 1:
         return _Part(conjoin(schema, meant[0].schema), vague)
-    # Neither of them sees what the other one evaluates.
+    # Under one `allOf`, neither target sees what the other one evaluates, as with two references.
     return _Part(conjoin(schema, {"allOf": [part.schema for part in meant]}), vague)
 
 
 def _loosened(made: dict[str, JSON], vague: Mapping[str, int]) -> _PartialSchema:
-    """A schema object some of whose parts take more than was meant, so that it takes no less than was meant."""
+    """Adapt a schema to parts that accept more than their originals, so that it still accepts every valid value."""
     if not any(vague.values()):
         return _PartialSchema(made, _EXACT)
     worst = max(level if keyword in _ON_THE_SPOT else min(level, _BELOW) for keyword, level in vague.items())
+    # A negated part that accepts more makes the whole refuse more; two branches of a `oneOf` could both
+    # match.
     if vague.get("not"):
         made = _without(made, "not")
     if vague.get("contains"):
@@ -275,7 +280,7 @@ def _loosened(made: dict[str, JSON], vague: Mapping[str, int]) -> _PartialSchema
 
 
 def _with_any(schema: dict[str, JSON], branches: JSON) -> dict[str, JSON]:
-    """A schema object with an `anyOf` more."""
+    """A schema with an additional `anyOf`."""
     if "anyOf" not in schema:
         return {**schema, "anyOf": branches}
     beside = schema.get("allOf")
@@ -294,14 +299,14 @@ def _absolute(base: str, reference: str) -> str:
 
 
 def _name_of(site: Site) -> str:
-    """How a schema is called where it is not written out."""
+    """The name of a schema in descriptions and remarks."""
     title = site.get("title")
     if isinstance(title, str) and title.strip():
         return f"`{title.strip()[:100]}`"
     return f"`{str(site.path[-1])[:100]}`" if site.path else "the whole schema"
 
 
-# What is asked of a schema before it is written out.
+# Checks before expansion.
 
 
 def _dialect(index: SchemaIndex) -> str:
@@ -310,25 +315,25 @@ def _dialect(index: SchemaIndex) -> str:
 
 
 def _references_of(index: SchemaIndex) -> tuple[str, ...]:
-    """The keywords that refer, in the dialect of a schema."""
+    """The reference keywords of the schema's dialect."""
     if index.legacy:
         return ("$ref",)
     return ("$ref", "$recursiveRef") if _OF_2019 in _dialect(index) else ("$ref", "$dynamicRef")
 
 
 def _why_not(index: SchemaIndex) -> str:
-    """Why a schema can't be freed of references at all; empty where it can."""
+    """Why the references of a schema cannot be inlined at all; empty if they can."""
     dialect, keywords = _dialect(index), _references_of(index)
     sites = list(_reachable(index))
     for site in sites:
         named = site.get("$schema")
         if isinstance(named, str) and named.removesuffix("#") != dialect:
-            return f"a part of it names another dialect, `{named[:200]}`"
+            return f"a subschema uses another dialect, `{named[:200]}`"
     anchors = [site for site in sites if _is_dynamic(site, keywords)]
     for site in sites if anchors else ():
         for keyword, reference, target in index.targets(site):
             if keyword in keywords and target is None:
-                return f"`{reference[:200]}` leads out of it, and may come back to a dynamic anchor"
+                return f"`{reference[:200]}` is outside the schema and may lead back to a dynamic anchor"
             if (
                 keyword == "$ref"
                 or keyword not in keywords
@@ -338,19 +343,19 @@ def _why_not(index: SchemaIndex) -> str:
                 continue
             name = target.get("$dynamicAnchor")
             if len([each for each in anchors if each.get("$dynamicAnchor") == name]) > 1:
-                return f"what `{keyword}: {reference[:200]}` means depends on the way to it"
+                return f"the meaning of `{keyword}: {reference[:200]}` depends on the path that leads to it"
     return ""
 
 
 def _is_dynamic(site: Site, keywords: Sequence[str]) -> bool:
-    """Whether a dynamic reference may find a schema on the way to it."""
+    """Whether a schema can be the target of a dynamic reference."""
     if "$recursiveRef" in keywords:
         return site.get("$recursiveAnchor") is True
     return "$dynamicRef" in keywords and isinstance(site.get("$dynamicAnchor"), str)
 
 
 def _reachable(index: SchemaIndex) -> Iterator[Site]:
-    """Every subschema, also those at unknown keywords that only a reference finds; each once."""
+    """All subschemas, including those under unknown keywords that only a reference reaches; each once."""
     seen: set[Key] = set()
     pending = [index.root]
     while pending:
@@ -362,7 +367,7 @@ def _reachable(index: SchemaIndex) -> Iterator[Site]:
 
 
 def _containers(index: SchemaIndex) -> frozenset[Key]:
-    """Where unknown keywords stand below which references lead: they hold definitions, as `components` does."""
+    """The unknown keywords into which references lead: they contain definitions, like `components` in OpenAPI."""
     found: set[Key] = set()
     for site in _reachable(index):
         for _keyword, _reference, target in index.targets(site):
@@ -387,10 +392,10 @@ def _container_of(target: Site) -> Iterator[Key]:
             return
 
 
-# What is wrong with references.
+# Problems of references.
 
 WAYS: Final = 100_000
-"""Ways through references and combinators that a schema may offer for judging one value."""
+"""Maximum number of paths through references and combinators for validating one value."""
 
 _JUDGING: Final = (*IN_PLACE, "not", "if")
 
@@ -398,12 +403,12 @@ _JUDGING: Final = (*IN_PLACE, "not", "if")
 def reference_problems(
     index: SchemaIndex, sites: Mapping[Key, Site], bundled: Callable[[str], bool]
 ) -> Iterator[Problem]:
-    """What is wrong with the references between the sites of a schema.
+    """The problems of the references between the subschemas of a schema.
 
     Args:
         index: The index of the schema.
-        sites: All its sites.
-        bundled: Whether a reference, as an absolute URI, is known without being fetched.
+        sites: All its subschemas.
+        bundled: Whether an absolute URI is known without fetching it, such as that of a meta-schema.
     """
     for site in sites.values():
         for keyword, reference, target in index.targets(site):
@@ -413,10 +418,11 @@ def reference_problems(
     ways, circling = _ways(edges)
     for key in circling:
         yield from _circles(index, sites[key], circling)
+    # Thirty definitions of two references each make a billion paths: a validator would hang on any value.
     if any(number > WAYS for number in ways.values()):
-        message = f"references and combinators multiply to more than {WAYS:,} ways to judge one value"
+        message = f"references and combinators create more than {WAYS:,} ways to validate one value"
         hint = (
-            "a subschema that is referred to twice from one that is referred to twice doubles with each step"
+            "avoid chains of subschemas that each refer to the next one twice; every link doubles the number"
         )
         yield Problem(code="schema_too_branchy", message=message, hint=hint)
 
@@ -424,18 +430,20 @@ def reference_problems(
 def _unresolved(index: SchemaIndex, reference: str, site: Site, path: Path) -> Problem:
     shown, place = f"`{shorten(reference)}`", pointer_to(path)
     if not index.knows(reference, site.base):
-        message = f"{shown} lies outside the schema, and nothing is fetched"
+        message = f"{shown} is outside the schema; remote schemas are not fetched"
         hint = "copy it under `$defs` and refer to it as `#/$defs/NAME`"
         return Problem(code="remote_ref", message=message, pointer=place, hint=hint)
     there = dict(_definitions(index.root))
     close = [there[name] for name in near_misses(reference.rpartition("/")[2][:200], there)]
     named = " or ".join(f"`{each}`" for each in close or [*there.values()][:10])
-    hint = f"{'did you mean' if close else 'there are:'} {named}{'?' if close else ''}" if named else ""
-    return Problem(code="dangling_ref", message=f"{shown} leads nowhere", pointer=place, hint=hint)
+    hint = (
+        f"{'did you mean' if close else 'the definitions are'} {named}{'?' if close else ''}" if named else ""
+    )
+    return Problem(code="dangling_ref", message=f"unresolved reference {shown}", pointer=place, hint=hint)
 
 
 def _definitions(root: Site) -> Iterator[tuple[str, str]]:
-    """The names of the definitions, each with the reference to it."""
+    """The names of the definitions, each with its reference."""
     for keyword in ("$defs", "definitions"):
         table = root.get(keyword)
         if isinstance(table, dict):
@@ -448,7 +456,8 @@ def _judges(index: SchemaIndex, site: Site) -> Iterator[Site]:
 
 
 def _ways(edges: Mapping[Key, Sequence[Key]]) -> tuple[dict[Key, int], set[Key]]:
-    """The number of ways on from each site, and the sites on or between circles, which have no end."""
+    """The number of paths from each subschema, and the subschemas on or between cycles, which have none."""
+    # Topological sorting from the leaves: what is left over is on a cycle or leads to one.
     into: dict[Key, list[Key]] = {key: [] for key in edges}
     for key, others in edges.items():
         for other in others:
@@ -464,6 +473,7 @@ def _ways(edges: Mapping[Key, Sequence[Key]]) -> tuple[dict[Key, int], set[Key]]
             if waiting[other] == 0:
                 ready.append(other)
     circling = set(edges) - set(ways)
+    # Drop subschemas that lead to a cycle but are not reached from one.
     while (entered := {other for key in circling for other in edges[key]} & circling) != circling:
         circling = entered
     return ways, circling
@@ -472,7 +482,7 @@ def _ways(edges: Mapping[Key, Sequence[Key]]) -> tuple[dict[Key, int], set[Key]]
 def _circles(index: SchemaIndex, site: Site, circling: set[Key]) -> Iterator[Problem]:
     for keyword, reference, target in index.targets(site):
         if target is not None and target.key in circling:
-            message = f"`{shorten(reference)}` comes back to itself without going into the value"
-            hint = "a schema may refer to itself under `properties` or `items`"
+            message = f"`{shorten(reference)}` refers back to itself without descending into the value"
+            hint = "a schema may refer to itself only below keywords such as `properties` or `items`"
             place = pointer_to((*site.path, keyword))
             yield Problem(code="endless_ref", message=message, pointer=place, hint=hint)

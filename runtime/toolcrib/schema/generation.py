@@ -1,8 +1,8 @@
-"""Generates values of schemas, the same for the same seed and key on every machine.
+"""Generate values of schemas. The same seed and key give the same value on every machine.
 
-A value is made top down and validated as a whole. The first try is the plainest: examples and defaults as they are
-written, every optional property given. Where it does not pass, further tries leave examples out, take other branches
-and drop optional properties.
+A value is built top down and validated as a whole. The first attempt uses examples and defaults as written and includes
+every optional property. If it is invalid, further attempts ignore examples, choose other branches and omit optional
+properties.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ __all__ = [
 ]
 
 _DEEP: Final = 5
-"""References followed into each other before only what is required is made."""
+"""Depth of nested references beyond which only required parts are generated."""
 
 _TOO_DEEP: Final = 24
-"""References followed into each other before the schema counts as endless."""
+"""Depth of nested references beyond which a schema counts as endless."""
 
 _MOST_FLAT: Final = 64
-"""Schemas folded into each other at one place."""
+"""Maximum number of schemas merged at one place."""
 
 _AGAIN: Final = 30
-"""Tries for an item or key that differs from the others."""
+"""Attempts to find an item or key that differs from the others."""
 
 _MOST_ITEMS: Final = 10_000
 
@@ -74,19 +74,18 @@ _SIGNS: Final[Mapping[str, list[str]]] = {
     "string": ["pattern", "format", "minLength", "maxLength"],
     "number": ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"],
 }
-"""Keywords that show which type is meant where `type` does not say it."""
+"""Type -> keywords that imply it if `type` is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """How a try decides what the schema leaves open.
+    """How an attempt decides what the schema leaves open.
 
     Attributes:
-        size: How much is made.
+        size: How much is generated.
         examples: Whether `examples` and `default` are used.
-        free: Whether optional parts and types are drawn; else all are given and the first type is taken.
-        odd: Whether nothing need look as people would write it: where no type is said any will do, and
-            texts are a few letters.
+        free: Whether optional parts and types are drawn at random; otherwise all parts and the first type are used.
+        odd: Whether values need not look natural: any type if none is stated, and strings of a few letters.
     """
 
     size: Size
@@ -96,7 +95,7 @@ class Choices:
 
 
 class Sampler:
-    """One try. `depth` counts the references on the way to a place."""
+    """One attempt. `depth` counts the references on the path to a place."""
 
     def __init__(self, index: SchemaIndex, choices: Choices) -> None:
         self._index = index
@@ -105,10 +104,10 @@ class Sampler:
     def grow(
         self, schema: JSON, draw: KeyedRandom, pointer: str = "", depth: int = 0, name: str = ""
     ) -> JSON:
-        """A value for a schema at a place.
+        """Generate a value for a schema.
 
         Raises:
-            UnsatisfiableKeyword: This try fails; it says where and why.
+            UnsatisfiableKeyword: This attempt failed; contains the place and the reason.
         """
         try:
             flat, depth = self._flat(schema, draw, depth)
@@ -119,7 +118,7 @@ class Sampler:
             raise
 
     def _flat(self, schema: JSON, draw: KeyedRandom, depth: int) -> tuple[dict[str, JSON], int]:
-        """The schema with everything that holds at the same place folded into it."""
+        """The schema merged with all subschemas that apply to the same value."""
         whole: JSON = {}
         queue: list[tuple[JSON, KeyedRandom]] = [(schema, draw)]
         folded = 0
@@ -132,7 +131,7 @@ class Sampler:
                 queue[:0] = self._parts(part, place, depth)
                 part = {key: value for key, value in part.items() if key not in _IN_PLACE}
             if depth > _TOO_DEEP or folded > _MOST_FLAT:
-                raise UnsatisfiableKeyword("$ref", "the schema refers to itself without an end")
+                raise UnsatisfiableKeyword("$ref", "the schema refers to itself endlessly")
             whole = merge_closely(whole, part)
         if not isinstance(whole, dict):
             raise UnsatisfiableKeyword("false", "the schema `false` accepts nothing")
@@ -161,13 +160,13 @@ class Sampler:
     def _target(self, keyword: str, reference: str) -> JSON:
         site = self._index.resolve(reference, self._index.root.base)
         if site is None:
-            raise UnsatisfiableKeyword(keyword, f"the reference `{reference}` was not found")
+            raise UnsatisfiableKeyword(keyword, f"unresolved reference `{reference}`")
         return site.schema
 
     def _branch(self, branches: Sequence[JSON], draw: KeyedRandom, depth: int) -> JSON:
         if depth < _DEEP:
             return draw.choice(branches)
-        # The way out of a recursion is a branch that refers to nothing.
+        # A branch without references ends the recursion.
         ends = [branch for branch in branches if '"$ref"' not in canonical(branch)]
         return draw.choice(ends or branches)
 
@@ -177,7 +176,7 @@ class Sampler:
         return [(schema.get("else", True), draw.at("else"))]
 
     def _given(self, schema: dict[str, JSON], draw: KeyedRandom) -> list[JSON]:
-        """The value that the schema spells out, if it does, in a list of one."""
+        """The value that the schema states (`const`, `enum`, examples), as a list of at most one."""
         if "const" in schema:
             return [schema["const"]]
         options = schema.get("enum")
@@ -227,7 +226,7 @@ class Sampler:
         if rest is False:
             most = len(first) if most is None else min(most, len(first))
         if least > (_MOST_ITEMS if most is None else most):
-            raise UnsatisfiableKeyword("minItems", f"{least} items are more than can be made")
+            raise UnsatisfiableKeyword("minItems", f"{least} items cannot be generated")
         length = self._length(
             draw.at("length"), max(least, len(first)) if depth < _DEEP else least, least, most, depth
         )
@@ -265,13 +264,13 @@ class Sampler:
     def _different(
         self, taken: list[JSON], schema: JSON, draw: KeyedRandom, pointer: str, depth: int
     ) -> JSON:
-        """A value that is not among those taken."""
+        """A value that differs from those taken."""
         known = {canonical(value) for value in taken}
         for number in range(_AGAIN):
             value = self.grow(schema, draw.at("again", number) if number else draw, pointer, depth)
             if canonical(value) not in known:
                 return value
-        reason = f"no further item was found that differs from the other {len(taken)}"
+        reason = f"no item was found that differs from the other {len(taken)}"
         raise UnsatisfiableKeyword("uniqueItems", reason, pointer)
 
     def _object(
@@ -300,13 +299,13 @@ class Sampler:
         return value
 
     def _gives(self, name: str, draw: KeyedRandom, depth: int) -> bool:
-        """Whether an optional property is given."""
+        """Whether an optional property is generated."""
         if self._choices.size == "minimal" or depth >= _DEEP:
             return False
         return not self._choices.free or bool(draw.at(name, "given").integer(0, 1))
 
     def _with_dependents(self, schema: dict[str, JSON], draw: KeyedRandom) -> dict[str, JSON]:
-        """The schema with what its own properties call for."""
+        """The schema merged with the dependents of the properties that will be generated."""
         for keyword in ("dependentSchemas", "dependentRequired", "dependencies"):
             table = schema.get(keyword)
             for name, wanted in (table if isinstance(table, dict) else {}).items():
@@ -332,7 +331,7 @@ class Sampler:
     def _add_further(
         self, value: dict[str, JSON], schema: dict[str, JSON], draw: KeyedRandom, pointer: str, depth: int
     ) -> None:
-        """Add properties without fixed names: as many as must be, and a few where the object is a table."""
+        """Add properties without fixed names: as many as required, and a few if the object is a map."""
         least, most = count_of(schema, "minProperties") or 0, count_of(schema, "maxProperties")
         is_table = not schema.get("properties") and (
             "patternProperties" in schema or isinstance(schema.get("additionalProperties"), dict)
@@ -363,7 +362,7 @@ class Sampler:
 
 
 def _items_of(schema: dict[str, JSON]) -> tuple[list[JSON], JSON]:
-    """The schemas of the first items and that of the rest; older dialects have lists in `items`."""
+    """The schemas of the first items and that of the rest; before 2020-12, `items` may be a list."""
     items = schema.get("items", True)
     if isinstance(items, list):
         return items, schema.get("additionalItems", True)
@@ -380,37 +379,39 @@ ExamplesPolicy: TypeAlias = Literal["prefer", "ignore"]
 _TRIES: Final = 50
 _FREE: Final = 2
 _ODD: Final = 40
-"""The tries from which `Choices.free` and `Choices.odd` hold."""
+"""The attempts from which `Choices.free` and `Choices.odd` apply."""
 
 _COMPILED: Final = 256
-"""Schemas that are kept compiled."""
+"""Number of compiled schemas that are cached."""
 
 
 def generate(schema: Schema, draw: KeyedRandom, *, examples: ExamplesPolicy = "prefer") -> JSON:
-    """A value that the schema accepts; the same for the same schema and draw.
+    """Generate a valid value; the same for the same schema and draw.
 
     Args:
         schema: A schema that passed `check_schema`.
-        draw: Decides what is open. Each property and item has a place of its own under it, so a
-            property that is added to the schema changes no other one.
-        examples: Whether `examples` and `default` of the schema are used where they fit.
+        draw: Source of randomness. Each property and item has a place of its own, so adding a property to the schema
+            does not change the others.
+        examples: Whether valid `examples` and `default` of the schema are used.
 
     Raises:
-        ExpressionError: `can_not_generate`; nothing valid was found, and the message names the place and
-            the keyword that stood in the way.
-        DocumentError: The schema can't be compiled.
+        ExpressionError: `can_not_generate`: no valid value was found; the message names the place and the keyword.
+        DocumentError: The schema cannot be compiled.
     """
+    # The cached generator returns parts of its schema (examples, defaults), which callers must not be able to
+    # change.
     return copy.deepcopy(_generator(json.dumps(schema)).make(draw, "usual", examples))
 
 
 def arguments_for(schema: Schema, draw: KeyedRandom, count: int) -> list[JSON]:
-    """Up to `count` different valid values: the usual, the least and the fullest one, then others.
+    """Generate up to `count` different valid values: the usual, the minimal and the maximal one, then random ones.
 
-    Fewer where the schema does not hold so many.
+    Returns:
+        Fewer than `count` if the schema does not have as many.
 
     Raises:
-        ExpressionError: As `generate` does, where not even one was found.
-        DocumentError: The schema can't be compiled.
+        ExpressionError: As `generate`, if not even one was found.
+        DocumentError: The schema cannot be compiled.
     """
     generator = _generator(json.dumps(schema))
     made: dict[str, JSON] = {}
@@ -443,14 +444,14 @@ def _generator(schema: str) -> _Generator:
 
 
 class _Generator:
-    """Makes instances of one schema and judges them."""
+    """Generates and validates the values of one schema."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._validator = Validator(schema)
 
     def make(self, draw: KeyedRandom, size: Size, examples: ExamplesPolicy, first: int = 0) -> JSON:
-        """The first of many tries that is valid; higher tries are freer."""
+        """The first valid value; later attempts use more randomness."""
         failure: UnsatisfiableKeyword | None = None
         for number in range(first, _TRIES):
             choices = Choices(
@@ -470,7 +471,7 @@ class _Generator:
             if failure is None:
                 fault = self._validator.faults(value, most=1)[0]
                 failure = UnsatisfiableKeyword(
-                    fault.keyword, f"expected {fault.expected}, made {fault.got}", fault.pointer
+                    fault.keyword, f"expected {fault.expected}, generated {fault.got}", fault.pointer
                 )
         raise _refusal(failure)
 
@@ -478,17 +479,17 @@ class _Generator:
 def _refusal(failure: UnsatisfiableKeyword | None) -> ExpressionError:
     keyword, reason, pointer = (failure.keyword, failure.reason, failure.pointer) if failure else ("", "", "")
     return ExpressionError(
-        f"no value could be made for the schema: `{keyword}` at `{pointer or '/'}` stands in the way: {reason}",
+        f"cannot generate a value for the schema because of `{keyword}` at `{pointer or '/'}`: {reason}",
         code="can_not_generate",
-        hint="give the schema `examples` that fit, or write the value yourself",
+        hint="add valid `examples` to the schema, or write the value yourself",
         pointer=pointer,
     )
 
 
 def overlay(value: JSON, patch: JSON) -> JSON:
-    """The value with a patch laid over it: objects key by key, anything else replaced.
+    """Merge a patch into a value: objects key by key, anything else is replaced.
 
-    Neither argument is changed; parts of both may be shared with the result.
+    Neither argument is modified; the result may share parts of both.
     """
     if not isinstance(value, dict) or not isinstance(patch, dict):
         return patch

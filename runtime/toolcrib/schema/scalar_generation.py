@@ -84,7 +84,7 @@ def _fitting(piece: _Piece, draw: KeyedRandom, least: int, most: int | None) -> 
         if least <= len(text) and (most is None or len(text) <= most):
             return text
     raise UnknownSyntax(
-        f"no matching text was found that has from {least} to {most} characters, the length wanted"
+        f"no matching string of the required length was found (minimum {least}, maximum {most} characters)"
     )
 
 
@@ -131,7 +131,7 @@ class _Parser:
 
     def _next(self) -> str:
         if self._at >= len(self._pattern):
-            raise self._unknown("an end in the middle of something")
+            raise self._unknown("an unexpected end")
         self._at += 1
         return self._pattern[self._at - 1]
 
@@ -142,7 +142,7 @@ class _Parser:
         return True
 
     def _unknown(self, what: str) -> UnknownSyntax:
-        return UnknownSyntax(f"`{self._pattern}` holds {what}")
+        return UnknownSyntax(f"`{self._pattern}` contains {what}")
 
     def _alternatives(self) -> _Piece:
         branches = [self._sequence()]
@@ -164,12 +164,12 @@ class _Parser:
             return piece
         least, limit = bounds
         if not self._skip("?") and self._peek() == "+":
-            raise self._unknown("a possessive repetition")
+            raise self._unknown("a possessive quantifier")
 
         def write(draw: KeyedRandom, room: _Room) -> str:
             times = least + room.take(limit, draw)
             if room.spent(times) > _MOST_REPEATS:
-                raise UnknownSyntax(f"a text with more than {_MOST_REPEATS:,} repetitions is not made")
+                raise UnknownSyntax(f"a matching string would need more than {_MOST_REPEATS:,} repetitions")
             return "".join(piece(draw.at(number), room) for number in range(times))
 
         return write
@@ -206,7 +206,7 @@ class _Parser:
         if char == "\\":
             return self._escape()
         if char in "*+?":
-            raise self._unknown("a repetition of nothing")
+            raise self._unknown("a quantifier with nothing to repeat")
         return lambda _draw, _room: char
 
     def _group(self) -> _Piece:
@@ -237,7 +237,7 @@ class _Parser:
         if char in "pP":
             name = self._property()
             if name not in _PROPERTIES:
-                raise self._unknown(f"the character class `{name}`")
+                raise self._unknown(f"the unknown character class `{name}`")
             ranges = _PROPERTIES[name]
         elif char.lower() in _CLASSES:
             ranges = _CLASSES[char.lower()]
@@ -254,7 +254,7 @@ class _Parser:
         """What stands before the next mark; goes on after it."""
         text, found, _ = self._pattern[self._at :].partition(mark)
         if not found:
-            raise self._unknown(f"an end in the middle of something: `{mark}` is missing")
+            raise self._unknown(f"an unexpected end: missing `{mark}`")
         self._at += len(text) + len(mark)
         return text
 
@@ -264,13 +264,13 @@ class _Parser:
             width = 2 if char == "x" else 4
             digits = self._pattern[self._at : self._at + width]
             if len(digits) < width or not set(digits) <= set(hexdigits):
-                raise self._unknown(f"the escape `\\{char}{digits}`")
+                raise self._unknown(f"the unknown escape `\\{char}{digits}`")
             self._at += width
             return chr(int(digits, 16))
         if char in _CONTROLS:
             return _CONTROLS[char]
         if char.isalnum():
-            raise self._unknown(f"the escape `\\{char}`")
+            raise self._unknown(f"the unknown escape `\\{char}`")
         return char
 
     def _set(self) -> _Ranges:
@@ -293,7 +293,7 @@ class _Parser:
                 return ranges
             char = "\b" if char == "b" else self._literal(char)
         elif char == "[" or self._pattern.startswith(("&&", "--", "~~"), self._at - 1):
-            raise self._unknown("an operation on character classes")
+            raise self._unknown("a character class operation")
         following = self._pattern[self._at + 1 : self._at + 2]
         if self._peek() != "-" or following in {"]", ""}:
             return [(ord(char), ord(char))]
@@ -323,7 +323,7 @@ def _any_of(ranges: _Ranges, pattern: str) -> _Piece:
     """One character, with equal chances for each."""
     sizes = [high - low + 1 for low, high in ranges]
     if not sizes or min(sizes) < 1:
-        raise UnknownSyntax(f"`{pattern}` holds a character class without a printable character")
+        raise UnknownSyntax(f"`{pattern}` contains a character class without printable characters")
     total = sum(sizes)
 
     def write(draw: KeyedRandom, _room: _Room) -> str:
@@ -427,7 +427,7 @@ def make_text(
     least = count_of(schema, "minLength") or 0
     most = count_of(schema, "maxLength")
     if most is not None and least > most:
-        raise UnsatisfiableKeyword("minLength", f"it is above `maxLength` ({least} and {most})")
+        raise UnsatisfiableKeyword("minLength", f"it exceeds `maxLength` ({least} > {most})")
     pattern = schema.get("pattern")
     if isinstance(pattern, str):
         try:
@@ -473,7 +473,7 @@ def make_number(schema: Mapping[str, JSON], draw: KeyedRandom, size: Size, *, wh
         last -= 1
     if first > last:
         raise UnsatisfiableKeyword(
-            "minimum" if "multipleOf" not in schema else "multipleOf", "no number lies within the bounds"
+            "minimum" if "multipleOf" not in schema else "multipleOf", "no number is within the bounds"
         )
     place = {"minimal": first, "maximal": last}.get(size)
     number = (draw.integer(first, last) if place is None else place) * step

@@ -144,7 +144,7 @@ def _check_names(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem
                 code="unknown_tool" if plain else "idle_glob",
                 message=f"there is no tool `{glob}`" if plain else f"`{glob}` fits no tool",
                 pointer=pointer,
-                hint=near or "write the name of a tool, or a glob over names",
+                hint=near or "use a tool name, or a glob over tool names",
                 severity="error"
                 if plain
                 else "warning",  # what is not there may come, or be forbidden for good

@@ -1,4 +1,4 @@
-"""The protocols that toolcrib serves tools over: they translate, and nothing else.
+"""The protocols that toolcrib serves tools over. This room only translates.
 
-This room may import `scenarios` and the rooms below it; of the rooms above it, `cli` starts it.
+It may import `scenarios` and the rooms below it; only `cli` imports it.
 """

@@ -263,7 +263,7 @@ def _problems_of_tool(name: str, tool: Any, path: tuple[str, ...]) -> Iterator[P
         return
     unknown = [key for key in tool if key not in KEPT and key != "hash"]
     for key in unknown:
-        yield _wrong(f"`{key}` is no key here", (*path, key), did_you_mean(key, KEPT))
+        yield _wrong(f"unknown key `{key}`", (*path, key), did_you_mean(key, KEPT))
     if tool.get("name") != name:
         yield _wrong(f"the tool `{name}` has another `name`", (*path, "name"))
     if not unknown:
@@ -285,7 +285,7 @@ def _hash_problem(told: Any, value: dict[str, Any], hashed: Any, path: tuple[str
 def _faults(value: dict[str, Any], keys: Mapping[str, type], path: tuple[str, ...]) -> Iterator[Problem]:
     for key in value:
         if key not in keys:
-            yield _wrong(f"`{key}` is no key here", (*path, key), did_you_mean(key, keys))
+            yield _wrong(f"unknown key `{key}`", (*path, key), did_you_mean(key, keys))
     for key, kind in keys.items():
         if not isinstance(value.get(key), kind):
             there = "has the wrong type" if key in value else "is missing"

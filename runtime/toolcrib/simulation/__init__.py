@@ -1,4 +1,4 @@
-"""Simulated surroundings of a tool: stores, faults, latency.
+"""The simulated environment of a tool: stores, faults, latency.
 
-It imports `expressions` and the rooms below it.
+This room imports `expressions` and the rooms below it.
 """

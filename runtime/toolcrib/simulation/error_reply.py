@@ -1,4 +1,4 @@
-"""Errors as documents write them, for the reply of a mock or for a fault."""
+"""Compile errors defined in documents, for mock replies and faults."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class ErrorTemplate(NamedTuple):
     """A compiled error.
 
     Attributes:
-        names: What it reads of the scope.
-        answer: Works the result out, `tool_error`; raises ExpressionError where the mock is wrong.
+        names: The names of the scope that it reads.
+        answer: Computes the result, with outcome `tool_error`; raises ExpressionError if the mock is wrong.
     """
 
     names: frozenset[str]
@@ -24,13 +24,13 @@ class ErrorTemplate(NamedTuple):
 
 
 def compile_error(value: Any, pointer: str, names: Collection[str], problems: list[Problem]) -> ErrorTemplate:
-    """Compile an error whose shape its schema has accepted; faults are added to `problems`.
+    """Compile an error that its schema has accepted; problems are added to `problems`.
 
     Args:
-        value: One text, or `{code, message, status, retryable, details}`.
-        pointer: Where it stands.
-        names: The root names that its expressions may read.
-        problems: Receives every fault.
+        value: A text, or `{code, message, status, retryable, details}`.
+        pointer: JSON Pointer of the error.
+        names: The names that its expressions may read.
+        problems: Receives every problem.
     """
     block: dict[str, Any] = {"message": value} if isinstance(value, str) else dict(value)
     code = block.get("code", Outcome.TOOL_ERROR.value)
@@ -38,7 +38,8 @@ def compile_error(value: Any, pointer: str, names: Collection[str], problems: li
     status = {"status": block["status"]} if "status" in block else NOTHING
     found = len(problems)
     told = compile_value({**texts, "details": block.get("details", {})}, names, problems, pointer)
-    if isinstance(value, str):  # there is no key `message` in the document
+    # The short form has no key `message` that a problem could point to.
+    if isinstance(value, str):
         problems[found:] = [problem._replace(pointer=pointer) for problem in problems[found:]]
     retryable = bool(block.get("retryable", False))
 

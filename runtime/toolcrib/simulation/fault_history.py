@@ -1,4 +1,4 @@
-"""The faults of one session: when each happened, and what kept it from happening."""
+"""The history of the faults of a session: when each happened, and why it did not."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ class FaultAttempt(NamedTuple):
 
     Attributes:
         tool: The tool.
-        call: Number of the call, among those of the tool in the session.
-        attempt: Number of the attempt.
-        instead: What came of it: empty if the fault happened, else the fault that came first, or what failed.
-        due: False where nobody can tell, because what asks for it failed.
+        call: The number of the call, among those of the tool in the session.
+        attempt: The number of the attempt.
+        instead: Why the fault did not happen: another fault came first, or something failed. Empty if it
+            happened.
+        due: False if a condition failed with an error, so that it is unknown whether the fault was due.
     """
 
     tool: str
@@ -36,24 +37,24 @@ class FaultAttempt(NamedTuple):
 
     @property
     def told(self) -> str:
-        """Why the fault did not happen here, in words."""
+        """Why the fault did not happen on this attempt, in words."""
         if not self.due:
-            return f"on {self} it could not be judged: {self.instead}"
+            return f"it could not be evaluated on {self}: {self.instead}"
         return f"it was due on {self}, but {self.instead}"
 
 
 class FaultRecord:
-    """One fault in one session. It grows no longer than a session can be: of many attempts the first are kept.
+    """The history of one fault in one session. Its size is bounded: only the first attempts are kept in full.
 
     Attributes:
-        trigger: When it is due.
-        calls: Calls that arrived, of the one of its tools that was called most.
-        attempts: Attempts of them.
-        held: Attempts for which all conditions held; `first` and `every` count these.
-        unmet: Key of a condition -> attempts for which it did not hold.
-        times: How often it happened.
-        fired: Where it happened, the first times.
-        missed: Where it was due and did not happen, or could not be judged, the first times.
+        trigger: When the fault is due.
+        calls: The highest number of a call to one of its tools.
+        attempts: The number of attempts that arrived.
+        held: The number of attempts that met all conditions, to which `first` and `every` apply.
+        unmet: Key of a condition -> the number of attempts that did not meet it.
+        times: How often the fault happened.
+        fired: The first attempts on which it happened.
+        missed: The first attempts on which it was due but did not happen, or could not be evaluated.
     """
 
     def __init__(self, trigger: Trigger) -> None:
@@ -69,17 +70,18 @@ class FaultRecord:
         self._when: list[float] = []
 
     def arrived(self, call: int, attempt: int, unmet: list[Condition], elapsed: float) -> bool:
-        """Count an attempt; returns whether the fault is due on it.
+        """Count an attempt, and return whether the fault is due on it.
 
         Args:
-            call: Number of its call.
-            attempt: Its number.
-            unmet: The conditions that do not hold.
+            call: The number of its call.
+            attempt: The number of the attempt.
+            unmet: The conditions that it does not meet.
             elapsed: Seconds since the session began.
         """
         self.attempts += 1
         self.calls = max(self.calls, call)
         self._most_attempts = max(self._most_attempts, attempt)
+        # The first and the last time suffice to explain why `between` was never met.
         self._when = [*self._when[:1], elapsed]
         self.unmet.update(condition.key for condition in unmet)
         if unmet:
@@ -88,21 +90,22 @@ class FaultRecord:
         return self.trigger.takes(self.held)
 
     def happens(self, seen: FaultAttempt) -> None:
-        """It happens to an attempt."""
+        """Record that the fault happens to an attempt."""
         self.times += 1
         if len(self.fired) < _KEPT:
             self.fired.append(seen)
 
     def misses(self, seen: FaultAttempt) -> None:
-        """It does not happen to an attempt, though it was due, or could not be judged."""
+        """Record that the fault was due but does not happen, or that it could not be evaluated."""
         if len(self.missed) < _KEPT:
             self.missed.append(seen)
 
     def why_never(self) -> str:
-        """Why it did not happen, in words."""
+        """Why the fault did not happen, in words."""
         if self.missed:
             return "; ".join(seen.told for seen in self.missed[:_SHOWN])
         conditions = self.trigger.conditions
+        # A condition that no attempt met is the reason by itself; otherwise it is their combination.
         blocking = [condition for condition in conditions if self.unmet[condition.key] == self.attempts]
         if self.unmet[READY.key] == self.attempts and not blocking:
             return _NOT_READY
@@ -110,74 +113,71 @@ class FaultRecord:
             return " and ".join(self._words(condition) for condition in blocking)
         if not self.held:
             some = [condition.key for condition in conditions if self.unmet[condition.key]]
-            return f"{_listed(some)} never held together in {_many(self.attempts, 'attempt')}"
-        return (
-            f"it waits for each {_ordinal(self.trigger.every)} of its attempts, and there {_were(self.held)}"
-        )
+            return f"{_listed(some)} were never met together in {_many(self.attempts, 'attempt')}"
+        return f"it happens on every {_ordinal(self.trigger.every)} matching attempt, and there {_were(self.held)}"
 
     def _words(self, condition: Condition) -> str:
         written = condition.written
         if condition.key == "call":
-            return f"it waits for {_number('call', written)}, and there {_were(self.calls, 'call')}"
+            return f"it waits for {_number('call', written)}, but there {_were(self.calls, 'call')}"
         if condition.key == "attempt":
             most = self._most_attempts
-            return f"it waits for {_number('attempt', written)}, and no call had more than {_many(most, 'attempt')}"
+            return f"it waits for {_number('attempt', written)}, but no call had more than {_many(most, 'attempt')}"
         if condition.key == "between":
             seen = " and ".join(dict.fromkeys(format_duration(round(when, 3)) for when in self._when))
             span = written if isinstance(written, list) else ["", ""]
-            return f"it waits for the time from {span[0]} to {span[1]}, and the attempts came at {seen} of the session"
+            return f"it waits for the time from {span[0]} to {span[1]}, but the attempts came {seen} into the session"
         tries = _many(self.attempts, "attempt")
         if condition.key == "probability":
-            return f"its probability of {compact(written)} never came up in {tries}"
+            return f"its probability of {compact(written)} never triggered in {tries}"
         if condition.key == "args":
-            return f"its `args` fitted none of {tries}"
-        return f"its `if` was true on none of {tries}"
+            return f"its `args` matched none of {tries}"
+        return f"its `if` was never true in {tries}"
 
     def why_not_now(self, unmet: list[Condition], call: int) -> list[str]:
-        """Why it would not happen to the first attempt of a call; empty if it would.
+        """Why the fault would not happen to the first attempt of a call; empty if it would.
 
         Args:
-            unmet: The conditions that do not hold.
-            call: Number of the call.
+            unmet: The conditions that are not met.
+            call: The number of the call.
         """
         if unmet:
             return [_not_now(condition, call) for condition in unmet]
         place, trigger = self.held + 1, self.trigger
+        # `first` is checked before `every`: the fault is over and no longer waiting.
         if trigger.over(place):
-            return [
-                f"it is for the first {_many(trigger.first or 0, 'attempt')} of its kind, and they were made"
-            ]
+            return [f"it applies only to the first {_many(trigger.first or 0, 'matching attempt')}"]
         return (
-            [] if trigger.takes(place) else [f"it waits for each {_ordinal(trigger.every)} of its attempts"]
+            []
+            if trigger.takes(place)
+            else [f"it happens on every {_ordinal(trigger.every)} matching attempt"]
         )
 
 
 READY = Condition("ready", None, lambda _call, _number, _scope: False)
-"""What the kind of a fault asks for, beside what is written."""
+"""The condition that the kind of a fault implies, such as an earlier result for `stale`."""
 
 
 def _not_now(condition: Condition, call: int) -> str:
     key, written = condition.key, condition.written
     if key == "call":
-        return f"it waits for {_number(key, written)}, and this is call {call}"
+        return f"it waits for {_number(key, written)}, but this is call {call}"
     if key == "attempt":
-        return f"it waits for {_number(key, written)}, and this is attempt 1"
+        return f"it waits for {_number(key, written)}, but this is attempt 1"
     if key == "between":
         span = written if isinstance(written, list) else ["", ""]
         return f"it waits for the time from {span[0]} to {span[1]}"
-    texts = {"args": "its `args` do not fit", "if": "its `if` is false", READY.key: _NOT_READY}
-    return texts.get(key, f"its probability of {compact(written)} does not come up")
+    texts = {"args": "its `args` do not match", "if": "its `if` is false", READY.key: _NOT_READY}
+    return texts.get(key, f"its probability of {compact(written)} does not trigger")
 
 
 _SHOWN = 3
-"""Attempts that are told."""
+"""The number of missed attempts that a message describes."""
 
 _KEPT = 50
-"""Attempts that are remembered one by one."""
+"""The number of attempts that a record keeps."""
 
-_NOT_READY = (
-    "there was nothing yet that could happen: no earlier answer, or no more attempts than are let through"
-)
+_NOT_READY = "it was not possible yet: no earlier result to repeat, or the rate limit was not reached"
 
 
 def _number(noun: str, written: JSON) -> str:
@@ -194,6 +194,7 @@ def _were(number: int, noun: str = "") -> str:
 
 
 def _ordinal(number: int) -> str:
+    # 11th, 12th, 13th, 111th ... are irregular.
     teen = number % 100 in {11, 12, 13}
     return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
@@ -203,12 +204,12 @@ def _listed(keys: list[str]) -> str:
 
 
 def records_of(session: CallSession) -> dict[str, FaultRecord]:
-    """Name of a fault -> what the session remembers of it; of faults whose tools were called."""
+    """Name of a fault -> its history in the session, for faults whose tools were called."""
     return session.slot("faults", dict[str, FaultRecord])
 
 
 def record_of(session: CallSession, name: str, trigger: Trigger) -> FaultRecord:
-    """What the session remembers of a fault."""
+    """The history of a fault in the session, created on first use."""
     records = records_of(session)
     if name not in records:
         records[name] = FaultRecord(trigger)
@@ -216,18 +217,18 @@ def record_of(session: CallSession, name: str, trigger: Trigger) -> FaultRecord:
 
 
 def fired(session: CallSession) -> Mapping[str, int]:
-    """Name of a fault -> how often it happened in the session; of faults whose tools were called."""
+    """Name of a fault -> how often it happened in the session, for faults whose tools were called."""
     return {name: record.times for name, record in records_of(session).items()}
 
 
 def why_not_due(session: CallSession, name: str) -> str:
     """Why a fault never happened in a session, in words; empty if it did.
 
-    Such as: "fault `x` was never due: it waits for call 3, and there were 2 calls".
+    For example: "fault `x` was never due: it waits for call 3, but there were 2 calls".
     """
     record = records_of(session).get(name)
     if record is None:
-        return f"fault `{name}` was never due: no call of its tools arrived"
+        return f"fault `{name}` was never due: no call reached its tools"
     if record.times:
         return ""
     verdict = "never happened" if record.missed else "was never due"

@@ -1,7 +1,7 @@
-"""When an injected fault is due: all conditions must hold, and then `first` and `every` count.
+"""Decide when an injected fault is due: all conditions must be met, and then `first` and `every` apply.
 
-`between` limits a fault to a time range. Conditions and options may hold expressions; `fault_variables` and `compile_fault_scope` are
-the variables that these read.
+`between` limits a fault to a time range. Conditions and options may contain expressions; `fault_variables`
+and `compile_fault_scope` define their variables.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
     from toolcrib.expressions import Expression
 
 _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?(ms|s|m|h|d)")
+# `24:00` is accepted as the end of a day.
 _HOURS = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?|24:00")
 
 
 class TimeRange(NamedTuple):
-    """A stretch of time: its beginning belongs to it, its end does not.
+    """A time range that includes its start and excludes its end.
 
     Attributes:
-        low: Where it begins.
-        high: Where it ends; before the beginning where it is a time over midnight.
-        at: What time it is in a session, in the same measure.
+        low: The start.
+        high: The end; less than the start for a range over midnight.
+        at: Returns the current time of a session on the same scale.
     """
 
     low: float
@@ -42,7 +43,7 @@ class TimeRange(NamedTuple):
     at: Callable[[CallSession], float]
 
     def holds(self, session: CallSession) -> bool:
-        """Whether it is time."""
+        """Whether the current time of the session is in the range."""
         now = self.at(session)
         if self.low > self.high:
             return now >= self.low or now < self.high
@@ -50,11 +51,12 @@ class TimeRange(NamedTuple):
 
 
 def compile_span(ends: list[str], pointer: str, problems: list[Problem]) -> TimeRange:
-    """Compile two ends of the same form: durations since the session began, times of day in UTC, or moments.
+    """Compile a range of two durations since the session began, two times of day in UTC, or two timestamps.
 
-    Times of day may lead over midnight: the second is then the earlier one.
+    Times of day may span midnight: the second is then less than the first.
     """
     forms = [next((form for form in _FORMS if form.fits(end)), None) for end in ends]
+    # An empty range: a fault whose range is invalid never happens.
     never = TimeRange(0, 0, lambda _session: 0)
     for index, form in enumerate(forms):
         if form is None:
@@ -67,7 +69,9 @@ def compile_span(ends: list[str], pointer: str, problems: list[Problem]) -> Time
     if first is not second:
         message = f"`{ends[0]}` is {first.name} and `{ends[1]}` is {second.name}"
         problems.append(
-            Problem(code="contradiction", message=message, pointer=pointer, hint="write both in one form")
+            Problem(
+                code="contradiction", message=message, pointer=pointer, hint="write both in the same form"
+            )
         )
         return never
     try:
@@ -76,17 +80,17 @@ def compile_span(ends: list[str], pointer: str, problems: list[Problem]) -> Time
         problems.append(Problem(code="wrong_value", message=str(error), pointer=pointer, hint=_HINT))
         return never
     if low == high or (low > high and not first.daily):
-        message = f"`{ends[1]}` is not later than `{ends[0]}`, so it is never between them"
-        hint = "exchange them" if low > high else "write a later end; it does not belong to the time"
+        message = f"`{ends[1]}` is not later than `{ends[0]}`, so the range is empty"
+        hint = "swap them" if low > high else "use a later end, which is exclusive"
         problems.append(Problem(code="out_of_range", message=message, pointer=pointer, hint=hint))
     return TimeRange(low, high, first.at)
 
 
-_HINT = 'such as `[5s, 1m]` since the session began, `["09:00", "17:30"]` in UTC, or two moments like `2030-01-01T09:00:00Z`'
+_HINT = 'use `[5s, 1m]` since the session began, `["09:00", "17:30"]` in UTC, or two timestamps like `2030-01-01T09:00:00Z`'
 
 
 class _Form(NamedTuple):
-    """How an end can be written."""
+    """A notation for the ends of a range."""
 
     name: str
     fits: Callable[[str], object]
@@ -102,6 +106,7 @@ def _hours(text: str) -> float:
 
 def _moment(text: str) -> float:
     moment = datetime.fromisoformat(text)
+    # Without a zone, the result would depend on the machine that runs the scenario.
     if moment.tzinfo is None:
         raise ValueError(f"`{text}` has no time zone")
     return moment.timestamp()
@@ -119,22 +124,22 @@ def _since_the_beginning(session: CallSession) -> float:
 _FORMS = (
     _Form("a duration", _DURATION.fullmatch, parse_duration, _since_the_beginning),
     _Form("a time of day", _HOURS.fullmatch, _hours, _since_midnight, daily=True),
-    _Form("a moment", lambda text: "T" in text, _moment, lambda session: session.clock.now().timestamp()),
+    _Form("a timestamp", lambda text: "T" in text, _moment, lambda session: session.clock.now().timestamp()),
 )
 
 
 NUMBERS: dict[str, JSON] = {"type": "integer", "minimum": 1}
-"""The numbers that calls and attempts have."""
+"""JSON Schema of the number of a call or attempt."""
 
 
 class Condition(NamedTuple):
-    """One thing that must hold.
+    """A condition of a fault.
 
     Attributes:
-        key: What it is called in `when`; `ready` for what the kind of the fault asks for.
-        written: As it is written.
-        holds: Whether it does; raises ExpressionError where an expression failed.
-        reads: Whether it holds an expression.
+        key: Its key in `when`; `ready` for the condition that the kind of the fault implies.
+        written: Its value as written.
+        holds: Whether it is met; raises ExpressionError if an expression fails.
+        reads: Whether it contains an expression.
     """
 
     key: str
@@ -147,10 +152,10 @@ class Trigger(NamedTuple):
     """A compiled `when`.
 
     Attributes:
-        names: What it reads of the scope.
-        conditions: What must hold, whatever was before; those with expressions come last.
-        every: Of the attempts for which they hold, only each so manieth.
-        first: Of these, only the first so many; None for all.
+        names: The names of the scope that it reads.
+        conditions: The conditions, those with expressions last.
+        first: The number of times that the fault is due; None for no limit.
+        every: N to make the fault due on every Nth attempt that meets all conditions.
     """
 
     names: frozenset[str]
@@ -159,13 +164,13 @@ class Trigger(NamedTuple):
     every: int = 1
 
     def unmet(self, call: Call, number: int, scope: Scope) -> list[Condition]:
-        """The conditions that do not hold for an attempt; the number is that of its call.
-
-        What has expressions is not asked where something else does not hold: they may rely on that.
+        """The conditions that are not met by an attempt; `number` is the number of its call.
 
         Raises:
             ExpressionError: An expression failed.
         """
+        # Expressions are evaluated only if all other conditions are met, because they may rely on them: an
+        # `if` over `args.n` together with `args: {n: {$exists: true}}`.
         unmet: list[Condition] = []
         for condition in self.conditions:
             if not (unmet and condition.reads) and not condition.holds(call, number, scope):
@@ -173,11 +178,11 @@ class Trigger(NamedTuple):
         return unmet
 
     def takes(self, place: int) -> bool:
-        """Whether the fault is due on the attempt that is the n-th for which all conditions hold."""
+        """Whether the fault is due on the n-th attempt that meets all conditions."""
         return place % self.every == 0 and not self.over(place)
 
     def over(self, place: int) -> bool:
-        """Whether the fault is due on no attempt from the n-th on for which all conditions hold."""
+        """Whether the fault is never due from the n-th attempt on that meets all conditions."""
         return self.first is not None and place > self.first * self.every
 
 
@@ -190,18 +195,19 @@ def compile_trigger(
     key: str,
     tool: Descriptor | None = None,
 ) -> Trigger:
-    """Compile a `when` whose shape its schema has accepted.
+    """Compile a `when` that its schema has accepted.
 
     Args:
-        when: As written.
-        pointer: Where it stands in its document.
-        names: The root names that its expressions may read.
-        problems: Receives all that is wrong.
-        key: Names the fault in what is drawn.
-        tool: The tool, where it is known: then arguments are looked for that it can't have.
+        when: The value in the document.
+        pointer: JSON Pointer of the value.
+        names: The names that its expressions may read.
+        problems: Receives every problem.
+        key: Identifies the fault in random draws.
+        tool: The tool, if known; `args` is then checked against its input schema.
     """
     writing = _Writing(pointer, names, problems, key, tool)
     made = [(name, *_CONDITIONS[name](when[name], writing)) for name in _CONDITIONS if name in when]
+    # In the order of `_CONDITIONS`, so that reports do not depend on the order of keys in the document.
     conditions = [Condition(name, when[name], holds, bool(read)) for name, read, holds in made]
     return Trigger(
         names=frozenset[str]().union(*(read for _name, read, _holds in made)),
@@ -212,7 +218,7 @@ def compile_trigger(
 
 
 class _Writing(NamedTuple):
-    """Where conditions are written, and for what."""
+    """What conditions are compiled with."""
 
     pointer: str
     names: Collection[str]
@@ -251,7 +257,7 @@ def _matcher(key: str, pattern: JSON, schema: dict[str, JSON] | bool, writing: _
                 pointer=place + problem.pointer,
                 message=problem.message
                 if key == "args"
-                else f"{key}s are numbered 1, 2, 3 ..., so none is {compact(pattern)}",
+                else f"{key}s are numbered from 1, so none matches {compact(pattern)}",
             )
             for problem in find_impossible(pattern, schema)
         ]
@@ -282,11 +288,13 @@ def _between(ends: list[str], writing: _Writing) -> _Made:
 
 
 def _probability(share: float, writing: _Writing) -> _Made:
-    from toolcrib.schema.keyed_random import KeyedRandom  # noqa: PLC0415 -- slow to import, and rarely used
+    # Deferred: slow to import, and rarely used.
+    from toolcrib.schema.keyed_random import KeyedRandom  # noqa: PLC0415
 
     key = writing.key
 
     def holds(call: Call, number: int, _scope: Scope) -> bool:
+        # Keyed, so that an additional call does not move the fault to another one.
         session = call.context.session
         draw = KeyedRandom(session.seed, "fault", key, call.tool.name, session.id, number, call.attempt)
         return draw.number(0, 1) < share
@@ -305,13 +313,13 @@ _CONDITIONS: dict[str, Callable[[Any, _Writing], _Made]] = {
 
 
 Keeping = Callable[[Call, str], JSON]
-"""What the session's mocks keep for a call: its `store` or its `state`."""
+"""Returns the session's `store` or `state` for a call."""
 
 
 def fault_variables(tool: Descriptor | None = None) -> Mapping[str, Collection[str] | None]:
-    """The names that expressions of a tool's faults may read, with their keys where these are known.
+    """The names that expressions of a tool's faults may read, with their keys if known.
 
-    Without a tool nobody knows the keys.
+    Most keys are known only with a tool.
     """
     names: dict[str, Collection[str] | None] = dict.fromkeys((*_READERS, "state", "store"))
     names["session"] = ("id", "calls")
@@ -334,7 +342,7 @@ _READERS: dict[str, Callable[[Call, int], JSON]] = {
 
 
 def compile_fault_scope(names: frozenset[str], keeping: Keeping) -> Callable[[Call, int], Mapping[str, JSON]]:
-    """How to make the scope of an attempt: only what is read is worked out."""
+    """The function that creates the scope of an attempt. Only the given names are computed."""
     wanted = sorted(names)
 
     def scope(call: Call, number: int) -> Mapping[str, JSON]:

@@ -1,4 +1,4 @@
-"""Injected faults: their kinds, and what each does to an attempt, compiled once.
+"""Compile injected faults: the kinds, and what each does to an attempt.
 
 A fault is written as its kind alone, or as `{kind: options}`.
 """
@@ -39,19 +39,19 @@ KINDS: Final = (
     "rate_limit",
     "slow",
 )
-"""All kinds."""
+"""All kinds of faults."""
 
 UNREACHED: Final = frozenset({"timeout", "hang", "disconnect", "error", "stale"})
 """The kinds whose attempts never reach the tool."""
 
 ANY: Final = "any"
-"""The violation that stands for one that is drawn."""
+"""The option of `violate_schema` that draws a violation at random."""
 
 
 def kind_of(inject: JSON) -> tuple[str, JSON, str]:
-    """The kind of a fault whose shape is right, its options, and where these stand below it.
+    """The kind of a valid fault, its options, and the pointer of the options below the fault.
 
-    `violate_schema` alone means any violation; the other kinds that stand alone have no options.
+    `violate_schema` without options means any violation.
     """
     if isinstance(inject, dict):
         kind, options = next(iter(inject.items()))
@@ -66,35 +66,33 @@ _OPTIONS: Final = {
     "rate_limit": "{limit: 10, per: 1m}",
     "slow": "3s",
 }
-"""The kinds that do not stand alone -> options that they could have."""
+"""The kinds that require options -> an example of options."""
 
 
 def kind_problem(inject: JSON, pointer: str) -> Problem | None:
-    """What is wrong with a kind that stands alone; None where nothing is.
-
-    Where one stands with its options its schema has seen to it.
-    """
+    """The problem of a fault that is written as its kind alone; None if there is none."""
+    # `{kind: options}` has already been checked by the JSON Schema.
     if isinstance(inject, dict) or (inject in KINDS and inject not in _OPTIONS):
         return None
     if inject in _OPTIONS:
-        message = f"`{inject}` does not stand alone: it needs to be told more"
+        message = f"`{inject}` requires options"
         hint = f"write `{{{inject}: {_OPTIONS[str(inject)]}}}`"
         return Problem(code="missing_options", message=message, pointer=pointer, hint=hint)
-    message = f"`{inject}` is no kind of fault"
-    hint = did_you_mean(str(inject), KINDS) or f"the kinds are {', '.join(f'`{kind}`' for kind in KINDS)}"
+    message = f"unknown fault `{inject}`"
+    hint = did_you_mean(str(inject), KINDS) or f"use one of {', '.join(f'`{kind}`' for kind in KINDS)}"
     return Problem(code="unknown_fault", message=message, pointer=pointer, hint=hint)
 
 
 _NEARLY = 1e-6
-"""Seconds that are no wait: clocks count in whole nanoseconds."""
+"""A wait in seconds that counts as none. Clocks have a finite resolution, and sums of floats are inexact."""
 
 
 class RateWindow:
-    """The attempts that were let through of late.
+    """A sliding window of the attempts that were let through.
 
     Args:
-        limit: How many may be, in any stretch of `per` seconds.
-        per: Seconds.
+        limit: The number of attempts in any `per` seconds.
+        per: The length of the window in seconds.
     """
 
     __slots__ = ("_limit", "_per", "_times")
@@ -102,27 +100,29 @@ class RateWindow:
     def __init__(self, limit: int, per: float) -> None:
         self._limit = limit
         self._per = per
+        # Only the latest `limit` times matter: the oldest of them decides when the next attempt may pass.
         self._times: deque[float] = deque(maxlen=limit)
 
     def wait(self, now: float) -> float:
-        """Seconds until one more is let through; 0.0 for now."""
+        """Seconds until the next attempt may pass; 0.0 if it may pass now."""
         if len(self._times) < self._limit:
             return 0.0
         left = self._times[0] + self._per - now
         return left if left > _NEARLY else 0.0
 
     def note(self, now: float) -> None:
-        """One is let through."""
+        """Record an attempt that passed."""
         self._times.append(now)
 
 
 def rate_limited(tool: Descriptor, limit: int, per: str, wait: float) -> Result:
-    """The answer to an attempt above the limit."""
+    """The result of an attempt above the limit."""
+    # Rounded up, so that a client that waits exactly this long is not refused again.
     seconds = math.ceil(wait * 1000) / 1000
     details: dict[str, JSON] = {"status": 429, "retry_after": seconds}
     return Result.failed(
         Outcome.TOOL_ERROR,
-        f"`{tool.name}` takes {limit} call{'s' if limit != 1 else ''} in {per}; retry after {format_duration(seconds)}",
+        f"`{tool.name}` accepts {limit} call{'s' if limit != 1 else ''} per {per}; retry after {format_duration(seconds)}",
         code="rate_limited",
         details=details,
         retryable=True,
@@ -130,31 +130,32 @@ def rate_limited(tool: Descriptor, limit: int, per: str, wait: float) -> Result:
 
 
 Spoil: TypeAlias = "Callable[[Result, Call, int], tuple[Result | None, Mapping[str, JSON]]]"
-"""From a good answer, its call and the call's number to the spoiled one and what is told of it.
+"""Corrupts a successful result of a call with a number. Returns the corrupted result and facts for `meta.fault`.
 
-None for an answer that was no good already. Raises ExpressionError where the answer can't be spoiled so; the tool has
-acted then, and the message says so.
+The result is None if the original was already invalid. Raises ExpressionError if the result cannot be
+corrupted in this way; the message says that the tool has already acted.
 """
 
 Spoiling: TypeAlias = "Callable[[Scope], Spoil]"
-"""What expressions read -> how to spoil. Asked before the tool acts; raises ExpressionError where one fails."""
+"""Creates a `Spoil` from a scope, before the tool acts; raises ExpressionError if an expression fails."""
 
-_ACTED = ", and the tool has acted already"
+_ACTED = "; the tool has already acted"
 
 
 def empty_result(result: Result, _call: Call, _number: int) -> tuple[Result, Mapping[str, JSON]]:
-    """Nothing is left of the answer."""
+    """The result without value and content."""
     return result._replace(value=None, content=()), NOTHING
 
 
 def compile_violation(name: str, pointer: str, tool: Descriptor, key: str, problems: list[Problem]) -> Spoil:
-    """An answer that the output schema refuses for one named reason, or for one that is drawn."""
-    from toolcrib.schema.mutations import Mutations  # noqa: PLC0415 -- slow to import, and rarely used
+    """Compile `violate_schema`: a result that violates the output schema in a named or a random way."""
+    # Deferred: slow to import, and rarely used.
+    from toolcrib.schema.mutations import Mutations  # noqa: PLC0415
 
     schema = tool.output_schema
     if schema is None:
-        message = f"`{tool.name}` has no `output_schema` that its answer could violate"
-        hint = "give the tool an `output_schema`, or let another fault happen"
+        message = f"`violate_schema` requires an `output_schema`, which `{tool.name}` does not have"
+        hint = "add an `output_schema` to the tool, or use another fault"
         problems.append(Problem(code="no_output_schema", message=message, pointer=pointer, hint=hint))
         return _unspoiled
     known = Mutations(schema)
@@ -166,12 +167,13 @@ def compile_violation(name: str, pointer: str, tool: Descriptor, key: str, probl
     def spoil(result: Result, call: Call, number: int) -> Any:
         if not known.accepts(result.value):
             return None, NOTHING
-        from toolcrib.schema.keyed_random import KeyedRandom  # noqa: PLC0415 -- as above
+        from toolcrib.schema.keyed_random import KeyedRandom  # noqa: PLC0415
 
         session = call.context.session
         draw = KeyedRandom(session.seed, "violate_schema", key, tool.name, session.id, number, call.attempt)
+        # Drawn per attempt, so that a retry may meet another violation.
         first = draw.integer(0, len(chosen) - 1) if name == ANY else 0
-        # Any violation will do where any is asked for; one that is named must be made.
+        # With `any` the first violation that this value permits is used; a named one must be possible.
         tried = (*chosen[first:], *chosen[:first]) if name == ANY else chosen[:1]
         for violation in tried:
             broken = known.broken(violation, result.value)
@@ -189,20 +191,20 @@ def _unspoiled(result: Result, _call: Call, _number: int) -> tuple[Result, Mappi
 def _no_such_violation(name: str, pointer: str, tool: Descriptor, names: Collection[str]) -> Problem:
     listed = ", ".join(f"`{known}`" for known in names)
     if not names:
-        message = f"the `output_schema` of `{tool.name}` refuses nothing that could be made of a good answer"
-        hint = "say more in the schema, or let another fault happen"
+        message = f"no violation of the `output_schema` of `{tool.name}` can be made from a valid result"
+        hint = "make the schema stricter, or use another fault"
     else:
-        message = f"the `output_schema` of `{tool.name}` can't be violated by `{name}`"
+        message = f"unknown violation `{name}` of the `output_schema` of `{tool.name}`"
         near = did_you_mean(name, names)
-        hint = f"{near} There are {listed}, and `{ANY}`" if near else f"there are {listed}, and `{ANY}`"
+        hint = f"{near} Use {listed} or `{ANY}`" if near else f"use {listed} or `{ANY}`"
     return Problem(code="unknown_violation", message=message, pointer=pointer, hint=hint)
 
 
 def _not_possible(name: str, tool: Descriptor, pointer: str) -> ExpressionError:
     return ExpressionError(
-        f"no answer that violates the schema by `{name}` could be made of what `{tool.name}` answered{_ACTED}",
+        f"the result of `{tool.name}` cannot be changed to violate the schema by `{name}`{_ACTED}",
         code="fault_not_possible",
-        hint="choose another violation, or let the tool answer something that has the place",
+        hint="choose another violation, or make the tool return a result that contains the affected value",
         pointer=pointer,
     )
 
@@ -214,13 +216,13 @@ def compile_text(
     names: Collection[str],
     problems: list[Problem],
 ) -> tuple[Spoiling, frozenset[str]]:
-    """An answer into which a text is planted, and what the text reads of the scope."""
+    """Compile `inject_text`: a result with an inserted text. Also returns the names that the text reads."""
     at: str = options["at"]
     text = compile_value(options["text"], names, problems, f"{pointer}/text")
     path = keys_of(at)
     if tool.output_schema is not None and not _possible(tool.output_schema, path):
-        message = f"no valid answer of `{tool.name}` has a place `{at}` for a text"
-        hint = "the pointer leads through the result, such as `/items/0/title`; the empty one is the whole result"
+        message = f"no valid result of `{tool.name}` can hold text at `{at}`"
+        hint = "use a JSON Pointer into the result, such as `/items/0/title`; an empty one means the whole result"
         problems.append(Problem(code="never_matches", message=message, pointer=f"{pointer}/at", hint=hint))
 
     def spoiling(scope: Scope) -> Spoil:
@@ -229,8 +231,8 @@ def compile_text(
         def spoil(result: Result, _call: Call, _number: int) -> Any:
             planted = _with_text_at(result.value, path, words)
             if planted is _NOWHERE:
-                message = f"the answer of `{tool.name}` has no place `{at}` for a text{_ACTED}"
-                hint = "point to a text, to a list, or to a key that an object may get"
+                message = f"cannot insert text at `{at}` in the result of `{tool.name}`{_ACTED}"
+                hint = "point to text, to a list, or to a key that the object may have"
                 raise ExpressionError(message, code="fault_not_possible", hint=hint, pointer=f"{pointer}/at")
             return result._replace(value=planted), NOTHING
 
@@ -243,14 +245,16 @@ _NOWHERE: Any = object()
 
 
 def _with_text_at(value: JSON, path: list[str], text: str) -> Any:
-    """The value with the text at a place: after the text that is there, at a list's end, or as a new member."""
+    """The value with the text appended at a path: to a text, to a list, or as a new member."""
     if not path:
         return _grown(value, text)
+    # Copied, because the result may be cached or stored by the tool.
     whole: Any = deepcopy(value)
     holder = whole
     for key in path[:-1]:
         holder = _member(holder, key)
     last = path[-1]
+    # RFC 6901 section 4: `-` is the position after the last item.
     if isinstance(holder, list) and last == "-":
         holder.append(text)
         return whole
@@ -279,7 +283,7 @@ def _grown(there: Any, text: str) -> Any:
 
 
 def _possible(schema: JSON, path: list[str]) -> bool:
-    """Whether a valid value may have the place; also where that can't be told."""
+    """Whether a valid value may have text at the path. True if the schema leaves it open."""
     index = SchemaIndex(schema if isinstance(schema, dict | bool) else True)
     sites = _surely(index, [index.root])
     for key in path:
@@ -293,11 +297,12 @@ def _possible(schema: JSON, path: list[str]) -> bool:
         sites = _surely(index, index.below(sites, step))
         if any(site.schema is False for site in sites):
             return False
+    # `_grown` appends to a string or list, and replaces null.
     return _of_type(sites, "string", "array", "null")
 
 
 def _surely(index: SchemaIndex, sites: list[Site]) -> list[Site]:
-    """The sites of which each judges the value whatever else is true of it."""
+    """The subschemas that certainly apply to the value. Those of `anyOf` and the like may not apply."""
     return index.together(sites, ("allOf",))
 
 
@@ -311,19 +316,19 @@ def _of_type(sites: list[Site], *types: str) -> bool:
 
 
 Earlier: TypeAlias = Callable[[Call], Result | None]
-"""What a tool would have answered before; None where there is nothing."""
+"""Returns the result that the tool would have had earlier; None if there is none."""
 
 
 class Attempt(NamedTuple):
-    """What a fault happens to.
+    """An attempt to which a fault happens.
 
     Attributes:
         call: The call.
-        call_next: Lets the tool act.
-        scope: What expressions of the fault read.
-        number: Of the call, among those of its tool in the session.
-        repeatable: Whether the tool may act again without a second effect.
-        earlier: What the tool would have answered before.
+        call_next: Calls the tool.
+        scope: The variables of the fault's expressions.
+        number: The number of the call, among those of its tool in the session.
+        repeatable: Whether the tool may be called again without a second effect.
+        earlier: Returns the earlier result of the tool, for `stale`.
     """
 
     call: Call
@@ -338,9 +343,9 @@ class AttemptOutcome(NamedTuple):
     """How an attempt ended.
 
     Attributes:
-        result: Its result.
-        happened: Whether the fault happened; not where the tool gave no answer that it could spoil.
-        facts: What more is told of the fault in `meta.fault`.
+        result: The result.
+        happened: Whether the fault happened. It does not if the tool returned nothing that it could corrupt.
+        facts: Additional members of `meta.fault`.
     """
 
     result: Result
@@ -353,13 +358,13 @@ class Injection(NamedTuple):
 
     Attributes:
         kind: One of `KINDS`.
-        reaches: Whether the tool may be reached, so that it acts.
+        reaches: Whether the tool may be called, and thus act.
         blocks: Whether an attempt to which it happens never reaches the tool.
-        certain: Whether it happens in any case, as soon as it is due.
-        names: What it reads of the scope.
-        happen: Does it; raises ExpressionError where it can't be done.
-        ready: Whether it can happen to a call now; changes nothing.
-        passed: Notes that a call reaches the tool.
+        certain: Whether it always happens when it is due.
+        names: The names of the scope that it reads.
+        happen: Applies the fault to an attempt; raises ExpressionError if it is not possible.
+        ready: Whether it can happen to a call now. Changes nothing.
+        passed: Records that a call reaches the tool.
     """
 
     kind: str
@@ -381,18 +386,19 @@ class Injection(NamedTuple):
         repeatable: bool | None = None,
         earlier: Earlier = lambda _call: None,
     ) -> Result:
-        """Let the fault happen to an attempt; `meta.fault.kind` tells that it has.
+        """Apply the fault to an attempt. If it happens, the result has `meta.fault.kind`.
 
         Args:
             call: The call.
-            call_next: Lets the tool act.
-            scope: Holds at least `names`.
-            number: Of the call, among those of its tool in the session; part of what is drawn.
-            repeatable: Whether the tool may act again without a second effect; what its annotations say unless given.
-            earlier: What the tool would have answered before, for `stale`.
+            call_next: Calls the tool.
+            scope: The variables of expressions, at least those in `names`.
+            number: The number of the call, among those of its tool in the session; a key of random draws.
+            repeatable: Whether the tool may be called again without a second effect. Default: by its
+                annotations.
+            earlier: Returns the earlier result of the tool, for `stale`.
 
         Raises:
-            ExpressionError: An expression failed, or the answer can't be spoiled so.
+            ExpressionError: An expression failed, or the result cannot be corrupted in this way.
         """
         if repeatable is None:
             repeatable = call.tool.annotations.read_only or call.tool.annotations.idempotent
@@ -403,16 +409,16 @@ class Injection(NamedTuple):
 
 
 class FaultContext(NamedTuple):
-    """What a fault is compiled for.
+    """What a fault is compiled with.
 
     Attributes:
-        kind: Its kind.
-        options: As written.
-        pointer: Where these stand.
+        kind: The kind of the fault.
+        options: Its options, as written.
+        pointer: JSON Pointer of the options.
         tool: The tool.
-        names: What its expressions may read.
-        problems: Receives what is wrong.
-        key: Tells it from the other faults of a session.
+        names: The names that its expressions may read.
+        problems: Receives every problem.
+        key: Identifies the fault in a session.
     """
 
     kind: str
@@ -433,20 +439,21 @@ def compile_injection(
     *,
     key: str = "",
 ) -> Injection:
-    """Compile a fault whose shape its schema has accepted.
+    """Compile a fault that its schema has accepted.
 
     Args:
         inject: A kind, or `{kind: options}`.
-        pointer: Where it stands in its document.
+        pointer: JSON Pointer of the fault in its document.
         tool: The tool that it happens to.
-        names: The root names that its expressions may read.
-        problems: Receives all that is wrong; what comes of it is then good for nothing.
-        key: Tells the fault from others of a session, for what is counted and drawn; the place unless given.
+        names: The names that its expressions may read.
+        problems: Receives every problem. If there is one, the returned fault must not be used.
+        key: Identifies the fault in a session, for counters and draws. Default: the tool and the pointer.
     """
     problem = kind_problem(inject, pointer)
     if problem is not None:
         problems.append(problem)
-        inject = "disconnect"  # what stands in the place of what is refused
+        # A placeholder, so that the rest of the document can still be compiled.
+        inject = "disconnect"
     kind, options, below = kind_of(inject)
     where = pointer + below
     return _COMPILERS[kind](
@@ -466,30 +473,31 @@ def _injection(
 
 
 _CERTAIN = frozenset({"timeout", "hang", "disconnect", "rate_limit", "slow"})
-"""Kinds that need nothing of the tool, and no expression that could fail."""
+"""The kinds that depend neither on the tool's result nor on an expression that could fail."""
 
 
 def _waiting(subject: FaultContext, *, ends: bool) -> Injection:
-    """Longer than the deadline allows, or for ever. Where nobody has set a deadline, the tool's timeout is one."""
+    """Wait until just after the deadline (`timeout`), or forever (`hang`)."""
 
     async def happen(attempt: Attempt) -> AttemptOutcome:
         call = attempt.call
         clock = call.context.session.clock
         bounded = call.deadline is not None
+        # Without a deadline nothing would ever end a hang, so the tool's own timeout does.
         left = call.deadline - clock.monotonic() if call.deadline is not None else call.tool.timeout
         await _sleep(attempt, math.inf if bounded and not ends else left + _LATER, subject.kind)
-        message = f"`{call.tool.name}` did not answer in time"
+        message = f"`{call.tool.name}` did not respond in time"
         return AttemptOutcome(Result.failed(Outcome.TIMEOUT, message, retryable=True))
 
     return _injection(subject, happen)
 
 
 _LATER = 0.001
-"""Seconds after a deadline at which a late answer arrives."""
+"""How long after the deadline a late reply arrives, in seconds. The deadline layer must notice first."""
 
 
 async def _sleep(attempt: Attempt, seconds: float, kind: str) -> None:
-    """Wait before the tool is reached; who gives the call up is told that it was not."""
+    """Wait before the tool is reached. A cancellation reports that it was not, so the call may be repeated."""
     try:
         await attempt.call.context.session.clock.sleep(seconds)
     except asyncio.CancelledError as error:
@@ -498,7 +506,7 @@ async def _sleep(attempt: Attempt, seconds: float, kind: str) -> None:
 
 
 def _disconnect(subject: FaultContext) -> Injection:
-    message = f"`{subject.tool.name}`: the connection broke off before the call arrived"
+    message = f"`{subject.tool.name}`: the connection was lost before the call arrived"
 
     async def happen(_attempt: Attempt) -> AttemptOutcome:
         return AttemptOutcome(
@@ -509,17 +517,18 @@ def _disconnect(subject: FaultContext) -> Injection:
 
 
 ANSWERED = frozenset({Outcome.OK, Outcome.TOOL_ERROR, Outcome.INVALID_RESULT})
-"""How calls end that the tool has answered, so that there is something to lose."""
+"""The outcomes of calls that the tool has answered, so that there is a reply to lose."""
 
 
 def _lost(subject: FaultContext, called: str, what: str) -> Injection:
-    """The tool acts, and what it answers never arrives whole."""
+    """The tool acts, but its reply does not arrive completely."""
     name = subject.tool.name
 
     async def happen(attempt: Attempt) -> AttemptOutcome:
         result = await attempt.call_next(attempt.call)
         if result.outcome not in ANSWERED:
             return AttemptOutcome(result, happened=False)
+        # The caller cannot know whether the tool has acted, exactly as with a real connection that breaks.
         if attempt.repeatable:
             lost = Result.failed(Outcome.TRANSPORT_ERROR, f"`{name}`: {what}", code=called, retryable=True)
         else:
@@ -537,8 +546,9 @@ def _duplicate(subject: FaultContext) -> Injection:
         first = await attempt.call_next(attempt.call)
         if first.outcome not in ANSWERED:
             return AttemptOutcome(first, happened=False)
+        # The first result counts, as for a client that ignores the reply to a duplicate.
         second = await attempt.call_next(attempt.call)
-        # What is wrong with a mock is told wherever it shows.
+        # An error of the mock itself must be reported, also if only the second delivery shows it.
         told = second if second.outcome is Outcome.INTERNAL else first
         return AttemptOutcome(told, facts={"second": second.outcome.value})
 
@@ -546,7 +556,7 @@ def _duplicate(subject: FaultContext) -> Injection:
 
 
 def _not_json(subject: FaultContext) -> Injection:
-    message = f"the answer of `{subject.tool.name}` is no JSON: it ends in the middle of a text"
+    message = f"the reply of `{subject.tool.name}` is not valid JSON: unterminated string"
 
     async def happen(attempt: Attempt) -> AttemptOutcome:
         result = await attempt.call_next(attempt.call)
@@ -558,10 +568,11 @@ def _not_json(subject: FaultContext) -> Injection:
 
 
 def _spoiled(subject: FaultContext, spoiling: Spoiling, names: frozenset[str] = frozenset()) -> Injection:
-    """The tool acts, and a good answer is made another one; a failure is passed on as it is."""
+    """The tool acts, and a successful result is corrupted. Failures are passed on unchanged."""
 
     async def happen(attempt: Attempt) -> AttemptOutcome:
-        spoil: Spoil = spoiling(attempt.scope)  # an expression that fails fails before the tool acts
+        # Evaluated first: an expression that fails must fail before the tool acts.
+        spoil: Spoil = spoiling(attempt.scope)
         result = await attempt.call_next(attempt.call)
         if result.outcome is not Outcome.OK:
             return AttemptOutcome(result, happened=False)
@@ -609,11 +620,12 @@ def _error(subject: FaultContext) -> Injection:
 def _rate_limit(subject: FaultContext) -> Injection:
     limit, per = subject.options["limit"], parse_duration(subject.options["per"])
     if not per:
-        message = "`per` is no time at all, so any number of calls would be within the limit"
-        hint = "write the time in which so many calls may arrive, such as `1m`"
+        message = "`per` must be greater than 0s"
+        hint = "use a duration, such as `1m`"
         subject.problems.append(
             Problem(code="out_of_range", message=message, pointer=f"{subject.pointer}/per", hint=hint)
         )
+    # Per session and fault: sessions that run in parallel must not share a limit.
     slot = f"fault window {subject.key}"
 
     def wait(call: Call) -> float:
@@ -655,7 +667,7 @@ _COMPILERS: dict[str, Callable[[FaultContext], Injection]] = {
     "lost_ack": lambda subject: _lost(subject, "reply_lost", "the reply was lost"),
     "duplicate_delivery": _duplicate,
     "not_json": _not_json,
-    "truncated": lambda subject: _lost(subject, "truncated", "the reply broke off in the middle"),
+    "truncated": lambda subject: _lost(subject, "truncated", "the reply was cut off"),
     "empty": lambda subject: _spoiled(subject, lambda _scope: empty_result),
     "violate_schema": _violating,
     "stale": _stale,

@@ -1,7 +1,8 @@
-"""The state of one session's mocks: rows, named states, sequence numbers; and the counters of its calls.
+"""The state of a session's mocks: rows, state machines and sequence numbers; and the counters of its calls.
 
-Nothing in a store is ever changed in place. A change makes a new `StoreVersion` that shares everything else with the
-one before, so a fresh session costs nothing, undoing is forgetting, and what was handed out never moves.
+A store is never changed in place. Each change creates a new `StoreVersion` that shares all unchanged parts
+with the previous one. A fresh session therefore costs nothing, an undo only drops a version, and rows that
+were handed out never change.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from toolcrib.expressions import copy_value
 from toolcrib.expressions.values import equal
 
 Rows: TypeAlias = Mapping[str, JSON]
-"""Key -> row, in the order of the store. Read it, never change it."""
+"""Key -> row, in the order of the store. Must not be changed."""
 
 
 class RowLayers:
-    """The rows of a collection as two layers, so that a change of few rows costs few.
+    """The rows of a collection in two layers, so that a change costs as much as the rows that it writes.
 
     Attributes:
-        below: Many rows, which others may share. Never changed.
-        above: Rows that take the place of those of their keys, or come after them. Never changed.
+        below: The base rows, which versions and sessions share. Never changed.
+        above: Rows that replace base rows of the same key, or follow them. Never changed.
     """
 
     __slots__ = ("_whole", "above", "below")
@@ -37,23 +38,24 @@ class RowLayers:
 
     @property
     def ready(self) -> bool:
-        """Whether all rows are together already."""
+        """Whether the layers have already been merged."""
         return self._whole is not None
 
     def whole(self) -> Rows:
-        """All rows; put together when they are first asked for."""
+        """All rows. The layers are merged on first use."""
+        # Kept after merging, which is safe because the layers never change.
         if self._whole is None:
             self._whole = {**self.below, **self.above}
         return self._whole
 
 
 class StoreVersion(NamedTuple):
-    """One state of a session's store; only what differs from the fixtures is in it.
+    """One state of a session's store. It contains only what differs from the fixtures.
 
     Attributes:
-        rows: Id of a collection -> its rows, of the collections that were written.
-        states: Id of a machine -> its state, of those that were moved.
-        numbers: Name of a sequence -> the last number that it gave.
+        rows: Id of a collection -> its rows, for collections that were written.
+        states: Id of a machine -> its state, for machines that were moved.
+        numbers: Name of a sequence -> the last number that it returned.
     """
 
     rows: Mapping[str, RowLayers] = NOTHING
@@ -62,15 +64,15 @@ class StoreVersion(NamedTuple):
 
 
 FRESH = StoreVersion()
-"""The store of a session in which nothing was changed."""
+"""The store of a session without changes."""
 
 
 class Store:
-    """The store of one session. A fresh one is empty: nothing is copied before it is written.
+    """The store of one session.
 
     Attributes:
-        version: As it is now.
-        collections: Id -> the collections that were written.
+        version: The current version.
+        collections: Id -> collection, for collections that were written.
     """
 
     __slots__ = ("_earlier", "collections", "version")
@@ -81,47 +83,49 @@ class Store:
         self._earlier: dict[str, StoreVersion] = {}
 
     def commit(self, version: StoreVersion, written: Mapping[str, Collection]) -> None:
-        """Make a version the current one; `written` is the collections that it may have changed."""
+        """Make a version the current one; `written` are the collections that it may have changed."""
         earlier, self.version = self.version, version
         self.collections.update(written)
+        # Compared by identity, since a version shares the layers that a call did not write.
         moved = [known for known in written if version.rows.get(known) is not earlier.rows.get(known)]
         if version.states != earlier.states:
             moved += [known for known, state in version.states.items() if earlier.states.get(known) != state]
-        for known in moved:  # whatever changed last stands last
+        # Removed first, so that the entry moves to the end: `before` looks for the latest change.
+        for known in moved:
             self._earlier.pop(known, None)
             self._earlier[known] = earlier
 
     def before(self, fixture: Fixture) -> StoreVersion | None:
-        """As it was before the last change of a collection or a machine of a fixture; None where there was none."""
+        """The version before the last change of a collection or machine of a fixture; None without a change."""
         ids = {each.id for kept in fixture for each in kept.values()}
         return next((self._earlier[known] for known in reversed(self._earlier) if known in ids), None)
 
     def rows(self, collection: Collection) -> dict[str, JSON]:
-        """A copy of the rows of a collection as they are now (`Descriptor.fixture` has the collections of a tool).
+        """A copy of the current rows of a collection (`Descriptor.fixture` has the collections of a tool).
 
         Raises:
-            ExpressionError: They can't be had.
+            ExpressionError: The rows cannot be read.
         """
         return {key: copy_value(row) for key, row in self.held(collection).items()}
 
     def held(self, collection: Collection) -> Rows:
-        """The rows of a collection as they are now, which other sessions may share.
+        """The current rows of a collection, which other sessions may share.
 
         Raises:
-            ExpressionError: They can't be had.
+            ExpressionError: The rows cannot be read.
         """
         layers = self.version.rows.get(collection.id)
         return rows_of(collection) if layers is None else layers.whole()
 
     def state(self, machine: Machine) -> str:
-        """The state that a machine is in now."""
+        """The current state of a machine."""
         return self.version.states.get(machine.id, machine.start)
 
     def changed(self) -> dict[str, dict[str, JSON]]:
-        """Collection name -> key -> a copy of the row as it is now, of rows unequal to those of the beginning.
+        """Collection name -> key -> a copy of the current row, for rows that differ from the initial ones.
 
-        A row that was deleted is None. Where collections of several packs have one name and were changed, each
-        stands under its id: `retail/orders`.
+        A deleted row is None. If changed collections of several packs have the same name, each is listed
+        under its id, such as `retail/orders`.
         """
         written = [(self.collections[known], layers) for known, layers in self.version.rows.items()]
         changes = [(each, found) for each, layers in written if (found := _changes(each, layers))]
@@ -130,9 +134,11 @@ class Store:
 
 
 def _changes(collection: Collection, layers: RowLayers) -> dict[str, JSON]:
-    """Key -> row, of the rows that differ from those of the beginning; None for those that are gone."""
+    """Key -> row, for rows that differ from the initial ones; None for deleted rows."""
     base = rows_of(collection)
+    # As long as the base layer is shared, no row was deleted, and only the rows above it can differ.
     untouched = layers.below is base
+    # Identity is compared first, because comparing large rows by value is slow.
     found = {
         key: row
         for key, row in (layers.above if untouched else layers.whole()).items()
@@ -148,10 +154,10 @@ def store_of(session: CallSession) -> Store:
 
 
 def rows_by_collection(fixture: Fixture, version: StoreVersion) -> dict[str, Rows]:
-    """Collection name -> its rows in a version: what expressions call `store`.
+    """Collection name -> its rows in a version: the variable `store` of expressions.
 
     Raises:
-        ExpressionError: The rows of one can't be had.
+        ExpressionError: The rows of a collection cannot be read.
     """
     written = version.rows
     return {
@@ -161,39 +167,40 @@ def rows_by_collection(fixture: Fixture, version: StoreVersion) -> dict[str, Row
 
 
 def state_by_machine(fixture: Fixture, version: StoreVersion) -> dict[str, JSON]:
-    """Name of a machine -> its state in a version: what expressions call `state`."""
+    """Name of a machine -> its state in a version: the variable `state` of expressions."""
     return {name: version.states.get(machine.id, machine.start) for name, machine in fixture.machines.items()}
 
 
 def rows_of(collection: Collection) -> Rows:
-    """The rows that every session begins with: read once, shared by all, changed by none.
+    """The initial rows of a collection. They are read once and shared by all sessions.
 
     Raises:
-        ExpressionError: They can't be had: something is wrong with them, or their file was changed since.
+        ExpressionError: The rows are invalid, or their file has changed since it was loaded.
     """
+    # Rows that failed to load are None: the project still loads, and only calls that read them fail.
     rows = collection.rows
     if rows is None:
-        raise lost_rows(collection, collection.fault, "`toolcrib validate` tells all that is wrong")
+        raise lost_rows(collection, collection.fault, "run `toolcrib validate` to list all problems")
     return rows() if callable(rows) else rows
 
 
 def lost_rows(collection: Collection, why: str, hint: str) -> ExpressionError:
-    """The error of a mock that asks for rows that can't be read."""
-    message = f"the rows of `{collection.name}` can't be had: {why}"
+    """The error of a mock that reads an unreadable collection."""
+    message = f"cannot read the rows of `{collection.name}`: {why}"
     return ExpressionError(message, code="rows_unreadable", hint=hint)
 
 
 MOST = 10_000
-"""Calls of one tool whose numbers are known; of more the latest."""
+"""The number of calls of one tool whose numbers are remembered."""
 
 
 class CallCounter:
-    """The calls of one tool in one session.
+    """Numbers the calls of one tool in one session.
 
-    A call keeps its number for as long as fewer than `MOST` others of its tool have begun since.
+    A call keeps its number until `MOST` other calls of its tool have begun.
 
     Attributes:
-        calls: How many there were; attempts and deliveries of one call count once.
+        calls: The number of calls. Attempts and deliveries of one call count once.
     """
 
     __slots__ = ("_known", "calls")
@@ -203,20 +210,21 @@ class CallCounter:
         self._known: OrderedDict[str, int] = OrderedDict()
 
     def of(self, call: Call) -> int:
-        """The number of a call, from 1; given at its first attempt that arrives."""
+        """The number of a call, from 1. It is assigned when the first attempt arrives."""
         number = self._known.get(call.id)
         if number is None:
             self.calls += 1
             number = self._known[call.id] = self.calls
+            # Bounded, because a long session would otherwise keep the id of every call.
             if len(self._known) > MOST:
                 self._known.popitem(last=False)
         return number
 
     def would_be(self, call: Call) -> int:
-        """The number that a call has, or would be given now."""
+        """The number that a call has, or would get now."""
         return self._known.get(call.id, self.calls + 1)
 
 
 def call_counter_of(session: CallSession, tool: str) -> CallCounter:
-    """The calls of a tool in a session, as those count that let faults happen."""
+    """The counter of a tool's calls in a session, which mocks and faults share."""
     return session.slot(f"calls of {tool}", CallCounter)

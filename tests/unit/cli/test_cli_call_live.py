@@ -168,7 +168,7 @@ def test_a_dry_run_of_pages_shows_the_first_one_that_is_asked_for(write, project
     assert later.stdout.startswith("GET http://127.0.0.1:1/events?per_page=50&page=7\n")
     refused = toolcrib("call", "events", "after=x", "--dry-run")
     assert (refused.exit_code, refused.stdout) == (11, "")
-    assert "/after: it is no number that an earlier answer gave" in refused.stderr
+    assert "/after: not a valid page number" in refused.stderr
 
 
 def test_an_explanation_comes_before_the_call(project, toolcrib):

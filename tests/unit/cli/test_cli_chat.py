@@ -219,7 +219,7 @@ def test_guardrails_that_are_broken_are_told(chat):
     ("words", "told"),
     [
         (("--prompt", "asistant"), "did you mean `assistant`"),
-        (("--prompt", "assistant"), "no value is given for `shop`"),
+        (("--prompt", "assistant"), "missing value for `shop`"),
         (("--prompt", "assistant", "--var", "shop"), "is not KEY=VALUE"),
         (("--var", "a=b"), "add `--prompt`"),
         (("--system", "x", "--prompt", "assistant"), "use only one of them"),

@@ -88,7 +88,7 @@ def test_losses_are_told_with_their_places(write, toolcrib, document):
     assert lines[0].split()[-4:] == ["not", "strict,", "1", "loss"]
     assert " ".join(lines[2].split()) == (
         "put.row /properties/row properties "
-        "strict mode has no objects with properties of any name: declared without strict mode"
+        "strict mode does not support objects with arbitrary properties: declared without strict mode"
     )
     (tool,) = document("cost", "--dialect", "openai_strict", "--json")["tools"]
     assert (tool["alias"], tool["strict"]) == ("put_row", False)

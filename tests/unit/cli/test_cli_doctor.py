@@ -72,7 +72,7 @@ def test_a_project_in_order_is_told_with_the_place_of_everything(project, doctor
     assert lines[end:] == [
         "4 tools",
         "  in mode mock  2",
-        "  unavailable   `later` is unbound: write a `client:` or `live:` or `mcp:` or `mock:` block in descriptors/later.tool.yaml:2",
+        "  unavailable   `later` is unbound: add a `client:` or `live:` or `mcp:` or `mock:` block to descriptors/later.tool.yaml:2",
         "  not offered   `failing` is disabled by `fail*` in toolcrib.yaml:5",
         "",
         "No problems found.",
@@ -118,22 +118,22 @@ BROKEN = {
     "unknown key": ({"toolcrib.yaml": "project: x\nsorces: []\n"}, "toolcrib.yaml:2:1: unknown_key"),
     "missing source": (
         {"toolcrib.yaml": "project: x\nsources: [descriptors, ../nowhere]\n"},
-        "there is no file or folder `../nowhere`",
+        "`../nowhere` does not exist",
     ),
     "no such pack": (
         {"toolcrib.yaml": "project: x\nsources: [{pack: acme-tools}]\n"},
-        "no installed distribution offers pack `acme-tools`",
+        "no installed distribution provides pack `acme-tools`",
     ),
     "unknown mode": (
         {"toolcrib.yaml": 'project: x\nprofile: a\nprofiles: {a: {modes: {"*": mokc}}}\n'},
-        "toolcrib.yaml:3 (profile a) asks for the mode `mokc`, which does not exist",
+        "toolcrib.yaml:3 (profile a) selects the unknown mode `mokc`",
     ),
     "no archive": (
         {"toolcrib.yaml": "project: x\nsources: [a.zip]\n", "a.zip": "no zip"},
         "a.zip: archive_damaged",
     ),
     "refused tool": ({"descriptors/x.tool.yaml": "name: x\nmock: {}\n"}, "descriptors/x.tool.yaml:2:7"),
-    "nothing at all": ({}, "there is no such file or folder"),
+    "nothing at all": ({}, "no such file or folder"),
 }
 
 
@@ -175,11 +175,11 @@ def test_an_index_in_a_work_tree_is_told_with_the_reason(project, document, monk
     tree = tmp_path / "tree"
     (tree / ".git").mkdir(parents=True)
     monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(tree / "cache"))
-    assert state() == f"not used, it lies in the work tree {tree}{end}"
+    assert state() == f"not used, it is in the work tree {tree}{end}"
     monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(tmp_path / "cache"))
     assert state() == "none yet"
     monkeypatch.setenv("TOOLCRIB_STATE_DIR", str(tree / "state"))
-    assert state() == f"not used, the folder of its key, {tree / 'state'}, lies in the work tree {tree}{end}"
+    assert state() == f"not used, the folder of its key, {tree / 'state'}, is in the work tree {tree}{end}"
     assert not (tree / "cache").exists()
     assert not (tree / "state").exists()
 
@@ -215,7 +215,7 @@ def test_an_unknown_profile_hides_nothing_else(project, toolcrib):
     result = toolcrib("doctor", "--profile", "cii")
     assert result.exit_code == 1
     assert "  profile   dev, chosen by `profile` in toolcrib.yaml:7" in result.stdout
-    assert "there is no profile `cii`" in result.stdout
+    assert "unknown profile `cii`" in result.stdout
     assert "did you mean `ci`?" in result.stdout
 
 
@@ -232,7 +232,7 @@ def test_two_projects_are_told_and_read_by_nobody(project, doctor, write):
     write({"other/toolcrib.yaml": "project: other\n"})
     code, lines = doctor("--pack", "other")
     assert code == 1
-    assert any("are two projects" in line for line in lines)
+    assert any("are both projects" in line for line in lines)
 
 
 def test_a_variable_that_nobody_reads_is_worth_knowing(project, doctor, monkeypatch):
@@ -312,11 +312,11 @@ def test_a_broken_mode_is_named_with_its_distribution(project, doctor, distribut
     code, lines = doctor()
     assert code == 1
     told = "\n".join(lines)
-    assert r"raising, from badmodes 1.2: can't be used: RuntimeError: no \x1b[31mlicence" in told
-    assert "shy, from badmodes 1.2: can't be used: it has no schema of its block: ValueError: none" in told
+    assert r"raising, from badmodes 1.2: cannot be used: RuntimeError: no \x1b[31mlicence" in told
+    assert "shy, from badmodes 1.2: cannot be used: `block_schema` failed: ValueError: none" in told
     assert "shapeless, from badmodes 1.2: has an invalid block schema" in told
-    assert "absent, from badmodes 1.2: can't be used: AttributeError" in told
-    assert "gone, from badmodes 1.2: can't be used: No module named 'badmodes_gone'" in told
+    assert "absent, from badmodes 1.2: cannot be used: AttributeError" in told
+    assert "gone, from badmodes 1.2: cannot be used: No module named 'badmodes_gone'" in told
     assert "5 problems found:" in lines
     assert "  sources   descriptors  folder  3 tools" in lines, "documents are read all the same"
     assert caplog.records == []
@@ -335,7 +335,7 @@ def test_a_mode_that_two_distributions_offer_is_worth_knowing(project, doctor, d
     distribution("first", "", executors="twice = first:A")
     distribution("second", "", executors="twice = second:A")
     _code, lines = doctor()
-    assert any("mode `twice` is offered by" in line and "first 1.2" in line for line in lines)
+    assert any("mode `twice` is provided by" in line and "first 1.2" in line for line in lines)
 
 
 def test_middleware_is_listed_and_a_broken_one_is_worth_knowing(project, doctor, distribution):
@@ -480,7 +480,7 @@ def test_a_tool_outside_the_toolset_says_so(project, document):
 def test_what_blocks_every_command_blocks_each_tool(project, doctor):
     code, lines = doctor("echo", "--profile", "cii")
     assert code == 1
-    assert lines[:2] == ["echo  unavailable", "  there is no profile `cii`"]
+    assert lines[:2] == ["echo  unavailable", "  unknown profile `cii`"]
 
 
 def test_a_tool_of_a_broken_project_is_looked_for(write, tools, doctor):

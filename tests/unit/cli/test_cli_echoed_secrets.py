@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from echoing_server import forms
+from sampling import sample
 from toolcrib.cli import exit_codes
 
 SERVER = str(Path(__file__).parents[2] / "echoing_server.py")
@@ -100,8 +102,10 @@ def test_a_tool_whose_name_holds_a_secret_is_refused_without_telling_it(project,
     assert hits(told) == []
 
 
-@pytest.mark.parametrize("how", ["fit", "misfit", "garbage", "failed", "error"])
-@pytest.mark.parametrize("words", [[], ["--json"], ["-v"]], ids=str)
+@pytest.mark.parametrize(
+    ("how", "words"),
+    sample(product(["fit", "misfit", "garbage", "failed", "error"], [[], ["--json"], ["-v"]]), 2),
+)
 def test_what_a_call_answers_is_masked(project, toolcrib, how, words):
     result = toolcrib("call", "s__good", f"how={how}", *words)
     told = result.stdout + result.stderr

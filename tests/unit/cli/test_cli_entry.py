@@ -24,9 +24,6 @@ SLOW = "name: slow\nmock: {result: done, latency: 5m}\ntimeout: 10m\n"
 
 MAIN = "from toolcrib.cli import main; main()"
 
-INTERRUPTIBLE = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {MAIN}"
-"""Whoever runs the tests in the background has made their children deaf to Ctrl-C."""
-
 
 def process(*words, code=MAIN, **options):
     """A real process of the command, to be used as a context."""
@@ -107,7 +104,7 @@ def test_an_interrupt_in_a_verb_ends_with_130():
 
 def test_ctrl_c_in_a_running_call_ends_the_process_quietly(write):
     write({"descriptors/slow.tool.yaml": SLOW})
-    with process("call", "slow", "--explain", code=INTERRUPTIBLE) as run:
+    with process("call", "slow", "--explain") as run:
         assert run.stderr.readline() == "plan:\n"
         run.send_signal(signal.SIGINT)
         out, err = run.communicate(timeout=30)

@@ -106,16 +106,16 @@ def test_a_pack_becomes_a_promptpack(shop, toolcrib):
 def test_what_it_can_not_say_is_told(shop, toolcrib):
     told = toolcrib("export", "promptpack", "shop").stderr.splitlines()
     assert told == [
-        "lost: the tool `cancel.order` is called `cancel_order_2`: names have letters, digits and `_`",
-        "lost: prompt `assistant`: its text computes `{{ shop | upper }}`, and a PromptPack only fills in variables",
-        "lost: prompt `assistant`: its text has `{{ ... }}` that stands for no variable, and reads as if it did",
-        "lost: prompt `assistant`: its policy without `max_cost`",
-        "lost: prompt `assistant`: its settings without `seed`",
-        "lost: prompt `assistant`: its metadata `team` is not written",
-        "lost: `cancel.order` has no description, and a contract needs one; its name is written",
-        "lost: `cancel.order` without its `mock` block (the mode in force), its `live` block, `annotations`",
-        "lost: `get_order` without its `mock` block, `title`, `output_schema`",
-        "lost: the pack `shop` without licence",
+        "lost: the tool `cancel.order` is renamed to `cancel_order_2`: names consist of letters, digits and `_`",
+        "lost: prompt `assistant`: its text contains the expression `{{ shop | upper }}`, but PromptPacks support only variables",
+        "lost: prompt `assistant`: its text contains a literal `{{ ... }}`, which will be read as a variable",
+        "lost: prompt `assistant`: its policy loses `max_cost`",
+        "lost: prompt `assistant`: its settings lose `seed`",
+        "lost: prompt `assistant`: its metadata `team` is dropped",
+        "lost: `cancel.order` has no description, which a contract requires; its name is used instead",
+        "lost: `cancel.order` loses its `mock` block (the active mode), its `live` block, `annotations`",
+        "lost: `get_order` loses its `mock` block, `title`, `output_schema`",
+        "lost: the pack `shop` loses licence",
     ]
 
 
@@ -124,7 +124,7 @@ def test_a_folder_without_prompts_gets_one(tools, toolcrib):
     document = checked(result.stdout)
     assert (document["id"], [*document["prompts"]]) == ("descriptors", ["assistant"])
     assert document["prompts"]["assistant"]["tools"] == ["echo", "failing", "later"]
-    assert "lost: there is no prompt, and a PromptPack needs one: `assistant` was made up" in result.stderr
+    assert "lost: missing prompt, which a PromptPack requires; `assistant` was added" in result.stderr
 
 
 def test_a_project_is_one_promptpack_of_all_its_packs(shop, write, toolcrib):
@@ -138,7 +138,7 @@ def test_a_project_is_one_promptpack_of_all_its_packs(shop, write, toolcrib):
     assert (document["id"], document["name"]) == ("our-house-1", "Our_House.1")
     assert [*document["prompts"]] == ["assistant", "desk-assistant"]
     assert document["prompts"]["desk-assistant"]["tools"] == ["d__ask"]
-    assert "lost: the prompt `desk/assistant` is called `desk-assistant`" in result.stderr
+    assert "lost: the prompt `desk/assistant` is renamed to `desk-assistant`" in result.stderr
 
 
 def test_it_is_written_to_a_file_once(shop, toolcrib):
@@ -236,7 +236,7 @@ def test_a_promptpack_becomes_a_pack_of_our_own(weather, toolcrib):
         "wrote out/tools/data/oslo.json",
         "wrote out/tools/ping.tool.yaml",
     ]
-    assert "no_counterpart: `workflow` has no counterpart here" in result.stderr
+    assert "no_counterpart: `workflow` has no effect here" in result.stderr
     assert toolcrib("validate", "out").exit_code == exit_codes.OK
     with Runtime.open("out", index=False) as runtime:
         assert runtime.call_sync("get_weather", {"city": "Oslo"}).value == {"rain": True}

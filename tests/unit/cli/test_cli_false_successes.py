@@ -195,7 +195,7 @@ def test_what_was_asserted_and_not_judged_is_neither_passed_nor_failed(write, to
     result = toolcrib("run")
     assert result.exit_code == exit_codes.OK
     assert "not judged:\n  greeting: `toxicity`: `llm_judge` asks a model" in result.stdout
-    assert "`toxicity_guard`: `toxicity_guard` is no type of assertion" in result.stdout
+    assert "`toxicity_guard`: unknown assertion type `toxicity_guard`" in result.stdout
     assert "2 assertions or guardrails not judged\n" in result.stdout
     assert result.stdout.splitlines()[-1].startswith("1 not judged, 0 scenarios passed in ")
     document = json.loads(toolcrib("run", "--json").stdout)

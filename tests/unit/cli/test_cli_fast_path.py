@@ -9,11 +9,13 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from sampling import sample
 from toolcrib.cli import entry, fast_path
 from toolcrib.cli.group import cli
 from toolcrib.engine.open_project import open_project
@@ -188,8 +190,19 @@ def by_click() -> None:
     cli(prog_name="toolcrib")
 
 
-@pytest.mark.parametrize("terminal", [False, True], ids=["file", "terminal"])
-@pytest.mark.parametrize("words", LINES, ids=" ".join)
+# Every third has each command line at least once, and all four circumstances.
+CIRCUMSTANCES = sample(product(LINES, [False, True], ["fresh", "indexed"]), 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "terminal", "project"),
+    CIRCUMSTANCES,
+    ids=[
+        f"{' '.join(words)}-{'terminal' * terminal or 'file'}-{state}"
+        for words, terminal, state in CIRCUMSTANCES
+    ],
+    indirect=["project"],
+)
 def test_a_command_line_says_the_same_by_both_ways(words, terminal, project, told, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     long = told(by_click, words, terminal=terminal)
@@ -259,10 +272,11 @@ WITH_AN_ERROR = {**PROJECT, "toolcrib.yaml": PROJECT["toolcrib.yaml"] + '  wrong
 PROFILES = [None, "ci", "small", "none", "wrong", "nobody"]
 
 
-@pytest.mark.parametrize("files", [PROJECT, WITH_AN_ERROR], ids=["right", "wrong"])
-@pytest.mark.parametrize("name", PROFILES)
+ASKED = [["list"], ["call", "echo", "text=hi"], ["call", "failing", "--json"]]
+
+
 @pytest.mark.parametrize(
-    "words", [["list"], ["call", "echo", "text=hi"], ["call", "failing", "--json"]], ids=" ".join
+    ("name", "words", "files"), sample(product(PROFILES, ASKED, [PROJECT, WITH_AN_ERROR]), 5)
 )
 def test_profiles_count_by_both_ways(words, name, files, write, told, monkeypatch):
     write(files)

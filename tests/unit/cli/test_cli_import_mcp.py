@@ -144,7 +144,7 @@ def test_what_was_written_and_what_not_as_json(client, document):
         ("say-it", "calc__say-it", "descriptors/calc__say-it.tool.yaml"),
     ]
     assert (list(told["refused"]), told["existing"]) == (["bad"], [])
-    assert told["remarks"][0].startswith("the tool `say-it` has 1 hidden character")
+    assert told["remarks"][0].startswith("the tool `say-it` contains 1 hidden character")
 
 
 def test_files_name_the_schema_of_the_project_for_editors(client, toolcrib):

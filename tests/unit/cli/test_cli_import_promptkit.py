@@ -72,7 +72,7 @@ def test_names_of_tools_that_are_not_there_are_warnings_after_it_too(write, tool
 def test_mock_responses_alone_say_what_is_to_be_run(write, toolcrib):
     write({f"shop/{name}": text for name, text in arena_files().items()})
     result = toolcrib("run", "shop/mock-responses.yaml")
-    assert "mock responses of PromptKit" in result.stderr
+    assert "PromptKit mock responses" in result.stderr
     assert ("`toolcrib run shop`" in result.stderr, "non_string_key" in result.stderr) == (True, False)
 
 
@@ -81,7 +81,7 @@ def test_a_manifest_without_a_version_says_so(write, toolcrib, kind):
     write({"x.yaml": f"kind: {kind}\nmetadata: {{name: x}}\nspec: {{type: mock}}\n"})
     for path in (".", "x.yaml"):
         result = toolcrib("run", path)
-        assert "missing_key: `apiVersion` is missing" in result.stderr
+        assert "missing_key: missing `apiVersion`" in result.stderr
         assert "unrecognised" not in result.stderr
 
 
@@ -120,7 +120,7 @@ mcp_servers:
     folder = write(arena_files(servers))
     result = toolcrib("import", "promptkit", ".", "--out", "new")
     assert result.exit_code == exit_codes.PROBLEMS  # one of the servers has no name
-    assert "a server that is started from a source has no counterpart here" in result.stderr
+    assert "servers that are started from a `source` are not supported" in result.stderr
     assert (folder / "new/toolcrib.yaml").read_text().splitlines() == [
         "project: small",
         'sources: ["."]',
@@ -160,7 +160,7 @@ def test_two_scenarios_of_one_name_are_one_file(write, toolcrib):
     write(files)
     result = toolcrib("import", "promptkit", ".", "--out", "new")
     assert result.exit_code == exit_codes.PROBLEMS
-    assert "no file for `one`: another scenario is `one` already" in result.stderr
+    assert "no file for `one`: duplicate scenario `one`" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,7 @@ def test_what_is_not_offered_is_counted_and_shown_when_asked_for(project, toolcr
         "1 tool: 1 mock; 2 not offered, `--all` shows why",
     ]
     assert toolcrib("list", "--profile", "small", "--all").stdout.splitlines() == [
-        "get_city  mock  not in toolset        `get_city` is not in the toolset `maps` (toolcrib.yaml:4), which is in force",
+        "get_city  mock  not in toolset        `get_city` is not in the active toolset `maps` (toolcrib.yaml:4)",
         "get_map   mock  read-only             A map of a city.",
         "put.city  mock  disabled, deprecated  `put.city` is disabled by `put*` in toolcrib.yaml:3",
         "3 tools: 3 mock",

@@ -56,7 +56,7 @@ def test_an_unknown_profile_ends_the_command(project, toolcrib):
     result = toolcrib("list", "--profile", "cii")
     assert result.exit_code == 2
     assert result.stderr == (
-        "Error: there is no profile `cii`\n    hint: did you mean `ci`? the profiles are: `dev`, `ci`\n"
+        "Error: unknown profile `cii`\n    hint: did you mean `ci`? known profiles: `dev`, `ci`\n"
     )
 
 

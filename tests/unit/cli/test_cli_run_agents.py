@@ -71,7 +71,7 @@ def test_who_speaks_can_be_chosen(talk, toolcrib):
     assert (direct.exit_code, "1 call of 1 tool" in direct.stdout) == (0, True)
     unknown = toolcrib("run", "-k", "talk", "--provider", "opnai")
     assert unknown.exit_code == exit_codes.PROBLEMS
-    assert "no provider is called `opnai`\n  did you mean `openai`?" in unknown.stdout
+    assert "unknown provider `opnai`\n  did you mean `openai`?" in unknown.stdout
 
 
 def test_who_speaks_is_a_question_only_where_somebody_does(tools, toolcrib):
@@ -186,7 +186,7 @@ def test_a_prompt_that_lacks_a_variable_is_told(write, toolcrib):
     write({**PROMPTED, "p/scenarios/s.scenario.yaml": scenario})
     told = toolcrib("run", "p").stdout
     assert "FAILED s › agent (p/scenarios/s.scenario.yaml:5)" in told
-    assert "no value is given for `shop`" in told
+    assert "missing value for `shop`" in told
 
 
 def test_what_could_not_be_read_is_counted_beside_what_ran(talk, write, toolcrib):
@@ -201,7 +201,7 @@ def test_what_could_not_be_read_is_counted_beside_what_ran(talk, write, toolcrib
     *_others, counted, verdict = result.stdout.splitlines()
     assert counted == "1 scenario and 1 tool could not be run"
     assert verdict.startswith("1 not run, 2 scenarios passed in ")
-    assert "  a (descriptors/bad.scenario.yaml:2): unavailable: `scrip` is no key here" in result.stdout
+    assert "  a (descriptors/bad.scenario.yaml:2): unavailable: unknown key `scrip`" in result.stdout
 
 
 def test_a_list_of_outcomes_is_shown_where_something_was_called(tools, write, toolcrib):

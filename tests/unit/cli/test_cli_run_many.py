@@ -167,9 +167,7 @@ def test_a_golden_of_a_pack_in_an_archive_is_not_written(write, toolcrib):
         archive.writestr("old.json", "1\n")
     result = toolcrib("run", "p.zip", "--update")
     assert result.exit_code == exit_codes.PROBLEMS
-    assert (
-        "p.zip/new.json: `new.json` can't be written: its scenario does not lie in a folder" in result.stdout
-    )
+    assert "p.zip/new.json: cannot write `new.json`: its scenario is not in a folder" in result.stdout
     assert "p.zip/s.scenario.yaml ..\n" in result.stdout
 
 

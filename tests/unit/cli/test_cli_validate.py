@@ -23,7 +23,7 @@ def test_every_problem_has_its_place_its_code_and_the_way_out(tools, write, tool
     result = toolcrib("validate")
     assert result.exit_code == exit_codes.PROBLEMS
     assert (
-        "descriptors/bad.tool.yaml:2:1: unknown_key: `inptu_schema` is no key here (at /inptu_schema)\n    hint: did you mean"
+        "descriptors/bad.tool.yaml:2:1: unknown_key: unknown key `inptu_schema` (at /inptu_schema)\n    hint: did you mean"
         in result.stdout
     )
     assert "descriptors/worse.tool.yaml:1:7: " in result.stdout
@@ -61,7 +61,7 @@ def test_json_is_one_document_with_all_that_a_problem_has(words, write, document
         "problems": [
             {
                 "code": "unknown_key",
-                "message": "`inptu_schema` is no key here",
+                "message": "unknown key `inptu_schema`",
                 "pointer": "/inptu_schema",
                 "hint": "did you mean `input_schema` or `output_schema` or `$schema`?",
                 "severity": "error",

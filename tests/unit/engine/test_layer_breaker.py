@@ -47,7 +47,7 @@ def test_after_so_many_failures_in_a_row_calls_end_at_once():
     *failures, left = asyncio.run(run())
     assert [each.error.code for each in failures] == ["http_503"] * 3
     assert (left.outcome, left.error.code) == (Outcome.OVERLOADED, "circuit_open")
-    assert left.message == f"`{ORIGIN}` failed again and again and is left alone; retry after 20s"
+    assert left.message == f"the circuit of `{ORIGIN}` is open after repeated failures; retry after 20s"
     assert left.error.details == {"origin": ORIGIN, "retry_after": 20.0}
     assert left.error.retryable
     assert left.usage == (0, 0.0)

@@ -134,7 +134,7 @@ async def test_a_reply_that_is_no_reply_can_not_be_lost():
     assert (result.outcome, result.error.code, dict(result.meta)) == (Outcome.TRANSPORT_ERROR, "no_route", {})
     assert why_not_due(session, "lost_ack") == (
         "fault `lost_ack` never happened: it was due on call 1 of `tool`, but the tool itself ended"
-        " `transport_error`, with nothing that could be spoiled"
+        " with `transport_error`, so there is no answer to alter"
     )
 
 
@@ -228,11 +228,11 @@ async def test_a_text_that_finds_no_place_is_a_mistake_of_the_fault(at, answer):
     session = fake(answers, f"- {{tool: tool, inject: {{inject_text: {{at: {at}, text: hi}}}}}}")
     result = await session.call("tool")
     assert (result.outcome, result.error.code) == (Outcome.INTERNAL, "fault_failed")
-    assert f"no place `{at}`" in result.message
-    assert "the tool has acted already" in result.message
+    assert f"cannot insert text at `{at}`" in result.message
+    assert "the tool has already acted" in result.message
     assert why_not_due(session, "inject_text") == (
-        f"fault `inject_text` never happened: it was due on call 1 of `tool`, but it failed: the answer of `tool`"
-        f" has no place `{at}` for a text, and the tool has acted already"
+        f"fault `inject_text` never happened: it was due on call 1 of `tool`, but it failed: cannot insert text"
+        f" at `{at}` in the result of `tool`; the tool has already acted"
     )
 
 
@@ -243,7 +243,7 @@ async def test_an_expression_of_a_fault_fails_before_the_tool_acts(kind):
     session = failing(ordered(), f"- {{name: f, tool: tool, inject: {{{kind}}}}}")
     result = await session.call("tool")
     assert (result.error.code, acted(session), fired(session)) == ("fault_failed", 0, {"f": 0})
-    assert "acted already" not in result.message
+    assert "already acted" not in result.message
     assert why_not_due(session, "f").startswith(
         "fault `f` never happened: it was due on call 1 of `tool`, but it failed"
     )
@@ -257,7 +257,7 @@ async def test_a_call_that_is_given_up_while_the_tool_acts_has_no_reply_to_lose(
     session = fake(endless, "- {name: f, tool: tool, inject: lost_ack}", "timeout: 10s")
     assert (await session.call("tool")).outcome is Outcome.TIMEOUT
     assert why_not_due(session, "f") == (
-        "fault `f` never happened: it was due on call 1 of `tool`, but the call was given up before the tool had answered"
+        "fault `f` never happened: it was due on call 1 of `tool`, but the call was cancelled before the tool answered"
     )
 
 
@@ -360,9 +360,7 @@ async def test_each_session_has_its_own_faults():
     one, other = failing(ordered(), text), failing(ordered(), text)
     await one.call("tool")
     assert (fired(one), fired(other)) == ({"disconnect": 1}, {})
-    assert (
-        why_not_due(other, "disconnect") == "fault `disconnect` was never due: no call of its tools arrived"
-    )
+    assert why_not_due(other, "disconnect") == "fault `disconnect` was never due: no call reached its tools"
     assert why_not_due(one, "disconnect") == ""
 
 
@@ -403,7 +401,7 @@ async def test_a_dry_run_says_which_fault_would_come_first_and_changes_nothing()
             "name": "third",
             "kind": "hang",
             "due": False,
-            "because": ["it waits for call 3, and this is call 1"],
+            "because": ["it waits for call 3, but this is call 1"],
         },
         {"name": "once", "kind": "disconnect", "due": True, "because": []},
     ]
@@ -411,7 +409,7 @@ async def test_a_dry_run_says_which_fault_would_come_first_and_changes_nothing()
         assert (await session.dry_run("tool")).value["plan"]["faults"] == expected
     await session.call("tool")
     again = (await session.dry_run("tool")).value["plan"]["faults"]
-    assert again[1]["because"] == ["it is for the first 1 attempt of its kind, and they were made"]
+    assert again[1]["because"] == ["it applies only to the first 1 matching attempt"]
 
 
 async def test_faults_that_are_wrong_keep_a_tool_from_being_bound():
@@ -420,7 +418,7 @@ async def test_faults_that_are_wrong_keep_a_tool_from_being_bound():
     registry = runtime.registry.with_tools([runtime.registry["tool"]._replace(faults=(wrong,))])
     result = await runtime.session(registry=registry).call("tool")
     assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "not_bound")
-    assert "can't be violated by `missing_nothing`" in result.message
+    assert "unknown violation `missing_nothing`" in result.message
 
 
 async def test_what_happens_to_a_later_attempt_is_told_with_all_attempts():

@@ -200,29 +200,29 @@ async def test_a_mock_that_reads_no_store_is_stale_where_equal_arguments_were_an
 @pytest.mark.parametrize(
     ("when", "calls", "why"),
     [
-        ("{call: 3}", 2, "it waits for call 3, and there were 2 calls"),
-        ("{call: 3}", 1, "it waits for call 3, and there was 1 call"),
-        ("{call: {$gt: 7}}", 2, 'it waits for calls {"$gt":7}, and there were 2 calls'),
-        ("{attempt: 2}", 2, "it waits for attempt 2, and no call had more than 1 attempt"),
-        ("{args: {n: 9}}", 2, "its `args` fitted none of 2 attempts"),
-        ("{if: '{{ args.n > 9 }}'}", 1, "its `if` was true on none of 1 attempt"),
-        ("{probability: 0.0001}", 2, "its probability of 0.0001 never came up in 2 attempts"),
+        ("{call: 3}", 2, "it waits for call 3, but there were 2 calls"),
+        ("{call: 3}", 1, "it waits for call 3, but there was 1 call"),
+        ("{call: {$gt: 7}}", 2, 'it waits for calls {"$gt":7}, but there were 2 calls'),
+        ("{attempt: 2}", 2, "it waits for attempt 2, but no call had more than 1 attempt"),
+        ("{args: {n: 9}}", 2, "its `args` matched none of 2 attempts"),
+        ("{if: '{{ args.n > 9 }}'}", 1, "its `if` was never true in 1 attempt"),
+        ("{probability: 0.0001}", 2, "its probability of 0.0001 never triggered in 2 attempts"),
         (
             "{between: [5s, 1m]}",
             2,
-            "it waits for the time from 5s to 1m, and the attempts came at 0s of the session",
+            "it waits for the time from 5s to 1m, but the attempts came 0s into the session",
         ),
-        ("{every: 5}", 4, "it waits for each 5th of its attempts, and there were 4"),
-        ("{every: 2, first: 1}", 1, "it waits for each 2nd of its attempts, and there was 1"),
-        ("{every: 12}", 1, "it waits for each 12th of its attempts, and there was 1"),
-        ("{every: 23}", 1, "it waits for each 23rd of its attempts, and there was 1"),
-        ("{every: 31}", 1, "it waits for each 31st of its attempts, and there was 1"),
+        ("{every: 5}", 4, "it happens on every 5th matching attempt, and there were 4"),
+        ("{every: 2, first: 1}", 1, "it happens on every 2nd matching attempt, and there was 1"),
+        ("{every: 12}", 1, "it happens on every 12th matching attempt, and there was 1"),
+        ("{every: 23}", 1, "it happens on every 23rd matching attempt, and there was 1"),
+        ("{every: 31}", 1, "it happens on every 31st matching attempt, and there was 1"),
         (
             "{call: 3, args: {n: 9}}",
             2,
-            "it waits for call 3, and there were 2 calls and its `args` fitted none of 2 attempts",
+            "it waits for call 3, but there were 2 calls and its `args` matched none of 2 attempts",
         ),
-        ("{call: 1, args: {n: 2}}", 2, "`call` and `args` never held together in 2 attempts"),
+        ("{call: 1, args: {n: 2}}", 2, "`call` and `args` were never met together in 2 attempts"),
     ],
 )
 async def test_why_a_fault_was_never_due_is_told_in_words(when, calls, why):
@@ -236,8 +236,8 @@ async def test_a_kind_that_found_nothing_to_do_says_so(inject):
     session = session_with("{call: {$gte: 1}}", inject=inject)
     await session.call("tool")
     assert why_not_due(session, "f") == (
-        "fault `f` was never due: there was nothing yet that could happen: no earlier answer, or no more attempts"
-        " than are let through"
+        "fault `f` was never due: it was not possible yet: no earlier result to repeat, or the rate limit was"
+        " not reached"
     )
 
 
@@ -274,12 +274,12 @@ async def test_a_fault_that_could_not_be_judged_says_so_and_others_know_of_the_a
     assert (result.outcome, result.error.code, acted(session)) == (Outcome.INTERNAL, "fault_failed", 0)
     assert "the fault `broken` of `tool` failed at" in result.message
     assert [why_not_due(session, name) for name in ("before", "other", "after")] == [
-        "fault `before` never happened: it was due on call 1 of `tool`, but `broken` could not be judged",
-        "fault `other` was never due: its `if` was true on none of 1 attempt",
-        "fault `after` was never due: it waits for call 3, and there was 1 call",
+        "fault `before` never happened: it was due on call 1 of `tool`, but `broken` could not be evaluated",
+        "fault `other` was never due: its `if` was never true in 1 attempt",
+        "fault `after` was never due: it waits for call 3, but there was 1 call",
     ]
     why = why_not_due(session, "broken")
-    assert why.startswith("fault `broken` never happened: on call 1 of `tool` it could not be judged: ")
+    assert why.startswith("fault `broken` never happened: it could not be evaluated on call 1 of `tool`: ")
     assert "late" in why
     assert fired(session) == {"before": 0, "broken": 0, "other": 0, "after": 0}
 

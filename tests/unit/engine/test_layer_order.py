@@ -153,10 +153,14 @@ class Layer:
         (forgets, "forgets", "returned None instead of a `Result`; is a `return` missing?"),
         (Layer(), "Layer", "returned None instead of a `Result`; is a `return` missing?"),
         (answers_a_text, "answers_a_text", "returned a `str` instead of a `Result`"),
-        (answers_at_once, "answers_at_once", "is no `async` function: it returned a `Result`"),
-        (writes_a_set, "writes_a_set", "returned what is no JSON: expected a JSON value"),
-        (fails_with_a_set, "fails_with_a_set", "returned what is no JSON: expected a JSON value"),
-        (answers_a_set, "answers_a_set", "returned what is no JSON: expected a JSON value"),
+        (answers_at_once, "answers_at_once", "is not an `async` function: it returned a `Result`"),
+        (writes_a_set, "writes_a_set", "returned a value that is not valid JSON: expected a JSON value"),
+        (
+            fails_with_a_set,
+            "fails_with_a_set",
+            "returned a value that is not valid JSON: expected a JSON value",
+        ),
+        (answers_a_set, "answers_a_set", "returned a value that is not valid JSON: expected a JSON value"),
     ],
 )
 def test_a_users_layer_that_returns_no_sound_result_is_named(layer, name, fault, observer):
@@ -176,7 +180,7 @@ def test_users_layers_see_calls_of_tools_that_cannot_run():
 
 
 def test_a_middleware_that_nobody_offers_is_refused_by_name():
-    with pytest.raises(ConfigurationError, match="no installed distribution offers a middleware `zzz`"):
+    with pytest.raises(ConfigurationError, match="unknown middleware `zzz`"):
         middleware_named("zzz")
     with pytest.raises(ConfigurationError):
         runtime_of(mocked("result: 1"), middleware=["zzz"])

@@ -129,7 +129,7 @@ class TestProjects:
         write(
             {"p/toolcrib.yaml": "project: p\nsources: []\n", "q/toolcrib.yaml": "project: q\nsources: []\n"}
         )
-        with pytest.raises(ConfigurationError, match="two projects"):
+        with pytest.raises(ConfigurationError, match="are both projects"):
             read("p", "q")
 
     def test_a_broken_project_offers_no_tool_and_says_why(self, write):
@@ -228,7 +228,7 @@ class TestProfiles:
             runtime.session(toolset="smal")
 
     def test_an_unknown_profile_names_the_near_ones(self, project):
-        with pytest.raises(ConfigurationError, match="there is no profile `deb`") as caught:
+        with pytest.raises(ConfigurationError, match="unknown profile `deb`") as caught:
             self.opened("deb")
         assert "`dev`" in caught.value.hint
 
@@ -244,7 +244,7 @@ class TestProfiles:
         hidden = runtime.registry.hidden("a")
         assert hidden.code == "closed"
         assert hidden.message == (
-            "no tool is offered while toolcrib.yaml:6 (profile x) asks for the mode `mok`, which does not exist; "
+            "no tool is offered while toolcrib.yaml:6 (profile x) selects the unknown mode `mok`; "
             "did you mean `mock`?"
         )
         assert hidden.place == "toolcrib.yaml:6 (profile x)"
@@ -257,7 +257,7 @@ class TestProfiles:
         runtime = read_runtime(OpenRequest(indexed=False))
         for wrong in (text.replace("mock", "mok"), text.replace("toolset: t", "toolset: tt")):
             write({"toolcrib.yaml": wrong})
-            with pytest.raises(ConfigurationError, match=r"toolcrib.yaml:4 \(profile x\) asks for"):
+            with pytest.raises(ConfigurationError, match=r"toolcrib.yaml:4 \(profile x\) selects"):
                 asyncio.run(runtime.reload())
             assert runtime.registry.hidden("a") is None
         runtime.close()

@@ -90,18 +90,18 @@ def test_a_glob_of_modes_that_fits_no_tool_is_logged_with_near_misses(folder, ca
     modes = {"gret*": "mock", "zzzzz": "mock", "greet": "mock", "*": "mock"}
     Runtime.open(folder / "descriptors", executors=MOCKS, modes=modes)
     assert [record.getMessage() for record in caplog.records] == [
-        "`gret*` in `modes` fits no tool, so it changes nothing\n    hint: did you mean `greet`?",
-        "`zzzzz` in `modes` fits no tool, so it changes nothing\n    hint: 1 tool is loaded",
+        "`gret*` in `modes` matches no tool and has no effect\n    hint: did you mean `greet`?",
+        "`zzzzz` in `modes` matches no tool and has no effect\n    hint: 1 tool is loaded",
     ]
 
 
 def test_strict_raises_for_a_glob_of_modes_that_fits_no_tool(folder):
-    with pytest.raises(ConfigurationError, match=r"`gret\*` in `modes` fits no tool"):
+    with pytest.raises(ConfigurationError, match=r"`gret\*` in `modes` matches no tool"):
         Runtime.open(folder / "descriptors", executors=MOCKS, modes={"gret*": "mock"}, strict=True)
 
 
 def test_two_modes_for_every_tool_are_refused(folder):
-    with pytest.raises(ConfigurationError, match="`mode` asks for `mock` and the glob"):
+    with pytest.raises(ConfigurationError, match="`mode` and the glob"):
         Runtime.open(folder / "descriptors", executors=MOCKS, mode="mock", modes={"*": "live"})
     same = Runtime.open(folder / "descriptors", executors=MOCKS, mode="mock", modes={"*": "mock"})
     assert same.registry["greet"].mode == "mock"
@@ -171,11 +171,11 @@ def test_open_with_a_mode_sets_it_after_the_globs(tmp_path, modes):
 
 
 def test_a_misspelt_mode_is_refused_with_the_near_miss():
-    with pytest.raises(UnknownMode, match=r"there is no mode `mokc`\n.*did you mean `mock`\?"):
+    with pytest.raises(UnknownMode, match=r"unknown mode `mokc`\n.*did you mean `mock`\?"):
         modes_with(modes={"*": "mokc"})
-    with pytest.raises(UnknownMode, match="the modes are: `live`, `mock`"):
+    with pytest.raises(UnknownMode, match="available modes: `live`, `mock`"):
         modes_with(modes={"*": "zzz"})
-    with pytest.raises(UnknownMode, match="the modes are: none"):
+    with pytest.raises(UnknownMode, match="available modes: none"):
         loaded_runtime(loaded("", executors=Executors({})), executors=Executors({}), modes={"*": "zzz"})
 
 
@@ -264,17 +264,17 @@ def refusal(runtime, name, **arguments):
 def test_a_call_to_nothing_names_the_near_misses():
     result = refusal(runtime_of(GREET), "gret")
     assert result.outcome is Outcome.NOT_FOUND
-    assert result.message == "there is no tool `gret`; did you mean `greet`?"
+    assert result.message == "unknown tool `gret`; did you mean `greet`?"
     assert result.error.details == {"near": ["greet"]}
     assert result.usage == (0, 0.0)
 
 
 def test_a_call_to_nothing_near_says_how_many_tools_there_are():
-    assert refusal(runtime_of(GREET), "zzz").message == "there is no tool `zzz`; 1 tool is loaded"
-    assert refusal(runtime_of(TWO_MODES), "zzz").message == "there is no tool `zzz`; 3 tools are loaded"
+    assert refusal(runtime_of(GREET), "zzz").message == "unknown tool `zzz`; 1 tool is loaded"
+    assert refusal(runtime_of(TWO_MODES), "zzz").message == "unknown tool `zzz`; 3 tools are loaded"
     assert (
         refusal(Runtime(Registry(), executors=MOCKS), "zzz").message
-        == "there is no tool `zzz`; no tools are loaded"
+        == "unknown tool `zzz`; no tools are loaded"
     )
 
 
@@ -282,7 +282,7 @@ def test_a_call_to_a_tool_whose_document_was_refused_says_so():
     found = loaded("name: greet\nmock: {resutl: 1}\n")
     runtime = loaded_runtime(found, executors=MOCKS)
     message = refusal(runtime, "greet").message
-    assert "there is no tool `greet`: its document was refused, tools.yaml:2" in message
+    assert "unknown tool `greet`; its document was refused: tools.yaml:2" in message
     assert "did you mean `result`?" in message
 
 
@@ -295,7 +295,7 @@ def test_the_name_of_nothing_is_shown_in_bounds():
 def test_an_unbound_tool_says_what_to_write():
     result = refusal(runtime_of("name: idle\ndescription: Does nothing.\ninput_schema: {}\n"), "idle")
     assert result.outcome is Outcome.UNAVAILABLE
-    assert result.message == "`idle` is unbound: write a `mock:` block in tools.yaml:1"
+    assert result.message == "`idle` is unbound: add a `mock:` block to tools.yaml:1"
 
 
 def test_a_tool_in_a_mode_without_a_block_names_its_modes():
@@ -394,7 +394,7 @@ def test_what_an_executor_counted_as_attempts_is_kept():
 @pytest.mark.parametrize(
     ("reach", "message"),
     [
-        ({"egress": "127.0.0.1:80"}, 'write `egress=["127.0.0.1:80"]`'),
+        ({"egress": "127.0.0.1:80"}, 'use `egress=["127.0.0.1:80"]`'),
         ({"egress": ["x", "y"]}, "`x` names no host and port; write"),
         ({"origins": {"https://a.example": "http://b.example/c"}}, "an origin has no path; an origin is"),
         ({"origins": {"https://a.example/v1": "http://b.example"}}, "an origin has no path; an origin is"),

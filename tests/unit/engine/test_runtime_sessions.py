@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from in_memory import always, fake, mocked, runtime_of
+from sampling import examples
 from toolcrib import Call, Content, Outcome, Partial, Progress, RealClock, Registry, Result, VirtualClock
 
 COUNTING = mocked('result: "{{ call }}"')
@@ -49,7 +50,7 @@ def test_sessions_of_one_name_are_still_two():
     assert run(two()) == [1, 2, 1]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(st.lists(st.sampled_from("ab"), max_size=12))
 def test_calls_of_other_sessions_change_nothing_however_they_mix(order):
     runtime = runtime_of(mocked("sequence: [{result: 1}, {result: 2}, {result: 3}]\nafter_last: cycle"))

@@ -100,7 +100,7 @@ def test_a_hash_trusts_exactly_that(project):
         TOOLS.replace("send", "more").replace(":9", ":8").replace("greet", "g")
     )
     assert sent(toolcrib.Runtime.open(".", trust=known)) == DENIED
-    with pytest.raises(ConfigurationError, match="no hash"):
+    with pytest.raises(ConfigurationError, match="not a trust hash"):
         toolcrib.Runtime.open(".", trust="yes")
 
 

@@ -68,7 +68,7 @@ async def test_without_a_client_a_call_waits_for_somebody():
         "timeout": "90s",
     }
     assert result.usage.attempts == 0
-    assert "`locate` is fulfilled by its caller" in result.message
+    assert "`locate` is fulfilled by the client" in result.message
 
 
 async def test_bad_arguments_ask_nobody():
@@ -110,7 +110,7 @@ async def test_the_client_is_told_everything():
     [
         ("{}", False, ""),
         ("{consent: {message: Just so you know}}", False, "Just so you know"),
-        ("{consent: {required: true}}", True, "May `Where you are` be used?"),
+        ("{consent: {required: true}}", True, "Allow `Where you are`?"),
         ("{consent: {required: true, message: May I?}}", True, "May I?"),
     ],
 )
@@ -165,9 +165,9 @@ def test_it_is_called_without_an_event_loop():
     ],
 )
 def test_a_client_that_is_none_is_told(given):
-    with pytest.raises(ConfigurationError, match="a `int` can't be called"):
+    with pytest.raises(ConfigurationError, match="must be a coroutine function, got a `int`"):
         given(tools())
-    with pytest.raises(ConfigurationError, match="a `int` can't be called"):
+    with pytest.raises(ConfigurationError, match="must be a coroutine function, got a `int`"):
         tools(client=3)
 
 
@@ -215,8 +215,8 @@ async def test_arguments_and_answers_are_each_ones_own():
     ("strategy", "told", "retryable"),
     [
         ("error", "`locate` was declined: not today", False),
-        ("retry", "`locate` was declined: not today; it may be asked for again", True),
-        ("fallback", "`locate` was declined: not today; go on without it", False),
+        ("retry", "`locate` was declined: not today; it may be requested again", True),
+        ("fallback", "`locate` was declined: not today; continue without it", False),
     ],
 )
 async def test_what_becomes_of_a_no(strategy, told, retryable):
@@ -344,7 +344,7 @@ async def test_a_dry_run_says_what_would_be_asked_and_asks_nobody():
     plan = {
         "fulfilled_by": "nobody",
         "consent": True,
-        "message": "May `Where you are` be used?",
+        "message": "Allow `Where you are`?",
         "categories": ["location"],
         "timeout": "30s",
         "decline_strategy": "fallback",

@@ -26,7 +26,7 @@ async def test_a_call_over_mcp_says_that_nobody_fulfils_it(tmp_path):
         result = await client.call_tool("locate", {})
     assert result.is_error
     assert texts(result) == [
-        "the tool is fulfilled by whoever runs the server, and nobody does so now (client_tool_deferred)"
+        "the application that runs this server must fulfil the tool, and it has no handler for it (client_tool_deferred)"
     ]
     told = result.meta[OUTCOME]
     assert (told["outcome"], told["code"], told["details"]["timeout"]) == (
@@ -40,10 +40,10 @@ async def test_a_call_over_mcp_says_that_nobody_fulfils_it(tmp_path):
 @pytest.mark.parametrize(
     ("retryable", "text"),
     [
-        (False, "the person who was asked declined the call (consent_declined)"),
+        (False, "the person asked for consent declined the call (consent_declined)"),
         (
             True,
-            "the person who was asked declined the call (consent_declined); the same call may succeed later",
+            "the person asked for consent declined the call (consent_declined); the same call may succeed later",
         ),
     ],
 )

@@ -97,7 +97,7 @@ def test_one_executor_that_fails_to_close_keeps_no_other_open(counting):
 
     executors = Executors({"a": Stubborn, "b": counting})
     executors.blocks()
-    with pytest.raises(ExceptionGroup, match="could not be closed") as raised:
+    with pytest.raises(ExceptionGroup, match="cannot close all executors") as raised:
         asyncio.run(executors.aclose())
     assert [type(error) for error in raised.value.exceptions] == [OSError]
     assert counting.closed == 1
@@ -129,7 +129,7 @@ def test_a_mode_whose_package_cannot_be_imported_takes_no_other_down(caplog):
     good, bad = asyncio.run(both())
     assert good.value == 1
     assert bad.outcome is Outcome.UNAVAILABLE
-    assert bad.message == "mode `broken` of `bad` can't be used: No module named `wanted`"
+    assert bad.message == "mode `broken` of `bad` cannot be used: No module named `wanted`"
     assert len(caplog.records) == 1
 
 
@@ -189,7 +189,7 @@ def test_a_known_mode_that_nobody_offers_any_more_is_broken():
     known = Executors.of_modes({"gone": False, "renamed": True, "mock": True})
     assert known.modes == ("gone", "mock", "renamed")
     for mode in ("gone", "renamed"):
-        assert known.missing(mode) == "can't be used: no installed distribution offers it"
+        assert known.missing(mode) == "cannot be used: no installed distribution provides it"
     assert known.missing("mock") == ""
 
 
@@ -207,7 +207,7 @@ def test_whatever_a_third_party_raises_takes_no_other_mode_down(error, caplog):
 
     executors = Executors({"broken": unmakeable, "mock": MockExecutor})
     assert executors.schema_for("broken") is None
-    assert executors.missing("broken") == f"can't be used: {type(error).__name__}: {error}"
+    assert executors.missing("broken") == f"cannot be used: {type(error).__name__}: {error}"
     assert executors.get("mock") is not None
     assert len(caplog.records) == 1
 
@@ -241,7 +241,7 @@ def test_a_check_that_fails_is_a_problem_of_the_block():
 def test_a_mode_that_has_no_schema_to_give_can_not_be_used(caplog):
     executors = Executors({"shy": Shy})
     assert executors.schema_for("shy") is None
-    assert executors.missing("shy") == "can't be used: it has no schema of its block: ValueError: no schema"
+    assert executors.missing("shy") == "cannot be used: `block_schema` failed: ValueError: no schema"
     assert executors.get("shy") is None
     assert len(caplog.records) == 1
 

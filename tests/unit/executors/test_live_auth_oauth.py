@@ -429,7 +429,7 @@ async def told(answer, *, scheme=client, clock=None, environment=KEYS):
 async def test_the_errors_of_the_standard_are_told(code, hint):
     answer = answering_json({"error": code, "error_description": "It is\nso."}, 400)
     message, retryable, details = await told(answer)
-    assert f"gave no token: status 400, `{code}` (It is so.)" in message
+    assert f"returned no token: status 400, `{code}` (It is so.)" in message
     assert hint in message
     assert not retryable
     assert details == {"status": 400, "error": code}
@@ -474,12 +474,12 @@ async def test_when_to_ask_again_may_be_a_date():
         (b"<html>", "has no `access_token`"),
         (b"[1]", "has no `access_token`"),
         (b"[" * 100_000, "has no `access_token`"),
-        (b'{"access_token": ""}', "no header can carry"),
-        (b'{"access_token": 5}', "no header can carry"),
-        (b'{"access_token": "hunter2 x"}', "no header can carry"),
-        (b'{"access_token": "hunter2\\r\\nX: y"}', "no header can carry"),
-        (b'{"access_token": "hunter2", "token_type": "mac"}', "another type than `Bearer`"),
-        (b'{"access_token": "hunter2", "token_type": 1}', "another type than `Bearer`"),
+        (b'{"access_token": ""}', "cannot be sent in a header"),
+        (b'{"access_token": 5}', "cannot be sent in a header"),
+        (b'{"access_token": "hunter2 x"}', "cannot be sent in a header"),
+        (b'{"access_token": "hunter2\\r\\nX: y"}', "cannot be sent in a header"),
+        (b'{"access_token": "hunter2", "token_type": "mac"}', "not of type `Bearer`"),
+        (b'{"access_token": "hunter2", "token_type": 1}', "not of type `Bearer`"),
     ],
 )
 async def test_an_answer_that_is_no_token_is_told(body, words):
@@ -511,7 +511,7 @@ async def test_servers_that_write_it_otherwise_are_understood(kind):
 async def test_what_breaks_on_the_way_is_told(answer, fault, retryable):
     message, passing, details = await told(answer)
     assert (passing, details) == (retryable, {"fault": fault})
-    assert message.startswith("no token could be had from")
+    assert message.startswith("cannot get a token from")
 
 
 async def test_a_server_that_is_not_there_is_told():

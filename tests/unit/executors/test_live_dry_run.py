@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from http_servers import answering_json
 from live_answers import answer, reading_of
 from live_tools import API, calling, live_tool
+from sampling import examples
 from toolcrib.executors.live.dry_run import (
     BODY_FILE,
     MOST,
@@ -273,7 +274,7 @@ def test_a_shell_gives_curl_the_same_request(made):
 
 
 @needs_sh
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=60) | st.text("ab'\"\\%$`!{}[]\n\r\t \0ü", max_size=30).map(str.encode))
 def test_any_body_comes_through_the_shell_unchanged(body):
     assert as_sent(curl_command(request(method="POST", body=body), SecretResolver({})))[3] == body
@@ -367,7 +368,7 @@ def test_long_and_binary_bodies_are_shortened_after_secrets_are_hidden(secrets):
     )
     assert binary == "< [image/png, 2 bytes]"
     *_, untyped = exchange_lines(request(), HTTPResponse(200, (), b"\x89\0"), secrets)
-    assert untyped == "< [of no type, 2 bytes]"
+    assert untyped == "< [no content type, 2 bytes]"
 
 
 def test_the_repr_of_requests_shows_nothing_that_may_be_secret():

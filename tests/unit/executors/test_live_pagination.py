@@ -55,13 +55,13 @@ def test_numbers_are_cursors_too_and_odd_texts_stay_one_parameter():
 @pytest.mark.parametrize(
     ("answer", "code", "why"),
     [
-        ({"data": [1], "meta": {"next": {"a": "hunter2"}}}, "bad_cursor", "neither a text nor a number"),
-        ({"data": [1], "meta": {"next": True}}, "bad_cursor", "neither a text nor a number"),
-        ({"data": [1], "meta": {"next": "hunter2" * 1000}}, "bad_cursor", "more than 4,096 characters"),
-        ({"data": [1], "meta": {"next": "hunter2\ud800"}}, "bad_cursor", "no text that can be sent"),
-        ({"data": {"hunter2": 1}}, "no_items", "finds no list"),
+        ({"data": [1], "meta": {"next": {"a": "hunter2"}}}, "bad_cursor", "must be text or a number"),
+        ({"data": [1], "meta": {"next": True}}, "bad_cursor", "must be text or a number"),
+        ({"data": [1], "meta": {"next": "hunter2" * 1000}}, "bad_cursor", "exceeds 4,096 characters"),
+        ({"data": [1], "meta": {"next": "hunter2\ud800"}}, "bad_cursor", "cannot be encoded as UTF-8"),
+        ({"data": {"hunter2": 1}}, "no_items", "found no list"),
         ({"data": None}, "no_items", "body.data || `[]`"),
-        ({}, "no_items", "finds no list"),
+        ({}, "no_items", "found no list"),
     ],
 )
 def test_what_can_not_be_used_is_told_without_its_text(answer, code, why):
@@ -217,7 +217,9 @@ def test_a_page_that_fails_ends_the_call(good):
         assert result.error.code == code
         assert result.error.details.get("pages") == ({"count": good, "items": good * 10} if good else None)
         assert result.message == result.error.message
-        assert result.message.endswith({0: "", 1: " (after 1 good page)", 2: " (after 2 good pages)"}[good])
+        assert result.message.endswith(
+            {0: "", 1: " (after 1 successful page)", 2: " (after 2 successful pages)"}[good]
+        )
         if code == "http_503":
             assert result.error.details["retry_after"] == 7
 
@@ -312,7 +314,7 @@ def test_a_cursor_that_is_no_number_is_refused_before_anything_is_sent(cursor):
     assert done.requests == []
     assert (done.result.outcome, done.result.error.code) == (Outcome.INVALID_ARGUMENTS, "invalid_arguments")
     assert done.result.error.details["violations"][0]["pointer"] == "/a~1b"
-    assert done.result.message.endswith("give back a `next_cursor` of an earlier answer, or leave it out")
+    assert done.result.message.endswith("use a `next_cursor` returned by an earlier call, or omit it")
 
 
 def test_a_number_is_taken_for_a_cursor():
@@ -425,4 +427,4 @@ def test_what_the_schema_of_pagination_takes(good, pagination):
 def test_an_expression_that_is_none_is_told_by_its_key():
     problems = []
     compile_pages({"pagination": {**CURSOR, "items": "body["}}, TOOL, problems)
-    assert problems[0].message.startswith("`items` is no JMESPath expression")
+    assert problems[0].message.startswith("`items` is not a valid JMESPath expression")

@@ -182,7 +182,7 @@ def test_a_cursor_of_links_is_one_parameter():
     done = collect(pagination, lambda query, _draft: [query], {"after": "2&admin=1/../x"})
     assert done.value == {"items": [{"page": "2&admin=1/../x"}], "next_cursor": None}
     missing = collect(pagination, linked({"/things": ([1], "/things?p=2")})).result
-    assert (missing.error.code, missing.message) == ("bad_cursor", "the next page can't be asked for: the link to the next page has no parameter `page`")  # fmt: skip
+    assert (missing.error.code, missing.message) == ("bad_cursor", "cannot request the next page: the link to the next page has no parameter `page`")  # fmt: skip
 
 
 def test_a_link_that_is_no_text_is_refused():

@@ -184,20 +184,25 @@ def test_an_expression_reads_an_argument(text, arguments, seen):
 @pytest.mark.parametrize(
     ("text", "arguments", "pointer", "message"),
     [
-        ("x {{ args.a }}", {}, "/a", "`a` was not given, and this call needs it"),
-        ("x {{ args.a.b }}", {"a": {}}, "/a/b", "`a.b` was not given, and this call needs it"),
-        ("x {{ args.a }}", {"a": None}, "/a", "`a` is null, and this call needs a value"),
-        ("{{ args.a | upper }}", {}, "/a", "`a` was not given, and this call needs it"),
-        ("{{ args.a + args.b }}", {"a": 1}, "/b", "`b` was not given, and this call needs it"),
-        ("{{ args.a / args.b }}", {"a": 1, "b": 0}, "", "what is made of `a`, `b` can't be worked out: "),
-        ("{{ args.a.b }}", {"a": 1}, "/a/b", "`a.b` can't be worked out: "),
+        ("x {{ args.a }}", {}, "/a", "`a` is required by this call"),
+        ("x {{ args.a.b }}", {"a": {}}, "/a/b", "`a.b` is required by this call"),
+        ("x {{ args.a }}", {"a": None}, "/a", "`a` is null, but this call needs a value"),
+        ("{{ args.a | upper }}", {}, "/a", "`a` is required by this call"),
+        ("{{ args.a + args.b }}", {"a": 1}, "/b", "`b` is required by this call"),
+        (
+            "{{ args.a / args.b }}",
+            {"a": 1, "b": 0},
+            "",
+            "the value derived from `a`, `b` cannot be computed: ",
+        ),
+        ("{{ args.a.b }}", {"a": 1}, "/a/b", "`a.b` cannot be computed: "),
         (
             "{{ args.a }}-{{ args.b }}",
             {"a": "ok", "b": "\n"},
             "",
-            "what is made of `a`, `b` holds a line break",
+            "the value derived from `a`, `b` contains a line break",
         ),
-        ("{{ args.a | upper }}", {"a": "\n"}, "/a", "what is made of `a` holds a line break"),
+        ("{{ args.a | upper }}", {"a": "\n"}, "/a", "the value derived from `a` contains a line break"),
     ],
 )
 def test_a_value_that_does_not_fit_names_the_argument(text, arguments, pointer, message):
@@ -234,4 +239,4 @@ def test_scalars_are_written_as_people_write_them(value, text):
 
 def test_kinds_have_names():
     kinds = [kind_of(value) for value in (None, True, 1, 1.5, "", [], {})]
-    assert kinds == ["null", "a boolean", "a number", "a number", "a text", "a list", "an object"]
+    assert kinds == ["null", "a boolean", "a number", "a number", "text", "a list", "an object"]

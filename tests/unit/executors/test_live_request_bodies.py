@@ -75,7 +75,7 @@ def test_the_type_of_a_body_may_be_written():
 def test_what_is_no_json_is_refused(value):
     error = misfit({"method": "POST", "body": {"json": {"a": "{{ args.a }}"}}}, {"a": value})
     assert (error.pointer, error.at) == ("/a", "/live/body/json")
-    assert error.message.startswith("what is made of `a` can't be sent")
+    assert error.message.startswith("the value derived from `a` cannot be sent")
 
 
 def test_keys_of_json_are_not_computed():
@@ -146,7 +146,7 @@ def test_a_text_is_sent_as_it_is():
 
 def test_a_text_without_utf8_is_refused():
     error = misfit({"method": "POST", "body": {"text": "{{ args.a }}"}}, {"a": "\ud800"})
-    assert (error.pointer, error.message) == ("/a", "`a` holds a lone surrogate, which can't be sent")
+    assert (error.pointer, error.message) == ("/a", "`a` contains a lone surrogate, which cannot be sent")
 
 
 @pytest.mark.parametrize(
@@ -232,11 +232,11 @@ def test_select_reshapes_json_and_what_is_left():
 @pytest.mark.parametrize(
     ("block", "arguments", "message"),
     [
-        ({"from": "args", "select": "length(a)"}, {"a": 1}, "what is made of the arguments can't be reshaped by `select`: `length` does not take what it is given"),
-        ({"from": "args", "select": "max_by(a, &b)"}, {"a": [{"b": 1}, {"b": "x"}]}, "what is made of the arguments can't be reshaped by `select`: a function does not take what it is given"),
-        ({"from": "args", "select": "to_number(a)"}, {"a": "nan"}, "what is made of the arguments can't be sent: "),
-        ({"from": "args", "as": "form", "select": "a"}, {"a": [1]}, "what is made of the arguments is a list, and a form has fields"),
-        ({"from": "args", "as": "form", "select": "{n: a}"}, {"a": {}}, "`n` is an object, and a parameter takes one value or a list"),
+        ({"from": "args", "select": "length(a)"}, {"a": 1}, "the value derived from the arguments cannot be reshaped by `select`: invalid argument for `length`"),
+        ({"from": "args", "select": "max_by(a, &b)"}, {"a": [{"b": 1}, {"b": "x"}]}, "the value derived from the arguments cannot be reshaped by `select`: invalid argument for a function"),
+        ({"from": "args", "select": "to_number(a)"}, {"a": "nan"}, "the value derived from the arguments cannot be sent: "),
+        ({"from": "args", "as": "form", "select": "a"}, {"a": [1]}, "the value derived from the arguments is a list, but a form needs an object"),
+        ({"from": "args", "as": "form", "select": "{n: a}"}, {"a": {}}, "`n` is an object, but a parameter needs a single value or a list"),
     ],
 )  # fmt: skip
 def test_arguments_that_select_can_not_reshape_are_refused(block, arguments, message):
@@ -247,14 +247,14 @@ def test_arguments_that_select_can_not_reshape_are_refused(block, arguments, mes
 @pytest.mark.parametrize(
     ("select", "message"),
     [
-        ("", "`select` is no JMESPath expression"),
-        ("a.$", "`select` is no JMESPath expression at character 3"),
-        ("a[", "`select` is no JMESPath expression at character 3"),
-        ("(" * 3000, "`select` is no JMESPath expression"),
-        ("lenght(a)", "JMESPath has no function `lenght`"),
-        ("a[?zzzzzzzz(b)]", "JMESPath has no function `zzzzzzzz`"),
-        ("length(a, b)", "`length` takes 1 arguments, not 2"),
-        ("merge()", "`merge` takes 1 or more arguments, not 0"),
+        ("", "`select` is not a valid JMESPath expression"),
+        ("a.$", "`select` is not a valid JMESPath expression at character 3"),
+        ("a[", "`select` is not a valid JMESPath expression at character 3"),
+        ("(" * 3000, "`select` is not a valid JMESPath expression"),
+        ("lenght(a)", "unknown JMESPath function `lenght`"),
+        ("a[?zzzzzzzz(b)]", "unknown JMESPath function `zzzzzzzz`"),
+        ("length(a, b)", "`length` accepts 1 arguments, got 2"),
+        ("merge()", "`merge` accepts 1 or more arguments, got 0"),
     ],
 )
 def test_a_select_that_can_not_be_read_is_found_when_the_tool_is_loaded(select, message):

@@ -35,17 +35,17 @@ def test_a_value_of_a_header(value, text):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("a\r\nX-Admin: 1", "holds a line break, which can't stand in a header"),
-        ("a\n", "holds a line break, which can't stand in a header"),
-        ("\ra", "holds a line break, which can't stand in a header"),
-        ("a\x00", "holds a control character, which can't stand in a header"),
-        ("a\x7f", "holds a control character, which can't stand in a header"),
-        ("日本", "holds a character beyond Latin-1, which can't stand in a header"),
-        ("\ud800", "holds a character beyond Latin-1, which can't stand in a header"),
-        (["a", "b\n"], "holds a line break, which can't stand in a header"),
-        (["a,b"], "holds a comma within an item, where it would divide it in two"),
-        ({"a": 1}, "is or holds an object, which can't stand in a header"),
-        ([[1]], "is or holds a list, which can't stand in a header"),
+        ("a\r\nX-Admin: 1", "contains a line break, which is not allowed in a header"),
+        ("a\n", "contains a line break, which is not allowed in a header"),
+        ("\ra", "contains a line break, which is not allowed in a header"),
+        ("a\x00", "contains a control character, which is not allowed in a header"),
+        ("a\x7f", "contains a control character, which is not allowed in a header"),
+        ("日本", "contains a character outside Latin-1, which is not allowed in a header"),
+        ("\ud800", "contains a character outside Latin-1, which is not allowed in a header"),
+        (["a", "b\n"], "contains a line break, which is not allowed in a header"),
+        (["a,b"], "contains a comma in an item, which would split it in two"),
+        ({"a": 1}, "is or contains an object, which is not allowed in a header"),
+        ([[1]], "is or contains a list, which is not allowed in a header"),
     ],
 )
 def test_a_value_that_can_not_stand_in_a_header_is_refused(value, message):
@@ -157,10 +157,10 @@ def test_a_written_cookie_that_would_end_is_refused(value):
 @pytest.mark.parametrize(
     ("text", "value", "message"),
     [
-        ("{{ args.v }}", [1], "is a list, and a cookie takes one value"),
-        ("{{ args.v }}", {}, "is an object, and a cookie takes one value"),
-        ("{{ args.v }}", "\ud800", "holds a lone surrogate, which can't be sent"),
-        ("x{{ args.v }}", None, "is null, and this call needs a value"),
+        ("{{ args.v }}", [1], "is a list, but a cookie needs a single value"),
+        ("{{ args.v }}", {}, "is an object, but a cookie needs a single value"),
+        ("{{ args.v }}", "\ud800", "contains a lone surrogate, which cannot be sent"),
+        ("x{{ args.v }}", None, "is null, but this call needs a value"),
     ],
 )
 def test_a_value_that_is_no_cookie_is_refused(text, value, message):

@@ -135,29 +135,29 @@ def test_a_path_is_not_looked_up():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("/etc/passwd", "is no file: a path or address is never read for a caller"),
-        ("tool.yaml", "is no file: a path or address is never read for a caller"),
-        ("https://example.com/a.png", "is no file: a path or address is never read for a caller"),
-        (3, "is a number, and a file is needed"),
-        (["data:,a", None], "is null, and a file is needed"),
-        ("data:text/plain", "is no `data:` URI: it has no comma"),
-        ("data:;base64,a", "holds data that is no base64"),
-        ("data:;base64,åå", "holds data that is no base64"),
-        ("data:a\r\nX: 1,x", "holds a media type that is none"),
-        ({}, "is no file: `name`, `content_type` and `data` are texts"),
-        ({"data": "", "name": 1}, "is no file: `name`, `content_type` and `data` are texts"),
-        ({"data": "x"}, "holds data that is no base64"),
-        ({"data": "å"}, "holds data that is no base64"),
-        ({"data": "", "content_type": "a/b\r\nX: 1"}, "holds a media type that is none"),
+        ("/etc/passwd", "is not a file: paths and URLs in arguments are never read"),
+        ("tool.yaml", "is not a file: paths and URLs in arguments are never read"),
+        ("https://example.com/a.png", "is not a file: paths and URLs in arguments are never read"),
+        (3, "is a number, but a file is required"),
+        (["data:,a", None], "is null, but a file is required"),
+        ("data:text/plain", "is not a valid `data:` URI: missing comma"),
+        ("data:;base64,a", "contains data that is not valid base64"),
+        ("data:;base64,åå", "contains data that is not valid base64"),
+        ("data:a\r\nX: 1,x", "contains an invalid media type"),
+        ({}, "is not a file: `name`, `content_type` and `data` must be text"),
+        ({"data": "", "name": 1}, "is not a file: `name`, `content_type` and `data` must be text"),
+        ({"data": "x"}, "contains data that is not valid base64"),
+        ({"data": "å"}, "contains data that is not valid base64"),
+        ({"data": "", "content_type": "a/b\r\nX: 1"}, "contains an invalid media type"),
         (
             {"data": "", "name": "a\r\nb"},
-            "holds a name of a file with a slash, a backslash or a control character",
+            "contains a file name with a slash, a backslash or a control character",
         ),
         (
             {"data": "", "name": "../a"},
-            "holds a name of a file with a slash, a backslash or a control character",
+            "contains a file name with a slash, a backslash or a control character",
         ),
-        ({"data": "", "name": "\ud800"}, "holds a name of a file with a lone surrogate"),
+        ({"data": "", "name": "\ud800"}, "contains a file name with a lone surrogate"),
     ],
 )
 def test_what_is_no_file_is_refused(value, message):
@@ -167,7 +167,7 @@ def test_what_is_no_file_is_refused(value, message):
 
 def test_the_name_of_a_file_is_a_text():
     fields = {"f": {"file": "data:,a", "name": "{{ args.n }}"}}
-    assert misfit(block(**fields), {"n": 1}).message == "`n` is a number, and the name of a file is a text"
+    assert misfit(block(**fields), {"n": 1}).message == "`n` is a number, but a file name must be text"
     assert misfit(block(**fields), {"n": "a/b"}).at == "/live/body/multipart/f/name"
 
 

@@ -99,33 +99,37 @@ def test_nothing_is_sent_of_what_is_empty(style):
 @pytest.mark.parametrize(
     ("style", "value", "message"),
     [
-        ({}, {"admin": 1}, "is an object, and a parameter takes one value or a list"),
-        ({}, [[1]], "holds a list within, and style `form` has no form for that"),
-        ({"style": "form"}, {"a": {}}, "holds an object within, and style `form` has no form for that"),
-        ({"style": "form"}, {"b": 1, "units": 1}, "has a key `units`, which the descriptor sets itself"),
-        ({"style": "form"}, {"color": 1}, "has a key `color`, which the descriptor sets itself"),
-        ({"style": "form"}, {"in_url": 1}, "has a key `in_url`, which the descriptor sets itself"),
-        ({"style": "form"}, {"key": 1}, "has a key `key`, which the descriptor sets itself"),
+        ({}, {"admin": 1}, "is an object, but a parameter needs a single value or a list"),
+        ({}, [[1]], "contains a list, which style `form` cannot encode"),
+        ({"style": "form"}, {"a": {}}, "contains an object, which style `form` cannot encode"),
+        ({"style": "form"}, {"b": 1, "units": 1}, "has a key `units`, which the descriptor already sets"),
+        ({"style": "form"}, {"color": 1}, "has a key `color`, which the descriptor already sets"),
+        ({"style": "form"}, {"in_url": 1}, "has a key `in_url`, which the descriptor already sets"),
+        ({"style": "form"}, {"key": 1}, "has a key `key`, which the descriptor already sets"),
         (
             {"style": "spaceDelimited"},
             ["New York"],
-            "holds a ` ` within an item, where it would divide it in two",
+            "contains ` ` in an item, which would split it in two",
         ),
         (
             {"style": "spaceDelimited"},
             {"a b": 1},
-            "holds a ` ` within an item, where it would divide it in two",
+            "contains ` ` in an item, which would split it in two",
         ),
-        ({"style": "pipeDelimited"}, ["a|b"], "holds a `|` within an item, where it would divide it in two"),
-        ({"style": "deepObject"}, [1], "is a list, and style `deepObject` writes objects"),
+        ({"style": "pipeDelimited"}, ["a|b"], "contains `|` in an item, which would split it in two"),
+        ({"style": "deepObject"}, [1], "is a list, but style `deepObject` needs an object"),
         (
             {"style": "deepObject"},
             {"a": [1]},
-            "holds a list within, and style `deepObject` has no form for that",
+            "contains a list, which style `deepObject` cannot encode",
         ),
-        ({"style": "deepObject"}, {"a][b": 1}, "has a key with a bracket, which would name another key"),
-        ({"style": "deepObject"}, {"a": {"[": 1}}, "has a key with a bracket, which would name another key"),
-        ({}, "\ud800", "holds a lone surrogate, which can't be sent"),
+        ({"style": "deepObject"}, {"a][b": 1}, "has a key with a bracket, which would address another key"),
+        (
+            {"style": "deepObject"},
+            {"a": {"[": 1}},
+            "has a key with a bracket, which would address another key",
+        ),
+        ({}, "\ud800", "contains a lone surrogate, which cannot be sent"),
     ],
 )
 def test_what_a_style_can_not_write_is_refused(style, value, message):
@@ -172,8 +176,8 @@ def test_a_parameter_may_be_called_from():
     ("arguments", "pointer", "message"),
     [
         ({"units": "imperial"}, "/units", "`units` is set by the descriptor"),
-        ({"o": {"a": 1}}, "/o", "`o` is an object, and a parameter takes one value or a list"),
-        ({"\ud800": 1}, "/\ud800", "`\ud800` holds a lone surrogate, which can't be sent"),
+        ({"o": {"a": 1}}, "/o", "`o` is an object, but a parameter needs a single value or a list"),
+        ({"\ud800": 1}, "/\ud800", "`\ud800` contains a lone surrogate, which cannot be sent"),
     ],
 )
 def test_what_is_left_overrides_nothing(arguments, pointer, message):

@@ -43,19 +43,19 @@ def test_a_value_stays_one_segment(value, segment):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (None, "is null, and this call needs a value"),
-        ("", "is empty, and a segment of the path would be missing"),
-        ([""], "is empty, and a segment of the path would be missing"),
-        ([], "is an empty list, and the path of the url needs a value"),
-        ([[1]], "is or holds a list, which can't stand in the path of a url"),
-        ([None], "is or holds null, which can't stand in the path of a url"),
-        ({"a": 1}, "is or holds an object, which can't stand in the path of a url"),
-        ("a\r\nb", "holds a control character, which can't stand in the path of a url"),
-        ("\x00", "holds a control character, which can't stand in the path of a url"),
-        ("\x85", "holds a control character, which can't stand in the path of a url"),
-        ("\ud800", "holds a lone surrogate, which can't be sent"),
+        (None, "is null, but this call needs a value"),
+        ("", "is empty, but a path segment needs a value"),
+        ([""], "is empty, but a path segment needs a value"),
+        ([], "is an empty list, but the URL path needs a value"),
+        ([[1]], "is or contains a list, which is not allowed in a URL path"),
+        ([None], "is or contains null, which is not allowed in a URL path"),
+        ({"a": 1}, "is or contains an object, which is not allowed in a URL path"),
+        ("a\r\nb", "contains a control character, which is not allowed in a URL path"),
+        ("\x00", "contains a control character, which is not allowed in a URL path"),
+        ("\x85", "contains a control character, which is not allowed in a URL path"),
+        ("\ud800", "contains a lone surrogate, which cannot be sent"),
         *(
-            (value, "holds `.` or `..` as a whole step, which would lead to another path")
+            (value, "contains a `.` or `..` segment, which would change the path")
             for value in (".", "..", "../admin", "..\\admin", "a/../b", "a/.", "..;x", "x/..;y/z", [".."])
         ),
     ],
@@ -66,7 +66,7 @@ def test_a_value_that_is_no_segment_is_refused(value, message):
 
 
 def test_an_absent_argument_is_refused():
-    assert misfit({"url": CITY}, {}).message == "`city` was not given, and this call needs it"
+    assert misfit({"url": CITY}, {}).message == "`city` is required by this call"
 
 
 def test_a_segment_may_hold_several_values():
@@ -231,7 +231,7 @@ def test_what_is_looked_up_behind_the_host_is_masked(url, value, hidden):
 def test_a_value_that_makes_no_url_is_not_shown():
     (problem,) = tried({"url": "${BASE}/x"}, secrets=SecretResolver({"BASE": "hunter2"}))[1]
     assert "hunter2" not in str(problem)
-    assert "`${BASE}/x` is no absolute url" in problem.message
+    assert "`${BASE}/x` is not an absolute URL" in problem.message
 
 
 def test_a_password_in_a_url_is_not_shown():

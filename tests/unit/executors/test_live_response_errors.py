@@ -162,13 +162,13 @@ def test_the_most_specific_entry_counts():
 @pytest.mark.parametrize(
     ("entry", "warning"),
     [
-        ("No {{ body.city }}", "/live/errors/404 could not be worked out: `body` is none and has no `city`: only objects have names"),
-        ({"message": "{{ args.city }}"}, "/live/errors/404/message could not be worked out: `args` has no `city`: it is empty"),
-        ({"message": "{{ '' }}"}, "/live/errors/404/message came to what is no text"),
-        ({"code": "{{ 'no such city' }}"}, "/live/errors/404/code came to what is no code"),
-        ({"code": "{{ [1] }}"}, "/live/errors/404/code came to what is no code"),
-        ({"retryable": "{{ 'yes' }}"}, "/live/errors/404/retryable came to what is no boolean"),
-        ({"details": "{{ [1] }}"}, "/live/errors/404/details came to what is no object"),
+        ("No {{ body.city }}", "cannot compute /live/errors/404: `body` is none and has no `city`: only objects have keys"),
+        ({"message": "{{ args.city }}"}, "cannot compute /live/errors/404/message: `args` has no `city`: it is empty"),
+        ({"message": "{{ '' }}"}, "/live/errors/404/message did not produce a valid text"),
+        ({"code": "{{ 'no such city' }}"}, "/live/errors/404/code did not produce a valid code"),
+        ({"code": "{{ [1] }}"}, "/live/errors/404/code did not produce a valid code"),
+        ({"retryable": "{{ 'yes' }}"}, "/live/errors/404/retryable did not produce a valid boolean"),
+        ({"details": "{{ [1] }}"}, "/live/errors/404/details did not produce a valid object"),
     ],
 )  # fmt: skip
 def test_what_can_not_be_said_is_understood_instead_and_told(entry, warning):
@@ -247,7 +247,7 @@ def test_a_redirect_that_is_not_followed_tells_where_without_secrets(location, t
         False,
         {"status": 302, "location": told},
     )
-    assert error.message.startswith(f"HTTP 302 Found: the answer points to {told}, which is not followed; ")
+    assert error.message.startswith(f"HTTP 302 Found: redirect to {told} not followed; ")
     assert "`redirects`" in error.message
 
 
@@ -255,6 +255,4 @@ def test_a_redirect_that_is_not_followed_tells_where_without_secrets(location, t
 def test_a_redirect_to_nowhere(location):
     error = failure(301, headers=(("location", location),))
     assert error.details == {"status": 301}
-    assert (
-        "HTTP 301 Moved Permanently: the answer points to no address, which is not followed" in error.message
-    )
+    assert "HTTP 301 Moved Permanently: redirect to an invalid URL not followed" in error.message

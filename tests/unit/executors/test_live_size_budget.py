@@ -60,21 +60,21 @@ def test_the_named_list_alone_loses_items():
         ({"rows": ["x" * 100]}, "/rows", "too few items"),
         ({"rows": [1] * 9, "text": "x" * 100}, "/rows", "too few items"),
         ({"rows": [], "text": "x" * 100}, "/rows", "too few items"),
-        ({"text": "x" * 100}, "/rows", "it has no `/rows`"),
-        ({"rows": {"a": "x" * 100}}, "/rows", "`/rows` is no list in it"),
-        ({"rows": ["x" * 100]}, "/rows/1/a", "it has no `/rows/1/a`"),
-        ({"rows": ["x" * 100]}, "/rows/a", "it has no `/rows/a`"),
-        ("x" * 100, "", "`(the whole answer)` is no list in it"),
-        ("x" * 100, None, "too large already"),
-        (["x" * 100], None, "too large already"),
-        ({"a": ["x" * 60], "b": ["y" * 60]}, None, "too large already"),
+        ({"text": "x" * 100}, "/rows", "`/rows` does not exist"),
+        ({"rows": {"a": "x" * 100}}, "/rows", "`/rows` is not a list"),
+        ({"rows": ["x" * 100]}, "/rows/1/a", "`/rows/1/a` does not exist"),
+        ({"rows": ["x" * 100]}, "/rows/a", "`/rows/a` does not exist"),
+        ("x" * 100, "", "`(the whole response)` is not a list"),
+        ("x" * 100, None, "already too large"),
+        (["x" * 100], None, "already too large"),
+        ({"a": ["x" * 60], "b": ["y" * 60]}, None, "already too large"),
     ],
 )
 def test_what_can_not_be_shortened_is_refused_with_a_way_out(value, items, why):
     result = refusal(within(50, value, items))
     assert why in result.message
     assert (
-        "ask for less, or raise `response.budget.size`, or take what is needed with `select`"
+        "request less data, raise `response.budget.size`, or extract the needed fields with `select`"
         in result.message
     )
     assert result.error.details == {"size": len(compact(value)), "budget": 50}
@@ -136,12 +136,12 @@ def test_the_output_schema_says_how_many_must_be_left():
     assert (len(left["a"]), len(left["b"])) == (40, 13)
     assert truncated == [{"pointer": "/a", "kept": 40, "of": 100}, {"pointer": "/b", "kept": 13, "of": 100}]
     assert "too few items" in refusal(within(60, {"a": [1] * 100, "b": [1]}, "/a", LISTS)).message
-    assert "too large already" in refusal(within(60, value, schema=LISTS)).message
+    assert "already too large" in refusal(within(60, value, schema=LISTS)).message
 
 
 def test_what_the_schema_wants_otherwise_can_not_be_had():
     schema = {"type": "array", "contains": {"const": 2}}
-    assert "does not fit the output schema" in refusal(within(10, [1] * 50 + [2], schema=schema)).message
+    assert "does not match the output schema" in refusal(within(10, [1] * 50 + [2], schema=schema)).message
     assert told(within(10, [2] + [1] * 50, schema=schema))[0] == [2, 1, 1, 1]
 
 
@@ -177,7 +177,7 @@ def test_a_schema_that_wants_ever_more_is_given_up():
         room = len(compact(nested(levels, 2)))
         if levels < 8:
             assert told(within(room, nested(levels, 3), schema=schema))[0] == nested(levels, 2)
-    assert "does not fit the output schema" in refusal(within(room, nested(9, 3), schema=schema)).message
+    assert "does not match the output schema" in refusal(within(room, nested(9, 3), schema=schema)).message
 
 
 def test_many_lists_that_are_too_short_are_found_at_once():

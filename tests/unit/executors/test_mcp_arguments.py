@@ -62,13 +62,13 @@ def test_an_argument_that_is_needed_and_was_not_given_is_told():
     with pytest.raises(UnusableArguments) as error:
         overlay({"text": "in {{ args.city }}"}).over({})
     assert (error.value.message, error.value.pointer) == (
-        "`city` was not given, and this call needs it",
+        "`city` is required by this call",
         "/city",
     )
 
 
 def test_an_expression_that_fails_is_told():
-    with pytest.raises(UnusableArguments, match=r"`args.n` of the descriptor can't be worked out"):
+    with pytest.raises(UnusableArguments, match=r"cannot compute `args.n` of the descriptor"):
         overlay({"n": "{{ 1 / args.days }}"}).over({"days": 0})
 
 

@@ -125,31 +125,31 @@ def test_a_result_of_the_modern_era_need_not_say_that_it_is_complete():
 @pytest.mark.parametrize(
     ("raw", "why"),
     [
-        ({}, "its `content` is not there, and not a list"),
-        ({"content": "hi"}, "its `content` is a text, and not a list"),
-        ({"content": [], "isError": "false"}, "its `isError` is a text, and not true or false"),
-        ({"content": [], "resultType": "task"}, "it is a result of a kind that was not asked for"),
-        ({"content": ["hi"]}, "part 1 of its content is no part, which the protocol does not know"),
+        ({}, "expected `content` to be a list, got nothing"),
+        ({"content": "hi"}, "expected `content` to be a list, got text"),
+        ({"content": [], "isError": "false"}, "expected `isError` to be a boolean, got text"),
+        ({"content": [], "resultType": "task"}, "unexpected `resultType`, expected `complete`"),
+        ({"content": ["hi"]}, "part 1 of `content` is not a content object"),
         (
             {"content": [text("a"), {"type": "video"}]},
-            "part 2 of its content is of the type `video`, which the protocol does not know",
+            "part 2 of `content` has the unknown type `video`",
         ),
         (
             {"content": [{"type": "text"}]},
-            "part 1 of its content is malformed: its `text` is not there, and not a text",
+            "part 1 of `content` is invalid: expected `text` to be text, got nothing",
         ),
         (
             {"content": [{"type": "image", "data": "A", "mimeType": "image/png"}]},
-            "part 1 of its content is malformed: its data is no base64",
+            "part 1 of `content` is invalid: its data is not valid base64",
         ),
         (
             {"content": [{"type": "image", "data": "AAAA"}]},
-            "part 1 of its content is malformed: its `mimeType` is not there, and not a text",
+            "part 1 of `content` is invalid: expected `mimeType` to be text, got nothing",
         ),
-        ({"content": [{"type": "resource"}]}, "part 1 of its content is malformed: it has no `resource`"),
+        ({"content": [{"type": "resource"}]}, "part 1 of `content` is invalid: missing `resource`"),
         (
             {"content": [{"type": "resource", "resource": {"uri": "x"}}]},
-            "part 1 of its content is malformed: its `text` is not there, and not a text",
+            "part 1 of `content` is invalid: expected `text` to be text, got nothing",
         ),
     ],
 )
@@ -239,7 +239,7 @@ def test_an_answer_that_is_too_large_is_refused():
     assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "too_large")
     assert (
         result.message
-        == "`shop__buy`: the answer of the server `shop` is too large: more than 16MiB, which is its `limits.output_size`; ask for less"
+        == "`shop__buy`: the response of the server `shop` exceeds 16MiB (`limits.output_size`); request less data"
     )
     assert result.error.details == {"may_have_acted": True}
 

@@ -120,7 +120,7 @@ def test_a_call_that_goes_through_too_much_is_a_bug_of_the_mock(reply: str):
     session = over_many_rows(reply).session()
     (result,) = calls(session, {})
     assert (result.outcome, result.error.code) == (Outcome.INTERNAL, "mock_failed")
-    assert "goes through more than 5,000,000 elements" in result.message
+    assert "processes more than 5,000,000 elements" in result.message
     assert session.store.changed() == {}
 
 

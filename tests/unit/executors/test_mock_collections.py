@@ -76,7 +76,7 @@ def test_what_reads_the_store_reads_every_collection(block):
 def test_rows_that_changed_behind_an_index_are_told():
     result, _read = asked('result: "{{ store.far.x }}"')
     assert (result.outcome, result.error.details["cause"]) == (Outcome.INTERNAL, "rows_unreadable")
-    assert "`far.json` was changed after it was judged" in result.message
+    assert "`far.json` was changed after it was checked" in result.message
 
 
 def test_a_fault_reads_what_it_names():

@@ -30,7 +30,7 @@ def test_a_row_that_is_not_there_has_an_error_of_its_own():
     (result,) = played('crud: {get: books, key: "{{ args.isbn }}"}', {"isbn": "x"}).results
     assert (result.error.code, result.message) == ("not_found", "no row of `books` has the key `x`")
     (result,) = played("crud: {get: books, where: {title: x}}").results
-    assert (result.error.code, result.message) == ("not_found", "no row of `books` is the one")
+    assert (result.error.code, result.message) == ("not_found", "no row of `books` matches")
 
 
 def test_get_may_look_for_fields_and_be_guarded():
@@ -48,7 +48,7 @@ def test_create_takes_the_key_from_the_call():
     )
     row = {"isbn": "n", "title": "A", "copies": 1}
     assert told(ended) == [row, "already_exists", "already_exists"]
-    assert ended.results[1].message == "`books` has a row `n` already"
+    assert ended.results[1].message == "`books` already has a row `n`"
     assert ended.changed == {"books": {"n": row}}
 
 

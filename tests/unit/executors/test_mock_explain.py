@@ -64,7 +64,7 @@ def test_what_is_told_in_words_is_told_as_json_too():
     assert near["differences"] == [
         "args/a: expected 1, got 2",
         "call number: expected 9, got 1",
-        'state `till` is "closed", the rule wants "open"',
+        'state `till` is "closed", expected "open"',
     ]
     assert f"far ({near['at']}): {near['differences'][0]}" in result.message
     assert result.error.details["paste"] in result.message.replace("\n    ", "\n").replace(

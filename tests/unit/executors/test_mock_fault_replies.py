@@ -238,5 +238,5 @@ def test_a_text_that_finds_no_place_says_that_the_tool_has_acted():
     block = f"fault: {fault}\neffects: {effects}\n"
     session = session_of(mocked(block, more="timeout: 5s", output="{}"))
     (result,) = calls(session, {})
-    assert (result.outcome, "has acted already" in result.message) == (Outcome.INTERNAL, True)
+    assert (result.outcome, "has already acted" in result.message) == (Outcome.INTERNAL, True)
     assert len(changed(session)["log"]) == 1

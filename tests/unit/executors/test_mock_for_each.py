@@ -94,13 +94,21 @@ def test_loops_of_a_let_and_of_a_guard_may_use_the_same_name():
             {"a": [1], "b": []},
             "`x` has 1, `y` has 0",
         ),
-        ({"for_each": {"x": "{{ args.a }}"}, "sum": "{{ x }}"}, {"a": [1, "2"]}, "adds numbers, not a text"),
+        (
+            {"for_each": {"x": "{{ args.a }}"}, "sum": "{{ x }}"},
+            {"a": [1, "2"]},
+            "adds numbers, not a string",
+        ),
         ({"for_each": {"x": "{{ args.a }}"}, "sum": "{{ x }}"}, {"a": [True]}, "adds numbers, not `true`"),
-        ({"for_each": {"x": "{{ args.a }}"}, "key": "{{ x }}", "value": 1}, {"a": [1]}, "a `key` is a text"),
+        (
+            {"for_each": {"x": "{{ args.a }}"}, "key": "{{ x }}", "value": 1},
+            {"a": [1]},
+            "a `key` must be a string",
+        ),
         (
             {"for_each": {"x": "{{ args.a }}"}, "value": {"for_each": {"y": "{{ args.a }}"}, "sum": 1}},
             {"a": [0] * 101},
-            "more than 10,000 elements",
+            "exceed 10,000 elements",
         ),
     ],
 )

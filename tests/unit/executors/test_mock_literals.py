@@ -109,7 +109,7 @@ def test_what_is_not_certain_is_left_to_the_call(effect):
 
 def test_what_is_meant_is_told():
     (problem,) = told("{update: order, set: {status: canceled}}")
-    assert problem.message.startswith("the schema of `orders` refuses this: expected")
+    assert problem.message.startswith("value does not match the schema of `orders`: expected")
     assert "'cancelled'" in problem.message.replace('"', "'")
     assert "did you mean" in problem.hint
     assert "cancelled" in problem.hint

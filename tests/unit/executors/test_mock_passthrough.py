@@ -47,8 +47,8 @@ def test_a_run_that_does_not_allow_it_denies_the_call_and_says_what_would():
     passed, mocked_one = calls(session, {"a": 2}, {"a": 1})
     assert (passed.outcome, passed.error.code) == (Outcome.DENIED, "passthrough_not_allowed")
     assert passed.message == (
-        "the mock of `tool` hands this call on to `real:` (tools.yaml:9), and this run does not allow that;"
-        " `--allow-passthrough`, or `Runtime(..., passthrough=True)`, does"
+        "the mock of `tool` forwards this call to `real:` (tools.yaml:9), which this run does not allow;"
+        " use `--allow-passthrough` or `Runtime(..., passthrough=True)`"
     )
     assert mocked_one.value == "mocked"
 
@@ -135,10 +135,10 @@ def test_what_the_other_binding_lacks_may_be_there_at_a_later_call():
 @pytest.mark.parametrize(
     ("passthrough", "code", "hint"),
     [
-        ("true", "no_such_block", "its blocks are: `real:`"),
-        ("live", "no_such_block", "its blocks are: `real:`"),
+        ("true", "no_such_block", "blocks other than `mock:`: `real:`"),
+        ("live", "no_such_block", "blocks other than `mock:`: `real:`"),
         ("rael", "no_such_block", "did you mean `real`?"),
-        ("mock", "no_such_block", "its blocks are: `real:`"),
+        ("mock", "no_such_block", "blocks other than `mock:`: `real:`"),
     ],
 )
 def test_the_block_must_be_there(passthrough, code, hint):

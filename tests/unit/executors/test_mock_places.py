@@ -75,7 +75,7 @@ def test_what_is_no_place_is_refused(text, code):
 
 
 def test_a_name_that_is_no_row_says_what_there_is():
-    with pytest.raises(ExpressionError, match=r"`args` is no row.*there are `ann`, `books`"):
+    with pytest.raises(ExpressionError, match=r"`args` is not a row.*available: `ann`, `books`"):
         steps("args.x")
     with pytest.raises(ExpressionError) as caught:
         steps("an.x")
@@ -86,16 +86,16 @@ def test_a_name_that_is_no_row_says_what_there_is():
     ("place", "words"),
     [
         ("ann.lones", "`readers['ann']` has no `lones`: it has `name`, `email`, `balance`, `loans`, `cards`"),
-        ("ann.loans[3]", "`readers['ann']['loans']` has 3 elements, and none at 3"),
-        ("ann.loans[-4]", "and none at -4"),
-        ("ann.loans['0']", "needs a number in brackets, not a text"),
+        ("ann.loans[3]", "`readers['ann']['loans']` has 3 elements, so index 3 is out of range"),
+        ("ann.loans[-4]", "so index -4 is out of range"),
+        ("ann.loans['0']", "needs a number in brackets, not a string"),
         ("ann.loans[true]", "needs a number in brackets, not `true`"),
-        ("ann.cards[1]", "needs a text, not a number"),
-        ("ann.name.x", "is a text, and nothing is within it"),
-        ("ann.cards[args.none]", "needs a text, not none"),
+        ("ann.cards[1]", "needs a string, not a number"),
+        ("ann.name.x", "is a string, which has no members"),
+        ("ann.cards[args.none]", "needs a string, not none"),
         ("readers['x'].name", "`readers` has no row `x`"),
-        ("nobody.name", "there is no row `nobody`: `readers['x']` does not exist"),
-        ("nowhere.name", "there is no row `nowhere`"),
+        ("nobody.name", "row `nobody` does not exist: nothing at `readers['x']`"),
+        ("nowhere.name", "row `nowhere` does not exist"),
     ],
 )
 def test_where_nothing_is_says_what_is_there(place, words):
@@ -134,7 +134,7 @@ def test_keys_are_texts(value, text):
 
 @pytest.mark.parametrize("value", [None, True, [], {}])
 def test_nothing_else_is_a_key(value):
-    with pytest.raises(ExpressionError, match="the key of a row is a text or a number"):
+    with pytest.raises(ExpressionError, match="a row key must be text or a number"):
         key_text(value)
 
 

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from in_memory import loaded, mocked, problems_of, runtime_of
+from sampling import examples
 from toolcrib import Content, Outcome, VirtualClock
 
 JSON_VALUES = st.recursive(
@@ -54,7 +55,7 @@ def echo():
     return runtime_of(mocked('result: "{{ args.x }}"'))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @example("{{ 1 + 1 }}")
 @given(JSON_VALUES)
 def test_data_is_never_read_as_an_expression(data):
@@ -270,7 +271,7 @@ def quoting():
     return runtime_of(mocked("template: '{\"said\": {{ tojson(args.x) }}}'"))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(HARD)
 def test_any_argument_stays_itself_in_a_template_that_asks_for_json(text):
     assert asyncio.run(quoting().call("tool", {"x": text})).value == {"said": text}

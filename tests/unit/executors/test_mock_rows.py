@@ -38,7 +38,7 @@ def test_no_row_has_anything_else_as_key(key):
 @pytest.mark.parametrize("key", [True, [1], None])
 def test_no_row_is_put_under_anything_else(key):
     result = failed('effects: [{insert: readers, key: "{{ args.k }}", value: {}}]\nresult: 1', {"k": key})
-    assert "the key of a row is a text or a number" in result.message
+    assert "a row key must be text or a number" in result.message
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_elements_that_are_no_objects_have_no_fields():
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ("{in: ann.name, key: a}", "looked up in an object or a list, not in a text"),
+        ("{in: ann.name, key: a}", "looked up in an object or a list, not in a string"),
         ("{in: ann.nothing, key: a}", "has no `nothing`"),
-        ("{in: ann.loans, key: a}", "numbered, and `key` is a text"),
-        ("{in: ann.loans, key: 0.0}", "numbered, and `key` is a number"),
-        ("{in: nobody.loans, key: 0}", "there is no row `nobody`"),
+        ("{in: ann.loans, key: a}", "by number, but `key` is a string"),
+        ("{in: ann.loans, key: 0.0}", "by number, but `key` is a number"),
+        ("{in: nobody.loans, key: 0}", "row `nobody` does not exist"),
     ],
 )
 def test_a_row_is_looked_up_where_there_are_some(row, words):

@@ -201,7 +201,7 @@ def test_rules_below_one_that_matches_every_call_are_never_reached():
     block = "rules: [{reply: {result: 1}}, {when: {call: 1}, reply: {result: 2}}, {reply: {result: 3}}]"
     (problem,) = loaded(mocked(block)).problems
     assert (problem.code, problem.pointer, problem.severity) == ("unreachable_rule", "/mock/rules/1", "error")
-    assert problem.message == "no call reaches the rules below rule 1, which matches every call"
+    assert problem.message == "the rules below rule 1 are unreachable: it matches every call"
 
 
 @pytest.mark.parametrize("after_last", ["error", "repeat", "cycle"])
@@ -242,7 +242,7 @@ def test_a_rule_that_can_never_match_is_found_when_the_tool_is_loaded(when, prob
 
 def test_the_numbers_of_calls_are_told_where_none_fits():
     (problem,) = loaded(mocked("rules: [{when: {call: first}, reply: {result: 1}}]")).problems
-    assert problem.message == 'calls are numbered 1, 2, 3 ..., so none is "first"'
+    assert problem.message == 'calls are numbered from 1, so none matches "first"'
 
 
 def test_a_broken_condition_is_no_rule_that_always_matches():
@@ -257,7 +257,7 @@ def test_a_rule_with_the_when_of_one_above_is_never_reached():
     block = f"rules: [{{when: {SAME[0]}, reply: [{{result: 1}}]}}, {{when: {SAME[1]}, reply: {{result: 2}}}}]"
     (problem,) = loaded(mocked(block)).problems
     assert (problem.code, problem.pointer) == ("unreachable_rule", "/mock/rules/1")
-    assert problem.message == "no call reaches rule 2: rule 1 has the same `when`"
+    assert problem.message == "rule 2 is unreachable: rule 1 has the same `when`"
     assert problems_of(mocked(block.replace("}]}", "}], after_last: next_rule}", 1))) == []
 
 
@@ -271,7 +271,7 @@ def test_two_rules_of_one_name_are_refused():
 def test_a_mock_with_one_reply_has_no_after_last():
     (problem,) = loaded(mocked("{result: 1, after_last: repeat}")).problems
     assert (problem.code, problem.pointer) == ("needless_key", "/mock/after_last")
-    assert problem.message == "`after_last` belongs to a `sequence`, and this mock has one reply"
+    assert problem.message == "`after_last` has no effect: this mock has a single reply"
 
 
 def test_the_near_miss_of_an_unknown_argument_is_named():

@@ -29,10 +29,10 @@ def test_a_miss_tells_the_state_that_a_rule_wants():
     session = session_of(mocked(TILL))
     result = calls(session, {}, {}, {"a": 2})[-1]
     told = {near["rule"]: near for near in result.error.details["nearest"]}
-    assert told["shut"]["differences"] == ['state `till` is "open", the rule wants "closed"']
+    assert told["shut"]["differences"] == ['state `till` is "open", expected "closed"']
     assert told["fill"]["differences"] == ["the condition `if` is false"]
     assert told["full"]["differences"] == ["args/a: expected 1, got 2"]
-    assert '  shut (tools.yaml:6): state `till` is "open", the rule wants "closed"' in result.message
+    assert '  shut (tools.yaml:6): state `till` is "open", expected "closed"' in result.message
 
 
 def test_a_state_that_looks_like_a_number_is_a_text():
@@ -41,15 +41,15 @@ def test_a_state_that_looks_like_a_number_is_a_text():
     assert calls(session, {})[0].value == 1
     (problem,) = loaded_with(mocked(block.replace('"3"', "3")), "state: {lap: ['3', '2']}").problems
     assert problem.code == "never_matches"
-    assert problem.message == "`lap` is never 3; its states are `3`, `2`"
-    assert problem.hint == 'write it as a text: `"3"`'
+    assert problem.message == "`lap` is never in state 3; its states are `3`, `2`"
+    assert problem.hint == 'quote it: `"3"`'
 
 
 def test_operators_are_told_in_words():
     block = "rules: [{when: {state: {cart: {$in: [full, held]}}}, reply: {result: 1}}]"
     (result,) = calls(keeping(mocked(block)), {})
     (near,) = result.error.details["nearest"]
-    assert near["differences"] == ['state `cart` is "empty", the rule wants one of ["full", "held"]']
+    assert near["differences"] == ['state `cart` is "empty", expected one of ["full", "held"]']
 
 
 def test_explaining_tells_it_too():
@@ -61,20 +61,18 @@ def test_explaining_tells_it_too():
 
     plan = asyncio.run(explained())
     assert plan["rule"] == "full"
-    assert plan["skipped"] == [
-        {"rule": "shut", "because": ['state `till` is "open", the rule wants "closed"']}
-    ]
+    assert plan["skipped"] == [{"rule": "shut", "because": ['state `till` is "open", expected "closed"']}]
 
 
 @pytest.mark.parametrize(
     ("state", "code", "pointer", "hint"),
     [
         ("{tll: open}", "unknown_machine", "/tll", "did you mean `till`?"),
-        ("{shop: open}", "unknown_machine", "/shop", "write `state: {shop: ...}` in the pack or scenario"),
+        ("{shop: open}", "unknown_machine", "/shop", "add `state: {shop: ...}` to the pack or scenario"),
         ("{till: opne}", "never_matches", "/till", "did you mean `open`?"),
         ("{till: {$in: [a, b]}}", "never_matches", "/till", ""),
         ("{till: 7}", "never_matches", "/till", ""),
-        ("{cart: 3}", "never_matches", "/cart", 'write it as a text: `"3"`'),
+        ("{cart: 3}", "never_matches", "/cart", 'quote it: `"3"`'),
         ("{cart: {$in: [3]}}", "never_matches", "/cart", ""),
         ("{till: {$not: {$in: [open, closed]}}}", "never_matches", "/till", ""),
         ("{till: {$exists: false}}", "never_matches", "/till", ""),

@@ -78,7 +78,7 @@ def test_a_used_up_reply_is_told_with_the_way_out():
     assert result.message == (
         "no mock rule of `tool` answers call 3 with {}\n"
         "  mock (tools.yaml:5): exhausted: its 1 reply is used up, after 2 calls\n"
-        "  let it answer more `times`, write `after_last: repeat`, or write a `sequence` of replies"
+        "  increase `times`, set `after_last: repeat`, or write a `sequence` of replies"
     )
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from in_memory import mocked, runtime_of
 from keeping import calls, keeping, loaded_with
+from sampling import examples
 from toolcrib import Outcome
 
 
@@ -46,7 +47,7 @@ def test_the_nearest_rules_are_told_with_their_first_difference_and_a_rule_to_pa
           rule 2 (tools.yaml:7): args/city: expected "Rome", got "Rom"
           rule 4 (tools.yaml:9): the condition `if` is false
           rule 3 (tools.yaml:8): args/city: expected "Paris", got "Rom"
-          a rule that would answer it, below the others:
+          to answer it, add this rule below the others:
             - when:
                 args: {"city": "Rom", "days": 2}
               reply:
@@ -72,8 +73,8 @@ def test_a_used_up_rule_says_so_and_the_ways_out_of_it():
         no mock rule of `tool` answers call 2 with {"a":1}
           rule 1 (tools.yaml:6): args/a: expected 2, got 1
           once (tools.yaml:6): exhausted: its 1 reply is used up
-          the way out of once: add a reply to its list, or write `after_last: repeat`,
-          or `after_last: next_rule` and this rule below the others:
+          once is exhausted: add a reply to its list, or set `after_last: repeat`,
+          or set `after_last: next_rule` and add this rule below the others:
             - when:
                 args: {"a": 1}
               reply:
@@ -91,8 +92,8 @@ def test_a_used_up_rule_above_one_that_would_answer_needs_no_other():
     )
     result = unmatched(mocked(block), {"a": 1}, calls=3)
     assert result.message.splitlines()[-1] == (
-        "  the way out of once: let its reply answer more `times`, or write `after_last: repeat`,"
-        " or `after_last: next_rule`: then any answers"
+        "  once is exhausted: increase `times` of its reply, or set `after_last: repeat`,"
+        " or set `after_last: next_rule`: then any answers"
     )
     assert "paste" not in result.error.details
 
@@ -110,9 +111,7 @@ def test_a_used_up_rule_above_one_that_stops_the_call_too_is_told_with_what_help
         return await runtime.call("tool", {"a": 1, "zero": 0})
 
     result = asyncio.run(last())
-    assert result.message.endswith(
-        "the way out of twice: add a reply to its list, or write `after_last: repeat`"
-    )
+    assert result.message.endswith("twice is exhausted: add a reply to its list, or set `after_last: repeat`")
     assert result.error.details.keys() == {"call", "nearest", "exhausted"}
 
 
@@ -127,7 +126,7 @@ def test_a_used_up_sequence_says_what_to_do():
     assert result.message == (
         "no mock rule of `tool` answers call 3 with {}\n"
         "  sequence (tools.yaml:5): exhausted: its 2 replies are used up\n"
-        "  add a reply to the sequence, or write `after_last: repeat` or `after_last: cycle`"
+        "  add a reply to the sequence, or set `after_last: repeat` or `after_last: cycle`"
     )
     assert "paste" not in result.error.details
 
@@ -143,7 +142,7 @@ def test_rules_below_a_used_up_one_are_not_called_near():
 
 def test_a_rule_that_cannot_be_judged_says_why():
     block = 'rules: [{when: {args: {a: 1}, call: {$gt: "{{ args.b }}"}}, reply: {result: 1}}]'
-    assert "it can't be judged: " in unmatched(mocked(block), {"a": 2}).message
+    assert "cannot be evaluated: " in unmatched(mocked(block), {"a": 2}).message
 
 
 SECRET = "{properties: {user: {}, login: {properties: {key: {writeOnly: true}}}, password: {}, list: {}}}"
@@ -270,7 +269,7 @@ VALUES = st.recursive(
 NEVER = "rules: [{when: {args: {never: 1}}, reply: {error: never}}]"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @example({"$eq": 1})
 @example({"a": {"$gt": "x", "b": {}}})
 @example({"{{ a }}": {"b": 1}, "n": 1e22})
@@ -302,7 +301,7 @@ def test_without_a_schema_it_answers_null_and_where_nothing_fits_an_error():
         "rules: [{when: {args: {a: 1}}, reply: {error: no}}]",
         output="{allOf: [{type: string}, {type: integer}]}",
     )
-    assert unmatched(impossible).error.details["paste"].endswith("error: no answer is written yet")
+    assert unmatched(impossible).error.details["paste"].endswith("error: no reply is defined yet")
 
 
 # All that is told as a way out.
@@ -376,7 +375,7 @@ def with_rule(rules, paste=""):
     return "\n".join(["rules:", *(f"- {json.dumps(rule)}" for rule in rules), paste])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @example(
     {"rules": [{"name": "once", "when": {"args": {"x": 0}}, "reply": {"result": 1, "times": 1}}]},
     "{}",

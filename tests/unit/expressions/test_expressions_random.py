@@ -98,14 +98,14 @@ def test_all_values_come_up():
 @pytest.mark.parametrize(
     ("expression", "words"),
     [
-        ("pick([])", "a list that is not empty"),
-        ("pick('abc')", "needs a list, not a text"),
+        ("pick([])", "a non-empty list"),
+        ("pick('abc')", "needs a list, not a string"),
         ("pick(args)", "needs a list, not an object"),
-        ("random(2, 1)", "the lower number first: 2 is above 1"),
+        ("random(2, 1)", "the lower number first: 2 is greater than 1"),
         ("random('1', 2)", "needs two numbers"),
         ("random(1, true)", "needs two numbers"),
         ("random(false, 1)", "needs two numbers"),
-        ("random(0.5, 10 ** 400)", "beyond what a float can hold"),
+        ("random(0.5, 10 ** 400)", "too large for a float"),
     ],
 )
 def test_what_can_not_be_drawn_fails(expression, words):
@@ -136,7 +136,7 @@ def test_other_arguments_are_refused(expression):
     "expression", ["uuid()", "pick([1])", "args | pick", "random(1, 2)", "seq('a')", "'a' | seq"]
 )
 def test_where_nothing_is_drawn_the_functions_are_refused(expression):
-    with pytest.raises(ExpressionError, match="can't be used here") as caught:
+    with pytest.raises(ExpressionError, match="cannot be used here") as caught:
         compile_expression(expression, {"args": None})
     assert caught.value.code == "unknown_function"
 
@@ -146,7 +146,7 @@ def test_what_provides_them_has_no_name():
         compile_expression("draws", NAMES)
     with pytest.raises(ExpressionError) as caught:
         compile_expression("uuid", NAMES)
-    assert caught.value.hint == "`uuid` is a function: call it, `uuid()`"
+    assert caught.value.hint == "`uuid` is a function: use `uuid()`"
 
 
 def test_what_is_drawn_of_constants_is_not_worked_out_before():

@@ -209,14 +209,14 @@ def test_an_argument_of_a_go_template_that_the_input_schema_does_not_know_is_fou
             "unknown_argument",
             "/mockTemplate",
             severity,
-            "line 2 of the Go template: unknown argument `.ctiy`; the input schema has `.city`",
+            "line 2 of the Go template: unknown argument `.ctiy`; the input schema declares `.city`",
             "did you mean `.city`?",
         ),
         (
             "unknown_argument",
             "/mockTemplate",
             severity,
-            "line 2 of the Go template: unknown argument `.zzz`; the input schema has `.city`",
+            "line 2 of the Go template: unknown argument `.zzz`; the input schema declares `.city`",
             "add it to the input schema",
         ),
     ]

@@ -243,7 +243,7 @@ def test_a_key_without_a_meaning_is_told_once_for_all_servers(tmp_path):
     path.write_text(f'{{"mcpServers": {{{entries}}}}}', encoding="utf-8")
     _servers, (problem,) = read_servers_file(str(path), FORMATS)
     assert problem.message == (
-        "`alwaysAllow` of `s0`, `s1`, `s2` ... has no meaning here: which calls need approval is not said here"
+        "`alwaysAllow` of `s0`, `s1`, `s2` ... is ignored: approvals are configured elsewhere"
     )
 
 

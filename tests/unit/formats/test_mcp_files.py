@@ -93,7 +93,7 @@ metadata:
 mode: mcp
 mcp: {server: shop, tool: get-order}
 
-# To answer without the server, in tests and scenarios, add a mock and ask for `--mode mock`:
+# To use the tool without the server, in tests and scenarios, add a mock and use `--mode mock`:
 # mock:
 #   generate: true
 """
@@ -194,7 +194,7 @@ def test_characters_that_nobody_sees_are_told_and_stand_as_escapes():
     assert 'description: "Adds\\u200b numbers."' in made.files[0].text
     (remark,) = made.remarks
     assert remark.startswith(
-        "the tool `a` has 1 hidden character, first U+200B ZERO WIDTH SPACE at character 5 of /description"
+        "the tool `a` contains 1 hidden character (first: U+200B ZERO WIDTH SPACE at character 5 of /description"
     )
 
 

@@ -204,7 +204,7 @@ def test_schemas_are_freed_of_references_where_that_is_asked_for():
     assert definition["inputSchema"] == {"type": "object", "properties": {"x": {"type": "null"}}}
     assert "$ref" not in json.dumps(definition)
     assert schemas_of(tool, inline_refs=True).remarks == (
-        "output schema: `node` refers to itself: it is written out 3 levels deep, and open below",
+        "output schema: `node` refers to itself: it is expanded 3 levels deep and unchecked below that",
     )
     assert "$ref" in json.dumps(definition_of(tool))
 

@@ -82,7 +82,7 @@ def test_a_default_that_promptkit_would_pass_over_is_told(tmp_path):
 def test_requests_without_any_answer_are_told(tmp_path):
     found = read(put(tmp_path, arena_files(answers="scenarios: {one: {turns: {2: B}}}")))
     (message,) = messages(found, "no_response")
-    assert message.startswith("the mock responses say nothing to request 1 of `one`")
+    assert message.startswith("the mock responses have neither a reply to request 1 of `one`")
 
 
 def test_media_in_a_response_are_told(tmp_path):
@@ -122,7 +122,7 @@ def test_mock_responses_beside_the_arena_answer_for_models(tmp_path):
     found = read(put(tmp_path, arena_files(provider="type: openai\nmodel: gpt")))
     assert agent_of(found)["script"][1]["say"] == "Found it."
     (problem,) = (problem for problem in found.problems if problem.code == "one_provider")
-    assert problem.hint == "`toolcrib run --provider openai --model gpt` asks `mock`"
+    assert problem.hint == "`toolcrib run --provider openai --model gpt` uses `mock`"
 
 
 def test_nobody_answers(tmp_path):
@@ -278,7 +278,7 @@ def test_validators_are_guardrails(tmp_path):
     assert agent_of(found)["guardrails"] == [
         {"type": "banned_words", "params": {"words": ["damn"]}},
         {"type": "length", "params": {"max_characters": 100}},
-        {"type": "sentiment", "unsupported": "`sentiment` is no type of assertion"},
+        {"type": "sentiment", "unsupported": "unknown assertion type `sentiment`"},
     ]
     assert told(found) == [("no_counterpart", "help.yaml", 10)]
 
@@ -333,7 +333,7 @@ tool_policy:
         "stop_on_tool": ["look_up"],
     }
     assert messages(found, "enforced_here") == [
-        "PromptKit reads `max_tool_calls_per_turn` and never enforces it; here a call beyond it ends the turn"
+        "PromptKit does not enforce `max_tool_calls_per_turn`; toolcrib does: a call beyond it ends the turn"
     ]
 
 
@@ -557,7 +557,7 @@ def test_turns_of_a_persona_that_nobody_wrote_are_left_out(tmp_path):
     found = users(tmp_path, "scenarios: {one: {turns: {1: First?}}}")
     assert [turn["user"] for turn in agent_of(found)["turns"]] == ["Hi", "First?"]
     (message,) = messages(found, "no_counterpart")
-    assert message.endswith("1 of its 2 turns are left out")
+    assert message.endswith("1 of its 2 turns are dropped")
 
 
 def test_a_persona_speaks_on_where_it_left_off_and_as_long_as_it_may(tmp_path):
@@ -598,8 +598,8 @@ def test_a_role_that_there_is_not_is_told(tmp_path):
         )
     )
     assert messages(found, "not_allowed") == [
-        "there is no role `wizard`: the turn is left out",
-        "nobody speaks in this turn of the role `someone`: it names no `persona`",
+        "unknown role `wizard`; the turn is dropped",
+        "this turn of the role `someone` has no message: add a `persona`",
     ]
     assert len(told(found)) == 2
 
@@ -623,9 +623,9 @@ def test_assertions_that_promptkit_alone_has_are_never_judged(tmp_path):
     """
     found = read(put(tmp_path, arena_files(scenario=scenario)))
     assert agent_of(found)["turns"][0]["assertions"] == [
-        {"type": "agent_invoked", "unsupported": "agents are not called as tools yet"},
+        {"type": "agent_invoked", "unsupported": "agents as tools are not supported"},
         {"type": "content_includes", "params": {"patterns": ["x"]}},
-        {"type": "toxicity", "unsupported": "`llm_judge` asks a model in words of its own"},
+        {"type": "toxicity", "unsupported": "use `llm_judge`"},
     ]
     assert told(found) == [
         ("no_counterpart", "one.scenario.yaml", 12),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arenas import KINDS, LOOK_UP, TURNS, agent_of, arena_files, manifest, own, put, read, told
+from sampling import examples
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.documents.document import parse_documents
 from toolcrib.loading.reader import DocumentReader
@@ -350,7 +351,7 @@ FULL = arena_files(
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_no_arena_however_odd_raises(data):
     files = dict(FULL)
     name = data.draw(st.sampled_from([name for name in files if not name.startswith("tools/")]))

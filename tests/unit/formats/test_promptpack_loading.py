@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib import Executors, Outcome, Runtime
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.loading.cache.index import decode_value, encode_value
@@ -119,7 +120,7 @@ def test_content_decides_and_yaml_will_do():
     nearly = parse("any.yaml", "prompts: {}\nname: x\n", KINDS)
     assert (nearly.packs, nearly.problems[0].message) == (
         (),
-        "this is no descriptor, scenario or pack; a PromptPack has `template_engine` beside its `prompts`",
+        "not a descriptor, scenario or pack; a PromptPack has `template_engine` next to `prompts`",
     )
 
 
@@ -334,7 +335,7 @@ def test_validators_that_are_enabled_are_guardrails():
     assert own.guardrails == (
         Guardrail("banned_words", {"words": ["y"]}, "No."),
         Guardrail("max_length", {"max": 9}),
-        Guardrail("sentiment", unsupported="`sentiment` is no type of assertion"),
+        Guardrail("sentiment", unsupported="unknown assertion type `sentiment`"),
     )
     assert own.metadata["promptpack"]["validators"] == validators
     at = "/prompts/assistant/validators"
@@ -463,8 +464,13 @@ def test_one_file_binds_the_tools_of_several(tmp_path):
     ("bindings", "code", "line", "hint"),
     [
         ("get_wether: {mock: {result: 1}}\n", "unknown_tool", 1, "did you mean `get_weather`?"),
-        ("ping:\n  mock: {result: 1}\n  description: x\n", "not_allowed", 3, "leave it out here"),
-        ("ping: {mock: {result: 1}}\nget_weather: 3\n", "wrong_type", 2, "such as `{mock: {result: done}}`"),
+        ("ping:\n  mock: {result: 1}\n  description: x\n", "not_allowed", 3, "remove it here"),
+        (
+            "ping: {mock: {result: 1}}\nget_weather: 3\n",
+            "wrong_type",
+            2,
+            "for example `{mock: {result: done}}`",
+        ),
         ("- ping\n", "wrong_type", 1, ""),
         ("ping:\n  mode: live\n  mock: {result: 1}\n", "binding_missing", 2, None),
         ("ping:\n  timeot: 1s\n  mock: {result: 1}\n", "unknown_key", 2, "did you mean `timeout`?"),
@@ -572,7 +578,7 @@ EVERYTHING = prompt(
 ) | {"fragments": {"a": "{{role}}"}, "metadata": {}}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_whatever_stands_anywhere_nothing_breaks(data):
     """Any part may be anything: the pack and its good tools are read, and each problem has a place."""

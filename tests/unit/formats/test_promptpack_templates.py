@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.expressions import compile_value
 from toolcrib.formats.promptpack.pack_reader import TemplateProblem, Templates, placeholder_pattern
 
@@ -80,7 +81,7 @@ def test_fragments_stand_in_their_places():
     [
         ("{{fragment:rulse}}", {"rules": "x"}, "unknown_fragment", "did you mean `rules`?"),
         ("{{fragments.rulse}}", {"rules": "x"}, "unknown_fragment", "did you mean `rules`?"),
-        ("{{fragment:x}}", {}, "unknown_fragment", "write it under `fragments`"),
+        ("{{fragment:x}}", {}, "unknown_fragment", "add it to `fragments`"),
         ("{{x}}", {"x": "{{y}}", "y": "{{x}}"}, "endless_fragment", ""),
         ("{{x}}", {"x": "{{fragments.x}}"}, "endless_fragment", ""),
         ("{{x}}", {"x": "{{fragment:x}}"}, "endless_fragment", ""),
@@ -104,7 +105,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(PIECES, max_size=12).map("".join), st.lists(PIECES, max_size=4).map("".join))
 def test_any_text_means_what_it_meant(text, fragment):
     """Replacing each place by its value, as whoever wrote the text expects, comes to the same."""

@@ -166,9 +166,9 @@ def test_names_begin_with_a_letter_or_an_underscore_for_gemini():
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({"a": "x", "b": "x"}, "`a` and `b` would both be called `x`"),
-        ({"a": "no name"}, "`no name` of `a` is no name for a tool in the dialect `openai`"),
-        ({"a": ""}, "`` of `a` is no name for a tool in the dialect `openai`"),
+        ({"a": "x", "b": "x"}, "`a` and `b` have the same alias `x`"),
+        ({"a": "no name"}, "`no name` of `a` is not a valid tool name in the dialect `openai`"),
+        ({"a": ""}, "`` of `a` is not a valid tool name in the dialect `openai`"),
     ],
 )
 def test_a_name_that_no_provider_takes_is_refused(names, message):
@@ -178,7 +178,7 @@ def test_a_name_that_no_provider_takes_is_refused(names, message):
 
 
 def test_a_dialect_that_is_not_there_is_refused_with_a_near_miss():
-    with pytest.raises(ConfigurationError, match="there is no dialect `gemeni`") as error:
+    with pytest.raises(ConfigurationError, match="unknown dialect `gemeni`") as error:
         declare([], "gemeni")
     assert (error.value.code, error.value.hint) == ("no_such_dialect", "did you mean `gemini`?")
 
@@ -212,7 +212,7 @@ def test_what_speaks_to_nobody_who_gives_arguments_is_not_sent():
             "examples",
         }
         assert (
-            Loss("/properties/key", "default", "is not told, since the place is secret") in declaration.losses
+            Loss("/properties/key", "default", "dropped, because the field is secret") in declaration.losses
         )
     assert declared(schema, "plain").schema.keys() == {"type", "properties", "additionalProperties"}
 
@@ -277,7 +277,7 @@ NODE = {
 def test_recursion_stays_where_references_are_followed_and_is_a_loss_elsewhere():
     schema = {**closed(tree={"$ref": "#/$defs/node"}), "$defs": {"node": NODE}}
     assert declared(schema, "anthropic").schema == schema
-    remark = "`node` refers to itself: it is written out 3 levels deep, and open below"
+    remark = "`node` refers to itself: it is expanded 3 levels deep and unchecked below that"
     assert Loss("", "$ref", remark) in declared(schema, "gemini").losses
     strict = declared(schema, "openai_strict")
     assert (strict.strict, strict.schema) == (False, schema)
@@ -289,7 +289,7 @@ def test_a_reference_that_leads_nowhere_takes_any_value():
     declaration = declared(schema, "openai")
     assert declaration.schema == closed(a={})
     assert declaration.losses[-1] == Loss(
-        "/properties/a", "$ref", '"https://x.example/other" can\'t be written out, so that any value is taken'
+        "/properties/a", "$ref", '"https://x.example/other" cannot be inlined; any value is accepted'
     )
 
 
@@ -311,7 +311,7 @@ FORMS = {
 def test_branches_that_only_say_more_are_told_in_words(dialect):
     declaration = declared(EITHER, dialect)
     assert declaration.description == "Tells the weather. Give at least one of: a; b and c."
-    assert Loss("", "anyOf", "is told in the description") in declaration.losses
+    assert Loss("", "anyOf", "moved to the description") in declaration.losses
     assert [*declaration.schema["properties"]] == ["a", "b", "c"]
 
 

@@ -27,7 +27,7 @@ def of(**properties):
             {"type": "integer", "format": "int32", "minimum": 1},
         ),
         ({"type": "string", "format": "email"}, {"type": "string", "description": "Format: email."}),
-        ({"type": "number", "exclusiveMinimum": 0}, {"type": "number", "description": "More than 0."}),
+        ({"type": "number", "exclusiveMinimum": 0}, {"type": "number", "description": "Greater than 0."}),
         ({"const": "a"}, {"type": "string", "enum": ["a"]}),
         ({"enum": [1, "b", None, True]}, {"type": "string", "enum": ["1", "b", "true"], "nullable": True}),
         (
@@ -42,7 +42,7 @@ def of(**properties):
             {
                 "type": "array",
                 "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
-                "description": 'The items, in order: [{"type":"string"},{"type":"integer"}].',
+                "description": 'Items in order: [{"type":"string"},{"type":"integer"}].',
             },
         ),
         (
@@ -95,9 +95,9 @@ def test_losses_name_the_place_the_keyword_and_what_became_of_it():
         "properties": {"a": {"type": "object", "properties": {"m": {"type": "object"}}, "unknown": 1}},
     }
     assert declared(schema).losses == (
-        Loss("", "additionalProperties", "properties beyond those named can't be forbidden"),
+        Loss("", "additionalProperties", "undeclared properties cannot be forbidden"),
         Loss("/properties/a/properties/m", "type", "an object is given as JSON text"),
-        Loss("/properties/a", "unknown", "is left out"),
+        Loss("/properties/a", "unknown", "dropped"),
     )
 
 
@@ -131,7 +131,11 @@ def test_a_text_that_could_mean_two_values_means_the_text():
     assert declaration.schema["properties"]["a"] == {"type": "string", "enum": ["1"]}
     assert declaration.restore({"a": "1"}) == {"a": "1"}
     assert (
-        Loss("/properties/a", "enum", "1 means the text, and can't mean another value too")
+        Loss(
+            "/properties/a",
+            "enum",
+            "`1` stands for the string; another value with the same text cannot be given",
+        )
         in declaration.losses
     )
 
@@ -148,7 +152,8 @@ def test_a_subschema_of_very_many_options_takes_any_value():
     declaration = of(a={"anyOf": kinds})
     assert declaration.schema["properties"]["a"]["type"] == "string"
     assert (
-        Loss("/properties/a", "anyOf", "has more than 32 options: any value is taken") in declaration.losses
+        Loss("/properties/a", "anyOf", "has more than 32 options; any value is accepted")
+        in declaration.losses
     )
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from declaring_forms import given as given_for
 from declaring_forms import is_narrower, is_of_gemini, is_strict, judged
+from sampling import examples
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import Descriptor
 from toolcrib.core.text import compact
@@ -29,7 +30,7 @@ TYPES = st.sampled_from(["null", "boolean", "integer", "number", "string", "arra
 
 LAWS = settings(
     deadline=None,
-    max_examples=25,
+    max_examples=examples(25),
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 

@@ -249,7 +249,7 @@ async def test_an_answer_that_began_is_not_asked_for_again():
     handler = answering_each(answering(200), answering_raw(b"HTTP/1.1 2"))
     async with serving(handler) as server, sending(server) as send:
         await send()
-        with pytest.raises(HTTPError, match="ended before the answer was complete"):
+        with pytest.raises(HTTPError, match="closed before the response was complete"):
             await send(repeatable=True)
         assert len(server.requests) == 2
 
@@ -281,7 +281,7 @@ async def test_a_server_that_takes_nothing_of_a_request_is_given_up():
         with pytest.raises(HTTPError) as caught:
             await send(method="POST", body=LARGE, bounds=PRESSED)
         assert (caught.value.fault, caught.value.sent) == (HTTPFailure.READ_TIMEOUT, True)
-        assert "took nothing of the request for 0.1 s" in caught.value.message
+        assert "did not read the request for 0.1 s" in caught.value.message
         await server.stop()
 
 
@@ -318,7 +318,7 @@ async def test_a_connection_that_does_not_come_about_in_time():
         await asyncio.Event().wait()
 
     async with sending(allow=["127.0.0.1:80"], dial=never) as send:
-        with pytest.raises(HTTPError, match=r"no connection to `127.0.0.1` within 0.1 s") as caught:
+        with pytest.raises(HTTPError, match=r"connecting to `127.0.0.1` timed out after 0.1 s") as caught:
             await send(scheme="http", port=80, bounds=PRESSED)
         assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECT_TIMEOUT, False)
 

@@ -54,7 +54,7 @@ def test_an_event_is_there_as_soon_as_it_has_ended() -> None:
 def test_an_event_has_a_bound(text: bytes) -> None:
     stream = EventStream(largest=10)
     assert stream.add(b": 345678\n\ndata: a\n\n" * 3) == [StreamEvent("message", "a")] * 3
-    with pytest.raises(ValueError, match="one event has more than 10 characters"):
+    with pytest.raises(ValueError, match="an event exceeds 10 characters"):
         stream.add(text)
 
 

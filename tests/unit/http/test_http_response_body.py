@@ -101,7 +101,7 @@ def test_a_bomb_is_stopped_without_being_unfolded():
 
 
 def test_what_is_announced_is_refused_before_it_comes():
-    with pytest.raises(HTTPError, match="announces 101 bytes; at most 100 bytes are taken in"):
+    with pytest.raises(HTTPError, match="announces 101 bytes; the limit is 100 bytes"):
         ResponseBody([], 100, 101)
     assert ResponseBody([], 100, 100).whole() == b""
 

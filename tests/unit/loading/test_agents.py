@@ -309,9 +309,13 @@ def test_a_script_waits_for_what_can_be_there(turn, place, code):
     ("entry", "place", "hint"),
     [
         ("provider: antropic", "provider", "did you mean `anthropic`?"),
-        ("provider: xyzzy", "provider", "there are `anthropic`, `azure_openai`, `direct`, `openai`"),
+        ("provider: xyzzy", "provider", "known providers: `anthropic`, `azure_openai`, `direct`, `openai`"),
         ("judge: {provider: opnai}", "judge/provider", "did you mean `openai`"),
-        ("judge: {provider: scripted}", "judge/provider", "there are `anthropic`, `azure_openai`, `openai`"),
+        (
+            "judge: {provider: scripted}",
+            "judge/provider",
+            "known providers: `anthropic`, `azure_openai`, `openai`",
+        ),
     ],
 )
 def test_a_provider_that_nobody_offers_is_told_when_loading(entry, place, hint):

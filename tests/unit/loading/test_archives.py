@@ -416,7 +416,7 @@ def test_an_archive_that_tells_two_stories_is_refused(data, expected):
     assert codes(data) == expected
 
 
-@pytest.mark.parametrize(("kind", "says"), [(0x0001, "zip64"), (0x7075, "second name")])
+@pytest.mark.parametrize(("kind", "says"), [(0x0001, "zip64"), (0x7075, "second file name")])
 def test_fields_that_change_size_or_name_are_refused(kind, says):
     entry = info("a")
     entry.extra = struct.pack("<2H8s", kind, 8, b"\0" * 8)

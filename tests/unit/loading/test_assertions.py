@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.core.schemas import part_schema
 from toolcrib.loading.scenarios.assertions import (
     ALIASES,
@@ -217,9 +218,9 @@ def test_a_fault_of_one_assertion_leaves_the_others():
     [
         (entry("tool_caled"), "did you mean `tool_called`"),
         (entry("content_contains"), "or `content_includes` or `contains`?"),
-        (entry("xyzzy"), "`docs/reference/assertions.md` lists the types"),
+        (entry("xyzzy"), "see the types in `docs/reference/assertions.md`"),
         (entry("tools_called", tool_names=["a"], min_call=1), "did you mean `min_calls`"),
-        (entry("tools_called", tool_names=["a"], xyzzy=1), "`tools_called` takes `tool_names`"),
+        (entry("tools_called", tool_names=["a"], xyzzy=1), "`tools_called` accepts `tool_names`"),
         (entry("guardrail_triggered", validator="banned_word"), "did you mean `banned_words`"),
         (entry("json_path", expression="lenght(@)"), "did you mean `length`"),
         (entry("content_matches", pattern="(?=a)"), "look-around"),
@@ -332,7 +333,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         VALUES

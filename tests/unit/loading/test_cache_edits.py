@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kept import IN_ARCHIVE, Shelf, assert_same, write_project
+from sampling import THOROUGH, sample
 
 FORECAST = Path("descriptors/forecast.tool.yaml")
 LINK = Path("descriptors/linked.tool.yaml")
@@ -118,7 +119,7 @@ EDITS: dict[str, Callable[[], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", EDITS)
+@pytest.mark.parametrize("name", sample(EDITS))
 def test_after_an_edit_everything_is_read_again(shelf, name):
     shelf.keep()
     assert shelf.recall() is not None
@@ -143,7 +144,7 @@ def test_a_file_that_became_a_folder_and_is_back(shelf):
 
 
 def test_every_save_of_many_in_a_row_is_noticed(shelf):
-    for number in range(50):
+    for number in range(50 if THOROUGH else 10):
         FORECAST.write_text(f"name: get_forecast\nversion: v{number:02}\nmock: {{result: 1}}\n")
         assert shelf.recall() is None
         shelf.keep()

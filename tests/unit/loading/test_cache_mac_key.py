@@ -77,7 +77,7 @@ def test_a_key_of_another_user_is_not_used(cabinet, key_file, monkeypatch):
 @POSIX
 def test_a_key_in_a_folder_that_others_may_write_to_is_not_used(cabinet, key_file):
     key_file.parent.chmod(0o777)
-    expected = f"its key can't be kept in {key_file.parent}: others may write to it"
+    expected = f"its key cannot be kept in {key_file.parent}: others may write to it"
     for attempt in (read_key, read_or_make_key):
         with pytest.raises(PermissionError) as raised:
             attempt()
@@ -98,7 +98,7 @@ def test_a_link_in_place_of_the_key_is_not_used(cabinet, key_file, tmp_path):
         cabinet.read(b"k")
     with pytest.raises(OSError, match="symbolic links"):
         cabinet.write(b"k", b"other")
-    assert "its key can't be read" in why_no_key()
+    assert "cannot read its key" in why_no_key()
 
 
 @POSIX
@@ -137,14 +137,14 @@ def test_nothing_is_kept_in_a_work_tree(cabinet, key_file, tmp_path, place):
     folder = tmp_path / place
     (folder / ".git").mkdir()
     if place == "state":
-        with pytest.raises(PermissionError, match="lies in the work tree"):
+        with pytest.raises(PermissionError, match="is in the work tree"):
             cabinet.read(b"k")
-        expected = f"the folder of its key, {folder}, lies in the work tree {folder}"
+        expected = f"the folder of its key, {folder}, is in the work tree {folder}"
     else:
         assert cabinet.read(b"k") is None
-        expected = f"it lies in the work tree {folder}"
+        expected = f"it is in the work tree {folder}"
     assert cabinet.why_unused() == expected
-    with pytest.raises(PermissionError, match="lies in the work tree"):
+    with pytest.raises(PermissionError, match="is in the work tree"):
         cabinet.write(b"k", b"other")
     (folder / ".git").rmdir()
     assert cabinet.why_unused() == ""
@@ -156,7 +156,7 @@ def test_no_folder_is_made_in_a_work_tree(tmp_path, monkeypatch):
     monkeypatch.setenv("TOOLCRIB_STATE_DIR", str(tmp_path / "state"))
     with pytest.raises(PermissionError):
         read_or_make_key()
-    assert why_no_key() == f"the folder of its key, {tmp_path / 'state'}, lies in the work tree {tmp_path}"
+    assert why_no_key() == f"the folder of its key, {tmp_path / 'state'}, is in the work tree {tmp_path}"
     with pytest.raises(PermissionError):
         IndexFolder(str(tmp_path / "index")).write(b"k", b"body")
     assert [*tmp_path.iterdir()] == [tmp_path / ".git"]
@@ -199,7 +199,7 @@ def test_a_process_that_is_slower_takes_the_key_of_the_other(key_file, monkeypat
 def test_a_full_disk_leaves_no_half_of_a_key(key_file, monkeypatch):
     write = os.write
     monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:5]))
-    with pytest.raises(OSError, match="no room"):
+    with pytest.raises(OSError, match="no space left"):
         read_or_make_key()
     assert [*key_file.parent.iterdir()] == []
 

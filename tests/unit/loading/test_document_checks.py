@@ -66,7 +66,7 @@ def test_keys_that_do_not_go_together_are_told_in_the_schemas_own_words(tool, mo
 def test_a_key_that_has_no_effect_there_is_named(tool, beside):
     (problem,) = tool.problems({"name": "x", "mock": {**beside, "latency": "5s"}})
     assert (problem.code, problem.pointer) == ("wrong_combination", "/mock/latency")
-    assert problem.message == "`latency` does not go with what stands beside it"
+    assert problem.message == "`latency` cannot be combined with the keys next to it"
 
 
 PLAIN_WORDS = [
@@ -155,4 +155,4 @@ def test_the_block_of_a_mode_that_is_not_installed_is_left_to_it(tool):
 
 def test_an_unknown_key_names_the_keys_that_are_near(tool):
     (problem,) = tool.problems({"name": "x", "descripton": "y"})
-    assert (problem.message, problem.hint) == ("`descripton` is no key here", "did you mean `description`?")
+    assert (problem.message, problem.hint) == ("unknown key `descripton`", "did you mean `description`?")

@@ -289,7 +289,7 @@ def test_a_file_is_read_under_the_name_that_it_is_given(tmp_path):
     documents, problems = read_documents(path, "pack/a.yaml")
     assert documents == []
     assert [str(problem).split("\n")[0] for problem in problems] == [
-        "pack/a.yaml:2:1: duplicate_key: the key `a` is written twice: on line 1 and on line 2 (at /a)"
+        "pack/a.yaml:2:1: duplicate_key: duplicate key `a` on lines 1 and 2 (at /a)"
     ]
 
 

@@ -215,7 +215,7 @@ def test_the_hint_for_an_expression_is_yaml_that_can_be_read():
 def test_messages_name_both_lines_of_a_key_and_the_way_out():
     for source, text in (("a.yaml", "x:\n  a: 1\n  a: 2\n"), ("a.json", '{"x": {\n "a": 1,\n "a": 2}}')):
         _, (problem,) = parse_documents(source, text)
-        assert problem.message == "the key `a` is written twice: on line 2 and on line 3"
+        assert problem.message == "duplicate key `a` on lines 2 and 3"
         assert problem.hint == "keep one of them"
 
 
@@ -232,13 +232,13 @@ def test_an_expression_in_quotes_is_not_blamed_for_an_error_beside_it():
 def test_a_key_is_found_again_behind_keys_that_are_no_texts():
     text = "? {a: [1, {b: 2}], c: 3}\n: {d: [4]}\nx: 1\nx: 2\n"
     _, (_key, repeated) = parse_documents("a.yaml", text)
-    assert repeated.message == "the key `x` is written twice: on line 3 and on line 4"
+    assert repeated.message == "duplicate key `x` on lines 3 and 4"
 
 
 @pytest.mark.parametrize("rest", ["[" * 100, "["])
 def test_the_first_of_two_keys_is_found_in_a_text_that_is_wrong_further_on(rest):
     _, (repeated, _other) = parse_documents("a.yaml", f"x: 1\nx: 2\ny: {rest}\n")
-    assert repeated.message == "the key `x` is written twice: on line 1 and on line 2"
+    assert repeated.message == "duplicate key `x` on lines 1 and 2"
 
 
 def test_commas_and_brackets_in_texts_count_for_nothing():

@@ -92,15 +92,15 @@ def test_a_distribution_may_offer_several_packs(site):
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ("acme.tools:pack", "no name of a package"),
-        ("acme.tools [extra]", "no name of a package"),
-        ("acme..tools", "no name of a package"),
-        ("../acme", "no name of a package"),
+        ("acme.tools:pack", "not a valid package name"),
+        ("acme.tools [extra]", "not a valid package name"),
+        ("acme..tools", "not a valid package name"),
+        ("../acme", "not a valid package name"),
         ("acme.tolls", "no package `acme.tolls`"),
         ("nowhere.at.all", "no package `nowhere`"),
-        ("acme.module", "`acme.module` is a module and no package"),
-        ("acme.module.deeper", "`acme.module` is a module and no package"),
-        ("acme", "holds no `pack.yaml`"),
+        ("acme.module", "`acme.module` is a module, not a package"),
+        ("acme.module.deeper", "`acme.module` is a module, not a package"),
+        ("acme", "contains no `pack.yaml`"),
     ],
 )
 def test_an_entry_point_that_leads_nowhere_says_how_it_is_written(site, value, says):
@@ -131,7 +131,7 @@ def test_a_pack_of_another_version_is_told_with_its_distribution(site):
     assert problem.code == "version_mismatch"
     assert (
         problem.message
-        == "pack `acme-tools` >=2 is asked for, and the one of distribution acme 7.0 has version 1.4.0"
+        == "pack `acme-tools` >=2 is required, but the one from distribution acme 7.0 has version 1.4.0"
     )
 
 

@@ -222,11 +222,11 @@ def test_several_blocks_need_a_mode():
 def test_a_mode_without_its_block_names_the_blocks_that_are_there():
     problem = problem_of("name: tool\nmode: live\nmock: {result: 1}\n")
     assert (problem.code, problem.pointer, problem.line) == ("binding_missing", "/mode", 2)
-    assert problem.hint == "write a `live:` block, or take one of mock"
+    assert problem.hint == "add a `live:` block, or use one of the existing modes: mock"
 
 
 def test_a_mode_without_any_block_says_what_to_write():
-    assert problem_of("name: tool\nmode: mock\n").hint == "write a `mock:` block"
+    assert problem_of("name: tool\nmode: mock\n").hint == "add a `mock:` block"
 
 
 def test_the_block_of_a_mode_that_is_not_installed_is_a_warning():

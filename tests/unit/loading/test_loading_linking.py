@@ -75,7 +75,7 @@ verify:
         "did you mean `refund`?",
         "did you mean `pay`?",
     ]
-    assert problems[3].hint == "the tool must be loaded together with the scenario"
+    assert problems[3].hint == "load the tool together with the scenario"
     assert kept == []
 
 
@@ -159,8 +159,8 @@ verify:
         ("refused_tool", "/steps/0/call", 5),
         ("unknown_tool", "/steps/1/call", 6),
     ]
-    assert problems[0].message == "the tool `broken` was refused: wrong_type in tools.yaml:14"
-    assert problems[0].hint == "mend its descriptor first"
+    assert problems[0].message == "the tool `broken` was rejected: wrong_type in tools.yaml:14"
+    assert problems[0].hint == "fix its descriptor first"
     assert kept == []
 
 
@@ -195,7 +195,7 @@ def test_a_tool_that_nobody_knows_may_stand_in_a_file_that_could_not_be_read(fol
     with Runtime.open(root, index=False) as runtime:
         (unknown,) = [problem for problem in runtime.problems if problem.code == "unknown_tool"]
     assert f"{root / 't.tool.yaml'}:" in unknown.hint
-    assert unknown.hint.endswith("could not be read, and may hold it")
+    assert unknown.hint.endswith("could not be read and may contain it")
 
 
 def test_a_pack_that_is_refused_is_named_by_what_needs_it(folder):
@@ -210,5 +210,5 @@ def test_a_pack_that_is_refused_is_named_by_what_needs_it(folder):
     with Runtime.open(root, index=False) as runtime:
         found = {problem.code: problem for problem in runtime.problems}
     assert sorted(found) == ["refused_pack", "refused_tool", "unknown_key"]
-    assert found["refused_tool"].hint == "mend the file of its pack first"
+    assert found["refused_tool"].hint == "fix the file of its pack first"
     assert f"{root / 'b' / 'pack.yaml'}:3" in found["refused_pack"].message

@@ -119,8 +119,8 @@ def test_an_override_without_a_tool_below_is_an_error(folders):
 def test_an_override_of_a_refused_tool_is_told_where_that_stands(folders):
     paths = folders(theirs__a="name: search\nmock: {resul: 1}\n", ours__a="name: search\noverride: true\n")
     (problem,) = (each for each in load(paths, KINDS).problems if each.code == "nothing_to_override")
-    assert problem.message.endswith("override: its document was refused")
-    assert problem.hint == f"put right what is wrong in {paths[0]}/a.yaml:2"
+    assert problem.message.endswith("override: its document was rejected")
+    assert problem.hint == f"fix {paths[0]}/a.yaml:2"
 
 
 def test_a_refused_override_leaves_the_tool_as_it_was(folders):
@@ -258,4 +258,4 @@ def test_a_second_tool_of_an_overridden_name_is_told_the_first_document(tmp_path
         (tmp_path / name).write_text(text, encoding="utf-8")
     (problem,) = Runtime.open(tmp_path, index=False).problems
     assert (problem.code, problem.source) == ("duplicate_tool", str(tmp_path / "z.tool.yaml"))
-    assert f"a tool in {tmp_path / '0.tool.yaml'}:1" in problem.message
+    assert f"already loaded from {tmp_path / '0.tool.yaml'}:1" in problem.message

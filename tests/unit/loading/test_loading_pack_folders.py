@@ -66,7 +66,7 @@ def test_a_path_may_not_leave_the_pack(folder, file):
         problem, link = link, problem
     assert link.code == "link_leads_outside"
     assert (problem.code, problem.pointer) == ("file_unreadable", "/mock/result_file")
-    assert "lies outside" in problem.message
+    assert "is outside" in problem.message
 
 
 def test_a_pack_by_its_own_file(folder):
@@ -156,7 +156,7 @@ def test_what_can_be_read_of_a_broken_pack_says_which_files_are_its_own(folder):
         for name in ("ns__a", "a"):
             error = runtime.call_sync(name).error
             assert error is not None
-            assert "pack.yaml:7:1: refused_pack: its pack was refused: unknown_key: " in error.message
+            assert "pack.yaml:7:1: refused_pack: its pack was rejected: unknown_key: " in error.message
 
 
 def test_two_pack_files_in_one_folder_are_one_pack_and_a_warning(folder):
@@ -205,5 +205,5 @@ def test_a_path_in_memory_may_not_lead_outside():
         {"tools/a.yaml": REFERRING.format(name="a", file="../../x.json"), "x.json": "{}"}, KINDS
     )
     assert [problem.message for problem in found.problems if problem.severity == "error"] == [
-        "`../../x.json` leads outside"
+        "`../../x.json` leaves its folder"
     ]

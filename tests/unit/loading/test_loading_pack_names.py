@@ -42,7 +42,7 @@ def test_a_second_pack_file_is_told_and_not_read(folder, second):
     for found in (load([root], KINDS), parse_files({"pack.yaml": PACK, second: "{", "x.yaml": GOOD}, KINDS)):
         (problem,) = found.problems
         assert (problem.code, problem.severity) == ("second_pack_file", "warning")
-        assert "`pack.yaml` counts" in problem.message
+        assert "`pack.yaml` is used" in problem.message
         assert names(found) == ["good"]
     assert [problem.code for problem in load([root / second], KINDS).problems] == ["second_pack_file"]
 

@@ -191,7 +191,7 @@ def test_a_name_is_given_once(name, words):
         ("{elapsed: {$lt: 0}}", "elapsed", ("`elapsed` is a number of seconds", "such as `2`")),
         ("{attempts: soon}", "attempts", ("`attempts` is a whole number", "such as `2`")),
         ("{attempts: 1.5}", "attempts", ("`attempts` is a whole number", "such as `2`")),
-        ("{result: {n: {$gt: 5, $lt: 3}}}", "result/n", ("no value fits", "exchange the bounds")),
+        ("{result: {n: {$gt: 5, $lt: 3}}}", "result/n", ("no value matches", "swap the bounds")),
     ],
 )
 def test_a_matcher_that_nothing_can_fit_is_refused(expect, pointer, words):

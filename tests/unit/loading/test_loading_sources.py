@@ -93,7 +93,7 @@ def test_a_json_list_stands_for_its_elements():
 def test_a_path_that_is_not_there_is_a_problem(tmp_path):
     found = load([tmp_path / "absent", tmp_path / "descriptors"], KINDS)
     assert codes(found) == ["path_not_found", "path_not_found"]
-    assert [problem.hint for problem in found.problems] == ["", "`toolcrib init` writes a first tool"]
+    assert [problem.hint for problem in found.problems] == ["", "run `toolcrib init` to create a first tool"]
 
 
 def test_a_single_file_is_read_whatever_it_is_called(folder):

@@ -343,8 +343,8 @@ def test_what_is_no_mapping_makes_nobody_miss_the_names_in_it():
 
 def test_a_misspelt_name_gets_the_near_ones_and_all_others():
     text = P + "profile: produktion\nprofiles: {dev: {}, production: {}}\ntoolsets: {a: []}\n"
-    assert hints(text) == ["did you mean `production`? the profiles are: `dev`, `production`"]
-    assert hints(P + "profile: a\n") == ["write it under `profiles:`"]
+    assert hints(text) == ["did you mean `production`? known profiles: `dev`, `production`"]
+    assert hints(P + "profile: a\n") == ["define it under `profiles:`"]
 
 
 def test_a_circle_is_told_as_a_person_walks_it():
@@ -393,7 +393,7 @@ def test_of_broken_sources_those_that_are_clear_are_kept():
 def test_a_second_project_file_is_a_warning_that_names_both():
     problem = second_project_file("a/toolcrib.json", "a/toolcrib.yaml")
     assert (problem.severity, problem.source, problem.line) == ("warning", "a/toolcrib.json", 1)
-    assert "`toolcrib.yaml` counts" in problem.message
+    assert "`toolcrib.yaml` is used" in problem.message
 
 
 HOSTILE = {

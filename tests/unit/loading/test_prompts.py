@@ -116,8 +116,8 @@ def test_all_that_is_wrong_with_values_is_told_at_once():
         prompt.render({"shopp": "x", "limit": 1.5, "shop": 3})
     assert caught.value.code == "invalid_variables"
     assert caught.value.message == (
-        "the prompt `assistant`: no value is given for `city`; there is no variable `shopp`; "
-        "`limit` is of type integer, and 1.5 is not; `shop` is of type string, and 3 is not"
+        "the prompt `assistant`: missing value for `city`; unknown variable `shopp`; "
+        "`limit` must be of type integer, got 1.5; `shop` must be of type string, got 3"
     )
     assert caught.value.hint == "did you mean `shop`?"
     with pytest.raises(ConfigurationError, match="one of"):
@@ -135,13 +135,13 @@ def test_all_that_is_missing_is_named():
     ).prompts["a"]
     with pytest.raises(ConfigurationError) as caught:
         prompt.render()
-    assert "no value is given for `x`, `y`" in caught.value.message
+    assert "missing value for `x`, `y`" in caught.value.message
     assert caught.value.hint == "its variables are: x (string), y (the year)"
 
 
 def test_an_expression_that_fails_tells_of_the_prompt():
     prompt = pack("""a: {system: "{{ x.name }}", variables: {x: {type: object}}}""").prompts["a"]
-    with pytest.raises(ConfigurationError, match="`a` can't be filled in"):
+    with pytest.raises(ConfigurationError, match="cannot render the prompt `a`"):
         prompt.render({"x": {}})
 
 
@@ -167,7 +167,7 @@ def test_a_name_that_two_packs_have_is_not_clear():
         find_prompt(both, "a")
     assert (caught.value.code, caught.value.hint) == (
         "unclear_name",
-        "write which one is meant: `shop/a`, `other/a`",
+        "use one of: `shop/a`, `other/a`",
     )
     assert find_prompt(both, "other/a").system == "Ho."
 

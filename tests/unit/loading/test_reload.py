@@ -178,7 +178,7 @@ def test_what_can_not_be_put_in_force_changes_nothing(folder):
     runtime = opened(folder, profile="ci")
     before = runtime.registry
     (folder / "toolcrib.yaml").write_text("project: p\nsources: [.]\nprofiles: {other: {}}\n")
-    with pytest.raises(ConfigurationError, match="there is no profile `ci`"):
+    with pytest.raises(ConfigurationError, match="unknown profile `ci`"):
         reload(runtime)
     assert runtime.registry is before
 

@@ -63,12 +63,12 @@ def test_a_misspelt_pack_is_told_with_the_near_one():
 def test_a_pack_of_another_version_is_told_with_its_place():
     [problem] = check_requirements([pack("a", packs={"b": ">=1.2,<2"}), pack("b", "2.1.0")])
     assert problem.code == "version_mismatch"
-    assert problem.message == "pack `a` needs `b` >=1.2,<2, and the one in b/pack.json:3 has version 2.1.0"
+    assert problem.message == "pack `a` needs `b` >=1.2,<2, but the one in b/pack.json:3 has version 2.1.0"
 
 
 def test_a_version_that_cant_be_compared_is_told():
     [problem] = check_requirements([pack("a", packs={"b": ">=1"}), pack("b", "1.0.0-SNAPSHOT")])
-    assert "can't be compared" in problem.message
+    assert "cannot be compared" in problem.message
 
 
 def test_toolcrib_itself_has_a_version():
@@ -166,7 +166,7 @@ def test_a_pack_that_is_needed_and_was_refused_is_told_as_that():
     broken = {"b/pack.yaml": ("b", why), "d/pack.yaml": ("", why._replace(source="d/pack.yaml"))}
     refused, unknown = check_requirements([needy], broken)
     assert (refused.code, refused.pointer) == ("refused_pack", "/requires/packs/b")
-    assert "which was refused: unknown_key in b/pack.yaml:3" in refused.message
+    assert "which was rejected: unknown_key in b/pack.yaml:3" in refused.message
     assert (unknown.code, unknown.hint) == (
         "unknown_pack",
         "no name could be read in d/pack.yaml; mend that first if it is this pack",

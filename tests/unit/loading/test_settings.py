@@ -123,8 +123,8 @@ def test_an_unknown_profile_is_refused_with_the_known_ones(project):
         settings_of(project, "strikt", "TOOLCRIB_PROFILE")
     assert raised.value.code == "unknown_profile"
     assert str(raised.value) == (
-        "there is no profile `strikt`, which TOOLCRIB_PROFILE asks for\n"
-        "    hint: did you mean `strict`? the profiles are: `dev`, `ci`, `strict`"
+        "unknown profile `strikt`, requested by TOOLCRIB_PROFILE\n"
+        "    hint: did you mean `strict`? known profiles: `dev`, `ci`, `strict`"
     )
 
 
@@ -137,7 +137,7 @@ def test_a_project_without_profiles_says_so():
 def test_outside_projects_there_is_no_profile():
     assert settings_of(None) is NO_SETTINGS
     assert settings_of(None, "ci", PROFILE_VARIABLE) is NO_SETTINGS
-    with pytest.raises(ConfigurationError, match="what is read here is no project"):
+    with pytest.raises(ConfigurationError, match="there is no project here"):
         settings_of(None, "ci", "--profile")
 
 

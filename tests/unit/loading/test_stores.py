@@ -137,17 +137,17 @@ def test_what_has_no_form_of_a_store_refuses_the_pack(text, problem):
 def test_the_first_rows_that_are_wrong_are_told_and_how_many_more_there_are():
     loaded = shop(f"store: {{a: {json.dumps([1] * 9)}}}")
     assert [each.code for each in loaded.problems] == ["row_not_object"] * 5 + ["more_rows_wrong"]
-    assert loaded.problems[-1].message == "4 more rows of the collection are wrong"
+    assert loaded.problems[-1].message == "4 more rows of the collection are invalid"
     many = shop(f"store: {{a: {{schema: {{required: [n]}}, rows: {json.dumps([{}] * 1200)}}}}}")
-    assert many.problems[-1].message == "1,195 more rows of the collection are wrong"
+    assert many.problems[-1].message == "1,195 more rows of the collection are invalid"
 
 
 def test_a_collection_with_a_fault_is_known_and_says_what_is_wrong_with_it():
     loaded = shop("store:\n  a: missing.json\n  b: [{}]\n")
     a, b = loaded.tools[0].fixture.collections.values()
     assert (a.name, a.rows, a.digest, rows_of(b)) == ("a", None, "", {"1": {}})
-    assert a.fault == "pack.yaml:4: rows_unreadable: there is no file `missing.json`"
-    with pytest.raises(ExpressionError, match=r"`a` can't be had: pack.yaml:4: rows_unreadable"):
+    assert a.fault == "pack.yaml:4: rows_unreadable: no file `missing.json`"
+    with pytest.raises(ExpressionError, match=r"cannot read the rows of `a`: pack.yaml:4: rows_unreadable"):
         rows_of(a)
 
 
@@ -238,7 +238,7 @@ def test_the_three_documents_say_alike_what_stores_are():
         assert of["pack"]["$defs"][name] == of["project"]["$defs"][name] == of["scenario"]["$defs"][name]
 
 
-QUOTES = "write it in quotes, as a text"
+QUOTES = "put it in quotes to make it text"
 
 
 @pytest.mark.parametrize(("state", "hint"), [("3", QUOTES), ("1.10", QUOTES), ("true", QUOTES), ("{}", "")])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from in_memory import runtime_of
 from loop_models import Model, asks, ends, loop, says
+from sampling import examples
 from toolcrib import Outcome, Runtime
 from toolcrib.provider import Conversation, ToolPolicy
 
@@ -47,11 +48,11 @@ async def test_of_a_long_one_the_beginning_is_shown_and_how_to_go_on():
     first, second, third = results(conversation)
     shown = first.index("…")
     assert first[:shown] == "é" * shown
-    note = f'cut: {shown} of 300 characters (600 bytes in all); go on with read_result(handle="result_1", offset={shown})'
+    note = f'truncated: {shown} of 300 characters (600 bytes in total); continue with read_result(handle="result_1", offset={shown})'
     assert note in first
     assert len(first.encode()) <= 256
-    assert second == "é" * 10 + "\n[characters 47 to 57 of 300; go on with offset=57]"
-    assert third == "é" * 10 + "\n[characters 290 to 300 of 300; this is the end]"
+    assert second == "é" * 10 + "\n[characters 47 to 57 of 300; continue with offset=57]"
+    assert third == "é" * 10 + "\n[characters 290 to 300 of 300; end of the result]"
     assert [[each.name for each in request.tools] for request in model.requests[:2]] == [
         ["long", "strict"],
         ["long", "strict", "read_result"],
@@ -133,7 +134,7 @@ async def test_a_tool_of_that_name_that_a_reload_brings_gets_it(tmp_path):
     assert ends(second)[2:] == [("ok", ""), ("denied", "tool_not_allowed")]
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     st.text(st.characters(codec="utf-8"), min_size=150, max_size=900).filter(
         lambda text: len(text.encode()) > 300
@@ -158,6 +159,9 @@ def test_the_whole_text_is_recovered_page_by_page(text, limit, wanted):
 
     conversation = asyncio.run(read())
     shown = results(conversation)
-    pages = [shown[0][: shown[0].rindex("… [cut")], *(str(record.value) for record in conversation.calls[1:])]
+    pages = [
+        shown[0][: shown[0].rindex("… [truncated")],
+        *(str(record.value) for record in conversation.calls[1:]),
+    ]
     assert "".join(pages) == text
     assert all(len(each.encode()) <= limit for each in shown)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from in_memory import runtime_of
 from loop_models import TOOLS, Model, check_whole, loop, watched
+from sampling import examples
 from toolcrib import Outcome, Runtime, Session, VirtualClock
 from toolcrib.provider import (
     CallDelta,
@@ -161,7 +162,7 @@ def max_within_a_minute(times: list[float]) -> int:
     return max((sum(0 <= other - at < 60 for other in times) for at in times), default=0)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     st.lists(st.one_of(answers(), st.just(fail)), max_size=8),
     policies,
@@ -220,7 +221,7 @@ def check_one(conversation: Conversation, policy: ToolPolicy, watch: Watch) -> N
             assert isinstance(record.value["status"], str)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.lists(answers(), max_size=5), policies)
 def test_run_and_stream_give_the_same(script, policy):
     async def both() -> tuple[Conversation, Conversation]:
@@ -232,7 +233,7 @@ def test_run_and_stream_give_the_same(script, policy):
     assert ran._replace(id="") == streamed._replace(id="")
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @example([("", "", ""), ("", "get_order", "{}")], [])
 @example([("", "", ""), ("", "get_order", "{}")], ["a", "b"])
 @given(st.lists(calls, min_size=1, max_size=4), st.lists(st.text("ab", min_size=1, max_size=2), max_size=3))

@@ -94,8 +94,8 @@ async def test_a_rejection_is_a_result():
     ended = await loop(Model(), ASKING).run(suspended, answers)
     assert ends(ended) == [("denied", "rejected")] * 2
     assert [message.results[0].text for message in ended.messages[2:4]] == [
-        "rejected: `refund_order` was not called, as was decided: too much",
-        "rejected: `refund_order` was not called, as was decided",
+        "rejected: `refund_order` was not called: too much",
+        "rejected: `refund_order` was not called",
     ]
 
 
@@ -116,13 +116,16 @@ async def test_all_that_wait_are_answered_together_or_nothing_happens():
         await middleware.run(suspended, wrong)
     told = str(caught.value)
     assert caught.value.code == "invalid_answers"
-    assert "`call_4` waits for no answer" in told
-    assert "`call_1`: this is no answer to a pending call" in told
-    assert "`call_2` (`refund_order`) waits, and nothing is said of it" in told
-    assert "`call_3`: `refund_order` waits with `needs_approval`, and only a call" in told
-    with pytest.raises(ConfigurationError, match=r"`call_1` .* nothing is said"):
+    assert "unknown pending call `call_4`" in told
+    assert "`call_1`: invalid answer to a pending call" in told
+    assert "missing answer for `call_2` (`refund_order`)" in told
+    assert (
+        "`call_3`: `refund_order` waits with `needs_approval`; `result` and `error` are valid only for a call"
+        in told
+    )
+    with pytest.raises(ConfigurationError, match="missing answer for `call_1`"):
         await middleware.run(suspended.saying("never mind"))
-    with pytest.raises(ConfigurationError, match="`x` waits for no answer"):
+    with pytest.raises(ConfigurationError, match="unknown pending call `x`"):
         await middleware.run("hello", {"x": Answer.approve()})
     ended = await middleware.run(suspended, dict.fromkeys(("call_1", "call_2", "call_3"), Answer.approve()))
     assert ends(ended) == [OK] * 3
@@ -281,7 +284,7 @@ client: {consent: {required: true, decline_strategy: error}, timeout: 10s}
     ("strategy", "end", "told"),
     [
         ("fallback}, fallback: {lat: 0", OK, '{"lat":0}'),
-        ("retry", ("denied", "consent_declined"), "it may be asked for again"),
+        ("retry", ("denied", "consent_declined"), "it may be requested again"),
         ("error", ("denied", "consent_declined"), "was declined: not now"),
     ],
 )
@@ -308,7 +311,7 @@ async def test_a_result_that_comes_too_late_is_none(answer):
         ("timeout", ""),
         ("denied", "consent_declined"),
     ]
-    assert "fulfilled 11s after it began, and its caller may take 10s" in late.messages[2].results[0].text
+    assert "fulfilled after 11s; its timeout is 10s" in late.messages[2].results[0].text
 
 
 async def test_a_conversation_is_resumed_once_whoever_tries(tmp_path: Path):
@@ -334,7 +337,7 @@ async def test_a_conversation_is_resumed_once_whoever_tries(tmp_path: Path):
     )
     assert (ended.stop, ended.id, made) == (Stop.ANSWERED, suspended.id, ["refund_order"])
     assert refused.code == "already_answered"
-    assert refused.message == "the calls that wait were answered already: `call_1`"
+    assert refused.message == "the pending calls were already answered: `call_1`"
     other = await loop(Model(asks(REFUND)), ASKING).run("a")
     assert ends(await middleware.run(other, yes)) == [OK]
 
@@ -345,7 +348,7 @@ async def test_a_call_that_waits_once_more_is_answered_once_more(tmp_path: Path)
     approved = await client_loop(Model(), policy, claim=claims).run(suspended, {"call_1": {"approve": True}})
     ended = await client_loop(Model(), policy, claim=claims).run(approved, {"call_1": {"result": {"lat": 1}}})
     assert ends(ended) == [OK]
-    with pytest.raises(ConfigurationError, match="answered already"):
+    with pytest.raises(ConfigurationError, match="already answered"):
         await client_loop(Model(), policy, claim=claims).run(approved, {"call_1": {"result": {"lat": 1}}})
 
 
@@ -375,11 +378,11 @@ def test_one_of_two_processes_claims(root: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("junk", "told"),
     [
-        ("yes", "`call_1`: this is no answer to a pending call"),
-        (None, "`call_1`: this is no answer to a pending call"),
-        (Answer("yes"), "`call_1`: this is no answer to a pending call"),
-        ({"reject": None}, "`call_1`: this is no answer to a pending call"),
-        ({"error": {"code": "x", "message": 5}}, "`call_1`: this is no answer to a pending call"),
+        ("yes", "`call_1`: invalid answer to a pending call"),
+        (None, "`call_1`: invalid answer to a pending call"),
+        (Answer("yes"), "`call_1`: invalid answer to a pending call"),
+        ({"reject": None}, "`call_1`: invalid answer to a pending call"),
+        ({"error": {"code": "x", "message": 5}}, "`call_1`: invalid answer to a pending call"),
     ],
 )
 async def test_what_is_no_answer_is_told(junk, told):
@@ -409,22 +412,22 @@ async def test_all_that_is_wrong_with_a_conversation_is_told_at_once():
         Conversation.parse({**whole, **wrong})
     told = caught.value.message.split("\n- ")[1:]
     for fault in (
-        "`/cost`: expected a finite number of at least 0, got a text",
-        "`/seen`: expected a whole number of at least 0, got -3",
-        "`/rounds`: expected a whole number of at least 0, got null",
-        "`/spilled/a`: expected a text, got 5",
-        "`/tokens/input`: expected a whole number of at least 0, got a boolean",
-        "`/calls/0`: `tool` is missing",
-        "`/messages/0`: `parts` is missing",
+        "`/cost`: expected a non-negative finite number, got a string",
+        "`/seen`: expected a non-negative integer, got -3",
+        "`/rounds`: expected a non-negative integer, got null",
+        "`/spilled/a`: expected a string, got 5",
+        "`/tokens/input`: expected a non-negative integer, got a boolean",
+        "`/calls/0`: missing `tool`",
+        "`/messages/0`: missing `parts`",
     ):
         assert fault in told
-    assert any(each.startswith("there is no key `extra`") for each in told)
+    assert any(each.startswith("unknown key `extra`") for each in told)
     assert any(each.startswith("`/stop`: expected one of answered, pending") for each in told)
     for part, fault in (
-        ({"seen": 99}, "there are 2 messages, and 99 were seen"),
+        ({"seen": 99}, "expected at most 2, the number of messages, got 99"),
         ({"calls": []}, "has no open call `call_1`"),
-        ({"calls": whole["calls"] * 2}, "is the id of 2 calls"),
-        ({"stop": "answered"}, "calls wait where"),
+        ({"calls": whole["calls"] * 2}, "is used by 2 calls"),
+        ({"stop": "answered"}, "calls if and only if"),
     ):
         with pytest.raises(ConfigurationError, match=fault):
             Conversation.parse({**whole, **part})

@@ -95,7 +95,7 @@ async def test_a_cancelled_turn_is_written_whole():
     assert notes.portions == [["user", "assistant", "tool", "tool", "tool"]]
     assert results(notes.messages) == [("call_1", "ok"), ("call_2", "cancelled"), ("call_3", "cancelled")]
     told = notes.messages[-1].results[0].text
-    assert told == "the call of `slower` was cancelled; it had begun, and may have acted"
+    assert told == "the call of `slower` was cancelled; it had started and may have had an effect"
 
 
 async def test_whoever_stops_watching_cancels():
@@ -185,7 +185,7 @@ async def test_a_sink_that_fails_is_told():
         async def append(self, messages):
             raise OSError("no space")
 
-    with pytest.raises(SinkFailed, match="can't be written down: OSError: no space") as caught:
+    with pytest.raises(SinkFailed, match="cannot write the conversation: OSError: no space") as caught:
         await loop(Model(asks("slow")), sink=Full()).run("1")
     failed = caught.value
     assert isinstance(failed.__cause__, OSError)

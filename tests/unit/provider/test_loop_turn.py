@@ -87,7 +87,7 @@ async def test_an_invalid_result_never_reaches_the_model_as_valid():
     conversation = await talk(Model(asks(("lying", {"x": 4711}), ("lying", {"x": "fine"}))))
     bad, good = (message.results[0] for message in conversation.messages if message.role == "tool")
     assert (bad.outcome, good.outcome) == (Outcome.INVALID_RESULT, Outcome.OK)
-    assert bad.text.startswith("the answer of `lying` does not fit its output schema")
+    assert bad.text.startswith("the result of `lying` does not match its output schema")
     assert conversation.calls[0].value is None
     assert good.text == '{"status":"fine"}'
 
@@ -115,7 +115,7 @@ async def test_unknown_tools_and_junk_get_a_result_and_the_loop_goes_on():
         ("not_found", ""),
     ]
     texts = [message.results[0].text for message in conversation.messages if message.role == "tool"]
-    assert texts[0] == "there is no tool `get_ordr`; did you mean `get_order` or `refund_order`?"
+    assert texts[0] == "unknown tool `get_ordr`; did you mean `get_order` or `refund_order`?"
     assert "character 10" in texts[1]
     assert "got a list" in texts[2]
     assert "NaN" in texts[3]
@@ -301,7 +301,7 @@ async def test_tokens_and_the_model_are_kept():
         ("length", Stop.LENGTH, ""),
         ("refused", Stop.REFUSED, ""),
         ("pause_turn", Stop.LENGTH, ""),
-        ("pause", Stop.ANSWERED, "the provider says `pause`"),
+        ("pause", Stop.ANSWERED, "the provider reports `pause`"),
     ],
 )
 async def test_the_end_of_an_answer_is_that_of_the_turn(reason, stop, detail):
@@ -312,7 +312,7 @@ async def test_the_end_of_an_answer_is_that_of_the_turn(reason, stop, detail):
 async def test_an_answer_of_nothing_is_no_message():
     conversation = await talk(Model([Finish()]))
     assert conversation.messages == (user("hello"),)
-    assert (conversation.stop, conversation.detail) == (Stop.ANSWERED, "the model said nothing")
+    assert (conversation.stop, conversation.detail) == (Stop.ANSWERED, "the model returned an empty answer")
     assert conversation.text == ""
 
 
@@ -330,7 +330,7 @@ async def test_an_answer_without_an_end_ends():
             "pause",
             Stop.LENGTH,
             ("limit_exceeded", "answer_cut_off"),
-            "the answer was cut off (the provider says `pause`)",
+            "the answer was cut off (the provider reports `pause`)",
         ),
     ],
 )
@@ -381,11 +381,11 @@ async def test_a_provider_that_fails_ends_the_turn_and_all_before_is_kept():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["text"], "gives a `str` in its answer (invalid_answer)"),
-        ([TextDelta("a"), None], "gives a `NoneType` in its answer (invalid_answer)"),
-        ([{"text": "a"}], "gives a `dict` in its answer (invalid_answer)"),
-        ([CallDelta(0, "x", None)], "gives a `CallDelta` with fields of other types (invalid_answer)"),
-        ([Finish(tokens=Tokens(None))], "gives a `Finish` with fields of other types (invalid_answer)"),
+        (["text"], "yielded a `str`, which is not a part of an answer (invalid_answer)"),
+        ([TextDelta("a"), None], "yielded a `NoneType`, which is not a part of an answer (invalid_answer)"),
+        ([{"text": "a"}], "yielded a `dict`, which is not a part of an answer (invalid_answer)"),
+        ([CallDelta(0, "x", None)], "yielded a `CallDelta` with fields of the wrong type (invalid_answer)"),
+        ([Finish(tokens=Tokens(None))], "yielded a `Finish` with fields of the wrong type (invalid_answer)"),
     ],
 )
 async def test_what_is_no_piece_of_an_answer_fails_the_turn(given, told):
@@ -401,7 +401,7 @@ async def test_a_provider_that_is_no_generator_fails_the_turn():
 
     conversation = await talk(Listing())
     assert conversation.stop is Stop.PROVIDER_FAILED
-    assert "`respond` of the provider `Listing` gives a `coroutine`" in conversation.detail
+    assert "`respond` of the provider `Listing` returned a `coroutine`" in conversation.detail
 
 
 async def test_a_bug_of_a_provider_ends_the_turn_and_only_the_log_has_its_text(caplog):
@@ -473,8 +473,8 @@ async def test_calls_tell_of_their_progress():
 @pytest.mark.parametrize(
     ("choice", "detail"),
     [
-        ("required", "the model was to call a tool, and called nothing"),
-        ("get_order", "the model was to call `get_order`, and called nothing"),
+        ("required", "the model had to call a tool but called nothing"),
+        ("get_order", "the model had to call `get_order` but called nothing"),
         ("auto", ""),
     ],
 )
@@ -498,7 +498,7 @@ async def test_parts_that_are_too_large_are_described():
     conversation = await talk(Model(asks("draw")), tools=runtime, content_limit=100)
     (result,) = conversation.messages[2].results
     assert result.content == (small, small)
-    note = "[image image/png: 80 bytes of base64, too many to be shown]"
+    note = "[image image/png: 80 bytes of base64, too large to show]"
     assert result.text.split("\n") == ["[image image/png]", note, "[image image/png]"]
     assert conversation.calls[0].content == (small, large, small)
     with pytest.raises(ConfigurationError, match="content_limit: out_of_range"):
@@ -510,11 +510,11 @@ async def test_what_is_no_conversation_is_refused_with_all_its_faults():
     with pytest.raises(ConfigurationError) as caught:
         await loop(Model()).run(half)
     assert caught.value.code == "invalid_conversation"
-    assert "the id `x` is that of 2 calls" in str(caught.value)
+    assert "the id `x` is used by 2 calls" in str(caught.value)
     assert "the call `x` has no result" in str(caught.value)
-    with pytest.raises(ConfigurationError, match="nobody has said anything"):
+    with pytest.raises(ConfigurationError, match="the conversation has no message to answer"):
         await loop(Model()).run([])
-    with pytest.raises(ConfigurationError, match="this is no message"):
+    with pytest.raises(ConfigurationError, match="invalid message"):
         await loop(Model()).run([{"role": "robot", "content": "a"}])
 
 
@@ -621,7 +621,7 @@ async def test_numbers_that_are_too_long_and_objects_that_are_too_deep_are_told_
 )
 async def test_what_is_no_suspended_conversation_is_refused(damage):
     told = (await talk(Model())).as_json()
-    with pytest.raises(ConfigurationError, match="this is no conversation"):
+    with pytest.raises(ConfigurationError, match="invalid conversation"):
         Conversation.parse({**told, **damage})
 
 
@@ -632,20 +632,23 @@ ANSWERED = Message("tool", (ToolResult("x", "slow", Outcome.OK, "1"),))
 @pytest.mark.parametrize(
     ("messages", "fault"),
     [
-        ([user("a"), ANSWERED, CALLED], "the result of the call `x` stands before it"),
-        ([user("a"), CALLED, user("b"), ANSWERED], r"message 2 \(user\) stands between the call `x` and its"),
+        ([user("a"), ANSWERED, CALLED], "the result of the call `x` comes before the call"),
+        ([user("a"), CALLED, user("b"), ANSWERED], r"message 2 \(user\) is between the call `x` and its"),
         (
             [user("a"), CALLED, Message("assistant", (Text("b"),)), ANSWERED],
-            r"message 2 \(assistant\) stands",
+            r"message 2 \(assistant\) is between",
         ),
-        ([Message("user", (*CALLED.parts, Text("a"))), ANSWERED], r"message 0 \(user\) has a `ToolCall`"),
+        (
+            [Message("user", (*CALLED.parts, Text("a"))), ANSWERED],
+            r"message 0 \(user\) cannot contain a `ToolCall`",
+        ),
         (
             [user("a"), CALLED, Message("assistant", ANSWERED.parts)],
-            r"message 2 \(assistant\) has a `ToolResult`",
+            r"message 2 \(assistant\) cannot contain a `ToolResult`",
         ),
         ([user("a"), CALLED, Message("tool", ANSWERED.parts * 2)], r"message 2 \(tool\) has 2 parts"),
-        ([user()], r"message 0 \(user\) says nothing"),
-        ([user("a"), user(" ", "\n")], r"message 1 \(user\) says nothing"),
+        ([user()], r"message 0 \(user\) is empty"),
+        ([user("a"), user(" ", "\n")], r"message 1 \(user\) is empty"),
     ],
 )
 async def test_messages_out_of_their_order_are_told_before_anything_is_asked(messages, fault):
@@ -664,27 +667,27 @@ async def test_an_image_says_something():
 @pytest.mark.parametrize(
     ("value", "faults"),
     [
-        (5, ["expected a text, a message or a list of messages, got 5"]),
+        (5, ["expected a string, a message or a list of messages, got 5"]),
         ({"role": "user", "content": "a"}, ["got an object"]),
         ([5], ["expected an object, got 5"]),
         (
             [{"role": "usr", "content": "a"}],
-            ["`/role`: expected one of system, user, assistant, tool, got a text"],
+            ["`/role`: expected one of system, user, assistant, tool, got a string"],
         ),
-        ([{"role": "user", "content": "a", "name": "b"}], ["there is no key `name`"]),
-        ([{"role": "user", "content": "a", "parts": []}], ["there is no key `content`"]),
-        ([{"role": "user", "content": None}], ["`/content`: expected a text, got null"]),
+        ([{"role": "user", "content": "a", "name": "b"}], ["unknown key `name`"]),
+        ([{"role": "user", "content": "a", "parts": []}], ["unknown key `content`"]),
+        ([{"role": "user", "content": None}], ["`/content`: expected a string, got null"]),
         ([{"role": "user", "parts": [{"type": "txt", "text": "a"}, "b"]}], ["`/parts/0/type`", "`/parts/1`"]),
         (
             [
                 {"role": "user", "content": "a"},
                 {"role": "assistant", "parts": [{"type": "tool_call", "id": ""}]},
             ],
-            ["`/1/parts/0/id`: expected a text that is not empty", "`/1/parts/0`: `arguments` is missing"],
+            ["`/1/parts/0/id`: expected a non-empty string", "`/1/parts/0`: missing `arguments`"],
         ),
         (
             [{"role": "tool", "parts": [{"type": "tool_result", "id": "x", "outcome": "good", "txt": 1}]}],
-            ["`/parts/0/outcome`: expected one of ok,", "there is no key `txt`; did you mean `text`"],
+            ["`/parts/0/outcome`: expected one of ok,", "unknown key `txt`; did you mean `text`"],
         ),
     ],
 )

@@ -21,7 +21,7 @@ async def test_rounds_of_a_turn():
     middleware = loop(model, ToolPolicy(max_rounds=3, **FREELY))
     conversation = await middleware.run("go")
     assert conversation.stop is Stop.MAX_ROUNDS
-    assert conversation.detail == "one turn may have no more than 3 requests"
+    assert conversation.detail == "a turn is limited to 3 requests"
     assert len(model.requests) == conversation.rounds == 3
     assert outcomes(conversation) == [Outcome.OK] * 3
     check_whole(conversation)
@@ -92,7 +92,7 @@ async def test_each_tool_has_its_own_bound_and_the_first_glob_counts():
     conversation = await talk(Model(asks("get_order", "slow", "get_order", "slow")), policy)
     assert ends(conversation) == [("ok", "")] * 3 + [("limit_exceeded", "max_calls_per_tool")]
     none = await talk(Model(asks("slow")), ToolPolicy(max_calls_per_tool={"slow": 0}))
-    assert none.calls[0].message == "not called: `slow` may have no calls"
+    assert none.calls[0].message == "not called: `slow` is limited to 0 calls"
 
 
 async def test_a_minute_is_any_sixty_seconds_of_the_session():
@@ -115,7 +115,7 @@ async def test_equal_calls_count_in_a_row_whatever_the_order_of_their_keys():
     one, two = [("id", "a"), ("n", 1)], [("n", 1), ("id", "a")]
     conversation = await talk(Model(again(one), again(two), again(one)), ToolPolicy(max_identical=2))
     assert conversation.stop is Stop.MAX_IDENTICAL
-    assert conversation.calls[-1].message.endswith("was asked for more than 2 times in a row")
+    assert conversation.calls[-1].message.endswith("was requested more than 2 times in a row")
     between = await talk(Model(again(one), asks("slow"), again(two)), ToolPolicy(max_identical=1))
     assert between.stop is Stop.ANSWERED
 
@@ -230,14 +230,14 @@ async def test_cost_is_checked_before_each_request_also_of_later_turns():
     assert (first.stop, first.text) == (Stop.ANSWERED, "a")
     second = await middleware.run(first.saying("2"))
     assert (second.stop, second.rounds) == (Stop.MAX_COST, 1)
-    assert second.detail == "the conversation has cost 1.9 of 1.9 dollars"
+    assert second.detail == "the conversation has cost 1.9 dollars; the limit is 1.9 dollars"
     assert (await talk(Model(), ToolPolicy(max_cost=0), prices=PRICES)).rounds == 0
 
 
 async def test_a_cost_that_nobody_knows_is_too_much():
     conversation = await talk(Model(asks("get_order", finish=COSTLY)), ToolPolicy(max_cost=100))
     assert conversation.stop is Stop.MAX_COST
-    assert "is not known" in conversation.detail
+    assert "is unknown" in conversation.detail
     free = await talk(Model(asks("get_order"), [TextDelta("a"), Finish()]), ToolPolicy(max_cost=100))
     assert free.stop is Stop.ANSWERED
 
@@ -252,7 +252,7 @@ async def test_an_answer_whose_tokens_nobody_tells_is_too_much_where_answers_cos
     said = await talk(Reaching(says("a")), policy, prices=PRICES)
     assert (said.stop, said.text) == (Stop.MAX_COST, "a")
     for conversation in (called, said):
-        assert "what the conversation costs is not known, since the provider says nothing of tokens" in (
+        assert "the cost of the conversation is unknown because the provider reports no token counts" in (
             conversation.detail
         )
         check_whole(conversation)
@@ -264,8 +264,8 @@ async def test_an_answer_whose_tokens_nobody_tells_is_too_much_where_answers_cos
 @pytest.mark.parametrize(
     ("policy", "what"),
     [
-        (ToolPolicy(max_failures=3), "are not there"),
-        (ToolPolicy(max_failures=3, deny=("*",)), "may not be called"),
+        (ToolPolicy(max_failures=3), "unknown"),
+        (ToolPolicy(max_failures=3, deny=("*",)), "forbidden"),
     ],
 )
 async def test_calls_for_nothing_count_together_whatever_their_names(policy, what):
@@ -273,5 +273,5 @@ async def test_calls_for_nothing_count_together_whatever_their_names(policy, wha
     names = known if policy.deny else [f"made_up_{number}" for number in range(5)]
     conversation = await talk(Model(*map(asks, names)), policy)
     assert conversation.stop is Stop.MAX_FAILURES
-    assert conversation.detail == f"not called: tools that {what} were asked for 3 times"
+    assert conversation.detail == f"not called: {what} tools were requested 3 times"
     assert len(conversation.calls) == 4

@@ -129,7 +129,7 @@ def test_a_bound_on_cost_needs_prices_where_a_model_costs_something():
 
 @pytest.mark.parametrize("price", [-1, math.inf, "1", True])
 def test_prices_are_finite_numbers(price):
-    with pytest.raises(ConfigurationError, match="the price `output`"):
+    with pytest.raises(ConfigurationError, match="invalid price `output`"):
         loop(Model(), prices=Prices(output=price))
 
 

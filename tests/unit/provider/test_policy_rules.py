@@ -17,7 +17,7 @@ async def test_a_denied_tool_is_neither_declared_nor_called():
     conversation = await talk(model, ToolPolicy(allow=("get_*", "refund_*"), deny=("refund_*",)))
     assert [declared.name for declared in model.requests[0].tools] == ["get_order"]
     assert ends(conversation) == [OK, ("denied", "tool_not_allowed"), ("denied", "tool_not_allowed")]
-    assert conversation.calls[1].message == "`refund_order` may not be called"
+    assert conversation.calls[1].message == "the policy does not allow `refund_order`"
     assert conversation.stop is Stop.ANSWERED
     check_whole(conversation)
 
@@ -50,7 +50,7 @@ async def test_only_the_tool_that_must_be_called_may_be_in_that_round():
     model = Model(asks("slow", "get_order"), asks("slow"))
     conversation = await talk(model, ToolPolicy(tool_choice="get_order"))
     assert ends(conversation) == [("denied", "tool_not_allowed"), OK, OK]
-    assert "only `get_order` may" in conversation.calls[0].message
+    assert "only `get_order` can" in conversation.calls[0].message
 
 
 async def test_a_tool_must_have_ended_well_in_a_round_before():
@@ -66,9 +66,9 @@ async def test_a_tool_must_have_ended_well_in_a_round_before():
     conversation = await talk(model, policy)
     before = ("denied", "call_required_before")
     assert ends(conversation) == [before, ("invalid_arguments", ""), OK, before, before, OK, OK]
-    told = "`refund_order` may be called only after `get_order` and `slo*` ended well"
+    told = "`refund_order` can be called only after `get_order` and `slo*` succeeded"
     assert conversation.calls[0].message == told
-    assert conversation.calls[4].message == "`refund_order` may be called only after `slo*` ended well"
+    assert conversation.calls[4].message == "`refund_order` can be called only after `slo*` succeeded"
 
 
 async def test_what_all_tools_wait_for_does_not_wait_for_itself():
@@ -83,7 +83,7 @@ async def test_tools_that_exclude_each_other():
     conversation = await talk(Model(asks(bad), asks("replace_order", good), asks(good, "slow")), policy)
     exclusive = ("denied", "exclusive_tools")
     assert ends(conversation) == [("invalid_arguments", ""), OK, exclusive, exclusive, OK]
-    told = "`refund_order` may not be called any more, since `replace_order` was"
+    told = "`refund_order` cannot be called because `replace_order` was called"
     assert conversation.calls[2].message == told
     again = loop(Model(asks("replace_order", "slower")), policy)
     later = await again.run(Conversation.parse(conversation.as_json()).saying("more"))
@@ -101,8 +101,8 @@ async def test_a_tool_rests_between_two_calls():
     rests = ("denied", "cooldown")
     assert ends(conversation) == [OK, rests, OK, rests, OK, OK]
     assert [record.message for record in conversation.calls if record.code == "cooldown"] == [
-        "`get_order` may be called again in 5s",
-        "`get_order` may be called again in 3s",
+        "`get_order` can be called again in 5s",
+        "`get_order` can be called again in 3s",
     ]
     assert clock.monotonic() == 7.0
 

@@ -176,9 +176,9 @@ def test_what_stays_the_same_may_be_cached() -> None:
     assert sent["system"] == [{"type": "text", "text": "Be brief.", **cached}]
     assert "prompt_caching" not in sent
     assert "cache_control" not in other.definition
-    with pytest.raises(ConfigurationError, match="`prompt_caching` is true or false"):
+    with pytest.raises(ConfigurationError, match="`prompt_caching` must be true or false"):
         body(user("hi"), settings={"prompt_caching": "yes"})
-    with pytest.raises(ConfigurationError, match="`system` can't be a setting"):
+    with pytest.raises(ConfigurationError, match="`system` cannot be a provider setting"):
         body(user("hi"), settings={"system": "Be brief."})
 
 
@@ -280,13 +280,17 @@ async def test_a_call_that_begins_whole() -> None:
 @pytest.mark.parametrize(
     ("pieces", "code", "text"),
     [
-        (PIECES[:-1], "answer_cut_off", "ended before its end"),
+        (PIECES[:-1], "answer_cut_off", "ended prematurely"),
         (
             [PIECES[0], {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}],
             "provider_overloaded",
             "Overloaded",
         ),
-        ([PIECES[0], start(0, type="server_tool_use")], "bad_answer", "of the type `server_tool_use`"),
+        (
+            [PIECES[0], start(0, type="server_tool_use")],
+            "bad_answer",
+            "of the unknown type `server_tool_use`",
+        ),
     ],
 )
 async def test_what_breaks_off_is_an_error(pieces: list[Any], code: str, text: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.provider import CallDelta, Finish, Reasoning, ReasoningDelta, Text, TextDelta, ToolCall
 from toolcrib.provider.models.assembler import Assembler, parse_arguments
 
@@ -252,7 +253,7 @@ def _take(draw: Any, late: list[list[Any]], deltas: list[Any]) -> None:
         deltas.append(draw(st.sampled_from([pieces for pieces in late if pieces])).pop(0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(messages_in_pieces())
 def test_any_pieces_of_a_message_give_the_message(message: tuple[list[Any], list[Any]]) -> None:
     parts, deltas = message

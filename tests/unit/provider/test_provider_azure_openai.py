@@ -87,7 +87,7 @@ async def test_the_key_of_openai_is_not_its_own():
     with pytest.raises(ProviderError) as raised:
         await said(provider)
     assert raised.value.code == "missing_key"
-    assert raised.value.hint == "set `AZURE_OPENAI_API_KEY` to a key of Azure OpenAI"
+    assert raised.value.hint == "set `AZURE_OPENAI_API_KEY` to your Azure OpenAI API key"
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ async def test_the_key_of_the_environment_is_sent_and_shown_nowhere(
             await said(provider)
         assert server.requests[0].header(header) == value
     assert (raised.value.code, raised.value.retryable) == ("key_refused", False)
-    assert raised.value.hint == f"see to the key in `{variable}`"
+    assert raised.value.hint == f"check the key in `{variable}`"
     assert KEY not in repr(vars(provider)) + str(raised.value)
 
 
@@ -84,7 +84,7 @@ async def test_without_a_key_nothing_is_sent(name: str, variable: str) -> None:
 
 async def test_a_key_that_can_be_no_header() -> None:
     async with speaking("openai", answering_json(HI), api_key=f"{KEY}\n{KEY}") as (provider, server):
-        with pytest.raises(ProviderError, match="holds a line break") as raised:
+        with pytest.raises(ProviderError, match="contains a line break") as raised:
             await said(provider)
     assert raised.value.code == "unusable_secret"
     assert server.requests == []
@@ -98,7 +98,7 @@ async def test_further_headers() -> None:
         await said(provider)
     assert server.requests[0].header("authorization") == f"Token {KEY}"
     assert server.requests[0].header("x-title") == "mine"
-    with pytest.raises(ConfigurationError, match="`Content-Length` can't be written"):
+    with pytest.raises(ConfigurationError, match="`Content-Length` cannot be set"):
         open_provider("openai", model="m", headers={"Content-Length": "1"})
     async with speaking("openai", answering_json(HI), headers={"X-Title": "${NONE}"}) as (provider, server):
         with pytest.raises(ProviderError, match="`NONE` is not set") as raised:
@@ -177,7 +177,7 @@ async def test_nobody_listens() -> None:
         with pytest.raises(ProviderError, match="no connection") as raised:
             await said(provider)
     assert (raised.value.code, raised.value.retryable) == ("connect_failed", True)
-    assert raised.value.hint == "see whether it runs, and `base_url`"
+    assert raised.value.hint == "check that the service is running and that `base_url` is correct"
     assert clock.waits == [0.5]
 
 
@@ -197,7 +197,7 @@ async def test_a_silence_ends_a_request() -> None:
     async with speaking("openai", silent, timeout=0.05, clock=Waiting(), attempts=3) as (provider, server):
         with pytest.raises(ProviderError) as raised:
             await said(provider)
-    assert (raised.value.code, raised.value.hint) == ("read_timeout", "give it a longer `timeout`")
+    assert (raised.value.code, raised.value.hint) == ("read_timeout", "increase `timeout`")
     assert len(server.requests) == 1
 
 
@@ -250,7 +250,9 @@ async def test_an_event_without_end_is_not_kept() -> None:
 
 async def test_what_can_be_no_request() -> None:
     async with speaking("openai", answering_json(HI)) as (provider, _):
-        with pytest.raises(ProviderError, match="can't be sent: a text with the lone surrogate") as raised:
+        with pytest.raises(
+            ProviderError, match="cannot send the request: a text with the lone surrogate"
+        ) as raised:
             await said(provider, Request((user("\ud800"),)))
     assert raised.value.code == "request_refused"
 
@@ -354,6 +356,8 @@ def test_one_provider_serves_several_loops() -> None:
 
 @pytest.mark.parametrize("url", ["127.0.0.1:4010", "ftp://example.com", "http://", "http://user@example.com"])
 def test_what_is_no_address(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="the `base_url` of the provider is no address") as raised:
+    with pytest.raises(
+        ConfigurationError, match="the `base_url` of the provider is not a valid URL"
+    ) as raised:
         open_provider("openai", model="m", base_url=url)
     assert raised.value.code == "invalid_base_url"

@@ -38,27 +38,33 @@ def test_what_comes_along(name: str, options: dict[str, Any], kind: type, dialec
 
 
 def test_names_that_are_not_there() -> None:
-    with pytest.raises(ConfigurationError, match="no provider is called `opnai`") as raised:
+    with pytest.raises(ConfigurationError, match="unknown provider `opnai`") as raised:
         open_provider("opnai", model="m")
     assert (raised.value.code, raised.value.hint) == ("unknown_provider", "did you mean `openai`?")
     with pytest.raises(ConfigurationError) as raised:
         open_provider("xyz")
-    assert raised.value.hint == "there are `anthropic`, `azure_openai`, `openai`, `openai_responses`"
+    assert (
+        raised.value.hint == "available providers: `anthropic`, `azure_openai`, `openai`, `openai_responses`"
+    )
 
 
 def test_no_model() -> None:
-    with pytest.raises(ConfigurationError, match="no model of OpenAI is named") as raised:
+    with pytest.raises(ConfigurationError, match="missing `model` for OpenAI") as raised:
         open_provider("openai")
     assert raised.value.code == "missing_model"
 
 
 def test_options_that_are_not_there() -> None:
-    with pytest.raises(ConfigurationError, match="`openai` has no options `hedaers`, `zzz`") as raised:
+    with pytest.raises(
+        ConfigurationError, match="unknown options `hedaers`, `zzz` for the provider `openai`"
+    ) as raised:
         open_provider("openai", model="m", hedaers={}, zzz=1, strict=True)
     assert (raised.value.code, raised.value.hint) == ("unknown_option", "did you mean `headers`?")
-    with pytest.raises(ConfigurationError, match="`anthropic` has no option `strict`") as raised:
+    with pytest.raises(
+        ConfigurationError, match="unknown option `strict` for the provider `anthropic`"
+    ) as raised:
         open_provider("anthropic", model="m", strict=True)
-    assert raised.value.hint == "there are `attempts`, `headers`, `timeout`"
+    assert raised.value.hint == "available options: `attempts`, `headers`, `timeout`"
 
 
 class Parrot:
@@ -77,7 +83,7 @@ def test_what_distributions_offer(monkeypatch: pytest.MonkeyPatch) -> None:
     provider: Any = open_provider("parrot", model="m", feathers=3)
     assert provider.given == ("m", "", None, None, None, 3)
     assert provider_names() == ["anthropic", "azure_openai", "openai", "openai_responses", "parrot"]
-    with pytest.raises(ConfigurationError, match="no option `feather`"):
+    with pytest.raises(ConfigurationError, match="unknown option `feather`"):
         open_provider("parrot", feather=3)
 
 
@@ -136,8 +142,8 @@ async def test_the_key_of_the_environment_is_not_for_addresses_of_documents(url:
         f"Bearer {KEY}",
         "Bearer " + "m" * 20,
     )
-    assert ("write `api_key: ${MY_KEY}` beside `base_url`" in hints[0]) is not sent
-    assert hints[1:] == ["see to the key in `OPENAI_API_KEY`", "see to its `api_key`"]
+    assert ("add `api_key: ${MY_KEY}` next to `base_url`" in hints[0]) is not sent
+    assert hints[1:] == ["check the key in `OPENAI_API_KEY`", "check its `api_key`"]
 
 
 async def test_a_document_may_have_this_machine_asked_with_the_key_of_the_environment() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from http_servers import answering_json
+from sampling import examples
 from served_models import ASKED, events, in_chunks, message, said, speaking, text_of
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import Content, Outcome
@@ -194,7 +195,7 @@ def test_how_tools_are_offered(options: dict[str, Any], told: dict[str, Any]) ->
 
 
 def test_what_is_no_setting() -> None:
-    with pytest.raises(ConfigurationError, match="`messages` can't be a setting") as raised:
+    with pytest.raises(ConfigurationError, match="`messages` cannot be a provider setting") as raised:
         body(settings={"temperature": 0, "messages": []})
     assert raised.value.code == "reserved_setting"
 
@@ -344,12 +345,12 @@ async def test_events_that_were_not_asked_for_and_those_that_do_not_come() -> No
 @pytest.mark.parametrize(
     ("told", "ended", "code", "text"),
     [
-        ([choice(content="a")], True, "answer_cut_off", "ended before its end"),
-        ([choice(content="a"), "[DONE]"], True, "answer_cut_off", "ended before its end"),
+        ([choice(content="a")], True, "answer_cut_off", "ended prematurely"),
+        ([choice(content="a"), "[DONE]"], True, "answer_cut_off", "ended prematurely"),
         ([choice(content="a")], False, "connection_broken", "connection"),
-        ([choice(content="a"), "{"], True, "bad_answer", "an event is no JSON"),
-        ([choice(content="a"), "[]"], True, "bad_answer", "an event is no JSON object"),
-        ([choice(content="a"), '{"choices": NaN}'], True, "bad_answer", "an event is no JSON"),
+        ([choice(content="a"), "{"], True, "bad_answer", "an event is not valid JSON"),
+        ([choice(content="a"), "[]"], True, "bad_answer", "an event is not a JSON object"),
+        ([choice(content="a"), '{"choices": NaN}'], True, "bad_answer", "an event is not valid JSON"),
         (
             [choice(content="a"), {"error": {"message": "Too busy", "type": "server_error"}}],
             True,
@@ -384,7 +385,7 @@ STREAM = text_of(
 ).replace(b"\\u00fc", "ü".encode())
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(st.lists(st.integers(1, len(STREAM) - 1), max_size=8, unique=True))
 def test_it_makes_no_difference_where_the_events_are_cut(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(STREAM)]

@@ -128,7 +128,7 @@ def test_how_tools_are_offered(options: dict[str, Any], told: dict[str, Any]) ->
 
 
 def test_what_is_no_setting() -> None:
-    with pytest.raises(ConfigurationError, match="`previous_response_id` can't be a setting"):
+    with pytest.raises(ConfigurationError, match="`previous_response_id` cannot be a provider setting"):
         body(settings={"previous_response_id": "r"})
 
 
@@ -183,9 +183,9 @@ async def test_why_an_answer_ends(answer: dict[str, Any], reason: str) -> None:
     ("answer", "code", "text"),
     [
         ({"status": "failed", "output": [], "error": {"code": "server_error", "message": "Oh"}}, None, "Oh"),
-        ({"status": "cancelled", "output": []}, None, "the response is `cancelled`"),
+        ({"status": "cancelled", "output": []}, None, "the response has the status `cancelled`"),
         ({"status": "completed"}, "bad_answer", "has no `output`"),
-        ({"output": [{"type": "web_search_call"}]}, "bad_answer", "of the type `web_search_call`"),
+        ({"output": [{"type": "web_search_call"}]}, "bad_answer", "of the unknown type `web_search_call`"),
     ],
 )
 async def test_an_answer_that_is_none(answer: dict[str, Any], code: str | None, text: str) -> None:
@@ -257,12 +257,12 @@ async def test_several_thoughts_have_a_line_between_them() -> None:
 @pytest.mark.parametrize(
     ("pieces", "code", "text"),
     [
-        (PIECES[:-1], "answer_cut_off", "ended before its end"),
-        ([*PIECES[:-1], "[DONE]"], "answer_cut_off", "ended before its end"),
+        (PIECES[:-1], "answer_cut_off", "ended prematurely"),
+        ([*PIECES[:-1], "[DONE]"], "answer_cut_off", "ended prematurely"),
         (
             [PIECES[7], event("output_item.done", 1, item={**TEXT, "content": []})],
             "bad_answer",
-            "not what the item is",
+            "differ from the completed item",
         ),
         (
             [PIECES[7], {"type": "error", "code": "rate_limit_exceeded", "message": "Slow"}],

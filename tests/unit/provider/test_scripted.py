@@ -132,9 +132,9 @@ async def test_nothing_that_fits_is_told_reply_by_reply_with_what_to_write():
     error = caught.value
     assert error.code == "unscripted"
     assert model.failed is error
-    assert error.message == 'no reply of the script fits request 1 of turn 1, where the user says "a"'
+    assert error.message == 'no reply of the script matches request 1 of turn 1, where the user says "a"'
     assert error.details["lines"] == [
-        "reply at /0/0: it is used up, after one use",
+        "reply at /0/0: it is used up after one use",
         'reply at /0/1: user: expected "x", got "a"',
         "1 reply belongs to other turns",
     ]
@@ -147,8 +147,8 @@ async def test_a_place_that_is_another_one_is_told():
     with pytest.raises(ProviderError) as caught:
         await asked(model, user("a"), said("x"), said("y"))
     assert caught.value.details["lines"] == [
-        "reply at /0/0: it is reply 1, and this is reply 3 of the turn",
-        "reply at /0/1: it is reply 1 to 2, and this is reply 3 of the turn",
+        "reply at /0/0: it must be reply 1, but this is reply 3 of the turn",
+        "reply at /0/1: it must be one of replies 1 to 2, but this is reply 3 of the turn",
     ]
 
 

@@ -185,7 +185,7 @@ def test_what_an_update_says_besides_a_status_that_is_past_is_kept():
 
 
 def test_a_status_that_is_none_is_told():
-    with pytest.raises(ConfigurationError, match="`done` is no status of a call") as error:
+    with pytest.raises(ConfigurationError, match="unknown status `done`") as error:
         Timeline().call_updated("c1", "done")
     assert "completed" in error.value.hint
 
@@ -305,7 +305,9 @@ def test_an_event_of_another_timeline_is_refused_and_changes_nothing():
         Event(5, "call_updated", 2, id="c1"),
         Event(5, "closed", 4),
     ):
-        with pytest.raises(ConfigurationError, match=f"can't go to segment {event.segment}") as error:
+        with pytest.raises(
+            ConfigurationError, match=f"cannot be applied to segment {event.segment}"
+        ) as error:
             view.apply(event)
         assert error.value.code == "invalid_event"
         assert view.as_json() == before
@@ -334,17 +336,23 @@ def test_an_event_is_a_message_of_an_event_stream():
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ([], "a `list` is no object"),
-        ({"seq": 1}, "`type` is None"),
+        ([], "expected an object, got `list`"),
+        ({"seq": 1}, "unknown type None"),
         ({"seq": 1, "type": "txt", "segment": 1}, "did you mean `text`"),
-        ({"seq": 1, "type": "text", "segment": 1, "status": "running"}, "`text` has no `status`"),
+        ({"seq": 1, "type": "text", "segment": 1, "status": "running"}, "unknown key `status` of `text`"),
         ({"seq": 1, "type": "text", "segment": 1, "txet": ""}, "did you mean `text`"),
-        ({"seq": "1", "type": "text", "segment": 1}, "`seq` is a `str`"),
-        ({"seq": True, "type": "text", "segment": 1}, "`seq` is a `bool`"),
-        ({"seq": 0, "type": "text", "segment": 1}, "`seq` is not counted from 1"),
-        ({"seq": 1, "type": "text"}, "`segment` is not counted from 1"),
-        ({"seq": 1, "type": "call_updated", "segment": 1, "id": "c", "status": "done"}, "`status` is `done`"),
-        ({"seq": 1, "type": "call", "segment": 1, "id": "c", "arguments": []}, "`arguments` is a `list`"),
+        ({"seq": "1", "type": "text", "segment": 1}, "`seq`: expected `int`, got `str`"),
+        ({"seq": True, "type": "text", "segment": 1}, "`seq`: expected `int`, got `bool`"),
+        ({"seq": 0, "type": "text", "segment": 1}, "`seq` must be at least 1"),
+        ({"seq": 1, "type": "text"}, "`segment` must be at least 1"),
+        (
+            {"seq": 1, "type": "call_updated", "segment": 1, "id": "c", "status": "done"},
+            "unknown status `done`",
+        ),
+        (
+            {"seq": 1, "type": "call", "segment": 1, "id": "c", "arguments": []},
+            "`arguments`: expected `dict`, got `list`",
+        ),
     ],
 )
 def test_what_is_no_event_is_told(value, why):
@@ -359,7 +367,7 @@ def test_what_is_no_event_is_told(value, why):
     [{}, {"seq": 1, "stop": "", "segments": [{"nubmer": 1}]}, {"seq": "x", "stop": "", "segments": []}],
 )
 def test_what_is_no_view_is_told(value):
-    with pytest.raises(ConfigurationError, match="this is no view of a timeline") as error:
+    with pytest.raises(ConfigurationError, match="invalid timeline view") as error:
         View.parse(value)
     assert error.value.code == "invalid_view"
 

@@ -99,7 +99,7 @@ def test_two_tools_of_one_name_are_refused_with_both_places():
         Registry([first, second])
     (problem,) = raised.value.problems
     assert str(problem) == (
-        "two.yaml:9:7: duplicate_tool: `a` is already the name of a tool in one.yaml:3 (at /name)\n"
+        "two.yaml:9:7: duplicate_tool: duplicate tool `a`, already loaded from one.yaml:3 (at /name)\n"
         "    hint: rename one of them, or remove one of the files"
     )
 

@@ -155,7 +155,7 @@ def test_a_card_is_enough_to_say_why_a_tool_can_not_run():
         return why_unable(Card("a", source="a.yaml", line=2, **keys), ("live", "mock"), missing)
 
     assert why(mode="mock", modes=("mock",)) == ""
-    assert why() == "`a` is unbound: write a `live:` or `mock:` block in a.yaml:2"
+    assert why() == "`a` is unbound: add a `live:` or `mock:` block to a.yaml:2"
     assert why(mode="mock", modes=("tape",)) == "`a` has no `mock:` block (a.yaml:2); its modes are: `tape`"
     assert why(mode="mock") == "`a` has no `mock:` block (a.yaml:2); its modes are: none"
     assert why(mode="live", modes=("live",)) == "mode `live` of `a` is not installed"

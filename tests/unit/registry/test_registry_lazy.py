@@ -150,7 +150,7 @@ def test_the_values_of_a_mapping_of_cards_are_looked_up_when_they_are_needed():
 
 
 def test_two_cards_of_one_name_are_a_mistake():
-    with pytest.raises(ValueError, match="two cards of the name `a`"):
+    with pytest.raises(ValueError, match="duplicate card `a`"):
         Registry.lazy([Card("a"), Card("a", title="again")], Maker())
 
 

@@ -75,11 +75,11 @@ def test_within_a_toolset_nothing_else_is_offered(registry):
     assert offered(booking) == ["book_flight", "search_flights"]
     assert booking.hidden("get_forecast") == HiddenReason(
         "not_in_toolset",
-        "`get_forecast` is not in the toolset `booking` (toolcrib.yaml:20), which is in force",
+        "`get_forecast` is not in the active toolset `booking` (toolcrib.yaml:20)",
         "toolcrib.yaml:20",
     )
     assert offered(booking.within(SMALL)) == ["get_forecast"]
-    assert booking.within(SMALL).why_hidden("x") == "`x` is not in the toolset `small`, which is in force"
+    assert booking.within(SMALL).why_hidden("x") == "`x` is not in the active toolset `small`"
     assert offered(booking.within(None)) == list(NAMES)
 
 
@@ -95,11 +95,11 @@ def test_a_toolset_that_nobody_knows_is_answered_with_near_ones(registry):
         registry.within("bookings")
     assert (raised.value.code, str(raised.value)) == (
         "unknown_toolset",
-        "there is no toolset `bookings`\n    hint: did you mean `booking`?",
+        "unknown toolset `bookings`\n    hint: did you mean `booking`?",
     )
-    with pytest.raises(ConfigurationError, match="the toolsets are: `booking`, `small`"):
+    with pytest.raises(ConfigurationError, match="known toolsets: `booking`, `small`"):
         registry.within("zzzzzz")
-    with pytest.raises(ConfigurationError, match="the toolsets are: none"):
+    with pytest.raises(ConfigurationError, match="known toolsets: none"):
         Registry().within("any")
 
 
@@ -147,16 +147,16 @@ def test_a_toolset_glob_that_fits_no_tool_is_told():
     misspelt = Toolset(name="t", tools=("get_forecats", "serch_*", "book_*", "*"), place="toolcrib.yaml:7")
     first, second = idle_toolset_globs(NAMES, [misspelt, BOOKING])
     assert str(first) == (
-        "toolcrib.yaml:7:1: warning: idle_glob: `get_forecats` of the toolset `t` fits no tool\n"
+        "toolcrib.yaml:7:1: warning: idle_glob: `get_forecats` of the toolset `t` matches no tool\n"
         "    hint: did you mean `get_forecast`?"
     )
-    assert second.message == "`serch_*` of the toolset `t` fits no tool"
+    assert second.message == "`serch_*` of the toolset `t` matches no tool"
 
 
 def test_any_globs_over_names_can_be_looked_through():
     (problem,) = idle_globs(NAMES, ["zzz*", "legacy_*"], of="`disable`", place="toolcrib.yaml")
     assert (problem.source, problem.line, problem.column) == ("toolcrib.yaml", 0, 0)
-    assert problem.hint == "write the name of a tool, or a glob over names"
+    assert problem.hint == "use a tool name, or a glob over tool names"
     assert idle_globs(NAMES, ["*"], of="`disable`") == []
     assert idle_globs([], ["*"], of="`disable`") == []
 

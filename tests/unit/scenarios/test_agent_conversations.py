@@ -156,8 +156,8 @@ def test_what_no_script_answers_is_told_like_a_mock_that_has_no_reply():
     ((what, _pointer),) = told(report)
     assert what == "unscripted"
     text = str(report)
-    assert "script    no reply of the script fits request 2 of turn 1, where `get_order` ended ok" in text
-    assert "reply at tools.yaml:40: it is used up, after one use" in text
+    assert "script    no reply of the script matches request 2 of turn 1, where `get_order` ended ok" in text
+    assert "reply at tools.yaml:40: it is used up after one use" in text
     assert 'reply at tools.yaml:41: user: expected "nothing", got "Refund ORD-1, please."' in text
     assert "- when: {reply: 2}\n              say: what the model says here" in text
 
@@ -300,7 +300,7 @@ def test_a_model_that_calls_nothing_where_it_must_is_a_warning(provider, warning
     assert report.passed
     told_of = [warning.lines[0] for warning in report.warnings if warning.what == "stop"]
     assert len(told_of) == warnings
-    assert all("the model was to call a tool, and called nothing" in line for line in told_of)
+    assert all("the model had to call a tool but called nothing" in line for line in told_of)
 
 
 UNANSWERED = """

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib import Content
 from toolcrib.scenarios.assertions import Trajectory
 from toolcrib.scenarios.assertions.trajectories import matches_expected
@@ -121,7 +122,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(JSON)
 def test_every_value_is_as_itself(value):
     assert matches_expected(value, value)
@@ -213,7 +214,7 @@ def is_subsequence(part, whole):
     return all(item in rest for item in part)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(TOOLS.filter(bool), TOOLS)
 def test_laws_of_orders(sequence, names):
     calls = [called(name) for name in names]
@@ -224,7 +225,7 @@ def test_laws_of_orders(sequence, names):
     assert holds("tool_call_sequence", {"sequence": sequence}, *(stopped(name) for name in names)) is False
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(TOOLS, st.integers(0, 4), st.integers(0, 4))
 def test_laws_of_counts(names, least, more):
     calls = [called(name) for name in names]
@@ -237,7 +238,7 @@ def test_laws_of_counts(names, least, more):
     assert holds("tools_not_called", {"tool_names": ["a"]}, *calls) is (count == 0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(TOOLS, st.integers(1, 3))
 def test_laws_of_repeats(names, most):
     text = "".join(names)

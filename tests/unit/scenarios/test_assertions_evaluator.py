@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from in_memory import runtime_of
+from sampling import examples
 from toolcrib import Outcome, Result, VirtualClock
 from toolcrib.core.model import Usage
 from toolcrib.loading.prompts import Guardrail
@@ -407,7 +408,7 @@ PARAMS = {
 ASSERTIONS = st.sampled_from([*PARAMS]).flatmap(lambda kind: st.tuples(st.just(kind), PARAMS[kind]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(ASSERTIONS, TRAJECTORIES, st.sampled_from([{}, {"tool_called": "a"}, {"any_tool_called": True}]))
 def test_whatever_happened_is_judged(assertion, trajectory, when):
     verdict = judged(*assertion, trajectory, when=when)

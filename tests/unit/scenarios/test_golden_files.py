@@ -96,7 +96,7 @@ def test_a_file_that_holds_no_json_is_a_warning_and_fails_the_run():
     ]
     ((what, lines),) = failures(report_of(step("{a: 1}"), golden('{"a": 1')))
     assert (what, lines[1]) == ("golden", "run `toolcrib run --update` to rewrite it")
-    assert lines[0].startswith("`goldens/a.json` holds no result: line 1: ")
+    assert lines[0].startswith("`goldens/a.json` does not contain a result: line 1: ")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_name_that_can_not_be_worked_out_in_a_run_is_a_failure():
     runtime = loaded_runtime(found, executors=MOCKS)
     _first, second = runs_of(runtime.scenarios[0], repeat=2)
     ((what, lines),) = failures(asyncio.run(run_scenario(runtime, second)))
-    assert (what, lines) == ("golden", ("the name of a golden file is a text that is not empty",))
+    assert (what, lines) == ("golden", ("the name of a golden file must be non-empty text",))
 
 
 def test_a_file_that_became_unreadable_is_a_failure(tmp_path):
@@ -202,7 +202,7 @@ def test_a_file_that_became_unreadable_is_a_failure(tmp_path):
     (tmp_path / "goldens" / "a.json").symlink_to("/etc/hostname")
     ((what, lines),) = failures(asyncio.run(run_scenario(runtime, scenario)))
     assert what == "golden"
-    assert lines[0].startswith("cannot read the golden file: `goldens/a.json` lies outside")
+    assert lines[0].startswith("cannot read the golden file: `goldens/a.json` is outside")
 
 
 def test_only_files_in_the_folder_of_a_scenario_are_written(tmp_path):
@@ -213,7 +213,7 @@ def test_only_files_in_the_folder_of_a_scenario_are_written(tmp_path):
     assert golden_path(files, "new/a.json") == tmp_path / "pack" / "scenarios" / "new" / "a.json"
     assert golden_path(files, "../a.json") == tmp_path / "pack" / "a.json"
     for name in ("../../a.json", str(tmp_path / "a.json"), "../linked/a.json"):
-        with pytest.raises(PermissionError, match="lies outside"):
+        with pytest.raises(PermissionError, match="is outside"):
             golden_path(files, name)
     for elsewhere in (None, MemoryFiles({})):
         with pytest.raises(PermissionError, match="does not lie in a folder"):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from in_memory import MOCKS, loaded, problems_of
+from sampling import examples
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.scenarios import run_scenario
 
@@ -133,7 +134,7 @@ def test_the_same_run_gives_the_same_report():
     assert told() == told()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=40))
 def test_however_many_begin_none_begins_later_and_none_changes_the_order(ids):
     calls = "\n".join(f"      - {{call: lasting, args: {{id: {number}}}}}" for number in ids)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from in_memory import runtime_of
+from sampling import examples
 from toolcrib.scenarios import run_scenario
 
 TOOLS = """
@@ -48,7 +49,7 @@ def rolled(names):
 CALLS = st.lists(st.sampled_from(["roll", "other"]), min_size=1, max_size=4)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(CALLS, st.data())
 def test_a_call_of_another_tool_changes_no_draw(names, data):
     place = data.draw(st.integers(0, len(names)))

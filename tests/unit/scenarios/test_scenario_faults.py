@@ -64,7 +64,7 @@ def test_a_fault_that_must_happen_and_did_not_fails_the_run_and_says_why():
     assert [failure.what for failure in report.failures] == ["fault"]
     assert str(report).splitlines() == [
         "FAILED s › fault (tools.yaml:21)",
-        "  fault `ack_lost` was never due: it waits for call 2, and there was 1 call",
+        "  fault `ack_lost` was never due: it waits for call 2, but there was 1 call",
         "  seed 0",
     ]
     assert report.as_json()["failures"][0]["pointer"] == "/faults/0"
@@ -91,7 +91,7 @@ steps:
         '  call      search {"q":"b"}',
         '  answered  "found"',
         "  outcome   expected timeout, got ok",
-        "  fault     `later` was never due: it waits for call 3, and there was 1 call (tools.yaml:16)",
+        "  fault     `later` was never due: it waits for call 3, but there was 1 call (tools.yaml:16)",
         "  seed 0",
     ]
 
@@ -106,7 +106,7 @@ steps: [{call: search, args: {q: a}}]
     told = str(report)
     assert 'args/q: expected "b", got "a"' in told
     assert 'args: {"q": "a"}' in told
-    assert "`later` was never due: it waits for call 2, and there was 1 call (tools.yaml:15)" in told
+    assert "`later` was never due: it waits for call 2, but there was 1 call (tools.yaml:15)" in told
     step = report.as_json()["steps"][0]
     assert [failure["what"] for failure in step["failures"]] == ["outcome", "fault"]
     assert step["failures"][1]["line"] == 15

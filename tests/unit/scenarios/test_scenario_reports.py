@@ -97,7 +97,7 @@ def test_a_failed_verification_is_a_block_of_its_own():
     assert str(report) == dedent(
         """\
         FAILED s › verify (tools.yaml:24)
-          calls of `get_order` with {"id":"2"}: expected a number not less than 1, got 0
+          calls of `get_order` with {"id":"2"}: expected a number greater than or equal to 1, got 0
             step 1 differs: /id: expected "2", got "1"
         FAILED s › verify (tools.yaml:25)
           expected exactly these calls: get_order, get_order

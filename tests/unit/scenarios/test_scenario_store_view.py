@@ -100,7 +100,11 @@ BAD = [
         ("store/orders/ORD-3: expected an object, got nothing (did you mean `ORD-2` or `ORD-1`?)",),
     ),
     ("state: {till: open}", "state", ('state/till: expected "open", got "closed"',)),
-    ("budget: {calls: {$lte: 2}}", "budget", ("budget/calls: expected a number not greater than 2, got 3",)),
+    (
+        "budget: {calls: {$lte: 2}}",
+        "budget",
+        ("budget/calls: expected a number less than or equal to 2, got 3",),
+    ),
     ("budget: {attempts: 2}", "budget", ("budget/attempts: expected 2, got 3",)),
     (
         "store: {orders: {$len: '{{ store.nothing | length }}'}}",
@@ -198,7 +202,7 @@ def test_what_may_be_is_no_contradiction(text):
     ("row", "place", "words", "hint"),
     [
         ("{statuss: paid}", "/statuss", "rows of `orders` never have `statuss`", "status"),
-        ("{status: payd}", "/status", '"payd" can\'t occur here: the schema of the rows of `orders`', "paid"),
+        ("{status: payd}", "/status", '"payd" cannot occur here: the schema of the rows of `orders`', "paid"),
         ("{statuss: {$exists: false}}", None, "", ""),
     ],
 )

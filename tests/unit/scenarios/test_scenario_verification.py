@@ -83,7 +83,7 @@ BROKEN = [
     (
         "calls: [{tool: scenario_only}]",
         "calls",
-        ("calls of `scenario_only`: expected a number not less than 1, got 0",),
+        ("calls of `scenario_only`: expected a number greater than or equal to 1, got 0",),
     ),
     (
         "calls: [{tool: pay, times: 2}]",

@@ -71,7 +71,7 @@ def test_keys_that_no_row_has_are_found_with_those_that_there_are():
     ]
     message = problems_of(text)[0].message
     assert message == (
-        "`order` never has a key `totl`; its keys are `id`, `lines`, `note`, `status`, `to`, `total`, `user`"
+        "unknown key `totl` in `order`; its keys are `id`, `lines`, `note`, `status`, `to`, `total`, `user`"
     )
 
 
@@ -169,7 +169,7 @@ mock:
 """
     (problem,) = problems_of(tool)
     assert (problem.code, problem.severity, problem.pointer) == ("unknown_row_key", "notice", "/mock/result")
-    assert problem.message.startswith("`first` never has a key `sum`; its keys are none")
+    assert problem.message.startswith("unknown key `sum` in `first`; its keys are none")
 
 
 def test_rows_with_an_open_schema_may_have_any_key_and_that_is_told():

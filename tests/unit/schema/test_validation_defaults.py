@@ -27,7 +27,7 @@ FILLED = {
         [{}, {}, {}],
         [{}, {"n": 1}, {"m": 2}],
     ),
-    "no further items": ({"prefixItems": [INNER]}, [{}, {}], [{"n": 1}, {}]),
+    "no additional items": ({"prefixItems": [INNER]}, [{}, {}], [{"n": 1}, {}]),
     "first items of draft 7": (
         {"$schema": DRAFT_7, "items": [INNER], "additionalItems": {"properties": {"m": {"default": 2}}}},
         [{}, {}],

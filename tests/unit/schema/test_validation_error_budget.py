@@ -88,7 +88,7 @@ def test_the_innermost_place_is_not_told_where_it_is_secret():
 def test_a_place_of_no_type_is_told_too():
     schema = {"properties": {"inner": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}, "value": {"maximum": 1}}}
     (fault,) = Validator(schema).faults(nested({"value": 5}, 60))
-    assert (fault.expected, fault.got) == ("a value that fits its schema", "5")
+    assert (fault.expected, fault.got) == ("a value that matches its schema", "5")
 
 
 def test_a_recursive_schema_that_does_not_double_is_told_in_full():
@@ -160,7 +160,7 @@ def test_a_default_under_a_doubling_schema_is_refused_in_few_words():
     (problem,) = check_schema(schema)
     assert (problem.code, problem.message) == (
         "default_mismatch",
-        "the default does not fit its own schema",
+        "the default does not match its own schema",
     )
     assert problem.pointer == "/properties/e/default"
 

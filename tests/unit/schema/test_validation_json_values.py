@@ -108,7 +108,7 @@ def test_a_list_that_is_held_twice_on_each_level_is_refused_before_anybody_walks
         wide = [wide] * 3000
     for each in (value, wide, {"a": value}, OrderedDict(a=value), [wide, Items()]):
         found = json_violation(each)
-        assert (found.keyword, found.expected) == ("size", "at most 4,194,304 values in all")
+        assert (found.keyword, found.expected) == ("size", "at most 4,194,304 values in total")
 
 
 def test_eight_mebibytes_of_numbers_are_not_too_many():
@@ -164,32 +164,32 @@ ALIEN = {
     "digits": (10**4300, "at most 4300 digits", "an integer of 14285 bits", ""),
     "negative digits": (-(10**4300), "at most 4300 digits", "an integer of 14285 bits", ""),
     "surrogate": ("a\ud800", "text without lone surrogates", '"a\\ud800"', ""),
-    "tuple": ((1,), "a JSON value", "a Python `tuple`", "make it a list"),
-    "set": ({1}, "a JSON value", "a Python `set`", "make it a sorted list"),
-    "frozenset": (frozenset(), "a JSON value", "a Python `frozenset`", "make it a sorted list"),
-    "bytes": (b"x", "a JSON value", "a Python `bytes`", "write it as base64 text"),
+    "tuple": ((1,), "a JSON value", "a Python `tuple`", "convert it to a list"),
+    "set": ({1}, "a JSON value", "a Python `set`", "convert it to a sorted list"),
+    "frozenset": (frozenset(), "a JSON value", "a Python `frozenset`", "convert it to a sorted list"),
+    "bytes": (b"x", "a JSON value", "a Python `bytes`", "encode it as base64"),
     "date": (
         date(2025, 1, 2),
         "a JSON value",
         "a Python `date`",
-        "write it as text, e.g. with `isoformat()`",
+        "convert it to a string, for example with `isoformat()`",
     ),
     "datetime": (
         datetime(2025, 1, 2, tzinfo=UTC),
         "a JSON value",
         "a Python `datetime`",
-        "write it as text, e.g. with `isoformat()`",
+        "convert it to a string, for example with `isoformat()`",
     ),
-    "Decimal": (Decimal("1.5"), "a JSON value", "1.5", "make it text or a float"),
-    "UUID": (UUID(int=1), "a JSON value", "a Python `UUID`", "make it text"),
-    "subclass of str": (Text("x"), "a JSON value", '"x"', "make it a plain `str`: it is a `Text`"),
-    "text enum": (Unit.METRIC, "a JSON value", '"metric"', "make it a plain `str`: it is a `Unit`"),
-    "number enum": (Colour.RED, "a JSON value", "1", "make it a plain `int`: it is a `Colour`"),
+    "Decimal": (Decimal("1.5"), "a JSON value", "1.5", "convert it to a string or a float"),
+    "UUID": (UUID(int=1), "a JSON value", "a Python `UUID`", "convert it to a string"),
+    "subclass of str": (Text("x"), "a JSON value", '"x"', "convert it to a plain `str`; it is a `Text`"),
+    "text enum": (Unit.METRIC, "a JSON value", '"metric"', "convert it to a plain `str`; it is a `Unit`"),
+    "number enum": (Colour.RED, "a JSON value", "1", "convert it to a plain `int`; it is a `Colour`"),
     "complex": (1j, "a JSON value", "a Python `complex`", ""),
     "class": (int, "a JSON value", "a Python `type`", ""),
-    "key": ({1: 2}, "keys that are text", "the key 1", ""),
-    "null key": ({None: 2}, "keys that are text", "the key null", ""),
-    "subclass key": ({Text("a"): 2}, "keys that are text", 'the key "a"', ""),
+    "key": ({1: 2}, "string keys", "the key 1", ""),
+    "null key": ({None: 2}, "string keys", "the key null", ""),
+    "subclass key": ({Text("a"): 2}, "string keys", 'the key "a"', ""),
     "surrogate key": ({"\udfff": 2}, "keys without lone surrogates", 'the key "\\udfff"', ""),
 }
 

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from sampling import sample
 from toolcrib.schema.validation import Validator, check_schema
 from toolcrib.schema.validation.explanation import Explanation
 from toolcrib.schema.validation.json_values import count_elements
@@ -60,20 +61,20 @@ LINES = {
     "items that repeat": (
         {"uniqueItems": True},
         [*range(MANY), 0],
-        [f"(root): expected items that all differ, got an array of {MANY + 1} items"],
+        [f"(root): expected unique items, got an array of {MANY + 1} items"],
     ),
     "no item fits": (
         {"contains": {"type": "string"}},
         [1] * MANY,
         [
-            f"(root): expected items of which enough, and not too many, fit `contains`, got an array of {MANY} items"
+            f"(root): expected items of which the required number matches `contains`, got an array of {MANY} items"
         ],
     ),
     "const": ({"const": "a"}, [1] * MANY, [f'(root): expected "a", got an array of {MANY} items']),
     "not": (
         {"not": {"type": "array"}},
         [1] * MANY,
-        [f"(root): expected a value that the schema under `not` refuses, got an array of {MANY} items"],
+        [f"(root): expected a value that does not match the schema under `not`, got an array of {MANY} items"],
     ),
     "false": ({"properties": {"a": False}}, {"a": [1] * MANY}, ["/a: expected nothing here, got an array of 3000 items"]),
     "nullable": (
@@ -84,7 +85,7 @@ LINES = {
     "several forms": (
         {"oneOf": [INTEGERS, {"minItems": 1}]},
         [1] * MANY,
-        [f"(root): expected a value that fits exactly one of 2 forms, got an array of {MANY} items (it fits the forms 1, 2)"],
+        [f"(root): expected a value that matches exactly one of 2 forms, got an array of {MANY} items (it matches the forms 1, 2)"],
     ),
     "a form within items": (
         {"items": {"anyOf": [INTEGER, {"type": "null"}]}},
@@ -114,12 +115,12 @@ LINES = {
     "names of properties": (
         {"propertyNames": {"maxLength": 5}},
         {f"k{index}": index for index in range(MANY)} | {"longer": 1},
-        ["/longer: expected a property name that is at most 5 characters, got `longer`"],
+        ["/longer: expected a valid property name: at most 5 characters, got `longer`"],
     ),
     "unevaluated items": (
         {"allOf": [{"prefixItems": [{}]}], "unevaluatedItems": False},
         [1] * MANY,
-        [f"(root): expected no further items, got an array of {MANY} items"],
+        [f"(root): expected no additional items, got an array of {MANY} items"],
     ),
     "the key 1": ({"additionalProperties": {"items": INTEGER}}, {"1": ["x"] * 60}, [f'/1/{index}: expected an integer, got "x"' for index in range(COMPUTED)]),
 }  # fmt: skip
@@ -242,7 +243,7 @@ class Drawn:
 
 
 @pytest.mark.parametrize("whole", [2, 5])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", sample(range(40), 8))
 def test_the_search_finds_what_is_wrong_and_nothing_else(seed, whole):
     """What is searched member by member, as if it were large, is explained whole beside it."""
     drawn = Drawn(seed)

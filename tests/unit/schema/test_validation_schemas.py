@@ -209,7 +209,7 @@ def test_the_nearest_allowed_value_is_named():
 def test_the_nearest_definition_is_named():
     assert only({"$ref": "#/$defs/ct", "$defs": {"cat": {}}}).hint == "did you mean `#/$defs/cat`?"
     assert only({"$ref": "#/definitions/cat", "$defs": {"cat": {}}}).hint == "did you mean `#/$defs/cat`?"
-    assert only({"$ref": "#/$defs/zzz", "$defs": {"cat": {}}}).hint == "there are: `#/$defs/cat`"
+    assert only({"$ref": "#/$defs/zzz", "$defs": {"cat": {}}}).hint == "the definitions are `#/$defs/cat`"
     assert only({"$ref": "#/$defs/zzz"}).hint == ""
 
 
@@ -222,13 +222,13 @@ def test_the_nearest_dialect_is_named():
 
 
 def test_a_bad_pattern_is_shown():
-    assert only({"pattern": "[a-"}).message == "`[a-` is no regular expression that can be used"
+    assert only({"pattern": "[a-"}).message == "`[a-` is not a supported regular expression"
 
 
 def test_a_default_that_does_not_fit_is_a_warning():
     problem = only({"properties": {"a": {"type": "integer", "default": "x"}}})
     assert problem.severity == "warning"
-    assert problem.message == 'the default does not fit its own schema: expected an integer, got "x"'
+    assert problem.message == 'the default does not match its own schema: expected an integer, got "x"'
 
 
 @pytest.mark.parametrize(

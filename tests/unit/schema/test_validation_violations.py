@@ -67,7 +67,7 @@ LINES = {
     "many options": (
         {"enum": list(range(20))},
         99,
-        ["(root): expected one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 (20 in all), got 99"],
+        ["(root): expected one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 (20 in total), got 99"],
     ),
     "const": ({"const": "a"}, "b", ['(root): expected "a", got "b"']),
     "item": (FORECAST, {"city": "Oslo", "tags": ["a", 3]}, ["/tags/1: expected a string, got 3"]),
@@ -76,7 +76,7 @@ LINES = {
         {"City": "Oslo"},
         [
             "/City: expected no property of this name, got `City` (did you mean `city`?)",
-            "/city: expected a string (required), got nothing (is `City` meant for it?)",
+            "/city: expected a string (required), got nothing (is `City` a misspelling of it?)",
         ],
     ),
     "stray": (
@@ -114,7 +114,7 @@ LINES = {
     "name": (
         {"propertyNames": {"maxLength": 1}},
         {"ab": 1},
-        ["/ab: expected a property name that is at most 1 character, got `ab`"],
+        ["/ab: expected a valid property name: at most 1 character, got `ab`"],
     ),
     "length": ({"minLength": 3}, "ab", ['(root): expected at least 3 characters, got "ab" (it has 2)']),
     "pattern": ({"pattern": "^a$"}, "b", ['(root): expected text that matches ^a$, got "b"']),
@@ -125,7 +125,7 @@ LINES = {
         [1, 1],
         [
             "(root): expected at most 1 item, got an array of 2 items",
-            "(root): expected items that all differ, got an array of 2 items",
+            "(root): expected unique items, got an array of 2 items",
         ],
     ),
     "few items": ({"minItems": 1}, [], ["(root): expected at least 1 item, got an empty array"]),
@@ -137,11 +137,15 @@ LINES = {
             "(root): expected at least 3 properties, got an object with 2 keys",
         ],
     ),
-    "not": ({"not": {}}, None, ["(root): expected a value that the schema under `not` refuses, got null"]),
+    "not": (
+        {"not": {}},
+        None,
+        ["(root): expected a value that does not match the schema under `not`, got null"],
+    ),
     "contains": (
         {"contains": {"type": "string"}},
         [1],
-        ["(root): expected items of which enough, and not too many, fit `contains`, got an array of 1 item"],
+        ["(root): expected items of which the required number matches `contains`, got an array of 1 item"],
     ),
     "false": ({"properties": {"a": False}}, {"a": 1}, ["/a: expected nothing here, got 1"]),
     "false behind the items": (
@@ -152,7 +156,7 @@ LINES = {
     "unevaluated items": (
         {"prefixItems": [{}], "unevaluatedItems": False},
         [1, 2],
-        ["(root): expected no further items, got an array of 2 items"],
+        ["(root): expected no additional items, got an array of 2 items"],
     ),
     "additional items": (
         {**LISTS, "additionalItems": False},
@@ -177,7 +181,7 @@ LINES = {
     "nothing fits": (
         {"anyOf": [False, False]},
         1,
-        ["(root): expected a value that fits one of the forms, got 1"],
+        ["(root): expected a value that matches one of the forms, got 1"],
     ),
     "nearest branch": (
         SHAPES,
@@ -203,7 +207,7 @@ LINES = {
     "several branches": (
         {"oneOf": [{"type": "integer"}, {"minimum": 2}, False]},
         3,
-        ["(root): expected a value that fits exactly one of 3 forms, got 3 (it fits the forms 1, 2)"],
+        ["(root): expected a value that matches exactly one of 3 forms, got 3 (it matches the forms 1, 2)"],
     ),
     "behind a reference": (
         {"properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "integer"}}},
@@ -220,7 +224,7 @@ LINES = {
     "no JSON": (
         {"type": "integer"},
         {1, 2},
-        ["(root): expected a JSON value, got a Python `set` (make it a sorted list)"],
+        ["(root): expected a JSON value, got a Python `set` (convert it to a sorted list)"],
     ),
 }
 
@@ -324,7 +328,7 @@ def test_a_pattern_that_takes_too_many_steps_is_a_fault_with_its_own_words():
     (fault,) = validate({"pattern": "^(?:a|a(?=a))+$"}, "a" * 40 + "!")
     assert fault.keyword == "pattern"
     assert fault.hint == "the pattern took too many steps"
-    assert fault.expected == "text on which the pattern takes fewer steps"
+    assert fault.expected == "text that the pattern matches in fewer steps"
     assert not Validator({"pattern": "^(?:a|a(?=a))+$"}).is_valid("a" * 40 + "!")
 
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sampling import examples
+from sampling import THOROUGH, examples
 from toolcrib.core.errors import ExpressionError
 from toolcrib.security.redaction import one_call
 from toolcrib.security.secrets import (
@@ -489,7 +489,7 @@ def test_escaped_secrets_are_found_in_bytes_of_any_kind(around):
 
 
 def test_a_large_image_is_looked_through_without_its_escapes_being_undone():
-    image = bytes(range(256)) * 20_000
+    image = bytes(range(256)) * (20_000 if THOROUGH else 4_000)
     assert not masking("hunter2", "pässwörd").is_in(image)
     assert masking("hunter2").is_in(image + b"hunter2" + image)
 

@@ -37,7 +37,7 @@ def test_which_hosts_only_this_machine_reaches(host, only_here):
             ListenAddress(host).checked()
         assert refused.value.code == "token_needed"
         assert ListenAddress(host, token="t" * 16).checked().token == "t" * 16
-        with pytest.raises(ConfigurationError, match="the token has 15 of at least 16") as refused:
+        with pytest.raises(ConfigurationError, match="expected at least 16 characters, got 15") as refused:
             ListenAddress(host, token="t" * 15).checked()
         assert refused.value.code == "token_too_short"
         assert "t" * 15 not in str(refused.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sampling import THOROUGH
 from toolcrib.servers.lock_diff import MOST_LINES, compare, differences, render_lines
 
 STRING = {"type": "string"}
@@ -380,7 +381,7 @@ def test_the_order_of_a_list_is_a_difference():
 def test_a_difference_between_huge_schemas_ends():
     def huge(bound):
         inner = STRING
-        for _ in range(14):
+        for _ in range(14 if THOROUGH else 12):
             inner = {"anyOf": [inner, {"type": "array", "items": inner}, {"maximum": bound}]}
         return inner
 

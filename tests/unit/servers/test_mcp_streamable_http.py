@@ -397,7 +397,7 @@ async def test_what_is_looked_up_has_to_be_an_address_and_a_header():
     with pytest.raises(StartFailure, match="is no address"):
         open_link(Server("crm", transport="http", url="${BASE}/mcp"), world(BASE="crm.example.com"))
     server = Server("crm", transport="http", url="https://crm.example.com", headers={"X-Key": "${KEY}"})
-    with pytest.raises(StartFailure, match="holds a line break") as caught:
+    with pytest.raises(StartFailure, match="contains a line break") as caught:
         open_link(server, world(KEY=f"{CANARY}\nX: 1"))
     assert CANARY not in str(caught.value)
     with pytest.raises(MissingSecret) as missing:

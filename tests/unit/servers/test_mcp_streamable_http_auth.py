@@ -145,7 +145,7 @@ async def test_without_a_token_nothing_is_asked():
         call_trace = await failed(server, oauth(givers), f"127.0.0.1:{givers.port}")
         assert call_trace.trouble is not None
         assert call_trace.trouble.code == "auth_failed"
-        assert "gave no token: status 400, `invalid_client`" in call_trace.trouble.message
+        assert "returned no token: status 400, `invalid_client`" in call_trace.trouble.message
         assert server.requests == []
 
 

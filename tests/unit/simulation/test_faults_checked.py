@@ -65,7 +65,7 @@ def test_names_are_given_once():
         ordered(), "- {name: a, tool: tool, inject: hang}\n- {name: a, tool: tool, inject: empty}"
     )
     assert (problem.code, problem.pointer) == ("duplicate_name", "/faults/1/name")
-    assert "`a` is already the name of the fault at tools.yaml:" in problem.message
+    assert "duplicate fault `a`, already declared at tools.yaml:" in problem.message
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -107,11 +107,9 @@ def test_mocks_and_scenarios_write_faults_in_the_same_way():
 
 def test_a_kind_that_is_misspelt():
     code, message, hint = one("- {tool: tool, inject: disconect}", "/inject")
-    assert (code, message) == ("unknown_fault", "`disconect` is no kind of fault")
+    assert (code, message) == ("unknown_fault", "unknown fault `disconect`")
     assert hint == "did you mean `disconnect`?"
-    assert one("- {tool: tool, inject: earthquake}", "/inject")[2].startswith(
-        "the kinds are `timeout`, `hang`"
-    )
+    assert one("- {tool: tool, inject: earthquake}", "/inject")[2].startswith("use one of `timeout`, `hang`")
     code, _message, hint = one(
         "- {tool: tool, inject: {rate_limt: {limit: 1, per: 1s}}}", "/inject/rate_limt"
     )
@@ -121,7 +119,7 @@ def test_a_kind_that_is_misspelt():
 @pytest.mark.parametrize("kind", ["inject_text", "error", "rate_limit", "slow"])
 def test_a_kind_that_has_to_be_told_more(kind):
     code, message, hint = one(f"- {{tool: tool, inject: {kind}}}", "/inject")
-    assert (code, message) == ("missing_options", f"`{kind}` does not stand alone: it needs to be told more")
+    assert (code, message) == ("missing_options", f"`{kind}` requires options")
     assert f"write `{{{kind}: " in hint
 
 
@@ -160,11 +158,11 @@ def test_a_violation_that_does_not_exist_lists_those_that_do():
     )
     assert (code, message) == (
         "unknown_violation",
-        "the `output_schema` of `tool` can't be violated by `misssing_id`",
+        "unknown violation `misssing_id` of the `output_schema` of `tool`",
     )
     assert hint.startswith("did you mean `missing_id`")
     assert (
-        "there are `missing_id`, `missing_n`, `wrong_type`, `wrong_type_id`"
+        "use `missing_id`, `missing_n`, `wrong_type`, `wrong_type_id`"
         in one("- {tool: tool, inject: {violate_schema: zzz}}", "/inject/violate_schema")[2]
     )
 
@@ -173,7 +171,7 @@ def test_a_tool_without_output_schema_has_none_to_violate():
     assert one("- {tool: plain, inject: violate_schema}", "/inject")[0] == "no_output_schema"
     anything = "name: any\ninput_schema: {}\noutput_schema: {}\nmock: {result: 1}\n"
     code, message, _hint = one("- {tool: any, inject: violate_schema}", "/inject", anything)
-    assert (code, "refuses nothing" in message) == ("unknown_violation", True)
+    assert (code, "can be made from a valid result" in message) == ("unknown_violation", True)
 
 
 @pytest.mark.parametrize("at", ["/titel", "/count", "/count/x", "/rows/0/title", "/rows/name", "/title/0"])
@@ -181,7 +179,7 @@ def test_a_place_that_no_valid_answer_has(at):
     code, message, _hint = one(
         f"- {{tool: closed, inject: {{inject_text: {{at: {at}, text: x}}}}}}", "/inject/inject_text/at"
     )
-    assert (code, message) == ("never_matches", f"no valid answer of `closed` has a place `{at}` for a text")
+    assert (code, message) == ("never_matches", f"no valid result of `closed` can hold text at `{at}`")
 
 
 @pytest.mark.parametrize("at", ["/title", "/rows/0/text", "/rows/-/text"])
@@ -221,9 +219,7 @@ def test_triggers_that_are_wrong(when, code, pointer):
 
 
 def test_ends_that_are_exchanged_come_with_the_way_out():
-    assert (
-        one("- {tool: tool, inject: hang, when: {between: [1m, 5s]}}", "/when/between")[2] == "exchange them"
-    )
+    assert one("- {tool: tool, inject: hang, when: {between: [1m, 5s]}}", "/when/between")[2] == "swap them"
 
 
 def test_a_fault_that_is_switched_off_need_not_happen():
@@ -233,7 +229,7 @@ def test_a_fault_that_is_switched_off_need_not_happen():
 
 def test_a_fault_that_fits_no_tool():
     code, message, hint = one("- {name: f, tool: tol, inject: hang}", "/tool")
-    assert (code, message) == ("unknown_tool", "the fault `f` fits no tool: none is called `tol`")
+    assert (code, message) == ("unknown_tool", "the fault `f` applies to no tool: there is no tool `tol`")
     assert hint == "did you mean `tool`?"
     assert one("- {name: f, tool: 'x_*', inject: hang}", "/tool")[0] == "unknown_tool"
 

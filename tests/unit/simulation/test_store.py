@@ -127,7 +127,9 @@ def test_a_machine_that_moved_is_where_it_is():
 
 def test_rows_with_a_fault_are_nobodys():
     broken = ORDERS._replace(rows=None, fault="pack.yaml:3: rows_unreadable: there is no file")
-    with pytest.raises(ExpressionError, match=r"`orders` can't be had: pack.yaml:3: rows_unreadable"):
+    with pytest.raises(
+        ExpressionError, match=r"cannot read the rows of `orders`: pack.yaml:3: rows_unreadable"
+    ):
         rows_of(broken)
 
 

@@ -1,6 +1,6 @@
-"""The layers around every call: `LAYERS` lists them, outermost first; `build_chain` puts those of one tool together.
+"""The layers around every call. `LAYERS` lists them, outermost first; `build_chain` builds the chain of a tool.
 
-A new layer takes one file, and one line in `LAYERS`. The chain is built once, when a tool is bound.
+To add a layer, write one file and add one line to `LAYERS`. A chain is built once, when its tool is bound.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ GROUP = "toolcrib.middleware"
 
 
 class LayerEntry(NamedTuple):
-    """Where a layer is written, and which tools may need it.
+    """The module of a layer and the tools that may need it.
 
     Attributes:
-        name: The module in this package.
-        around: Which tools may need it: the module is imported for these alone. Its `layer` has the last word.
-        outer: Whether it stands also around a tool that can't run.
-        trusts: Whether it takes a `TrustedAnswer` as well from what is inside; other layers get a `Result`.
-        keeps: Whether it may keep the arguments and results of calls, such as a journal does: then nobody else changes them.
+        name: Name of the module in this package.
+        around: Whether a tool may need the layer. The module is imported only for these tools, and its `layer` decides.
+        outer: Whether the layer also wraps tools that cannot run.
+        trusts: Whether the layer accepts a `TrustedAnswer` from the layers inside; other layers get a `Result`.
+        keeps: Whether the layer may keep arguments and results, as a journal does, so that no one may modify them.
     """
 
     name: str
@@ -64,19 +64,19 @@ def _failing(context: LayerContext) -> bool:
 
 
 USER: Final = "user"
-"""Stands for the layers of the user. They are outside `arguments`: what they change is still checked."""
+"""Placeholder for the user's middleware. It is outside `arguments`, so arguments that it changes are still checked."""
 
 LAYERS: Final = (
-    LayerEntry("events", _observed, outer=True, keeps=True),  # outermost: it reports what the caller gets
+    LayerEntry("events", _observed, outer=True, keeps=True),  # outermost: reports what the caller gets
     LayerEntry(USER, _wrapped, outer=True, keeps=True),
-    LayerEntry("arguments", trusts=True),  # bad arguments cost no attempt
-    LayerEntry("cache", _reaching),
-    LayerEntry("deadline", _waiting),  # covers queues and all attempts
-    LayerEntry("limits", _reaching),  # one place for all attempts of a call
+    LayerEntry("arguments", trusts=True),  # before `limits`: invalid arguments cost no attempt
+    LayerEntry("cache", _reaching),  # outside `limits`: a cached result needs no slot
+    LayerEntry("deadline", _waiting),  # one deadline for the queue and all attempts
+    LayerEntry("limits", _reaching),  # outside `retry`: all attempts of a call share one slot
     LayerEntry("retry", _reaching),
-    LayerEntry("circuit_breaker", _reaching),  # sees each attempt
-    LayerEntry("results", trusts=True),  # judges whatever answered
-    LayerEntry("faults", _failing),  # those that a scenario lets happen, in every mode
+    LayerEntry("circuit_breaker", _reaching),  # inside `retry`: counts each attempt
+    LayerEntry("results", trusts=True),  # checks every answer, injected ones too
+    LayerEntry("faults", _failing),  # innermost: replaces the tool's own answer, in every mode
 )
 
 
@@ -84,9 +84,9 @@ class Chain(NamedTuple):
     """The layers of one tool around its binding.
 
     Attributes:
-        run: What a call runs through.
-        layers: The names of the layers, outermost first.
-        at_once: Whether no call waits, unless its arguments are large: then no event loop is needed.
+        run: Runs a call through the layers.
+        layers: Names of the layers, outermost first.
+        at_once: Whether calls never wait, except with large arguments, so that they need no event loop.
         kept: Whether a layer may keep the arguments and results of calls.
     """
 
@@ -97,17 +97,18 @@ class Chain(NamedTuple):
 
 
 def build_chain(context: LayerContext, *, outer: bool = False) -> Chain:
-    """The chain of a tool; a layer that the tool does not use is not in it.
+    """Build the chain of a tool, with the layers that it needs.
 
     Args:
-        context: The tool, and what its layers are built from.
-        outer: Only with the layers that stand also around a tool that can't run.
+        context: The tool and the inputs of its layers.
+        outer: Use only the layers that also wrap tools that cannot run.
     """
     answer_now = context.answer_now
     link: Link = context.bound.execute if answer_now is None else _link_to(answer_now)
     names: list[str] = []
     at_once = trusted = answer_now is not None
     kept = False
+    # From the inside out: each layer receives the chain that it wraps.
     for entry in reversed(LAYERS):
         if (outer and not entry.outer) or not entry.around(context):
             continue
@@ -124,17 +125,18 @@ def build_chain(context: LayerContext, *, outer: bool = False) -> Chain:
 
 
 def _link_to(answer_now: Callable[[Call], Answer]) -> Link:
-    """A tool that never waits, as the chain calls it."""
+    """Wrap the answer function of a tool that never waits as a link of the chain."""
 
     async def answer(call: Call) -> Answer:
         return answer_now(call)
 
+    # The layer `results` calls this attribute directly, without a coroutine.
     answer.answer_now = answer_now  # type: ignore[attr-defined]
     return answer
 
 
 def _results_of(link: Link) -> CallNext:
-    """A link whose answers are results, for a layer that knows nothing else."""
+    """Convert the answers of a link to results, for a layer that accepts nothing else."""
 
     async def result(call: Call) -> Result:
         return as_result(await link(call))
@@ -143,24 +145,25 @@ def _results_of(link: Link) -> CallNext:
 
 
 def _built_by(entry: LayerEntry, context: LayerContext) -> Iterable[BuildLayer]:
-    """What builds a layer; for the layers of the user one each, innermost first."""
+    """The functions that build an entry: one, or one per user middleware, innermost first."""
     if entry.name != USER:
         return (import_module(f"{__name__}.{entry.name}").layer,)
     return [user_layer(middleware) for middleware in reversed(context.user)]
 
 
 def middleware_named(name: str) -> Middleware:
-    """A middleware that an installed distribution offers in the entry-point group `toolcrib.middleware`.
+    """Load a middleware that an installed distribution offers (entry-point group `toolcrib.middleware`).
 
     Raises:
-        ConfigurationError: None is called so.
+        ConfigurationError: The name is unknown.
     """
     from importlib.metadata import entry_points  # noqa: PLC0415 -- slow to import, and most runtimes name none
 
     offered = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in offered:
         raise ConfigurationError(
-            f"no installed distribution offers a middleware `{name}`", hint=did_you_mean(name, offered)
+            f"unknown middleware `{name}`: no installed distribution offers it",
+            hint=did_you_mean(name, offered),
         )
     found: Middleware = offered[name].load()
     return found

@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from toolcrib.schema.coercion import Repair
 
 DEPTH = 64
-"""How deep arguments may be nested."""
+"""Maximum nesting depth of arguments."""
 
 
 @cached_per_schema
 def _compiled(schema: Schema | None) -> tuple[Validator, Callable[[JSON], JSON] | None]:
-    """A schema and its defaults; a tool that is mocked in many scenarios keeps its schema."""
+    # Cached: a tool that many scenarios mock is bound anew in each, with the same schema.
     wanted = True if schema is None else schema
     return Validator(wanted), compile_defaults(wanted)
 
 
 class ArgumentCheck:
-    """Checks and repairs the arguments of one tool; its schema is compiled.
+    """Checks and repairs the arguments of one tool with its compiled schema.
 
     Attributes:
-        fill: Fills in the defaults; None where there are none.
+        fill: Adds the defaults; None if the schema has none.
         judge: Whether the schema accepts arguments that are JSON and have their defaults.
     """
 
@@ -49,16 +49,16 @@ class ArgumentCheck:
         self.judge = self._validator.judge
 
     def repaired(self, call: Call) -> tuple[Call, list[JSON]] | Result:
-        """The call with good arguments, and the repairs that it took, or the result that refuses it.
+        """Return the call with valid arguments and the repairs made, or the result that refuses the call.
 
-        Where the arguments are large it takes long, and belongs in a thread.
+        Large arguments take long, so run this in a thread then.
         """
         tool, validator = call.tool, self._validator
         judge, fill = self.judge, self.fill
         given: JSON = call.arguments
         too_much = describe_excess(given, DEPTH, tool.limits.input_size)
         fault = None
-        if too_much is None:  # it is not plain JSON: it may have objects and lists of subclasses
+        if too_much is None:  # not plain JSON, such as subclasses of dict and list
             given, fault = as_json(given, depth=DEPTH)
             too_much = describe_excess(given, DEPTH, tool.limits.input_size) if fault is None else None
         if too_much:
@@ -68,9 +68,10 @@ class ArgumentCheck:
         filled = given if fill is None else fill(given)
         report = ViolationReport([]) if judge(filled) else validator.explain(filled)
         if report.faults and tool.coerce != "off" and tool.input_schema is not False:
-            from toolcrib.schema.coercion import repair  # noqa: PLC0415 -- most arguments are good as they are
+            from toolcrib.schema.coercion import repair  # noqa: PLC0415 -- most arguments are valid
 
             repaired, repairs, report = repair(validator, filled, tool.coerce, report)
+            # A repair may create an object whose members have defaults of their own.
             filled = repaired if fill is None else fill(repaired)
             if repairs and not judge(filled):
                 report = validator.explain(filled)
@@ -83,13 +84,14 @@ class ArgumentCheck:
 
 
 def layer(context: LayerContext, call_next: Link) -> Link:
-    """The layer of a tool."""
+    """Build the layer of a tool."""
     check = ArgumentCheck(context.tool)
     fill, judge, room = check.fill, check.judge, budget_for_bytes(context.tool.limits.input_size)
 
     @never_waits
     def arguments(call: Call) -> Awaitable[Answer]:
-        # Almost all arguments are small, and good as they are: then no coroutine is made, which is felt in a mocked call.
+        # Almost all arguments are small and valid. Returning the next awaitable saves a coroutine, which is
+        # measurable in a mocked call.
         given: JSON = call.arguments
         if remaining_budget(given, DEPTH, room) >= 0:
             filled = given if fill is None else fill(given)
@@ -126,7 +128,7 @@ def _too_large(tool: Descriptor, too_much: str) -> Result:
 
 
 def invalid_arguments(tool: Descriptor, report: ViolationReport) -> Result:
-    """The result of a call whose arguments do not fit: one compact line a fault, for the model to act on."""
+    """Build the result of a call with invalid arguments: one line per violation, for the model to act on."""
     shown = report.faults[:MOST]
     lines = [fault.for_model() for fault in shown] or ["arguments must be an object"]
     details: dict[str, Any] = {"violations": [_fault(fault) for fault in shown], **report.counts()}

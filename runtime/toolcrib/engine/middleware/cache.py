@@ -1,4 +1,4 @@
-"""Layer `cache`: answers again what an answer of before still says, for tools that only read (RFC 9111, private)."""
+"""Layer `cache`: reuses fresh answers of read-only tools (a private cache as in RFC 9111)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from toolcrib.engine.middleware.call_failures import without_attempts
 from toolcrib.engine.middleware.layer import LayerContext, never_waits
 
 FRESHNESS = "freshness"
-"""The key of `meta` in which a bound tool says how long its answer holds."""
+"""Key of `meta` in which a bound tool reports how long its answer is fresh."""
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Size of all answers of a tool that one session keeps; one answer may have an eighth of it."""
+"""Maximum bytes of the answers of one tool in one session; a single answer may use an eighth of it."""
 
 
 def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
-    """The layer of a tool; None where nothing is kept."""
+    """Build the layer of a tool; None if nothing is cached."""
     tool = context.tool
     most = tool.limits.cache
     if not tool.annotations.read_only or not most:
         return None
+    # A new identity for each binding: after a reload, the tool may call another server.
     key, binding = f"cache of {tool.name}", object()
 
     @never_waits
@@ -38,6 +39,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
             age = answer.age + session.clock.monotonic() - answer.since
             if age < answer.lifetime:
                 return without_attempts(answer.result().with_meta(cache={"age": round(age, 3)}))
+            # The executor sends the validators, such as `If-None-Match`, and may get 304 (RFC 9111, section 4.3).
             call = call._replace(kept=StaleAnswer(answer.result(), answer.validators))
         result, freshness = _taken_out(await call_next(call))
         if result.outcome is Outcome.OK and (freshness is not None or answer is not None):
@@ -49,19 +51,19 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
 
 
 def _name(call: Call) -> tuple[str, str]:
-    """An answer is a function of these: what `Vary` names follows from the arguments and from who calls."""
+    # `Vary` needs no extra key: all headers of a request follow from the arguments and the user.
     return call.context.user, canonical(call.arguments)
 
 
 class CachedAnswer(NamedTuple):
-    """An answer that is kept.
+    """A cached answer.
 
     Attributes:
-        packed: Value, content, meta and raw value, so that nobody can change them.
-        lifetime: Seconds for which it was fresh from its origin.
-        age: Seconds that it was old when it came.
-        since: When it came, on the session's clock.
-        validators: Request header -> value that asks whether it still holds.
+        packed: Value, content, meta and raw value, serialized so that no caller can modify them.
+        lifetime: Freshness lifetime in seconds (RFC 9111, section 4.2.1).
+        age: Age in seconds when it arrived.
+        since: Time of arrival on the session's clock.
+        validators: Maps request headers to values that revalidate the answer.
     """
 
     packed: bytes
@@ -71,14 +73,15 @@ class CachedAnswer(NamedTuple):
     validators: Mapping[str, str]
 
     def result(self) -> Result:
-        """The answer as a result of its own."""
-        value, content, meta, raw_value = marshal.loads(self.packed)  # noqa: S302 -- we packed it
+        """Unpack the answer into a new result."""
+        # marshal is the fastest way to copy JSON. It is unsafe only for untrusted bytes.
+        value, content, meta, raw_value = marshal.loads(self.packed)  # noqa: S302 -- packed by `_packed`
         parts = tuple(Content(*part) for part in content)
         return Result.ok(value, content=parts, meta=meta or NOTHING)._replace(raw_value=raw_value)
 
 
 class AnswerCache:
-    """The answers of one tool that a session keeps; those that were used longest ago go first."""
+    """The cached answers of one tool in one session; the least recently used ones are evicted first."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, str], CachedAnswer] = OrderedDict()
@@ -89,21 +92,21 @@ class AnswerCache:
         return len(self._kept)
 
     def belong_to(self, binding: object) -> None:
-        """Forget the answers of another binding of the tool: it may ask somebody else."""
+        """Drop the answers of another binding of the tool, which may have called another server."""
         if self._binding is not binding:
             self._kept.clear()
             self._bytes = 0
             self._binding = binding
 
     def find(self, name: tuple[str, str]) -> CachedAnswer | None:
-        """The answer of a name, as used now."""
+        """Return the answer of a key and mark it as recently used."""
         answer = self._kept.get(name)
         if answer is not None:
             self._kept.move_to_end(name)
         return answer
 
     def put(self, name: tuple[str, str], answer: CachedAnswer | None, most: int) -> None:
-        """Put an answer, or none, in place of what is there; `most` are kept."""
+        """Replace the answer of a key, or remove it if `answer` is None; at most `most` answers are kept."""
         gone = self._kept.pop(name, None)
         self._bytes -= len(gone.packed) if gone is not None else 0
         if answer is None:
@@ -116,7 +119,7 @@ class AnswerCache:
 
 
 def _taken_out(result: Result) -> tuple[Result, Any]:
-    """The result without what it says of its freshness, and that."""
+    """Split a result into the result without its freshness, and the freshness."""
     if FRESHNESS not in result.meta:
         return result, None
     meta = dict(result.meta)
@@ -125,11 +128,11 @@ def _taken_out(result: Result) -> tuple[Result, Any]:
 
 
 def _answer(result: Result, freshness: Any, before: CachedAnswer | None, now: float) -> CachedAnswer | None:
-    """What is kept of a result; None for nothing."""
+    """Build the cache entry of a result; None if it must not be cached."""
     if freshness is None:
         return None
     lifetime, validators = freshness["lifetime"], freshness["validators"]
-    if lifetime is None:  # the answer of before still holds, and nothing new is said of it
+    if lifetime is None:  # a 304 response without a new lifetime: the old one stays valid
         lifetime = 0.0 if before is None else before.lifetime
     if not validators and lifetime <= freshness["age"]:
         return None
@@ -141,6 +144,6 @@ def _packed(result: Result) -> bytes | None:
     parts = [tuple(part) for part in result.content]
     try:
         packed = marshal.dumps((result.value, parts, dict(result.meta), result.raw_value))
-    except ValueError:  # a raw value may be anything
+    except ValueError:  # marshal cannot serialize every raw value
         return None
     return packed if len(packed) <= MOST_BYTES // 8 else None

@@ -1,4 +1,4 @@
-"""How a call ends that no layer ended, by an error or by cancellation, and what a report of a failure may show."""
+"""Results of calls that end with an exception or a cancellation, and the masking of secrets in failures."""
 
 from __future__ import annotations
 
@@ -25,41 +25,42 @@ BEFORE_ANY_ATTEMPT = frozenset(
         Outcome.NEEDS_APPROVAL,
     }
 )
-"""Outcomes of calls that reached no executor."""
+"""Outcomes of calls that did not reach an executor."""
 
 
 def attempts_of(result: Result) -> int:
-    """How often the runtime tried: what a layer counted, else once or not at all."""
+    """Number of attempts: the count of a layer if any, else one or zero, depending on the outcome."""
     if result.usage is not NO_USAGE:
         return result.usage.attempts
-    # Most are `ok`, and an outcome is slow to look up.
+    # Most results are `ok`, and hashing an enum member for the set look-up is slow.
     return 1 if result.outcome is _OK or result.outcome not in BEFORE_ANY_ATTEMPT else 0
 
 
 _UNTRIED = Usage(0, 0.0)
-"""Counted, and not `NO_USAGE`, which says that nobody counted."""
+"""Zero attempts, counted by a layer. `NO_USAGE` means that no layer counted."""
 
 
 def without_attempts(result: Result) -> Result:
-    """The result as that of a call for which nothing was tried."""
+    """Mark the result as one without any attempt."""
     return result._replace(usage=_UNTRIED)
 
 
 def may_have_acted(tool: Descriptor) -> bool:
-    """Whether a call that was given up may have changed something."""
+    """Whether a cancelled call of the tool may have had an effect."""
     return not (tool.annotations.read_only or tool.annotations.idempotent)
 
 
 def is_cancelled_by_caller() -> bool:
-    """Whether the caller cancelled its task; otherwise a cancellation came from within the tool."""
-    import asyncio  # noqa: PLC0415 -- who meets a cancellation has it already
+    """Whether the caller cancelled its task; otherwise the cancellation came from inside the tool."""
+    import asyncio  # noqa: PLC0415 -- already imported if there is a cancellation
 
+    # `cancelling()` counts the requests of `Task.cancel`; a CancelledError that a tool raises does not count.
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def cancelled_result(call: Call, message: str, error: BaseException | None = None) -> Result:
-    """The result of a call that was given up on its way, by an error if that is known."""
+    """Build the result of a cancelled call, with the progress that is attached to `error`."""
     given = progress_of(error)
     acted = given.attempts and given.reached and may_have_acted(call.tool)
     details = {"may_have_acted": True} if acted else {}
@@ -68,56 +69,59 @@ def cancelled_result(call: Call, message: str, error: BaseException | None = Non
 
 
 def cancelled_by_tool(call: Call) -> Result:
-    """The result of a call whose tool cancelled itself, without its caller."""
-    return cancelled_result(call, f"`{call.tool.name}` was cancelled from within")
+    """Build the result of a call whose tool cancelled itself."""
+    return cancelled_result(call, f"`{call.tool.name}` cancelled itself")
 
 
 def result_of_error(call: Call, error: BaseException) -> Result | None:
-    """The result of a call out of which an error escaped; None for what its caller asked for, which goes on.
+    """Build the result of a call that raised; None if the error must propagate.
 
-    That is the cancellation of the caller's own task, and what ends the process.
+    A cancellation by the caller propagates, and so do KeyboardInterrupt and SystemExit.
     """
     if isinstance(error, Exception):
         return internal_error(call, error)
-    import asyncio  # noqa: PLC0415 -- who meets a cancellation has it already
+    import asyncio  # noqa: PLC0415 -- already imported if there is a cancellation
 
     within = isinstance(error, asyncio.CancelledError) and not is_cancelled_by_caller()
     return cancelled_by_tool(call) if within else None
 
 
 def internal_error(call: Call, error: Exception) -> Result:
-    """The result of a call out of which an error escaped. Its text may hold anything, so only the log has it."""
-    import logging  # noqa: PLC0415 -- a command that meets no bug starts without it
+    """Build the result of a call that raised an exception."""
+    # The text of the exception may contain secrets or untrusted data. The result, which a model may read, names
+    # only its type; the log has the rest.
+    import logging  # noqa: PLC0415 -- not needed unless there is a bug
 
     logging.getLogger("toolcrib").error("a bug in a call of `%s`", call.tool.name, exc_info=error)
     kind = type(error).__name__
-    message = f"a bug while calling `{call.tool.name}`: {kind}; the log of `toolcrib` has the trace"
+    message = f"a bug while calling `{call.tool.name}`: {kind}; the traceback is in the `toolcrib` log"
     return Result.failed(Outcome.INTERNAL, message, details={"exception": kind})
 
 
 def mask_violation(fault: Violation, validator: Validator) -> Violation:
-    """The fault of a value that is no JSON, without what stands there if the place is secret."""
+    """Hide the value in a violation (a value that is not valid JSON) if the schema marks its place as secret."""
     return fault._replace(got=HIDDEN) if validator.secrets.hides(fault.path, ...) else fault
 
 
 def hide_secrets(seen: Redactor, faults: Sequence[Violation], value: object) -> list[Violation]:
-    """The faults of a value without the secrets that were seen before, e.g. in the arguments of the call."""
+    """Hide secrets that were seen before, such as in the arguments of the call, in violations of a value."""
     return [_without(seen, fault, value) for fault in faults]
 
 
 def _without(seen: Redactor, fault: Violation, value: object) -> Violation:
     path = tuple(seen.hide_in_text(key) if isinstance(key, str) else key for key in fault.path)
     there = _at(value, fault.path)
-    # What is there is judged whole: the text of a fault may be shortened within the secret.
+    # Compare the whole value: the text of a violation may be cut in the middle of a secret.
     shown = seen.hide_in(there)  # type: ignore[arg-type]
-    hidden = shown is not there and shown != there  # NaN is not equal to itself
+    hidden = shown is not there and shown != there  # `is` first, because NaN is not equal to itself
     if path != fault.path or (hidden and fault.got == describe_value(there)):
         return fault._replace(path=path, pointer=pointer_to(path), got=HIDDEN, hint="")
     return fault._replace(got=seen.hide_in_text(fault.got), hint=seen.hide_in_text(fault.hint))
 
 
 def _at(value: Any, path: Path) -> object:
-    for key in path:  # with the methods of `dict` and `list`: those of a subclass may do anything
+    # Use the methods of `dict` and `list` themselves: a subclass may override them with arbitrary code.
+    for key in path:
         if issubclass(type(value), dict):
             value = dict.get(value, key)
         elif issubclass(type(value), list) and isinstance(key, int):
@@ -129,7 +133,7 @@ def _at(value: Any, path: Path) -> object:
 
 
 def reportable(result: Result) -> tuple[Result, Violation | None]:
-    """The result with plain JSON as `meta` and as `details` of its error, and what keeps them from being JSON."""
+    """Convert `meta` and the `details` of the error to plain JSON; also returns the first value that is not JSON."""
     told: dict[str, Any] = {}
     error = result.error
     if result.meta is not NOTHING:

@@ -1,4 +1,4 @@
-"""Layer `circuit_breaker`: an origin that fails again and again is left alone for a while."""
+"""Layer `circuit_breaker`: pauses calls to an origin that fails repeatedly."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from toolcrib.engine.middleware.call_failures import BEFORE_ANY_ATTEMPT, without
 from toolcrib.engine.middleware.layer import LayerContext, never_waits
 
 _WHILE_PROBING = 1.0
-"""Seconds after which to ask again while one attempt finds out how an origin is."""
+"""Seconds to wait while another call probes the origin; the end of the probe is unknown."""
 
 
 def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
-    """The layer of a tool; None where its breaker is off: then its attempts neither count nor are stopped."""
+    """Build the layer of a tool; None if its breaker is off. Its attempts then neither count nor are stopped."""
     numbers, origin, shared = context.tool.limits.breaker, context.reaching.origin, context.shared
     if numbers is None:
         return None
@@ -36,7 +36,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
             result = await call_next(call)
             failed = _failed(result)
         except asyncio.CancelledError:
-            # If the deadline ended it, and not the caller, then the origin kept silent.
+            # A cancellation at the deadline means that the origin did not answer; one by the caller means nothing.
             failed = _is_late(call, clock.monotonic()) or None
             raise
         finally:
@@ -48,7 +48,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
 
 
 class Circuit:
-    """How an origin fared of late."""
+    """Recent failures of an origin, and whether its circuit is open."""
 
     __slots__ = ("_failures", "_open_until", "_probing")
 
@@ -58,7 +58,7 @@ class Circuit:
         self._probing = False
 
     def wait(self, now: float) -> float:
-        """Seconds after which to ask again; 0.0 where an attempt may be made now."""
+        """Seconds to wait before the next attempt; 0.0 if one may start now."""
         if self._open_until is None:
             return 0.0
         left = self._open_until - now
@@ -67,19 +67,20 @@ class Circuit:
         return _WHILE_PROBING if self._probing else 0.0
 
     def begin(self) -> bool:
-        """Begin an attempt. Returns whether it is the one that finds out how the origin is."""
+        """Start an attempt and return whether it is the probe of an open circuit."""
+        # Only one probe at a time: an origin that is recovering must not get the whole load at once.
         self._probing = self._open_until is not None
         return self._probing
 
     def end(self, numbers: Breaker, now: float, *, failed: bool | None, probe: bool) -> None:
-        """End an attempt; `failed` is None where it says nothing of the origin."""
+        """End an attempt; `failed` is None if it says nothing about the origin."""
         if probe:
             self._probing = False
             if failed is not None:
                 self._failures.clear()
                 self._open_until = now + numbers.open_for if failed else None
         elif self._open_until is not None or failed is None:
-            return  # what began before the breaker opened says nothing new
+            return  # an attempt that started before the circuit opened is outdated
         elif failed:
             self._count(numbers, now)
         else:
@@ -94,7 +95,7 @@ class Circuit:
 
 
 _NEARLY = 0.01
-"""Seconds by which a timer may be before the deadline that it stands for."""
+"""Seconds by which an event-loop timer may fire before its deadline."""
 
 
 def _is_late(call: Call, now: float) -> bool:
@@ -106,7 +107,7 @@ _SAYS_NOTHING = BEFORE_ANY_ATTEMPT | {Outcome.CANCELLED, Outcome.INTERNAL}
 
 
 def _failed(result: Result) -> bool | None:
-    """Whether the origin failed; None where it was not asked."""
+    """Whether the origin failed; None if the attempt says nothing about it."""
     if result.outcome is Outcome.OK:
         return False
     if result.outcome in _SAYS_NOTHING:
@@ -115,7 +116,8 @@ def _failed(result: Result) -> bool | None:
         return True
     error = result.error
     if error is not None and error.code == "auth_failed":
-        return None  # what its details tell is how another server fared, that of the tokens
+        return None  # the status in its details is that of the token server, which is another origin
+    # Only server errors count: a 4xx shows that the origin works and that the request is wrong.
     status = error.details.get("status") if error is not None and error.retryable else None
     return isinstance(status, int) and status >= 500
 
@@ -126,7 +128,7 @@ def _open(origin: str, wait: float) -> Result:
     return without_attempts(
         Result.failed(
             Outcome.OVERLOADED,
-            f"`{origin}` failed again and again and is left alone; retry after {format_duration(seconds)}",
+            f"the circuit of `{origin}` is open after repeated failures; retry after {format_duration(seconds)}",
             code="circuit_open",
             details=details,
             retryable=True,

@@ -1,4 +1,4 @@
-"""Layer `deadline`: one deadline over everything inside it, on the session's clock."""
+"""Layer `deadline`: one deadline for the queue and all attempts of a call, on the session's clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolcrib.engine.middleware.layer import LayerContext
 
 
 def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
-    """The layer of a tool; None where a call never waits."""
+    """Build the layer of a tool; None if its calls never wait."""
     tool, bound = context.tool, context.bound
     if not bound.waits:
         return None
@@ -24,6 +24,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
             async with clock.timeout(seconds) as timer:
                 return await call_next(call._replace(deadline=clock.monotonic() + seconds))
         except TimeoutError as error:
+            # The tool itself may raise TimeoutError; that is an error of the tool, not the deadline.
             if not timer.expired():
                 raise
             return _late(call, seconds, progress_of(error.__cause__))
@@ -43,6 +44,7 @@ def _late(call: Call, seconds: float, given: CallProgress) -> Result:
             **({"queue": given.queue} if queued else {}),
             **({"may_have_acted": True} if acted else {}),
         },
+        # Another attempt could repeat the effect of the first one.
         retryable=not acted,
     )._replace(meta=given.meta)
     return late._replace(usage=Usage(given.attempts)) if given.attempts else without_attempts(late)

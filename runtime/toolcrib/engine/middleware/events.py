@@ -1,4 +1,4 @@
-"""Layer `events`: tells an observer when a call begins and how it ended."""
+"""Layer `events`: notifies an observer when a call starts and how it ends."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ if TYPE_CHECKING:
 
 
 class CallStarted(NamedTuple):
-    """A call passed the door of the runtime. `call.arguments` are as the caller gave them.
+    """A call started. `call.arguments` are the caller's, before defaults and repairs.
 
-    `call.context.correlation` ties it to what it is called elsewhere: of a conversation's call it is the id there.
+    `call.context.correlation` is the ID of the call in another system, such as a conversation.
     """
 
     call: Call
 
 
 class CallFinished(NamedTuple):
-    """A call ended, with the result that its caller gets; a caller that cancelled gets none."""
+    """A call ended with the result that its caller gets. A caller that cancelled gets none."""
 
     call: Call
     result: Result
 
 
 Observer: TypeAlias = "Callable[[CallStarted | CallFinished | ToolEvent], None]"
-"""Receives the events of every call, in order, and those of reloads. It must not wait and must not raise."""
+"""Receives the events of every call and reload, in order. It must not block and must not raise."""
 
 
 def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
-    """The layer for an observer; None where nobody observes."""
+    """Build the layer of a tool; None without an observer."""
     observer = context.observer
     if observer is None:
         return None
-    import asyncio  # noqa: PLC0415 -- where nobody observes there may be no event loop
+    import asyncio  # noqa: PLC0415 -- slow to import, and mocked calls run without it
 
     @never_waits
     async def events(call: Call) -> Result:
@@ -54,7 +54,8 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
 
         try:
             result = await call_next(call)
-        except BaseException as error:  # what escapes the layers inside is a bug, and told as one
+        # BaseException: a cancelled call has an end as well, which the observer must see.
+        except BaseException as error:
             ended = result_of_error(call, error)
             if ended is None:
                 if isinstance(error, asyncio.CancelledError):

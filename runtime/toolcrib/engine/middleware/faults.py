@@ -1,4 +1,4 @@
-"""Layer `faults`: lets a tool fail as the world does, where a scenario says so. The innermost, in every mode."""
+"""Layer `faults`: injects the faults that a scenario configures. It is the innermost layer, in every mode."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CompiledFault(NamedTuple):
     """A fault, compiled for one tool.
 
     Attributes:
-        fault: As written.
+        fault: The fault as written.
         trigger: When it is due.
         injection: What it does.
     """
@@ -50,14 +50,14 @@ class CompiledFault(NamedTuple):
 
 
 class FailingTool:
-    """A bound tool that a scenario lets fail: it reaches out, whatever its mode, and may take any time.
+    """A bound tool with injected faults. It counts as reaching out and as waiting, whatever its mode.
 
     Attributes:
         waits: True.
-        origin: What its calls share with those of other tools.
-        repeatable: Whether an attempt that failed may be made again without a second effect.
-        timeout: Deadline of a call in seconds; None for that of the descriptor.
-        faults: What can go wrong, the first that is due counts.
+        origin: Origin that its calls share with those of other tools.
+        repeatable: Whether a failed attempt may be repeated without a second effect.
+        timeout: Timeout of a call in seconds; None for that of the descriptor.
+        faults: The faults; the first one that is due happens.
     """
 
     waits = True
@@ -71,15 +71,14 @@ class FailingTool:
         self.execute = bound.execute
         self._bound = bound
         self._answer_before: Callable[[Call], Result] | None = None
-        if getattr(
-            bound, "keeps", False
-        ):  # a mock that reads no store answers no otherwise for a change of it
+        # The answer of a mock that does not read the store cannot depend on an earlier version of the store.
+        if getattr(bound, "keeps", False):
             self._answer_before = getattr(bound, "answer_before", None)
         read = (part.names for entry in faults for part in (entry.trigger, entry.injection))
         self._scope = compile_fault_scope(frozenset[str]().union(*read), _kept)
 
     def explain(self, call: Call) -> JSON | Result:
-        """What the tool would do, and for each fault why it would not happen first."""
+        """Explain the call, and for each fault whether it is due and why not."""
         plan = self._bound.explain(call)
         if isinstance(plan, Result) or not isinstance(plan, dict):
             return plan
@@ -93,11 +92,11 @@ class FailingTool:
         try:
             why: list[JSON] = [*record.why_not_now(self.unmet(entry, call, number), number)]
         except ExpressionError as error:
-            why = [f"it can't be judged: {error.message}"]
+            why = [f"cannot evaluate the fault: {error.message}"]
         return {"name": entry.fault.name, "kind": entry.injection.kind, "due": not why, "because": why}
 
     def unmet(self, entry: CompiledFault, call: Call, number: int) -> list[Condition]:
-        """The conditions of a fault that do not hold for an attempt.
+        """Return the conditions of a fault that an attempt does not meet.
 
         Raises:
             ExpressionError: An expression of the fault failed.
@@ -106,12 +105,12 @@ class FailingTool:
         return unmet if entry.injection.ready(call, self._earlier) else [*unmet, READY]
 
     def attempt(self, call: Call, call_next: CallNext, number: int) -> Attempt:
-        """What a fault happens to."""
+        """Build the attempt that a fault is applied to."""
         scope = self._scope(call, number)
         return Attempt(call, call_next, scope, number, self.repeatable, self._earlier)
 
     def _earlier(self, call: Call) -> Result | None:
-        """What the tool would have answered before the last change, or did answer to equal arguments."""
+        """The answer before the last change of the store, or an earlier answer to equal arguments."""
         session, fixture = call.context.session, call.tool.fixture
         if self._answer_before is not None and (fixture.collections or fixture.machines):
             return None if store_of(session).before(fixture) is None else self._answer_before(call)
@@ -120,10 +119,10 @@ class FailingTool:
 
 
 def with_faults(tool: Descriptor, bound: BoundTool) -> FailingTool:
-    """The bound tool with the faults of its descriptor compiled.
+    """Compile the faults of a descriptor and wrap its bound tool.
 
     Raises:
-        DocumentError: There is an error in one, which loading would have told.
+        DocumentError: A fault has an error. Loading reports these earlier.
     """
     problems: list[Problem] = []
     names = fault_variables(tool)
@@ -141,7 +140,7 @@ def with_faults(tool: Descriptor, bound: BoundTool) -> FailingTool:
 
 
 def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
-    """The layer of a tool; None where nothing is to go wrong with it."""
+    """Build the layer of a tool; None if it has no faults."""
     bound = context.bound
     if not isinstance(bound, FailingTool) or not bound.faults:
         return None
@@ -154,12 +153,12 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
 
 
 class _DueFaults(NamedTuple):
-    """What faults make of an attempt.
+    """The faults of an attempt.
 
     Attributes:
-        due: Those that are due, with what the session remembers of them.
-        limits: Those that count what is let through.
-        broken: The first that could not be judged, and why.
+        due: The faults that are due, with their records in the session.
+        limits: Injections that count the attempts that they let pass.
+        broken: The first fault that could not be evaluated, and the error.
     """
 
     due: list[tuple[CompiledFault, FaultRecord]]
@@ -168,7 +167,7 @@ class _DueFaults(NamedTuple):
 
 
 class _Layer:
-    """The faults of one tool, around it."""
+    """The faults of one tool."""
 
     def __init__(self, bound: FailingTool) -> None:
         self._bound = bound
@@ -176,14 +175,16 @@ class _Layer:
         self._remembers = any(entry.injection.kind == "stale" for entry in bound.faults)
 
     async def pass_through(self, call: Call, call_next: CallNext) -> Result:
-        """One attempt: the first fault that is due happens to it, or none."""
+        """Make one attempt, and apply the first fault that is due, if any."""
         number = call_counter_of(call.context.session, call.tool.name).of(call)
         if self._remembers:
             call_next = self._remembering(call_next)
         due, limits, broken = self._judged(call, number)
         if broken is not None:
             fault, error = broken
-            seen = FaultAttempt(call.tool.name, number, call.attempt, f"`{fault.name}` could not be judged")
+            seen = FaultAttempt(
+                call.tool.name, number, call.attempt, f"`{fault.name}` could not be evaluated"
+            )
             for _entry, record in due:
                 record.misses(seen)
             return _broken(call, fault, error)
@@ -193,7 +194,7 @@ class _Layer:
         return await self._happening(call, call_next, number, due) if due else await call_next(call)
 
     def _judged(self, call: Call, number: int) -> _DueFaults:
-        """Every fault hears of the attempt, so that each can tell why it did not happen."""
+        """Evaluate every fault, so that each one can report later why it did not happen."""
         session = call.context.session
         elapsed = session.clock.monotonic() - session.began
         judged = _DueFaults([], [])
@@ -222,6 +223,7 @@ class _Layer:
             other.misses(seen._replace(instead=f"`{fault.name}` came first"))
         also: list[JSON] = [other.fault.name for other, _record in others]
         told: dict[str, JSON] = {"name": fault.name, "kind": injection.kind, "also_due": also}
+        # Recorded before the attempt: a cancelled call would otherwise leave no trace of the fault.
         if injection.certain:
             record.happens(seen)
         try:
@@ -229,7 +231,7 @@ class _Layer:
         except asyncio.CancelledError as error:
             given = progress_of(error)
             if not injection.certain:
-                record.misses(seen._replace(instead="the call was given up before the tool had answered"))
+                record.misses(seen._replace(instead="the call was cancelled before the tool answered"))
             elif not given.reached:
                 attach_progress(error, attempts=given.attempts, reached=False, meta={"fault": told})
             raise
@@ -237,7 +239,7 @@ class _Layer:
             record.misses(seen._replace(instead=f"it failed: {error.message}"))
             return _broken(call, fault, error)
         if not ended.happened:
-            why = f"the tool itself ended `{ended.result.outcome}`, with nothing that could be spoiled"
+            why = f"the tool itself ended with `{ended.result.outcome}`, so there is no answer to alter"
             record.misses(seen._replace(instead=why))
             return ended.result
         if not injection.certain:
@@ -245,7 +247,7 @@ class _Layer:
         return ended.result.with_meta(fault={**told, **ended.facts})
 
     def _remembering(self, call_next: CallNext) -> CallNext:
-        """What the tool answers is kept, for a later attempt that is to get what was true before."""
+        """Keep the answers of the tool, for a `stale` fault of a later attempt."""
 
         async def remembered(call: Call) -> Result:
             result = await call_next(call)
@@ -258,7 +260,7 @@ class _Layer:
 
 
 def _copied(result: Result) -> Result:
-    """The result with a value of its own: what is handed out may be changed."""
+    """Copy the value of a result, because callers may modify the value that they get."""
     return result._replace(value=deepcopy(result.value))
 
 
@@ -267,7 +269,7 @@ def _memory(call: Call) -> str:
 
 
 def _kept(call: Call, name: str) -> JSON:
-    """What the session's mocks keep, as expressions read it."""
+    """The state of the session's mocks, as expressions read it."""
     store = store_of(call.context.session)
     fixture, collection = call.tool.fixture, key_of_hidden_name("store", name)
     read: Any
@@ -284,7 +286,7 @@ def _kept(call: Call, name: str) -> JSON:
 
 
 def _broken(call: Call, fault: InjectedFault, error: ExpressionError) -> Result:
-    """The fault itself is wrong: never an answer that a model could take for the tool's."""
+    # An error in the fault itself must not look like an answer of the tool, which a model would act on.
     place = fault.origin.place(error.pointer or fault.pointer)
     return Result.failed(
         Outcome.INTERNAL,

@@ -1,9 +1,9 @@
-"""A layer around every call: what it is built from, what it declares, and what the calls of a runtime share.
+"""The contract of a layer: what it is built from, what it declares, and the state that the calls of a runtime share.
 
-A layer is one file with one function `layer(context, call_next)`. It returns an `async` function, or one that returns
-an awaitable, that takes a call and goes on with `call_next(call)`; or None where a tool does not need the layer. A layer that awaits nothing but
-`call_next` says so (`never_waits`): the chain of a tool that never waits, with only such layers, runs without an event
-loop. So there is one chain, and its layers take effect in whatever way it is called.
+A layer is one file with one function `layer(context, call_next)`. It returns an async function (or a function that
+returns an awaitable) that accepts a call and continues with `call_next(call)`, or None if the tool does not need the
+layer. A layer that awaits nothing but `call_next` declares it with `never_waits`. A chain of such layers around a tool
+that never waits runs without an event loop, so synchronous and asynchronous calls share one chain.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ L = TypeVar("L", bound=Link)
 
 
 class LayerContext(NamedTuple):
-    """What the layers of one tool are built from.
+    """The inputs for building the layers of one tool.
 
     Attributes:
         tool: The tool.
         bound: Its binding.
-        shared: What the calls of a runtime share.
-        user: Layers of the user, outermost first.
-        observer: Receives the events of every call; None where nobody observes.
+        shared: State that the calls of a runtime share.
+        user: Middleware of the user, outermost first.
+        observer: Receives the events of every call, if any.
     """
 
     tool: Descriptor
@@ -52,89 +52,94 @@ class LayerContext(NamedTuple):
     @property
     def reaching(self) -> Reaching:
         """The binding of a tool that reaches out."""
-        assert reaches_out(self.bound)  # noqa: S101 -- no other tool has the layers that ask
+        assert reaches_out(self.bound)  # noqa: S101 -- only such tools have the layers that use it
         return self.bound
 
     @property
     def answer_now(self) -> Callable[[Call], Answer] | None:
-        """What a tool answers that never waits (`SyncTool`); None for one that may, or does not say."""
+        """The synchronous answer function of a `SyncTool`; None if the tool may wait or has none."""
         answer_now: Callable[[Call], Answer] | None = getattr(self.bound, "answer_now", None)
         return None if self.bound.waits else answer_now
 
 
 def reaches_out(bound: BoundTool) -> TypeGuard[Reaching]:
-    """Whether the calls of a bound tool reach out, so that they can fail, and take places, together with others."""
+    """Whether calls leave the process, so that they share failures and limits with other calls of their origin."""
     return hasattr(bound, "origin") and hasattr(bound, "repeatable")
 
 
 BuildLayer: TypeAlias = Callable[[LayerContext, Any], Link | None]
-"""`layer(context, call_next)`. A layer that does not take a `TrustedAnswer` gets a `CallNext`."""
+"""`layer(context, call_next)`. A layer that does not accept a `TrustedAnswer` gets a `CallNext`."""
 
 
 def never_waits(layer: L) -> L:
-    """Declare that a layer awaits nothing but `call_next`, and `off_loop`."""
+    """Declare that a layer awaits nothing but `call_next` and `off_loop`."""
     layer.waits = False  # type: ignore[attr-defined]
     return layer
 
 
 def may_wait(layer: Link | Middleware) -> bool:
-    """Whether a layer may wait by itself, as it does unless it says otherwise."""
+    """Whether a layer may wait by itself; True unless it declares `waits = False`."""
     waits: bool = getattr(layer, "waits", True)
     return waits
 
 
 async def off_loop(call: Call, work: Callable[[], T]) -> T:
-    """What work returns that takes long: in a thread, so that the event loop goes on, if the caller can wait for it."""
+    """Run slow work in a thread, so that the event loop keeps running; inline if the caller has no event loop."""
     if not call.context.can_wait:
         return work()
     clock = call.context.session.clock
-    with clock.working():
+    with clock.working():  # a virtual clock must not advance meanwhile
         return await run_in_thread(clock, work)
 
 
 class SharedState:
-    """Pieces of state by name, as `Session.slot` has them, for all sessions of a runtime: rates, breakers, budgets.
+    """Named state shared by all sessions of a runtime: rates, breakers, budgets. It survives reloads.
 
-    It survives reloads. What has to do with time is kept for each clock: sessions on virtual time don't wait for others.
+    State that depends on time exists once per clock, so sessions on virtual time do not wait for others.
 
     Attributes:
-        lock: Held by whoever looks at a piece and changes it: a runtime may be used in several threads at once.
+        lock: Hold it to read and change a piece of state, because a runtime may be used in several threads.
     """
 
     def __init__(self) -> None:
-        self.lock = RLock()  # reentrant: what the garbage collector ends may give a place back
+        # Reentrant: the garbage collector may close a call in this thread, which then frees its slot.
+        self.lock = RLock()
         self._timeless: dict[str, Any] = {}
         self._real: dict[str, Any] = {}
         self._others: WeakKeyDictionary[Clock, dict[str, Any]] = WeakKeyDictionary()
 
     def slot(self, key: str, make: Callable[[], T], clock: Clock | None = None) -> T:
-        """The piece of state of a name, made at its first use.
+        """Return the piece of state with a name.
 
         Args:
-            key: Its name.
-            make: Makes it.
-            clock: The time that it goes by; None for what has to do with no time.
+            key: Name of the piece.
+            make: Creates it on first use.
+            clock: The clock that it depends on; None if it does not depend on time.
         """
         pieces = self._timeless if clock is None else self._pieces(clock)
         piece: T | None = pieces.get(key)
+        # `setdefault` is atomic: two threads that arrive together get the same piece.
         return pieces.setdefault(key, make()) if piece is None else piece
 
     def _pieces(self, clock: Clock) -> dict[str, Any]:
-        if isinstance(clock, RealClock):  # each session has one of its own, and all tell the same time
+        # Each session has its own RealClock object, but they all show the same time.
+        if isinstance(clock, RealClock):
             return self._real
         return self._others.setdefault(clock, {})
 
 
 def user_layer(middleware: Middleware) -> BuildLayer:
-    """Builds the layer of a user, with a check of what it returns: anything but a sound Result is `internal`."""
-    from inspect import isawaitable  # noqa: PLC0415 -- most tools have no layers of a user
+    """Wrap a middleware of the user in a layer; a call ends `internal` unless it returns a valid Result."""
+    from inspect import isawaitable  # noqa: PLC0415 -- most tools have no user middleware
 
     def layer(_context: LayerContext, call_next: CallNext) -> CallNext:
         async def user(call: Call) -> Result:
             answer: Any = middleware(call, call_next)
             result = await answer if isawaitable(answer) else answer
             if result is answer:
-                return _broken(call, middleware, f"is no `async` function: it returned {_kind_of(result)}")
+                return _broken(
+                    call, middleware, f"is not an `async` function: it returned {_kind_of(result)}"
+                )
             if not isinstance(result, Result):
                 forgotten = "; is a `return` missing?" if result is None else ""
                 return _broken(
@@ -144,8 +149,10 @@ def user_layer(middleware: Middleware) -> BuildLayer:
             if fault is None:
                 value, fault = as_json(result.value, depth=DEPTH)
             if fault is not None:
-                # Only the kind of what is there: this text is read by whoever made the call.
-                return _broken(call, middleware, f"returned what is no JSON: expected {fault.expected}")
+                # Name only the type: the value may be secret, and the caller reads this text.
+                return _broken(
+                    call, middleware, f"returned a value that is not valid JSON: expected {fault.expected}"
+                )
             return result if value is result.value else result._replace(value=value)
 
         return user if may_wait(middleware) else never_waits(user)

@@ -1,4 +1,4 @@
-"""Layer `limits`: how many calls of a tool, and of its origin, pass in a time and at once; the others wait, or not."""
+"""Layer `limits`: rate and concurrency limits of a tool and of its origin, with a queue for calls that must wait."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from toolcrib.engine.middleware.layer import LayerContext
 
 
 def layer(context: LayerContext, call_next: CallNext) -> CallNext:
-    """The layer of a tool."""
+    """Build the layer of a tool."""
     tool, bound = context.tool, context.reaching
     bounds = Bounds(tool.limits.rate, tool.limits.concurrency, tool.limits.queue)
     lock = context.shared.lock
@@ -35,6 +35,8 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext:
         shared = LimiterUse(
             bound.origin, context.shared.slot(shared_key, make, clock), declared.among.strictest
         )
+        # Both limiters are entered under one lock: otherwise a call could occupy a slot of its tool while it
+        # has none of the origin.
         with lock:
             now = clock.monotonic()
             passes = own.limiter.is_open(own.bounds, now) and shared.limiter.is_open(shared.bounds, now)
@@ -59,9 +61,9 @@ class LimiterUse:
     """One of the two limiters that a call passes.
 
     Attributes:
-        name: Of the tool or the origin.
-        limiter: Its limiter.
-        bounds: What it lets pass.
+        name: Name of the tool or the origin.
+        limiter: The limiter.
+        bounds: The limits to apply.
     """
 
     __slots__ = ("bounds", "limiter", "name")
@@ -73,7 +75,7 @@ class LimiterUse:
 
 
 class OriginBounds:
-    """The bounds that one tool declares for its origin; it counts as long as the chain of the tool is kept."""
+    """The limits that one tool declares for its origin; they count until the chain of the tool is dropped."""
 
     __slots__ = ("__weakref__", "among", "bounds")
 
@@ -83,20 +85,21 @@ class OriginBounds:
 
 
 class DeclaredBounds:
-    """The bounds that the tools of an origin declare for it.
+    """The limits that the tools of an origin declare for it.
 
     Args:
-        lock: Guards it.
+        lock: Lock that guards this object.
     """
 
     def __init__(self, lock: RLock) -> None:
         self._lock = lock
+        # Weak: a reload replaces chains, and the limits of a replaced tool must no longer apply.
         self._declared: WeakSet[OriginBounds] = WeakSet()
         self._counted = 0
         self._strictest = Bounds()
 
     def add(self, bounds: Bounds) -> OriginBounds:
-        """Add one. It counts until it is gone."""
+        """Add the limits of a tool; keep the returned object as long as they apply."""
         declared = OriginBounds(bounds, self)
         with self._lock:
             self._declared.add(declared)
@@ -105,10 +108,9 @@ class DeclaredBounds:
 
     @property
     def strictest(self) -> Bounds:
-        """The least of each bound, as far as anybody names one."""
-        if (
-            len(self._declared) != self._counted
-        ):  # some are gone: a tool has others now, and its old calls are over
+        """The strictest value of each limit; None where no tool declares one."""
+        # The size differs once the chain of a replaced tool was garbage-collected.
+        if len(self._declared) != self._counted:
             with self._lock:
                 self._count()
         return self._strictest
@@ -132,10 +134,10 @@ def _least(numbers: Iterable[int | None]) -> int | None:
 
 
 async def _admitted(call: Call, own: LimiterUse, shared: LimiterUse, lock: RLock) -> Result | None:
-    """Wait until the call may pass both limiters, and pass them; or the result that it ends with.
+    """Wait until the call may pass both limiters. Returns the result of a call that cannot.
 
-    Only the first in the line of its tool stands in the line of the origin: it takes a place there when it can use
-    it, and the tools of an origin take turns.
+    Only the first call in the queue of its tool joins the queue of the origin. So it never occupies a slot that it
+    cannot use yet, and the tools of an origin take turns.
     """
     clock = call.context.session.clock
     sides = (own, shared)
@@ -161,6 +163,7 @@ async def _admitted(call: Call, own: LimiterUse, shared: LimiterUse, lock: RLock
                         side.limiter.enter(side.bounds, clock.monotonic())
                 return None
     except asyncio.CancelledError as error:
+        # The deadline outside turns this into a timeout, and names the queue in its message.
         attach_progress(error, attempts=0, queue=awaited.name)
         raise
     finally:
@@ -170,7 +173,7 @@ async def _admitted(call: Call, own: LimiterUse, shared: LimiterUse, lock: RLock
 
 
 def _hopeless(call: Call, own: LimiterUse, shared: LimiterUse) -> Result | None:
-    """The result of a call that need not wait: its turn would come too late, or too many wait already."""
+    """Fail a call early if its turn would come after its deadline, or if the queue is full."""
     clock = call.context.session.clock
     now = clock.monotonic()
     for side, ahead in ((own, own.limiter.waiting), (shared, shared.limiter.line)):
@@ -185,14 +188,14 @@ def _hopeless(call: Call, own: LimiterUse, shared: LimiterUse) -> Result | None:
 
 def _too_soon(side: LimiterUse, delay: float) -> Result:
     rate = side.bounds.rate
-    assert rate is not None  # noqa: S101 -- nothing else delays
+    assert rate is not None  # noqa: S101 -- only a rate causes a delay
     told = f"{rate.calls}/{format_duration(rate.seconds)}"
     seconds = round(delay, 3)
     details: dict[str, JSON] = {"limit": side.name, "rate": told, "retry_after": seconds}
     return without_attempts(
         Result.failed(
             Outcome.LIMIT_EXCEEDED,
-            f"the rate of `{side.name}` is {told}; retry after {format_duration(seconds)}",
+            f"the rate limit of `{side.name}` is {told}; retry after {format_duration(seconds)}",
             code="rate_limited",
             details=details,
             retryable=True,
@@ -206,7 +209,7 @@ def _full(side: LimiterUse) -> Result:
     return without_attempts(
         Result.failed(
             Outcome.OVERLOADED,
-            f"the queue of `{side.name}` is full: {limiter.inside} under way, {limiter.waiting} waiting",
+            f"the queue of `{side.name}` is full: {limiter.inside} running, {limiter.waiting} waiting",
             code="queue_full",
             details=details,
             retryable=True,
@@ -215,19 +218,19 @@ def _full(side: LimiterUse) -> Result:
 
 
 _NOW = 1e-9
-"""Seconds that are no wait: clocks count nanoseconds, and sums of floats miss them by less."""
+"""Seconds below which a delay counts as zero: rounding errors of sums of floats stay below it."""
 
 
 class Limiter:
-    """What bounds the calls of a tool, or of an origin, in whatever threads and event loops they are.
+    """Limits the calls of a tool or of an origin across threads and event loops.
 
     Args:
-        lock: Guards it, and limiters that are passed together with it. `front` and `opening` take it by themselves; who
-            calls or reads anything else holds it.
+        lock: Guards this limiter and the limiters that are passed together with it. `front` and `opening` acquire
+            it themselves; the caller must hold it for everything else.
 
     Attributes:
-        inside: Calls that passed and are not back.
-        waiting: Calls that mean to pass and have to wait, in the line of this limiter or of one before it.
+        inside: Number of running calls.
+        waiting: Number of calls that wait, in the queue of this limiter or of the one before it.
     """
 
     __slots__ = ("_freed", "_line", "_lock", "_passed", "inside", "waiting")
@@ -236,36 +239,38 @@ class Limiter:
         self.inside = 0
         self.waiting = 0
         self._lock = lock
+        # An OrderedDict, because a cancelled call leaves the middle of the queue in constant time.
         self._line: OrderedDict[asyncio.Future[None], None] = OrderedDict()
         self._passed: deque[float] = deque()
         self._freed: asyncio.Future[None] | None = None
 
     @property
     def line(self) -> int:
-        """How many calls stand in its own line."""
+        """Number of calls in the limiter's own queue."""
         return len(self._line)
 
     def is_open(self, bounds: Bounds, now: float) -> bool:
-        """Whether a call that comes now passes at once."""
+        """Whether a new call passes without waiting."""
+        # A free slot is not enough: a new call must not overtake those in the queue.
         return not self._line and self._has_place(bounds) and not self.delay(bounds.rate, now)
 
     def enter(self, bounds: Bounds, now: float) -> None:
-        """Pass. Every call that did leaves once."""
+        """Count a call as running. Each call must `leave` exactly once."""
         self.inside += 1
         if bounds.rate is not None:
             self._passed.append(now)
             self._trim(bounds.rate)
 
     def leave(self) -> None:
-        """Come back."""
+        """Count a call as finished and wake the next one."""
         self.inside -= 1
         if self._freed is not None and not _wake(self._freed):
             self._call_first()
 
     def delay(self, rate: Rate | None, now: float, ahead: int = 0) -> float:
-        """Seconds until the rate lets a call pass that has so many others before it; 0.0 for at once.
+        """Seconds until the rate allows a call with `ahead` calls before it; 0.0 if it may pass immediately.
 
-        In no stretch of `rate.seconds` do more than `rate.calls` calls pass.
+        A sliding window: no interval of `rate.seconds` has more than `rate.calls` calls.
         """
         if rate is None:
             return 0.0
@@ -281,13 +286,14 @@ class Limiter:
 
     @asynccontextmanager
     async def front(self, clock: Clock) -> AsyncIterator[None]:
-        """Stand in line; in the block nobody is before this call. Whoever leaves the block leaves no gap."""
+        """Wait in the queue; inside the block, this call is the first. The next one moves up at the end."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._lock:
             self._line[turn] = None
             self._call_first()
         try:
             if not turn.done():
+                # A virtual clock may advance while this call waits for another one.
                 with clock.waiting():
                     await turn
             yield
@@ -297,10 +303,10 @@ class Limiter:
                 self._call_first()
 
     async def opening(self, bounds: Bounds, clock: Clock, latest: float | None) -> float:
-        """Wait at the front of the line until the call may pass.
+        """Wait at the front of the queue until the call may pass.
 
         Returns:
-            0.0; or, at once, the seconds that the rate would take where that is not before `latest`.
+            0.0. If the rate would delay the call to `latest` or later, the delay in seconds, without waiting.
         """
         while True:
             with self._lock:
@@ -318,7 +324,7 @@ class Limiter:
         return bounds.concurrency is None or self.inside < bounds.concurrency
 
     def _awaited(self, bounds: Bounds) -> asyncio.Future[None] | None:
-        """What is done as soon as somebody leaves; None where there is a place."""
+        """A future that `leave` completes; None if a slot is free."""
         if self._has_place(bounds):
             return None
         self._freed = asyncio.get_running_loop().create_future()
@@ -333,7 +339,7 @@ class Limiter:
                 self._freed = None
 
     def _call_first(self) -> None:
-        """Wake the first in line. Whose event loop was closed over it stands in nobody's way."""
+        """Wake the first call in the queue; drop calls whose event loop was closed."""
         while self._line:
             first = next(iter(self._line))
             if _wake(first):
@@ -346,8 +352,9 @@ class Limiter:
 
 
 def _wake(waiter: asyncio.Future[None]) -> bool:
-    """Let a waiter go on, in its own event loop; False where that is closed."""
+    """Complete a future in its own event loop; False if that loop is closed."""
     loop = waiter.get_loop()
+    # Futures are not thread-safe: one of another loop may only be completed from within that loop.
     if loop is _running_loop():
         _finish(waiter)
         return True
@@ -366,5 +373,6 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def _finish(waiter: asyncio.Future[None]) -> None:
+    # It may have been cancelled since it was scheduled; `set_result` would then raise InvalidStateError.
     if not waiter.done():
         waiter.set_result(None)

@@ -1,4 +1,4 @@
-"""Layer `retry`: tries a call again whose failure may pass, where that has no second effect."""
+"""Layer `retry`: repeats calls that failed temporarily, if a repetition has no second effect."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState
 
 RESERVE = 10.0
-"""Repetitions that an origin has beside its share of the calls."""
+"""Repetitions that an origin may use in addition to its share of the calls."""
 
 RESERVE_COMES_BACK = 10.0
-"""Seconds in which one of them comes back."""
+"""Seconds after which one repetition of the reserve is available again."""
 
 
 def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
-    """The layer of a tool; None where a call is tried only once."""
+    """Build the layer of a tool; None if its calls are attempted only once."""
     limits, bound, shared = context.tool.limits, context.reaching, context.shared
     if limits.attempts == 1 or not bound.repeatable:
         return None
@@ -45,12 +45,12 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
 
 
 class RetryBudget:
-    """How many attempts of an origin may be repetitions: a share of its calls, and a reserve for quiet times.
+    """Limits the repetitions of an origin to a share of its calls, plus a reserve for quiet times.
 
-    In any time that is at most the share of the calls that began, the reserve, and what came back of it.
+    Without a budget, an origin that fails under load would get several times that load from retries.
 
     Args:
-        lock: Guards it.
+        lock: Lock that guards this object.
     """
 
     __slots__ = ("_left", "_lock", "_since")
@@ -61,14 +61,14 @@ class RetryBudget:
         self._since: float | None = None
 
     def earn(self, share: float, now: float) -> None:
-        """A call begins."""
+        """Add the share of a new call, and the part of the reserve that has come back since the last one."""
         with self._lock:
             since = now if self._since is None else self._since
             self._left = min(RESERVE, self._left + share + (now - since) / RESERVE_COMES_BACK)
             self._since = now
 
     def spend(self) -> bool:
-        """Take one repetition; False where none is left."""
+        """Use one repetition; False if none is left."""
         with self._lock:
             if self._left < 1:
                 return False
@@ -80,12 +80,12 @@ _PASSING = frozenset({Outcome.TRANSPORT_ERROR, Outcome.TOOL_ERROR})
 
 
 def _may_pass(result: Result) -> bool:
-    """Whether another attempt may end better."""
+    """Whether the failure is temporary."""
     return result.error is not None and result.error.retryable and result.outcome in _PASSING
 
 
 class _Attempts:
-    """The attempts of one call, of which the first has failed."""
+    """The attempts of one call whose first attempt failed."""
 
     def __init__(
         self, call: Call, call_next: CallNext, first: Result, limits: Limits, budget: RetryBudget
@@ -99,8 +99,8 @@ class _Attempts:
         self._stopped_by = ""
 
     async def go_on(self) -> Result:
-        """Try again until a result is good or final, or something speaks against it."""
-        from tenacity import AsyncRetrying, retry_if_result  # noqa: PLC0415 -- most calls are tried once
+        """Repeat the call until it succeeds, fails permanently, or no further attempt is allowed."""
+        from tenacity import AsyncRetrying, retry_if_result  # noqa: PLC0415 -- most calls are attempted once
 
         attempts = AsyncRetrying(
             sleep=self._call.context.session.clock.sleep,
@@ -114,10 +114,11 @@ class _Attempts:
         except asyncio.CancelledError as error:
             attach_progress(error, attempts=self._made)
             raise
-        tried = self._made - 1 + attempts_of(result)  # none where the breaker stopped the last one
+        tried = self._made - 1 + attempts_of(result)  # zero for the last one if the breaker stopped it
         return self._told(result)._replace(usage=Usage(tried))
 
     async def _attempt(self) -> Result:
+        # The first attempt was made before tenacity was imported; hand its result over.
         first, self._first = self._first, None
         if first is not None:
             return first
@@ -125,7 +126,8 @@ class _Attempts:
         return await self._call_next(self._call._replace(attempt=self._made))
 
     def _wait(self, state: RetryCallState) -> float:
-        """What the server asks for; and a random part of a time that doubles, so that callers spread out."""
+        """The delay that the server asks for, plus exponential backoff with full jitter."""
+        # The jitter keeps callers that failed together from returning together.
         first, longest = self._limits.backoff
         told = _retry_after(_result_of(state))
         time = first if told else min(longest, first * 2 ** (self._made - 1))
@@ -134,9 +136,10 @@ class _Attempts:
     def _share(self) -> float:
         session = self._call.context.session
         if isinstance(session.clock, RealClock):
-            return random.random()  # noqa: S311 -- other processes must not draw the same
-        from toolcrib.schema.keyed_random import KeyedRandom  # noqa: PLC0415 -- as above
-        from toolcrib.simulation.store import call_counter_of  # noqa: PLC0415 -- virtual time, which is to repeat itself
+            return random.random()  # noqa: S311 -- must differ between processes; no cryptographic use
+        # On virtual time, a scenario must be reproducible: draw from the seed of the session.
+        from toolcrib.schema.keyed_random import KeyedRandom  # noqa: PLC0415 -- only for virtual time
+        from toolcrib.simulation.store import call_counter_of  # noqa: PLC0415 -- as above
 
         tool = self._call.tool.name
         number = call_counter_of(session, tool).of(self._call)
@@ -145,6 +148,7 @@ class _Attempts:
     def _stops(self, state: RetryCallState) -> bool:
         deadline = self._call.deadline
         now = self._call.context.session.clock.monotonic()
+        # The budget is last, because asking it spends a repetition.
         if self._made >= self._limits.attempts:
             self._stopped_by = "attempts"
         elif deadline is not None and now + state.upcoming_sleep >= deadline:
@@ -154,7 +158,7 @@ class _Attempts:
         return bool(self._stopped_by)
 
     def _told(self, result: Result) -> Result:
-        """A failure with what kept it from being tried again."""
+        """Add to a failure what prevented another attempt."""
         error = result.error
         if error is None or self._stopped_by in {"", "attempts"}:
             return result
@@ -167,12 +171,12 @@ class _Attempts:
 
 
 def _result_of(state: RetryCallState) -> Result:
-    assert state.outcome is not None  # noqa: S101 -- an attempt was made
+    assert state.outcome is not None  # noqa: S101 -- tenacity calls this after an attempt
     result: Result = state.outcome.result()
     return result
 
 
 def _retry_after(result: Result) -> float:
-    """Seconds that the server asks to wait; 0.0 where it asks for none."""
+    """Seconds that the server asks to wait; 0.0 if it does not."""
     told = None if result.error is None else result.error.details.get("retry_after")
     return max(0.0, told) if isinstance(told, int | float) else 0.0

@@ -1,8 +1,8 @@
-"""Mode `client`: tools that the caller fulfils, such as those of a browser, a device or a person.
+"""Mode `client`: tools that the caller fulfils, such as tools of a browser, a device or a person.
 
-The caller gives a function (`Runtime(client=...)`, `Runtime.session(client=...)`, `Session.call(client=...)`), and
-what it answers is judged like every answer. Where there is none, a call ends `needs_approval` with the code
-`client_tool_deferred`, and whoever made it may give the result later.
+The caller passes a function (`Runtime(client=...)`, `Runtime.session(client=...)`,
+`Session.call(client=...)`), whose result is validated like any other. Without one, a call ends with outcome
+`needs_approval` and code `client_tool_deferred`, and the caller can provide the result later.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from toolcrib.schema.validation import Validator
 __all__ = ["DECLINED", "DEFERRED", "BoundClient", "ClientCall", "ClientExecutor"]
 
 LONGEST_TIMEOUT = 86400.0
-"""Seconds."""
+"""The largest `timeout` of a client tool, in seconds (one day)."""
 
 Strategy: TypeAlias = Literal["error", "retry", "fallback"]
 
 
 class ClientTerms(NamedTuple):
-    """What is asked of the caller.
+    """The parsed `client` block of a tool.
 
     Attributes:
         consent: Whether a person must agree.
-        message: What the person is asked; not empty where one must agree.
-        strategy: What becomes of a call that is declined.
+        message: The question for that person; not empty if consent is required.
+        strategy: What happens to a declined call.
         timeout: Seconds that the caller may take.
-        categories: What the call touches.
-        fallback: What a declined call is answered with.
-        falls_back: Whether there is a fallback.
+        categories: What the call touches, such as `location`.
+        fallback: The result of a declined call with strategy `fallback`.
+        falls_back: Whether `fallback` is set, possibly to null.
     """
 
     consent: bool
@@ -49,11 +49,11 @@ class ClientTerms(NamedTuple):
 
     @classmethod
     def of(cls, tool: Descriptor) -> ClientTerms:
-        """The terms of a tool, whose block has the right shape."""
+        """The terms of a tool whose block its schema has accepted."""
         block: Any = tool.bindings["client"]
         consent: Mapping[str, Any] = block.get("consent", {})
         required = consent.get("required", False)
-        asking = f"May `{tool.title or tool.name}` be used?" if required else ""
+        asking = f"Allow `{tool.title or tool.name}`?" if required else ""
         return cls(
             consent=required,
             message=consent.get("message", asking),
@@ -65,7 +65,7 @@ class ClientTerms(NamedTuple):
         )
 
     def as_json(self) -> dict[str, JSON]:
-        """What is told of them to whoever decides: `{consent, message, categories, timeout}`."""
+        """The part that is shown to whoever decides: `{consent, message, categories, timeout}`."""
         return {
             "consent": self.consent,
             "message": self.message,
@@ -75,15 +75,13 @@ class ClientTerms(NamedTuple):
 
 
 def check_block(tool: Descriptor) -> Iterator[Problem]:
-    """What is wrong with a block that the schema of blocks can't say."""
+    """The problems of a block that its JSON Schema cannot express."""
     terms = ClientTerms.of(tool)
     block: Any = tool.bindings["client"]
     if "timeout" in block and not 0 < terms.timeout <= LONGEST_TIMEOUT:
         longest = format_duration(LONGEST_TIMEOUT)
-        message = (
-            f"the caller may take longer than 0s and at most {longest}, and this is `{block['timeout']}`"
-        )
-        hint = f"write at most {longest}, or leave it out for {format_duration(tool.timeout)}"
+        message = f"`timeout` must be greater than 0s and at most {longest}, got `{block['timeout']}`"
+        hint = f"use at most {longest}, or omit it for the default of {format_duration(tool.timeout)}"
         yield Problem(code="out_of_range", message=message, pointer="/client/timeout", hint=hint)
     if terms.falls_back:
         yield from _check_fallback(tool, terms)
@@ -91,15 +89,15 @@ def check_block(tool: Descriptor) -> Iterator[Problem]:
 
 def _check_fallback(tool: Descriptor, terms: ClientTerms) -> Iterator[Problem]:
     if terms.strategy != "fallback":
-        message = f"`fallback` has no effect where `decline_strategy` is `{terms.strategy}`"
-        hint = "write `consent: {decline_strategy: fallback}`, or leave `fallback` out"
+        message = f"`fallback` has no effect if `decline_strategy` is `{terms.strategy}`"
+        hint = "set `consent: {decline_strategy: fallback}`, or remove `fallback`"
         yield Problem(code="needless_key", message=message, pointer="/client/fallback", hint=hint)
     if tool.output_schema is None:
         return
     for fault in Validator(tool.output_schema).faults(terms.fallback):
         yield Problem(
             code="result_breaks_schema",
-            message=f"the fallback does not fit `output_schema`: {fault.for_model()}",
+            message=f"`fallback` does not match `output_schema`: {fault.for_model()}",
             pointer=f"/client/fallback{fault.pointer}",
             hint=fault.hint,
         )
@@ -110,15 +108,15 @@ DECLINED = "consent_declined"
 
 
 class ClientCall(NamedTuple):
-    """A call of a tool in mode `client`, as its `Client` gets it.
+    """A call of a tool in mode `client`, as the `Client` function receives it.
 
-    The client answers a JSON value or a `Result`, which the tool's output schema judges; or what `decline` and
-    `defer` give. It asks a person first where `consent` is true. It is cancelled when the time is up, and what it
-    raises ends the call `internal`.
+    The client returns a JSON value or a `Result`, which is validated against the tool's output schema, or the
+    result of `decline()` or `defer()`. If `consent` is true, it asks a person first. It is cancelled when the
+    timeout expires; an exception that it raises ends the call with outcome `internal`.
 
     Attributes:
-        call: The call as the layers have it, with its descriptor; the arguments are the client's own copy.
-        terms: What the tool's block says.
+        call: The call with its descriptor. The arguments are a copy that the client may change.
+        terms: The parsed block of the tool.
     """
 
     call: Call
@@ -131,21 +129,21 @@ class ClientCall(NamedTuple):
 
     @property
     def arguments(self) -> dict[str, JSON]:
-        """What it is called with, defaults included; they fit the tool's input schema."""
+        """The arguments, defaults included. They are valid under the tool's input schema."""
         return self.call.arguments
 
     @property
     def id(self) -> str:
-        """Names the call: its id in the conversation where it is part of one, as in `Pending.id`.
+        """The id of the call. In a conversation this is the model's call id, as in `Pending.id`.
 
-        That is the `correlation` it was made with; where it has none of its own, the id that the runtime gave it.
+        It is the `correlation` that the call was made with, or the runtime's own call id if there was none.
         """
         context = self.call.context
         return self.call.id if context.correlation == context.session.correlation else context.correlation
 
     @property
     def context(self) -> CallContext:
-        """Who calls, and within what: its `session` has the clock, its `emit` takes `Progress` and `Partial`."""
+        """The context of the call: `session` has the clock, `emit` accepts `Progress` and `Partial` events."""
         return self.call.context
 
     @property
@@ -155,37 +153,37 @@ class ClientCall(NamedTuple):
 
     @property
     def message(self) -> str:
-        """What to ask that person; empty where the tool says nothing, and asks for no consent."""
+        """The question for that person; empty if the tool has no message and requires no consent."""
         return self.terms.message
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """What the call touches, as the tool says it."""
+        """What the call touches, as the tool declares it."""
         return self.terms.categories
 
     @property
     def timeout(self) -> float:
-        """Seconds that the call may take, from its beginning."""
+        """Seconds that the call may take, from its start."""
         return self.terms.timeout
 
     def decline(self, reason: str = "") -> Result:
-        """The answer where the person says no, as the tool's `decline_strategy` has it.
+        """The result of a declined call, according to the tool's `decline_strategy`.
 
         Args:
-            reason: Why; told to the model.
+            reason: Why it was declined; shown to the model.
         """
         return _DECLINED[self.terms.strategy](self, reason)
 
     def defer(self) -> Result:
-        """The answer where nobody can say now: the call waits, and its result can be given later."""
-        return deferred_result(self.call, self.terms, "it waits for whoever fulfils it")
+        """The result of a call that cannot be decided yet. Its actual result can be provided later."""
+        return deferred_result(self.call, self.terms, "its result is pending")
 
 
 def deferred_result(call: Call, terms: ClientTerms, why: str) -> Result:
-    """The result of a call that nobody has fulfilled yet."""
+    """The result `needs_approval` of a call that waits for its client."""
     return Result.failed(
         Outcome.NEEDS_APPROVAL,
-        f"`{call.tool.name}` is fulfilled by its caller; {why}",
+        f"`{call.tool.name}` is fulfilled by the client; {why}",
         code=DEFERRED,
         details=terms.as_json(),
     )
@@ -196,13 +194,14 @@ def _denied(call: ClientCall, reason: str) -> Result:
 
 
 def _retryable(call: ClientCall, reason: str) -> Result:
-    return _no(call, reason, "; it may be asked for again", retryable=True)
+    return _no(call, reason, "; it may be requested again", retryable=True)
 
 
 def _fallen_back(call: ClientCall, reason: str) -> Result:
     terms = call.terms
+    # Without a fallback value, the message only advises the model to continue.
     if not terms.falls_back:
-        return _no(call, reason, "; go on without it")
+        return _no(call, reason, "; continue without it")
     return Result.ok(copy_value(terms.fallback), meta={"client": {"declined": True, "reason": reason}})
 
 
@@ -226,18 +225,20 @@ _DECLINED: Mapping[Strategy, Callable[[ClientCall, str], Result]] = {
 
 @cache
 def _block_schema() -> Schema:
-    from importlib.resources import files  # noqa: PLC0415 -- slow to import; no call needs the schema
+    # Deferred: slow to import, and no call needs the schema.
+    from importlib.resources import files  # noqa: PLC0415
 
     schema: Schema = json.loads(files(__package__).joinpath("schema.json").read_text(encoding="utf-8"))
     return schema
 
 
 class ClientExecutor:
-    """Asks the client of the call's context."""
+    """Executor that hands each call to the client of the call's context."""
 
     keeps_nothing = True
     reaches_out = True
-    contained = True  # what happens outside, the caller does
+    # The tool itself touches nothing outside the process: the caller does, with its own permissions.
+    contained = True
 
     @property
     def block_schema(self) -> Schema:
@@ -245,14 +246,14 @@ class ClientExecutor:
         return _block_schema()
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
-        """Its time is possible, and its fallback has an effect and fits the output schema."""
+        """Check the timeout, and that the fallback has an effect and matches the output schema."""
         return [*check_block(descriptor)]
 
     def bind(self, descriptor: Descriptor) -> BoundClient:
-        """Read the block.
+        """Parse the block.
 
         Raises:
-            DocumentError: There is an error in it, which `check` would have told.
+            DocumentError: The block has an error, which `check` reports.
         """
         problems = self.check(descriptor)
         if problems:
@@ -260,18 +261,18 @@ class ClientExecutor:
         return BoundClient(ClientTerms.of(descriptor))
 
     async def aclose(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: the executor holds no resources."""
 
 
 class BoundClient:
-    """A tool that the caller fulfils.
+    """A tool that the client fulfils.
 
-    Virtual time stands still while the client works, unless it sleeps on the session's clock; one that waits on
-    the world says so (`with call.context.session.clock.outside()`).
+    Virtual time stops while the client works, unless it sleeps on the session's clock. A client that waits
+    for something in real time declares it with `with call.context.session.clock.outside()`.
 
     Attributes:
-        waits: A call waits for the caller.
-        timeout: Seconds that the caller may take.
+        waits: Always true: a call waits for the client.
+        timeout: Seconds that the client may take.
     """
 
     waits = True
@@ -281,18 +282,19 @@ class BoundClient:
         self._terms = terms
 
     async def execute(self, call: Call) -> Result:
-        """Have the client fulfil the call; without one the call waits for somebody to do so later."""
+        """Let the client fulfil the call; without a client, defer it."""
         client = call.context.client
         if client is None:
             return deferred_result(
-                call, self._terms, "nobody does so here, and its result can be given later"
+                call, self._terms, "no client is configured, so its result must be provided later"
             )
+        # Copied because the client is user code: traces and retries still use the original arguments.
         asked = ClientCall(call.with_arguments(copy_value(call.arguments)), self._terms)
         answer = await client(asked)
         return answer if isinstance(answer, Result) else Result.ok(_own(answer))
 
     def explain(self, call: Call) -> JSON:
-        """What the caller would be asked, and whether anybody is there to answer."""
+        """What the client would be asked, and whether one is configured."""
         terms = self._terms
         plan: dict[str, JSON] = {
             "fulfilled_by": "nobody" if call.context.client is None else "client",
@@ -303,9 +305,10 @@ class BoundClient:
 
 
 def _own(answer: JSON) -> JSON:
-    """The answer as the call's own, where it is one that ends; any other is refused by the layer around."""
+    """A copy of the answer, so that later changes by the client do not reach the result."""
     try:
         copy: JSON = copy_value(answer)
     except RecursionError:
+        # Too deep or cyclic: the result layer refuses it with a proper message.
         return answer
     return copy

@@ -1,4 +1,4 @@
-"""Mode `live`: HTTP tools. What a call sends is fixed by the descriptor; arguments only fill its places."""
+"""Mode `live`: HTTP tools. The descriptor defines the request; arguments only fill its placeholders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _SECTIONS = ("request", "response", "pagination")
 
 @cache
 def _block_schema() -> Schema:
-    from importlib.resources import files  # noqa: PLC0415 -- slow to import; no call needs the schema
+    # Deferred: slow to import, and no call needs the schema.
+    from importlib.resources import files  # noqa: PLC0415
 
     folder = files(__package__).joinpath("schema")
     schema: dict[str, Any] = {
@@ -47,6 +48,7 @@ def _block_schema() -> Schema:
         "properties": {},
         "$defs": {},
     }
+    # One file per section; the schema of `auth` belongs to `http.auth`.
     request, response, pagination = (
         json.loads(folder.joinpath(f"{section}.json").read_text(encoding="utf-8")) for section in _SECTIONS
     )
@@ -66,10 +68,10 @@ def _auth_section() -> dict[str, Any]:
 
 
 class LiveExecutor:
-    """Calls HTTP APIs.
+    """Executor that calls HTTP APIs.
 
     Attributes:
-        world: What may be reached; given anew before a tool is bound.
+        world: The network environment; set by the engine before a tool is bound.
     """
 
     def __init__(self) -> None:
@@ -79,7 +81,7 @@ class LiveExecutor:
 
     @property
     def keeps_nothing(self) -> bool:
-        """Whether no connection was ever made."""
+        """Whether no HTTP client has been opened."""
         return not self._clients
 
     @property
@@ -88,27 +90,27 @@ class LiveExecutor:
         return _block_schema()
 
     def annotations(self, block: Mapping[str, JSON]) -> Mapping[str, bool]:
-        """What the method says of a tool (RFC 9110 section 9.2)."""
+        """The annotations implied by the HTTP method (RFC 9110 section 9.2)."""
         return _ANNOTATIONS.get(str(block.get("method", "GET")), NOTHING)
 
     def needs(self, descriptor: Descriptor, workspace: Workspace) -> Iterable[Need]:
-        """The hosts that a tool reaches, and what is looked up for them."""
+        """The hosts that a tool reaches, and the variables that are resolved for them."""
         block: Any = descriptor.bindings["live"]
-        # Where the document begins: to find a place in it, it would be read again.
+        # The start of the document suffices. A precise line would require parsing the document again.
         user, place = f"tool {descriptor.name}", f"{descriptor.origin.source}:{descriptor.origin.line}"
         return needs_of_http(block, user=user, place=place, root=workspace.folder)
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
-        """Expressions, variables, paths and schemes compile and fit each other. Nothing is looked up."""
+        """Check expressions, variables, paths and authentication. No secret is resolved."""
         problems: list[Problem] = []
         _compiled(descriptor, problems, None, self._tokens)
         return [*problems, *check_unused_keys(descriptor)]
 
     def bind(self, descriptor: Descriptor) -> BoundLive:
-        """Compile the block and look its secrets up.
+        """Compile the block and resolve its secrets.
 
         Raises:
-            DocumentError: There is an error in it, which `check` would have told.
+            DocumentError: The block has an error, which `check` reports.
             NotReady: A secret is missing.
         """
         world = self.world or _nothing_special()
@@ -123,10 +125,12 @@ class LiveExecutor:
         return BoundLive(descriptor, parts, world, self._client(world))
 
     def _client(self, world: NetworkEnvironment) -> HTTPClient:
+        # One client per guard: every connection of a client was permitted by its guard. The entry keeps the
+        # environment alive, so that the id of its guard is not reused.
         held = self._clients.get(id(world.guard))
         if held is None:
             made = open_client(world.guard)
-            # Another thread may have been quicker.
+            # `setdefault`, because another thread may have opened one in the meantime.
             held = self._clients.setdefault(id(world.guard), (world, made))
         return held[1]
 
@@ -159,10 +163,11 @@ def _compiled(
 
 
 def _not_ready(tool: Descriptor, secrets: SecretResolver, first: MissingSecret) -> NotReady:
-    """All that is missing, each with its place; not only what was looked up first."""
+    """The error for all missing variables, each with its place, and not only for the first one."""
     found: dict[str, MissingSecret] = {}
     if first.pointer:
         found[f"{first.message} ({tool.origin.place(first.pointer)})"] = first
+    # Reporting one variable at a time would cost the user one run for each.
     for pointer, variable in variables_of(tool.bindings["live"], "/live"):
         try:
             secrets.look_up(variable, secret=False)
@@ -174,4 +179,4 @@ def _not_ready(tool: Descriptor, secrets: SecretResolver, first: MissingSecret) 
 
 
 _nothing_special: Callable[[], NetworkEnvironment] = cache(NetworkEnvironment.ordinary)
-"""The world of an executor that nobody gave one."""
+"""The default environment, for an executor that is used without an engine."""

@@ -1,7 +1,7 @@
-"""A live tool, ready to be called: a call, from its arguments to its result.
+"""A bound live tool: from the arguments of a call to its result.
 
-`BoundLive` makes the request; `HTTPExchange` authenticates it, sends it, follows permitted redirects, maps failures of the
-connection to outcomes, and takes secrets out of what comes back.
+`BoundLive` creates the request. `HTTPExchange` authenticates and sends it, follows permitted redirects, maps
+transport errors to outcomes and masks secrets in the response.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("toolcrib.http")
 
+# The server has answered: a retry would get the same oversized response.
 _UNREADABLE = frozenset({HTTPFailure.RESPONSE_TOO_LARGE, HTTPFailure.HEADERS_TOO_LARGE})
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _FRESHNESS = frozenset({"cache-control", "expires", "etag", "last-modified"})
 
 
 class CompiledBlock(NamedTuple):
-    """A compiled block.
+    """A compiled `live` block.
 
     Attributes:
-        request: What is sent.
-        auth: What proves who sends it; None for nothing.
-        reading: What is made of the answer.
-        pages: How one answer leads to the next; None where there is only one.
+        request: The request.
+        auth: The authentication; None for none.
+        reading: Turns a response into a result.
+        pages: The pagination; None for none.
     """
 
     request: CompiledRequest
@@ -60,9 +61,10 @@ class BoundLive:
     """A live tool.
 
     Attributes:
-        waits: A call waits for the world.
-        origin: Where its requests go, `https://api.example.com`; limits and circuits of an origin are shared.
-        repeatable: Whether an attempt may follow another one that may have acted.
+        waits: Always true: a call waits for the network.
+        origin: The origin of its requests, such as `https://api.example.com`. Tools of one origin share
+            limits and circuit breaker.
+        repeatable: Whether a call may be attempted again after an attempt that may have acted.
     """
 
     waits = True
@@ -77,6 +79,7 @@ class BoundLive:
         self._parts = parts
         self._world = world
         self._key_header: str = block.get("idempotency_key", "")
+        # Random, so that idempotency keys of different runs never collide on the server.
         self._namespace = uuid.uuid4()
         self._route = _route_of(block, tool, parts, world)
         self.origin = self._route.origin
@@ -87,7 +90,7 @@ class BoundLive:
         )
 
     async def execute(self, call: Call) -> Result:
-        """One attempt; of a tool with pages, all of them."""
+        """Make one attempt; with pagination, fetch all pages."""
         with one_call():
             return await self._attempt(call)
 
@@ -106,14 +109,15 @@ class BoundLive:
         own = self._route.own_origins
         collected = await pages.collect(call, draft, page, self._parts.reading, own=own)
         hide = partial(redact_result, collected, self._world.secrets)
+        # Masking a large value would block the event loop.
         if is_large(collected.value, DEPTH):
             return await run_in_thread(call.context.session.clock, hide)
         return hide()
 
     def explain(self, call: Call) -> JSON | Result:
-        """The exact request, masked, and where each part of it was written. Nothing is sent, no token fetched.
+        """The exact request, masked, with the origin of each part. Nothing is sent, and no token is fetched.
 
-        Of arguments that no request can be made of: the result of the call.
+        If no request can be created from the arguments, the result of the call.
         """
         try:
             draft = self._draft(call)
@@ -135,8 +139,9 @@ class BoundLive:
         return draft
 
     def _keyed(self, call: Call, draft: RequestDraft) -> RequestDraft:
-        """The draft with the key that is the same for every attempt of it, and another one for every page."""
+        """The draft with its idempotency key: the same for every attempt, and different for every page."""
         if self._key_header:
+            # The draft of a later page is a copy that still has the key of the page before.
             kept = [each for each in draft.headers if each[0] != self._key_header]
             told = f"{call.id} {draft.path}?{'&'.join(draft.query)}"
             draft.headers = [*kept, (self._key_header, str(uuid.uuid5(self._namespace, told)))]
@@ -146,7 +151,7 @@ class BoundLive:
 def _route_of(
     block: dict[str, Any], tool: Descriptor, parts: CompiledBlock, world: NetworkEnvironment
 ) -> Route:
-    """Where the requests of a tool may go, and what an exchange may take."""
+    """The route of a tool's requests."""
     named = (*parts.request.hosts, *(parts.auth.hosts if parts.auth is not None else ()))
     told = block.get("timeouts", {})
     ordinary = ExchangeBounds()
@@ -167,7 +172,7 @@ def _route_of(
 
 
 def _instead_of(hosts: Collection[str], world: NetworkEnvironment) -> Iterator[str]:
-    """The hosts that stand for others of these: who puts them there means them to be reached."""
+    """The hosts that replace these hosts by `origins`. Whoever configures a replacement permits it."""
     for written, instead in world.origins.items():
         _scheme, host, port = parse_origin(written)
         if world.guard.is_named(host, port, hosts):
@@ -175,16 +180,16 @@ def _instead_of(hosts: Collection[str], world: NetworkEnvironment) -> Iterator[s
 
 
 class Route(NamedTuple):
-    """Where the requests of a tool may go, and what an exchange may take.
+    """Where the requests of a tool may go, and their limits.
 
     Attributes:
-        own: The origin that the descriptor names: `https://api.example.com`.
-        origin: The origin that is called in its place, or the same.
+        own: The origin in the descriptor, such as `https://api.example.com`.
+        origin: The origin that is called instead, by `origins` of the project or profile; usually the same.
         hosts: Globs of the hosts that may be reached.
-        bounds: What an exchange may take.
-        redirects: How many are followed.
-        owner: Whose connections may be reused.
-        world: What may be reached at all.
+        bounds: The time and size limits of an exchange.
+        redirects: The number of redirects that are followed.
+        owner: The pack or tool. Connections are reused only within one owner.
+        world: The network environment.
     """
 
     own: str
@@ -196,7 +201,7 @@ class Route(NamedTuple):
     world: NetworkEnvironment
 
     def aimed(self, request: HTTPRequest) -> HTTPRequest:
-        """The request, sent where its origin is meant to lie."""
+        """The request, readdressed if `origins` replaces its origin."""
         origins = self.world.origins
         if not origins or request.origin not in origins:
             return request
@@ -205,12 +210,12 @@ class Route(NamedTuple):
 
     @property
     def own_origins(self) -> tuple[str, str]:
-        """The origins that are the tool's own; credentials go nowhere else."""
+        """The origins that count as the tool's own. Credentials are sent nowhere else."""
         return (self.own, self.origin)
 
 
 class HTTPExchange:
-    """What stands between a draft and what is read of its answer."""
+    """Sends drafts and reads the responses."""
 
     def __init__(
         self,
@@ -223,16 +228,16 @@ class HTTPExchange:
         repeatable: bool,
         keeps: bool,
     ) -> None:
-        """Hold what every exchange of a tool needs.
+        """Create the exchange of a tool.
 
         Args:
-            client: Carries requests.
-            route: Where they may go.
-            auth: Proves who sends them; None for nobody.
-            reading: What is made of answers.
-            secrets: Knows what must be masked.
-            repeatable: Whether an attempt may follow another one that may have acted.
-            keeps: Whether an answer may be kept, where its headers allow it.
+            client: The HTTP client.
+            route: Where requests may go.
+            auth: The authentication; None for none.
+            reading: Turns responses into results.
+            secrets: Masks secrets.
+            repeatable: Whether a request may be sent again after an attempt that may have acted.
+            keeps: Whether responses may be cached if their headers allow it.
         """
         self._client = client
         self._route = route
@@ -244,7 +249,8 @@ class HTTPExchange:
         self._bounds = route.bounds
 
     async def answer(self, call: Call, draft: RequestDraft) -> Result:
-        """What comes of a draft that has one answer."""
+        """The result of a draft without pagination."""
+        # A stale cached result is revalidated: 304 means that it is still current (RFC 9110 section 13.1).
         if call.kept is not None:
             draft.headers.extend(call.kept.validators.items())
         response = await self._response(call, draft)
@@ -252,6 +258,7 @@ class HTTPExchange:
             return redact_result(response, self._secrets)
         if response.status == 304 and call.kept is not None:
             result = call.kept.result
+        # Parsing and masking a large body would block the event loop.
         elif len(response.body) > SMALL:
             result = await run_in_thread(call.context.session.clock, partial(self._result, call, response))
         else:
@@ -262,18 +269,19 @@ class HTTPExchange:
         return result.with_meta(freshness=freshness) if freshness is not None else result
 
     def _result(self, call: Call, response: HTTPResponse) -> Result:
-        """What is made of an answer."""
+        """The result of a response."""
         read = self._read(response)
         now = call.context.session.clock.now
         result = (
             self._reading.result(read, call.arguments, now) if isinstance(read, ResponseContent) else read
         )
+        # The gateway may have forwarded the request before it failed.
         if response.status in _PASSED_ON and not self._repeatable:
             result = _may_have_acted(result)
         return redact_result(result, self._secrets) if may_hold_secret(self._secrets, response) else result
 
     async def read(self, call: Call, draft: RequestDraft) -> ResponseContent | Result:
-        """What is read of the answer to one page."""
+        """The content of one page."""
         response = await self._response(call, draft)
         if isinstance(response, Result):
             return response
@@ -282,8 +290,9 @@ class HTTPExchange:
         return self._read(response)
 
     def _read(self, response: HTTPResponse) -> ResponseContent | Result:
-        """What is read of an answer; of a failure without secrets, since what is told of it may be cut."""
+        """The content of a response."""
         read = self._reading.read(response)
+        # The text of a failure is truncated later. Half of a secret would not be recognized and masked.
         if isinstance(read, Result) or not self._reading.failed(response.status):
             return read
         return redact_content(read, self._secrets) if may_hold_secret(self._secrets, response) else read
@@ -291,7 +300,8 @@ class HTTPExchange:
     def _freshness(self, call: Call, draft: RequestDraft, response: HTTPResponse) -> JSON:
         if response.status != 304 and _FRESHNESS.isdisjoint(name for name, _value in response.headers):
             return None
-        from toolcrib.http.freshness import freshness  # noqa: PLC0415 -- most answers say nothing of it
+        # Deferred: most responses have no such header.
+        from toolcrib.http.freshness import freshness  # noqa: PLC0415
 
         return freshness(draft.finished(), response, call.context.session.clock.now())
 
@@ -315,10 +325,7 @@ class HTTPExchange:
             )
 
     async def _proven(self, call: Call, draft: RequestDraft, auth: Auth) -> HTTPResponse | Result:
-        """With authentication; where the other side does not take it, once more with what is new.
-
-        Only an answer to the request itself asks for that: one behind a redirect comes after the request has acted.
-        """
+        """Send with authentication, and once more with renewed credentials after a 401."""
         clock = call.context.session.clock
         bare = draft.copied()
 
@@ -328,6 +335,7 @@ class HTTPExchange:
         await auth.apply(draft, clock, fetch)
         request = self._route.aimed(draft.finished())
         response = await self._sent(call, request)
+        # Only a 401 to the request itself is retried. Behind a redirect the request has already acted.
         if response.status == 401 and await auth.renewed(clock, fetch, draft):
             await auth.apply(bare, clock, fetch)
             request = self._route.aimed(bare.finished())
@@ -337,7 +345,7 @@ class HTTPExchange:
     async def _followed(
         self, call: Call, request: HTTPRequest, response: HTTPResponse
     ) -> HTTPResponse | Result:
-        """The answer behind the redirects that the tool follows."""
+        """The response after the redirects that the tool follows."""
         route = self._route
         for _ in range(route.redirects):
             location = response.header("location") if response.status in _MOVED else None
@@ -351,7 +359,8 @@ class HTTPExchange:
             request = route.aimed(following)
             try:
                 response = await self._sent(call, request)
-            except HTTPError as error:  # the first request has arrived, whatever became of this one
+            # `sent`: the first request has arrived, even if the redirected one failed to connect.
+            except HTTPError as error:
                 raise HTTPError(error.fault, error.message, sent=True) from None
             except EgressRefused as error:
                 return self._denied(error, acted=not self._repeatable).with_usage(call.attempt, 0.0)
@@ -360,12 +369,14 @@ class HTTPExchange:
     async def _sent(
         self, call: Call, request: HTTPRequest, *, repeatable: bool | None = None
     ) -> HTTPResponse:
-        """One request; of a token, which may be worth only one, nothing is sent twice."""
+        """Send one request. Token requests pass `repeatable=False`: a refresh token may be valid only once."""
         route, masks = self._route, None
         again = self._repeatable if repeatable is None else repeatable
+        # Formatting and masking a body is expensive, so it is done only if the log shows it.
         if _log.isEnabledFor(logging.DEBUG):
             masks = CallSecrets(self._secrets, call.arguments, call.tool.input_schema)
             _tell(request_lines(request, masks))
+        # The network takes real time, also if the session's clock is virtual.
         with call.context.session.clock.outside():
             response = await self._client.send(
                 request, self._bounds, hosts=route.hosts, owner=route.owner, repeatable=again
@@ -380,7 +391,8 @@ class HTTPExchange:
         return Result.failed(Outcome.DENIED, message, code=error.code, details=details)
 
     def _failed(self, call: Call, error: HTTPError) -> Result:
-        """What became of a request on its way; a request that may have arrived is not called a failure lightly."""
+        """The result of a transport error."""
+        # A request that may have acted must not be reported as failed: the model would repeat it.
         acted = error.sent and not self._repeatable
         details: Mapping[str, JSON] = {"sent": error.sent, **({"may_have_acted": True} if acted else {})}
         fault = error.fault
@@ -395,13 +407,14 @@ class HTTPExchange:
         if outcome is Outcome.UNKNOWN_OUTCOME:
             message += "; the request was sent, so it may have acted"
         if fault is HTTPFailure.RESPONSE_TOO_LARGE:
-            message += "; ask for less, or raise `limits.output_size`"
+            message += "; request less data, or raise `limits.output_size`"
+        # Retrying is left to the retry layer, which knows the attempts and the deadline.
         retryable = not acted and fault not in _UNREADABLE and fault not in _LASTING
         return Result.failed(outcome, message, code=fault.value, details=details, retryable=retryable)
 
 
 _PASSED_ON = frozenset({502, 504})
-"""What a gateway answers that has passed a request on and got nothing good back."""
+"""The statuses of a gateway that got no valid response to a forwarded request (RFC 9110 section 15.6)."""
 
 
 def _may_have_acted(result: Result) -> Result:
@@ -419,7 +432,7 @@ _LASTING = frozenset(
         HTTPFailure.BAD_RESPONSE,
     }
 )
-"""Faults that the same request meets again."""
+"""Failures that the same request would meet again, so a retry is useless."""
 
 
 def _tell(lines: Iterable[str]) -> None:
@@ -431,15 +444,16 @@ _UTF8: Final = frozenset({"", "utf-8", "utf8", "ascii", "us-ascii"})
 
 
 def may_hold_secret(secrets: SecretResolver, response: HTTPResponse) -> bool:
-    """Whether an answer may hold a secret: a quick look, which may spare a long one."""
+    """Whether a response may contain a secret. A search in the raw bytes is cheap; masking parses and copies."""
     charset = media_type(response.header("content-type") or "").charset
+    # In another charset a secret has other bytes than those that are searched for.
     if charset not in _UTF8 or secrets.knows(response.body):
         return True
     return secrets.knows("\n".join([value for _name, value in response.headers]).encode("latin-1"))
 
 
 def redact_content(read: ResponseContent, secrets: SecretResolver) -> ResponseContent:
-    """What was read of an answer, without secrets: half a secret would not be known for one."""
+    """The content of a response, masked."""
     envelope = read.envelope
     hidden = {key: secrets.hide_in(envelope[key]) for key in ("headers", "body")}
     return read._replace(envelope={**envelope, **hidden})

@@ -1,4 +1,4 @@
-"""Checks across the parts of a block: what they require of each other, and keys that have no effect."""
+"""Checks that involve several parts of a `live` block: contradictions, and keys that have no effect."""
 
 from __future__ import annotations
 
@@ -24,44 +24,46 @@ _MENTION: Final = re.compile(r"\bargs(?:\.([A-Za-z_][A-Za-z0-9_]*)|\[\s*\\?['\"]
 
 
 def check_body(method: str, sources: ValueSources) -> None:
-    """Refuse a body where it has no meaning (RFC 9110 sections 9.3.1, 9.3.2)."""
+    """Report a body of GET or HEAD, which has no meaning (RFC 9110 sections 9.3.1, 9.3.2)."""
     if method in _BODILESS:
-        hint = "write `method: POST`, or `query` in place of `body`"
+        hint = "use `method: POST`, or `query` instead of `body`"
         sources.tell("body_not_allowed", f"a {method} request has no body", "/live/body", hint)
 
 
 def check_hosts(hosts: Collection[str], host: str, text: str, sources: ValueSources) -> None:
-    """Refuse a list of hosts without that of the url."""
+    """Report a list of `hosts` that does not include the host of `url`."""
+    # While variables are not resolved, the host may be a placeholder.
     unknown = "${" in text and not sources.looks_up
     if hosts and not unknown and not any(fnmatchcase(host, pattern) for pattern in hosts):
-        message = f"`hosts` does not name `{host}`, the host of `url`"
+        message = f"`hosts` does not include `{host}`, the host of `url`"
         sources.tell("host_not_named", message, "/live/hosts", f"add `{host}`")
 
 
 def check_insecure(url: Url, block: dict[str, Any], sources: ValueSources) -> None:
-    """Warn of secrets that everybody on the way can read; those of `auth` are told where that is compiled."""
+    """Warn about secrets that are sent over unencrypted http. For `auth`, `compile_auth` warns."""
     if url.scheme == "http" and sources.has_secrets and "auth" not in block and not is_loopback(url.host):
         message = (
-            f"what is looked up goes to `{url.host}` without encryption: everybody on the way can read it"
+            f"secrets are sent to `{url.host}` without encryption, where anyone on the path can read them"
         )
-        sources.tell("unencrypted_secret", message, URL, "write `https://`", severity="warning")
+        sources.tell("unencrypted_secret", message, URL, "use `https://`", severity="warning")
 
 
 def check_unused_arguments(block: dict[str, Any], sources: ValueSources) -> None:
-    """Warn of arguments that change nothing."""
+    """Warn about arguments that the request does not use."""
     if sources.whole:
         return
     elsewhere = set(_mentioned(block))
     for name in described_names(sources.tool.input_schema):
         if name not in sources.read and name not in elsewhere:
-            message = f"the argument `{name}` is used nowhere"
-            hint = f"write `{{{{ args.{name} }}}}` where it belongs, or take it out of the schema"
+            message = f"unused argument `{name}`"
+            hint = f"use it as `{{{{ args.{name} }}}}`, or remove it from the schema"
             place = pointer_to(("input_schema", "properties", name))
             sources.tell("unused_argument", message, place, hint, severity="warning")
 
 
 def _mentioned(block: dict[str, Any]) -> Iterator[str]:
-    """The arguments that other parts of the block may read; pages are asked for by one of the same name."""
+    """The arguments that other parts of the block may read, found by their text."""
+    # `pagination.cursor_arg` and the parameters of pages are plain argument names, without `args.`.
     for key in _READS_ARGUMENTS:
         for attribute, item in _MENTION.findall(json.dumps(block.get(key), default=str)):
             yield attribute or item
@@ -71,7 +73,7 @@ def _mentioned(block: dict[str, Any]) -> Iterator[str]:
 
 
 def parameters_of_auth(block: dict[str, Any]) -> Iterator[str]:
-    """The parameters of the query that authentication writes."""
+    """The query parameters that authentication sets."""
     auth = block.get("auth", [])
     for scheme in auth if isinstance(auth, list) else [auth]:
         if scheme.get("in") == "query":
@@ -79,12 +81,12 @@ def parameters_of_auth(block: dict[str, Any]) -> Iterator[str]:
 
 
 def check_query_names(names: Collection[str], url: Url, at: str, sources: ValueSources) -> None:
-    """Refuse a parameter that stands in the url too."""
+    """Report parameters that are also set in the query of `url`."""
     written = {parameter.name for parameter in url.query}
     for name in names:
         if name in written:
-            message = f"the parameter `{name}` stands in `url` and here"
-            sources.tell("duplicate_parameter", message, child_pointer(at, name), "write it in one place")
+            message = f"duplicate parameter `{name}`: also set in `url`"
+            sources.tell("duplicate_parameter", message, child_pointer(at, name), "keep one of them")
 
 
 _OF_REPETITIONS = ("attempts", "backoff", "retry_budget")
@@ -92,20 +94,21 @@ _OF_PAGES = re.compile(r"\s*(items|next_cursor)\s*(?=[.\[]|$)")
 
 
 def is_repeatable(tool: Descriptor) -> bool:
-    """Whether an attempt may follow another one that may have acted."""
+    """Whether a call may be attempted again after an attempt that may have acted."""
     said = tool.annotations
     block: Any = tool.bindings["live"]
     return said.idempotent or said.read_only or bool(block.get("idempotency_key"))
 
 
 def check_unused_keys(tool: Descriptor) -> Iterator[Problem]:
-    """Warnings of the keys that can do nothing; of those alone that the descriptor itself writes."""
+    """Warnings for keys of the descriptor that have no effect."""
+    # Only keys that the descriptor itself sets: project defaults apply to many tools and need not fit each.
     block: Any = tool.bindings["live"]
     if not is_repeatable(tool):
         yield from _limits_of_repetitions(tool)
     if _writes(tool, "cache") and tool.limits.cache and not _is_kept(tool, block):
-        why = "what is kept are whole answers, without `pagination`, to a GET or HEAD that only reads"
-        yield _needless(why, "/limits/cache", "leave it out")
+        why = "only complete responses to read-only GET or HEAD requests without `pagination` are cached"
+        yield _needless(why, "/limits/cache", "remove it")
     yield from _timeouts(tool, block.get("timeouts", {}))
     if "pagination" not in block:
         yield from _selected(block.get("select", ""))
@@ -113,10 +116,10 @@ def check_unused_keys(tool: Descriptor) -> Iterator[Problem]:
 
 def _limits_of_repetitions(tool: Descriptor) -> Iterator[Problem]:
     for key in _OF_REPETITIONS:
-        # One attempt is what such a tool has: to say so is no mistake.
+        # `attempts: 1` states explicitly what applies anyway.
         if _writes(tool, key) and not (key == "attempts" and tool.limits.attempts == 1):
-            hint = "leave it out, or write `idempotency_key`, or `annotations: {idempotent: true}` where it is so"
-            yield _needless("calls that may act twice are not repeated", f"/limits/{key}", hint)
+            hint = "remove it, set `idempotency_key`, or add `annotations: {idempotent: true}` if the call is idempotent"
+            yield _needless("calls that could act twice are never retried", f"/limits/{key}", hint)
 
 
 def _is_kept(tool: Descriptor, block: dict[str, Any]) -> bool:
@@ -125,30 +128,31 @@ def _is_kept(tool: Descriptor, block: dict[str, Any]) -> bool:
 
 
 def _selected(select: str) -> Iterator[Problem]:
-    """Where an expression begins with what only pages have, and names nothing to take instead."""
+    """A warning for a `select` that starts with a field that only pagination provides, without an alternative."""
     found = _OF_PAGES.match(select)
     if found is not None and "||" not in select:
         name = found.group(1)
-        message = f"`select` finds nothing: `{name}` is there only beside `pagination`"
-        hint = f"write `body.{name}` for what the answer holds, or `pagination`"
+        message = f"`select` finds nothing: `{name}` exists only with `pagination`"
+        hint = f"use `body.{name}` for a field of the response, or add `pagination`"
         yield Problem(
             code="needless_key", message=message, pointer="/live/select", hint=hint, severity="warning"
         )
 
 
 def _timeouts(tool: Descriptor, written: dict[str, str]) -> Iterator[Problem]:
-    """Waits that the deadline of the call always ends. A project may change one that the descriptor leaves open."""
+    """Warnings for timeouts that are longer than the deadline of the call."""
+    # A deadline that the descriptor does not set may be changed by the project.
     if "timeout" not in tool.origin.written:
         return
     whole = format_duration(tool.timeout)
     for key, text in written.items():
         if parse_duration(text) > tool.timeout:
-            message = f"`timeout` ends the call after {whole}, before `{key}` has passed"
-            yield _needless(message, f"/live/timeouts/{key}", f"leave it out, or write `timeout: {text}`")
+            message = f"`timeout` ends the call after {whole}, before `{key}` expires"
+            yield _needless(message, f"/live/timeouts/{key}", f"remove it, or set `timeout: {text}`")
 
 
 def _writes(tool: Descriptor, key: str) -> bool:
-    """Whether the descriptor writes a limit, or a part of it: `backoff.first` is one of `backoff`."""
+    """Whether the descriptor sets a limit or a part of it, such as `backoff.first` of `backoff`."""
     name = f"limits.{key}"
     return any(each == name or each.startswith(f"{name}.") for each in tool.origin.written)
 

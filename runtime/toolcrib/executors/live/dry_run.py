@@ -1,7 +1,7 @@
-"""What a live call sends, for people: its parts, a `curl` command, lines; and what comes back.
+"""Show live requests and responses to people: as parts, as a `curl` command, and as log lines.
 
-Nothing secret is in any of it. Hidden is what the masks know; and, whatever they know, what headers, parameters,
-fields of forms and members of JSON bodies hold that are named like a secret (`Authorization`, `api_key` ...).
+Secrets are masked: all known ones, and also the values of headers, parameters, form fields and JSON members
+whose names are those of secrets (`Authorization`, `api_key` ...).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from toolcrib.executors.live.request import CompiledRequest
 
 MOST = 64 * 1024
-"""Bytes of a body that a command carries; a longer one it reads from `BODY_FILE`."""
+"""The largest body, in bytes, that a `curl` command contains. A larger one is read from `BODY_FILE`."""
 
 BODY_FILE = "request-body"
 
 SHORT = 2048
-"""Characters of a body that are among the lines of an exchange."""
+"""The number of characters of a body that the log lines show."""
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9-]* (?=\S)")
@@ -43,23 +43,23 @@ _FIELD = re.compile(
 _DOT_SEGMENT = re.compile(r"/(?:\.|%2e){1,2}(?=/|\?|$)", re.IGNORECASE)
 
 _ASKING = 1024 * 1024
-"""Bytes of a body from which on curl asks before it sends (`Expect: 100-continue`)."""
+"""The body size, in bytes, above which curl adds `Expect: 100-continue`."""
 
 
 class SecretHider(Protocol):
-    """What hides secrets; a `SecretResolver` does."""
+    """The part of `SecretResolver` that masks secrets."""
 
     def knows(self, raw: bytes) -> bool:
-        """Whether a secret may stand in these bytes."""
+        """Whether the bytes may contain a secret."""
         ...
 
     def hide_in_text(self, text: str) -> str:
-        """The text with `***` in place of every secret."""
+        """The text with every secret replaced by `***`."""
         ...
 
 
 class CallSecrets:
-    """The secrets of a `SecretResolver`, and those among the arguments of one call."""
+    """Masks the secrets of a `SecretResolver` and those in the arguments of one call."""
 
     def __init__(self, secrets: SecretHider, arguments: JSON, schema: Schema | None) -> None:
         self._secrets = secrets
@@ -68,11 +68,11 @@ class CallSecrets:
             self._seen.register(secret)
 
     def knows(self, raw: bytes) -> bool:
-        """As `SecretHider.knows`."""
+        """Whether the bytes may contain a secret."""
         return self._secrets.knows(raw) or self._seen.knows(raw)
 
     def hide_in_text(self, text: str) -> str:
-        """As `SecretHider.hide_in_text`."""
+        """The text with every secret replaced by `***`."""
         return self._seen.hide_in_text(self._secrets.hide_in_text(text))
 
 
@@ -80,8 +80,8 @@ def request_as_json(request: HTTPRequest, secrets: SecretHider) -> dict[str, JSO
     """The parts of a request, masked.
 
     Returns:
-        `{method, url, headers: [[name, value], ...], body}`. The body is a text, `{bytes, type}` for what is no
-        text, or None.
+        `{method, url, headers: [[name, value], ...], body}`. The body is text, `{bytes, type}` if it is
+        binary, or None.
     """
     body: JSON = None
     if request.body:
@@ -92,18 +92,20 @@ def request_as_json(request: HTTPRequest, secrets: SecretHider) -> dict[str, JSO
 
 
 def curl_command(request: HTTPRequest, secrets: SecretHider) -> str:
-    """The command that makes a POSIX shell send the same request; only masked secrets are to be filled in.
+    """The `curl` command, for a POSIX shell, that sends the same request. Only masked secrets must be filled in.
 
-    What curl would add of its own is kept out; it asks for no content coding. A body of more than 64 KiB is not
-    in the command, which reads it from the file `request-body`.
+    Headers that curl would add are suppressed. A body of more than 64 KiB is read from the file
+    `request-body`.
     """
     url = _address(request.url, secrets)
     words = ["curl", *_method_options(request)]
+    # curl expands brackets and braces in URLs (globbing), and resolves `/../` before it sends.
     if not {*"[]{}"}.isdisjoint(url):
         words.append("--globoff")
     if _DOT_SEGMENT.search(request.target):
         words.append("--path-as-is")
     words.append(shlex.quote(url))
+    # `Name;` is curl's syntax for a header with an empty value; `Name:` removes the header.
     for name, value in _headers(request.headers, secrets):
         words.append(f"--header {shlex.quote(f'{name}: {value}' if value else f'{name};')}")
     words += [f"--header '{name}:'" for name in _added_by_curl(request)]
@@ -119,7 +121,7 @@ def _method_options(request: HTTPRequest) -> list[str]:
 
 
 def _added_by_curl(request: HTTPRequest) -> Iterator[str]:
-    """The headers that curl would add and this request does not have."""
+    """The headers that curl would add to this request."""
     names = {name.lower() for name, _value in request.headers}
     added = ["User-Agent", "Accept"]
     added += ["Content-Type"] if request.body else []
@@ -128,13 +130,14 @@ def _added_by_curl(request: HTTPRequest) -> Iterator[str]:
 
 
 def _data(request: HTTPRequest, secrets: SecretHider) -> tuple[str, list[str]]:
-    """What stands before the command, and its option for the body."""
+    """The pipe before the command, if any, and the options for the body."""
     if not request.body:
         return "", []
     if len(request.body) > MOST:
         return "", [f"--data-binary @{BODY_FILE}"]
     masked = _body(request.body.decode(errors="surrogateescape"), _kind(request.headers), secrets)
-    if _text(request.body) is None or "\t" in masked or escape_terminal(masked) != masked:  # a tab is a key
+    # Control characters do not survive copying from a terminal, and a pasted tab triggers completion.
+    if _text(request.body) is None or "\t" in masked or escape_terminal(masked) != masked:
         raw = masked.encode(errors="surrogateescape")
         return f"printf {shlex.quote(_octal(raw))} | ", ["--data-binary @-"]
     return "", [f"--data-raw {shlex.quote(masked)}"]
@@ -148,7 +151,8 @@ def _octal(raw: bytes) -> str:
     text = "".join(
         _ESCAPES.get(byte) or (chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}") for byte in raw
     )
-    return f"\\055{text[1:]}" if text.startswith("-") else text  # else it is taken for an option
+    # A format that starts with `-` would be read as an option of `printf`.
+    return f"\\055{text[1:]}" if text.startswith("-") else text
 
 
 def plan_of(
@@ -158,17 +162,17 @@ def plan_of(
     secrets: SecretHider,
     arguments: JSON = None,
 ) -> dict[str, JSON]:
-    """What a call would do: the request, masked, and which file and line every part of it came from.
+    """The plan of a call: the masked request, and the file and line of each of its parts.
 
     Args:
         tool: The descriptor.
-        compiled: Its request.
-        request: What would be sent.
-        secrets: What knows secrets.
-        arguments: Those of the call, whose secrets are hidden too.
+        compiled: Its compiled request.
+        request: The request that would be sent.
+        secrets: Masks secrets.
+        arguments: The arguments of the call, whose secrets are masked, too.
 
     Returns:
-        `{mode, request, curl, from: [{part, name, at, reads}], hosts, timeouts, limits, auth}`; see `shown`.
+        `{mode, request, curl, from: [{part, name, at, reads}], hosts, timeouts, limits, auth}`.
     """
     masks = CallSecrets(secrets, arguments, tool.input_schema)
     return {
@@ -242,7 +246,7 @@ def _schemes(tool: Descriptor) -> list[dict[str, Any]]:
 
 
 def _scheme(scheme: dict[str, Any]) -> str:
-    """A scheme in a few words, as the document names its parts: nothing looked up is among them."""
+    """An authentication scheme in a few words, as written in the document. It contains no resolved value."""
     words = [scheme["type"], *(str(scheme[key]) for key in ("scheme", "flow", "call") if key in scheme)]
     if "in" in scheme:
         words.append(f"in {scheme['in']} {scheme['name']}")
@@ -252,12 +256,12 @@ def _scheme(scheme: dict[str, Any]) -> str:
 
 
 def _limits(tool: Descriptor) -> dict[str, JSON]:
-    """Every limit as documents write it."""
+    """Every limit in the notation of documents."""
     return dict(format_limits(tool.limits))
 
 
 def request_lines(request: HTTPRequest, secrets: SecretHider) -> Iterator[str]:
-    """What is sent, each line after `> `; the body shortened."""
+    """The lines of a request, each starting with `> `, with the body truncated."""
     yield f"> {request.method} {_address(request.target, secrets)} HTTP/1.1"
     yield f"> Host: {secrets.hide_in_text(request.origin.partition('://')[2])}"
     yield from (f"> {name}: {value}" for name, value in _headers(request.headers, secrets))
@@ -267,12 +271,12 @@ def request_lines(request: HTTPRequest, secrets: SecretHider) -> Iterator[str]:
 def response_lines(
     response: HTTPResponse, secrets: SecretHider, redact: Callable[[str], str] | None = None
 ) -> Iterator[str]:
-    """What came back, each line after `< `; the body shortened.
+    """The lines of a response, each starting with `< `, with the body truncated.
 
     Args:
-        response: The answer.
-        secrets: What knows secrets.
-        redact: Hides what else of its body nobody may see.
+        response: The response.
+        secrets: Masks secrets.
+        redact: Applies `response.redact` of the descriptor to the body.
     """
     yield f"< {response.status}"
     yield from (f"< {name}: {value}" for name, value in _headers(response.headers, secrets))
@@ -282,12 +286,13 @@ def response_lines(
 def _body_lines(
     mark: str, body: bytes, kind: str, secrets: SecretHider, redact: Callable[[str], str] | None = None
 ) -> Iterator[str]:
+    # Line by line, each with its mark: a body cannot forge other lines of the log.
     if not body:
         return
     yield mark
     text = _text(body)
     if text is None:
-        yield f"{mark} [{kind or 'of no type'}, {len(body):,} bytes]"
+        yield f"{mark} [{kind or 'no content type'}, {len(body):,} bytes]"
         return
     masked = _body(text if redact is None else redact(text), kind, secrets)
     yield from (f"{mark} {line}".rstrip() for line in masked[:SHORT].splitlines())
@@ -295,7 +300,7 @@ def _body_lines(
         yield f"{mark} [{len(masked) - SHORT:,} more characters]"
 
 
-# What is secret goes first, and only then is anything cut.
+# Secrets are masked before anything is truncated: half of a secret would not be recognized.
 
 
 def _kind(headers: tuple[tuple[str, str], ...]) -> str:
@@ -303,7 +308,7 @@ def _kind(headers: tuple[tuple[str, str], ...]) -> str:
 
 
 def _text(body: bytes) -> str | None:
-    """A body as text; None for what is none."""
+    """A body as text; None if it is binary."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -317,7 +322,7 @@ def _address(url: str, secrets: SecretHider) -> str:
 
 
 def _pairs(text: str) -> str:
-    """`a=1&token=2` without the values of names that are those of secrets."""
+    """`a=1&token=2` with the values of secret names masked."""
     pieces = (piece.partition("=") for piece in text.split("&"))
     return "&".join(
         name + mark + (HIDDEN if value and is_secret_name(unquote_plus(name)) else value)
@@ -331,7 +336,7 @@ def _headers(headers: tuple[tuple[str, str], ...], secrets: SecretHider) -> Iter
 
 
 def _header(name: str, value: str) -> str:
-    """The value of a header; of a secret one, what kind of secret it is."""
+    """The value of a header, masked if its name is that of a secret. The auth scheme (`Bearer`) stays visible."""
     if name in {"cookie", "set-cookie"}:
         return _COOKIE.sub(rf"\1={HIDDEN}", value, count=0 if name == "cookie" else 1)
     if name in {"location", "content-location", "link", "referer"}:
@@ -343,7 +348,7 @@ def _header(name: str, value: str) -> str:
 
 
 def _body(text: str, kind: str, secrets: SecretHider) -> str:
-    """A body without its secrets; as it is where it has none."""
+    """A body with its secrets masked."""
     kind = kind.partition(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":
         text = _pairs(text)
@@ -356,7 +361,8 @@ def _body(text: str, kind: str, secrets: SecretHider) -> str:
 
 def _json(text: str) -> str:
     try:
-        value = json.loads(text, object_pairs_hook=unique_members)  # `NaN` hides no secret
+        value = json.loads(text, object_pairs_hook=unique_members)
+    # The first of two equal keys would be lost and never masked.
     except (DuplicateKey, RecursionError):
         return HIDDEN
     except ValueError:

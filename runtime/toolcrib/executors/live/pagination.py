@@ -1,6 +1,6 @@
-"""`pagination`: one call that asks page after page, under caps, or one page that says how to go on.
+"""`pagination`: collect several pages in one call, or return one page with a cursor to the next.
 
-Pages follow each other by cursors, by numbers or by links.
+Pages are linked by cursors, by page or item numbers, or by links.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from toolcrib.expressions.jmespath_queries import Select, compile_select
 from toolcrib.http.messages import RequestDraft
 from toolcrib.schema.validation.json_values import DEPTH, is_large
 
+# A cursor is sent in the URL, and models repeat it as an argument.
 _LONGEST = 4096
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 class NoPage(Exception):
-    """A cursor or number of a page can't be used. Its message holds nothing of it."""
+    """The cursor or number of a page is unusable. The message never contains the value, which is untrusted."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -35,12 +36,12 @@ class NoPage(Exception):
 
 
 class PageStep(NamedTuple):
-    """Where a page begins.
+    """The start of a page.
 
     Attributes:
-        position: Tells pages apart: one that comes again is no new page.
-        draft: The request for it, without what authentication adds.
-        cursor: What a caller is given to go on from there.
+        position: Identifies the page. A position that repeats is a loop.
+        draft: The request for the page, without authentication.
+        cursor: The `next_cursor` that continues from here.
     """
 
     position: str
@@ -49,12 +50,12 @@ class PageStep(NamedTuple):
 
 
 class ResponsePage(NamedTuple):
-    """One page that was read.
+    """A page that was read.
 
     Attributes:
-        step: Where it begins.
-        envelope: The answer.
-        items: What is on it.
+        step: The start of the page.
+        envelope: The response.
+        items: The items of the page.
     """
 
     step: PageStep
@@ -63,62 +64,62 @@ class ResponsePage(NamedTuple):
 
 
 class PaginationStyle(Protocol):
-    """How pages follow each other. The ValueError of an expression and LinkError pass through."""
+    """How pages follow each other. LinkError and the ValueError of an expression are not caught here."""
 
     def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
-        """The first page of a call: the beginning, or at a cursor that an earlier call gave. NoPage where it is none."""
+        """The first page of a call: the start, or the page of a cursor. Raises NoPage for an invalid cursor."""
         ...
 
     def following(self, page: ResponsePage) -> PageStep | None:
-        """The page after one; None where it was the last. NoPage where that can't be told."""
+        """The next page; None after the last. Raises NoPage if the response has no usable cursor or link."""
         ...
 
     def within(self, page: ResponsePage, kept: int) -> PageStep | None:
-        """The place behind the first items of a page; None where only whole pages can be asked for."""
+        """The step after the first `kept` items of a page; None if only whole pages can be requested."""
         ...
 
 
 class CursorStyle(NamedTuple):
-    """Each answer holds the cursor of the next page.
+    """Each response contains the cursor of the next page.
 
     Attributes:
-        next: Finds it; null, false and the empty text are none.
-        param: The parameter that takes it.
+        next: Finds the cursor. Null, false and empty text mean that there is no next page.
+        param: The query parameter for the cursor.
     """
 
     next: Select
     param: str
 
     def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
-        """From a cursor, or without one."""
+        """The page of a cursor, or the page without one."""
         return PageStep("", draft, "") if cursor is None else self._at(draft, cursor)
 
     def following(self, page: ResponsePage) -> PageStep | None:
-        """At the cursor that the answer holds."""
+        """The page of the cursor in the response."""
         found = self.next(page.envelope)
         if found is None or found is False or found == "":
             return None
         if isinstance(found, bool | list | dict):
-            raise NoPage("the cursor of the next page is neither a text nor a number")
+            raise NoPage("the cursor of the next page must be text or a number")
         return self._at(page.step.draft, str(found))
 
     def within(self, page: ResponsePage, kept: int) -> None:
-        """Cursors are of whole pages."""
+        """None: cursors address whole pages."""
 
     def _at(self, draft: RequestDraft, cursor: str) -> PageStep:
         return PageStep(cursor, _with(draft, self.param, cursor), cursor)
 
 
 class CountedStyle(NamedTuple):
-    """Pages or items are counted: `page=3`, `offset=200`.
+    """Pages or items are numbered: `page=3`, `offset=200`.
 
     Attributes:
-        param: The parameter that takes the number.
+        param: The query parameter for the number.
         start: The number of the first page or item.
-        by_items: Whether items are counted, not pages.
-        size_param: The parameter that takes the size of a page; empty for none.
-        size: How many items a whole page has; None where that is not known.
-        next: Says whether there is more; None where only the items tell.
+        by_items: Whether items are numbered instead of pages.
+        size_param: The query parameter for the page size; empty for none.
+        size: The number of items on a full page; None if unknown.
+        next: The expression that is truthy if there are more pages; None to decide by the items.
     """
 
     param: str
@@ -129,16 +130,17 @@ class CountedStyle(NamedTuple):
     next: Select | None
 
     def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
-        """From a number, or from the first."""
+        """The page of a number, or the first page."""
         if cursor is not None and _NUMBER.fullmatch(cursor) is None:
-            raise NoPage("it is no number that an earlier answer gave")
+            raise NoPage("not a valid page number")
         sized = draft.copied()
         if self.size_param:
             sized.set_query(self.size_param, str(self.size))
         return self._at(sized, self.start if cursor is None else int(cursor))
 
     def following(self, page: ResponsePage) -> PageStep | None:
-        """At the next number, while pages are full and the answer does not say that there is no more."""
+        """The page of the next number; None after an empty or short page, or if the response reports the end."""
+        # A short page ends the list only if the response does not say more: some APIs filter after paging.
         count = len(page.items)
         if not count or (self.next is None and self.size is not None and count < self.size):
             return None
@@ -147,7 +149,7 @@ class CountedStyle(NamedTuple):
         return self._at(page.step.draft, int(page.step.position) + (count if self.by_items else 1))
 
     def within(self, page: ResponsePage, kept: int) -> PageStep | None:
-        """Any item can be the first, where items are counted."""
+        """The step at any item, if items are numbered."""
         return self._at(page.step.draft, int(page.step.position) + kept) if self.by_items else None
 
     def _at(self, draft: RequestDraft, number: int) -> PageStep:
@@ -155,13 +157,13 @@ class CountedStyle(NamedTuple):
 
 
 class LinkStyle(NamedTuple):
-    """Each answer links to the next page: in its `Link` header, or where an expression says.
+    """Each response links to the next page, in its `Link` header or in its body.
 
     Attributes:
-        next: Finds the link in the answer; None for the header.
-        param: The parameter of the link that is given to callers as cursor; empty for none.
+        next: Finds the link in the response; None to use the header.
+        param: The query parameter of the link that callers receive as cursor; empty for none.
         foreign: Whether a link may lead to another origin.
-        own: Origins that count as one, that of the first request among them.
+        own: Origins that count as the same origin, including that of the first request.
     """
 
     next: Select | None
@@ -170,16 +172,17 @@ class LinkStyle(NamedTuple):
     own: Collection[str] = ()
 
     def first(self, draft: RequestDraft, cursor: str | None) -> PageStep:
-        """From what the parameter is given, or as the block says."""
+        """The page of a cursor in `param`, or the page of the request itself."""
         return PageStep(draft.finished().url, draft, "") if cursor is None else self._at(draft, cursor)
 
     def following(self, page: ResponsePage) -> PageStep | None:
-        """Where the link leads."""
+        """The page that the link leads to."""
         link = self._link(page.envelope)
         if not link:
             return None
         if not isinstance(link, str):
-            raise NoPage("the link to the next page is no text")
+            raise NoPage("the link to the next page is not text")
+        # A page on a foreign origin must not lead back with the trust of the tool's own origins.
         own = self.own if page.step.draft.origin in self.own else ()
         draft = follow_link(page.step.draft, link, foreign=self.foreign, own=own)
         request = draft.finished()
@@ -191,7 +194,7 @@ class LinkStyle(NamedTuple):
         return PageStep(request.url, draft, cursor)
 
     def within(self, page: ResponsePage, kept: int) -> None:
-        """Links are of whole pages."""
+        """None: links address whole pages."""
 
     def _link(self, envelope: dict[str, JSON]) -> JSON:
         if self.next is not None:
@@ -205,18 +208,18 @@ class LinkStyle(NamedTuple):
 
 
 def _with(draft: RequestDraft, param: str, value: str) -> RequestDraft:
-    """The draft with a parameter.
+    """The draft with a query parameter set.
 
     Raises:
-        NoPage: The value is too long, or no text that can be sent.
+        NoPage: The value is too long, or cannot be encoded.
     """
     if len(value) > _LONGEST:
-        raise NoPage(f"the cursor of the page has more than {_LONGEST:,} characters")
+        raise NoPage(f"the page cursor exceeds {_LONGEST:,} characters")
     placed = draft.copied()
     try:
         placed.set_query(param, value)
     except UnicodeEncodeError:
-        raise NoPage("the cursor of the page is no text that can be sent") from None
+        raise NoPage("the page cursor cannot be encoded as UTF-8") from None
     return placed
 
 
@@ -231,13 +234,13 @@ _KEYS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
     "offset": (frozenset({"param"}), frozenset({"start", "limit", "limit_param", "next"})),
     "link": (frozenset(), frozenset({"next", "param"})),
 }
-"""Style -> the keys that it needs, and those that it may have."""
+"""Style -> its required keys and its optional keys."""
 
 Fetch = Callable[[RequestDraft], Awaitable[ResponseContent | Result]]
 
 
 class _PagingFailure(Exception):
-    """The pages can't be gone through; `result` is what the call is told."""
+    """The pages cannot be fetched; `result` is the result of the call."""
 
     def __init__(self, result: Result) -> None:
         super().__init__()
@@ -245,7 +248,7 @@ class _PagingFailure(Exception):
 
 
 class _PageItems:
-    """What was collected so far."""
+    """The items collected so far."""
 
     def __init__(self) -> None:
         self.items: list[JSON] = []
@@ -259,7 +262,7 @@ class Pages:
     """A compiled `pagination`.
 
     Attributes:
-        cursor_arg: The argument that takes the cursor of an earlier answer; None for none.
+        cursor_arg: The argument with the cursor of an earlier result; None for none.
     """
 
     def __init__(
@@ -271,14 +274,14 @@ class Pages:
         max_items: int | None,
         cursor_arg: str | None,
     ) -> None:
-        """Hold what was compiled.
+        """Create the pagination of a tool.
 
         Args:
             style: How pages follow each other.
-            items: Finds what is on a page; None for the body itself.
-            max_pages: How many are asked for in one call.
-            max_items: How many items are collected; None for those of one page.
-            cursor_arg: The argument that takes a cursor; None for none.
+            items: Finds the items of a page; None if the body is the list.
+            max_pages: The number of pages that one call requests.
+            max_items: The number of items that are collected; None for all items of the page.
+            cursor_arg: The argument with the cursor; None for none.
         """
         self._style = style
         self._items = items
@@ -295,15 +298,15 @@ class Pages:
         *,
         own: Collection[str] = (),
     ) -> Result:
-        """The items of the pages as one result; `meta.pages` and `meta.next_cursor` say what was left.
+        """Collect the items of the pages into one result; `meta.pages` and `meta.next_cursor` describe the rest.
 
         Args:
-            call: The call; its deadline stands around all pages.
+            call: The call. Its deadline covers all pages.
             draft: The request for the first page.
-            fetch: One exchange. It gets a draft of its own; one of another origin than the first is to be sent
-                without authentication.
-            reading: What makes a result of the last answer with `items` and `next_cursor`.
-            own: Further origins that count as that of the draft.
+            fetch: Makes one exchange. It receives a draft of its own, and must send one to another origin
+                than the first without authentication.
+            reading: Turns the last response, with `items` and `next_cursor`, into a result.
+            own: Further origins that count as the origin of the draft.
         """
         style = self._style
         if isinstance(style, LinkStyle):
@@ -320,12 +323,13 @@ class Pages:
         cursor = following.cursor if following is not None else None
         collected.told |= {"count": collected.count, "items": len(collected.items), "stopped": stopped}
         finish = partial(_finished, page, cursor, collected, reading, call)
+        # `select` and the size budget walk all items, which would block the event loop.
         if is_large(collected.items, DEPTH):
             return await run_in_thread(call.context.session.clock, finish)
         return finish()
 
     def first(self, draft: RequestDraft, call: Call) -> RequestDraft | Result:
-        """The request for the first page; or the result of a call whose cursor is none."""
+        """The request for the first page, or the result of a call with an invalid cursor."""
         try:
             return self._beginning(self._style, draft, call).draft
         except _PagingFailure as broken:
@@ -339,7 +343,7 @@ class Pages:
             raise _PagingFailure(_bad_argument(call, str(self.cursor_arg), error.message)) from None
 
     async def _page(self, step: PageStep, fetch: Fetch, reading: ResponseReader, call: Call) -> ResponsePage:
-        """One page; the failures of its exchange end the call."""
+        """Fetch one page. A failure of its exchange ends the call."""
         read = await fetch(step.draft.copied())
         if isinstance(read, Result):
             raise _PagingFailure(read)
@@ -350,14 +354,15 @@ class Pages:
             items = read.envelope["body"] if self._items is None else self._items(read.envelope)
         except ValueError as error:
             raise _PagingFailure(
-                _unusable("no_items", f"`pagination.items` failed over a page: {error}")
+                _unusable("no_items", f"`pagination.items` failed on a page: {error}")
             ) from None
+        # An empty body, such as that of a 204, is an empty page.
         if read.envelope["body"] is None:
             items = []
         if not isinstance(items, list):
             message = (
-                "`pagination.items` finds no list on a page; where there may be none, "
-                "write an empty list behind it: ``body.data || `[]` ``"
+                "`pagination.items` found no list on a page; if a page may have none, "
+                "provide a default: ``body.data || `[]` ``"
             )
             raise _PagingFailure(_unusable("no_items", message))
         return ResponsePage(step, read.envelope, items)
@@ -365,7 +370,7 @@ class Pages:
     def _taken(
         self, page: ResponsePage, style: PaginationStyle, collected: _PageItems
     ) -> tuple[PageStep | None, str]:
-        """Take a page in: where the next one begins, and why it is not asked for; no reason where it is."""
+        """Add a page. Returns the next step, if any, and the reason to stop; empty to continue."""
         collected.seen.add(page.step.position)
         if _repeats(page, style, collected):
             return None, "repeated_cursor"
@@ -377,6 +382,7 @@ class Pages:
             return _cut(page, style, room, following, collected), "max_items"
         if following is None or not page.items:
             return following, "end"
+        # A server that repeats a cursor would otherwise be queried until `max_pages`.
         if following.position in collected.seen:
             return None, "repeated_cursor"
         if room == len(page.items):
@@ -385,7 +391,8 @@ class Pages:
 
 
 def _repeats(page: ResponsePage, style: PaginationStyle, collected: _PageItems) -> bool:
-    """Whether a counted page is the one before again: the API takes no notice of the number."""
+    """Whether a numbered page repeats the one before, because the API ignores the number."""
+    # Equal objects are a sign of a loop. Scalars may repeat by chance: `[0]` after `[0]`.
     last, collected.last = collected.last, page.items
     return (
         isinstance(style, CountedStyle)
@@ -398,22 +405,23 @@ def _following(page: ResponsePage, style: PaginationStyle) -> PageStep | None:
     try:
         return style.following(page)
     except (NoPage, ValueError) as error:
-        message = f"the next page can't be asked for: {error}"
+        message = f"cannot request the next page: {error}"
         raise _PagingFailure(_unusable("bad_cursor", message)) from None
     except LinkError as error:
-        message = f"{error}; `hosts` names the hosts that may be reached"
+        message = f"{error}; only hosts in `hosts` may be reached"
+        # Refused, not ignored: a page that silently ends early would look like the whole list.
         raise _PagingFailure(Result.failed(Outcome.DENIED, message, code="link_refused")) from None
 
 
 def _cut(
     page: ResponsePage, style: PaginationStyle, room: int, following: PageStep | None, collected: _PageItems
 ) -> PageStep | None:
-    """Where to go on when a page has more items than may be collected.
+    """The step to continue from if a page has more items than may be collected.
 
-    Behind the last of them, where that can be asked for. Else at the page itself, so that nothing is lost; but not
-    if it was the first one, or nobody would ever come past it.
+    This is the first item that was not collected, if it can be addressed, or else the start of the same page.
     """
     behind = style.within(page, room)
+    # Continuing at the first page of the call would never get past it, so the rest of that page is dropped.
     if behind is not None or collected.count > 1:
         return behind or page.step
     collected.told["dropped"] = len(page.items) - room
@@ -429,11 +437,13 @@ def _finished(
 
 
 def _with_pages(result: Result, collected: _PageItems) -> Result:
-    """The failure of a page, with what was collected before it."""
+    """The failure of a page, with the number of pages collected before it."""
     if not collected.count or result.error is None:
         return result
     pages: JSON = {"count": collected.count, "items": len(collected.items)}
-    message = f"{result.message} (after {collected.count} good page{'s' if collected.count > 1 else ''})"
+    message = (
+        f"{result.message} (after {collected.count} successful page{'s' if collected.count > 1 else ''})"
+    )
     error = result.error._replace(message=message, details={**result.error.details, "pages": pages})
     return result._replace(message=message, error=error)
 
@@ -444,23 +454,23 @@ def _unusable(fault: str, message: str) -> Result:
 
 def _bad_argument(call: Call, name: str, why: str) -> Result:
     pointer = pointer_to([name])
-    expected = "a `next_cursor` of an earlier answer"
+    expected = "a `next_cursor` returned by an earlier call"
     violation: JSON = {"pointer": pointer, "keyword": "live", "expected": expected, "got": None, "hint": why}
     return Result.failed(
         Outcome.INVALID_ARGUMENTS,
-        f"invalid arguments for `{call.tool.name}`:\n{pointer}: {why}; give back {expected}, or leave it out",
+        f"invalid arguments for `{call.tool.name}`:\n{pointer}: {why}; use {expected}, or omit it",
         details={"violations": [violation]},
     )
 
 
 def compile_pages(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> Pages | None:
-    """Compile `pagination` of a `live` block that is valid under its schema; None where there is none.
+    """Compile `pagination` of a `live` block that its schema has accepted; None if there is none.
 
     Args:
         block: The block.
-        tool: Whose it is.
-        problems: Receives what is wrong: codes `bad_select`, `missing_key`, `needless_key`, `unfit_pagination`,
-            `unknown_argument`.
+        tool: The descriptor.
+        problems: Receives problems with the codes `bad_select`, `missing_key`, `needless_key`,
+            `unfit_pagination` and `unknown_argument`.
     """
     written: Mapping[str, Any] | None = block.get("pagination")
     if written is None:
@@ -500,7 +510,7 @@ def _style_of(written: Mapping[str, Any], following: Select | None, *, foreign: 
 
 
 def _unfit_keys(written: Mapping[str, Any]) -> Iterator[Problem]:
-    """Keys that the style needs and has not, and those that have no effect."""
+    """Problems for missing keys of the style, and for keys that have no effect."""
     style = written["style"]
     needed, allowed = _KEYS[style]
     for key in sorted(needed - written.keys()):
@@ -521,40 +531,40 @@ def _unfit_keys(written: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _missing(key: str, who: str) -> Problem:
     return Problem(
-        code="missing_key", message=f"{who} `{key}`, {_USES[key]}", pointer=_AT, hint=f"write `{key}`"
+        code="missing_key", message=f"{who} `{key}`, {_USES[key]}", pointer=_AT, hint=f"add `{key}`"
     )
 
 
 def _needless(key: str, beside: str) -> Problem:
-    message = f"`{key}` has no effect beside {beside}"
-    return Problem(code="needless_key", message=message, pointer=f"{_AT}/{key}", hint="leave it out")
+    message = f"`{key}` has no effect with {beside}"
+    return Problem(code="needless_key", message=message, pointer=f"{_AT}/{key}", hint="remove it")
 
 
 _USES = {
-    "cursor_arg": "the argument with which a caller gives `next_cursor` back",
+    "cursor_arg": "the argument that carries `next_cursor`",
     "limit": "the number that is sent",
     "next": "the expression that finds the cursor of the next page",
-    "param": "the parameter that takes the cursor or number",
+    "param": "the parameter that receives the cursor or number",
     "size": "the number that is sent",
 }
 
 
 def _unfit_block(block: Mapping[str, Any], written: Mapping[str, Any], tool: Descriptor) -> Iterator[Problem]:
-    """What stands elsewhere in the descriptor and does not go together with pages."""
+    """Problems for other parts of the descriptor that contradict `pagination`."""
     method, form = block.get("method", "GET"), block.get("response", {}).get("as", "auto")
     if method == "HEAD" or (method != "GET" and written["style"] == "link"):
         hint = "use `method: GET`" if method == "HEAD" else "use `method: GET`, or another style"
-        message = f"{method} has no pages of style `{written['style']}`"
+        message = f"a {method} request cannot use pagination style `{written['style']}`"
         yield Problem(code="unfit_pagination", message=message, pointer=f"{_AT}/style", hint=hint)
     if form in ("text", "binary"):
-        message = f"an answer that is read as {form} has no items"
-        hint = f"leave out `as: {form}`, or `pagination`"
+        message = f"a response read as {form} has no items"
+        hint = f"remove `as: {form}` or `pagination`"
         yield Problem(code="unfit_pagination", message=message, pointer="/live/response/as", hint=hint)
     name = written.get("cursor_arg")
     known = described_names(tool.input_schema)
     if name is not None and name not in known:
-        message = f"`cursor_arg` names `{name}`, and the input schema has no such argument"
-        hint = did_you_mean(name, known) or "add it to `input_schema`, as text and not required"
+        message = f"unknown argument `{name}` in `cursor_arg`"
+        hint = did_you_mean(name, known) or "add it to `input_schema` as an optional string"
         yield Problem(code="unknown_argument", message=message, pointer=f"{_AT}/cursor_arg", hint=hint)
 
 
@@ -566,14 +576,13 @@ _SEPARATOR = re.compile(r"\s*(,|$)")
 
 
 class LinkError(Exception):
-    """A link is not followed. Its text names scheme and host at most."""
+    """A link must not be followed. The message omits its path and query, which may contain secrets."""
 
 
 def next_link(header: str) -> str | None:
-    """The target of the first link with the relation `next`; None where there is none.
+    """The target of the first link with the relation `next` in a `Link` header; None if there is none.
 
-    Of a link that is written wrongly, and of all behind it, nothing is taken. A link with an `anchor` speaks of
-    another page (section 3.2) and is passed over.
+    Parsing stops at a malformed link.
     """
     at = 0
     while (target := _TARGET.match(header, at)) is not None:
@@ -581,8 +590,10 @@ def next_link(header: str) -> str | None:
         at = target.end()
         while (found := _PARAMETER.match(header, at)) is not None:
             value = re.sub(r"\\(.)", r"\1", found[2]) if found[2] is not None else found[3] or ""
-            parameters.setdefault(found[1].lower(), value)  # only the first `rel` counts (section 3.3)
+            # RFC 8288 section 3.3: only the first `rel` of a link counts.
+            parameters.setdefault(found[1].lower(), value)
             at = found.end()
+        # A link with an `anchor` describes another page (section 3.2).
         if "next" in parameters.get("rel", "").lower().split() and "anchor" not in parameters:
             return target[1]
         separator = _SEPARATOR.match(header, at)
@@ -595,16 +606,16 @@ def next_link(header: str) -> str | None:
 def follow_link(
     draft: RequestDraft, target: str, *, foreign: bool, own: Collection[str] = ()
 ) -> RequestDraft:
-    """The request to where a link of an answer points.
+    """The request for a link in a response.
 
     Args:
-        draft: The request that was answered, without what authentication adds.
+        draft: The request of the response, without authentication.
         target: The link, absolute or relative to that request.
-        foreign: Whether another origin may be asked at all; the guard of connections judges its host then.
-        own: Further origins that count as that of the draft.
+        foreign: Whether another origin is permitted. The connection guard then checks its host.
+        own: Further origins that count as the origin of the draft.
 
     Raises:
-        LinkError: It leads elsewhere, or is no link.
+        LinkError: The link is invalid or leads to an origin that is not permitted.
     """
     try:
         origin, scheme, host, port, path, query = resolve_location(draft.finished().url, target.strip())
@@ -618,6 +629,7 @@ def follow_link(
         raise LinkError(f"the link to the next page leads to another origin, {origin}")
     if draft.scheme == "https" and scheme != "https":
         raise LinkError(f"the link to the next page leads from https to {origin}")
+    # A foreign server must not receive the tool's own headers, cookies or body: they may be credentials.
     following.scheme, following.host, following.port = scheme, host, port
     following.headers = [(name, value) for name, value in draft.headers if name.lower() in CROSSING]
     following.cookies, following.body = [], b""
@@ -625,6 +637,6 @@ def follow_link(
 
 
 def query_value(draft: RequestDraft, name: str) -> str | None:
-    """The last value that a parameter has in the query of a request; None where it has none."""
+    """The last value of a parameter in the query of a request; None if it is not set."""
     values = [value for key, value in parse_qsl("&".join(draft.query), keep_blank_values=True) if key == name]
     return values[-1] if values else None

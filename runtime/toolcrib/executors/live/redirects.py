@@ -1,4 +1,4 @@
-"""Where a response may lead: the addresses that it names, and redirects (RFC 9110 section 15.4)."""
+"""Resolve locations that a response names, and follow redirects (RFC 9110 section 15.4)."""
 
 from __future__ import annotations
 
@@ -10,30 +10,33 @@ from toolcrib.http import HTTPRequest
 from toolcrib.http.messages import DEFAULT_PORTS, HOST, origin_of
 
 CROSSING = frozenset({"accept", "accept-language", "user-agent"})
-"""Headers that may cross to another origin. Of all others nobody knows whom they are meant for."""
+"""The only headers that are sent to another origin. Any other header may be a credential of the first one."""
 
 _READING = frozenset({"GET", "HEAD"})
 _SAFE = "/?:@!$&'()*+,;=~-._%"
+# Common servers refuse request lines of more than 8 KiB.
 _LONGEST = 8192
 
 
 def follow_redirect(
     request: HTTPRequest, status: int, location: str, own: Collection[str]
 ) -> HTTPRequest | None:
-    """The request to where an answer points.
+    """The request for a redirect.
 
-    POST becomes GET where the status says so, as everywhere; other methods stay. Nothing goes from https to http,
-    and to another origin only what reads, with neither body nor credentials.
+    POST becomes GET for 301 and 302, and any other method for 303, as in browsers. No redirect leads from
+    https to http, except between `own` origins. Only GET and HEAD without a body are sent to another origin,
+    without credentials.
 
     Args:
-        request: What was answered.
-        status: The answer's: 301, 302, 303, 307 or 308.
-        location: Where it points, absolute or relative.
-        own: Origins that count as one with each other.
+        request: The redirected request.
+        status: The status of the response: 301, 302, 303, 307 or 308.
+        location: The `Location` header, absolute or relative.
+        own: Origins that count as the same origin.
 
     Returns:
-        None for what is not followed.
+        The next request; None if the redirect must not be followed.
     """
+    # Control characters and spaces could split the request line or hide the real host from the checks below.
     if not location.isascii() or any(character <= " " or character == "\x7f" for character in location):
         return None
     try:
@@ -41,9 +44,11 @@ def follow_redirect(
     except ValueError:
         return None
     same = origin == request.origin or {origin, request.origin} <= set(own)
+    # `own` may map an https origin to a local http stand-in, which the project configured deliberately.
     if request.scheme == "https" and scheme != "https" and not same:
         return None
     method, headers, body = request.method, request.headers, request.body
+    # RFC 9110 section 15.4: 303 always becomes GET; for 301 and 302 clients historically change POST only.
     if method not in _READING and (status == 303 or (method == "POST" and status in {301, 302})):
         method, body = "GET", b""
         headers = tuple(each for each in headers if not each[0].lower().startswith("content-"))
@@ -55,15 +60,15 @@ def follow_redirect(
 
 
 class LinkTarget(NamedTuple):
-    """Where an answer points.
+    """A resolved location.
 
     Attributes:
-        origin: As text.
+        origin: The origin as text, such as `https://api.example.com`.
         scheme: `http` or `https`.
-        host: Lower case, without brackets.
+        host: The host in lower case, without brackets.
         port: The port.
-        path: Percent-encoded, beginning with `/`.
-        query: Percent-encoded; empty for none.
+        path: The path, percent-encoded, starting with `/`.
+        query: The query, percent-encoded; empty for none.
     """
 
     origin: str
@@ -75,21 +80,23 @@ class LinkTarget(NamedTuple):
 
 
 def resolve_location(base: str, location: str) -> LinkTarget:
-    """Where a location of an answer leads, absolute or relative to the address that was asked; no fragment.
+    """Resolve a location in a response relative to the URL of its request. Fragments are dropped.
 
     Raises:
-        ValueError: It is no address that may be called; its text goes on behind the name of the thing.
+        ValueError: The location is not a usable URL. The message is a predicate, such as `is not a valid
+            URL`, for the caller to put a subject before.
     """
     if len(location) > _LONGEST:
-        raise ValueError(f"has more than {_LONGEST:,} characters")
+        raise ValueError(f"exceeds {_LONGEST:,} characters")
     try:
         parts = urlsplit(urljoin(base, location))
         scheme, host = parts.scheme, (parts.hostname or "").lower()
         port = DEFAULT_PORTS.get(scheme, 0) if parts.port is None else parts.port
         path, query = quote(parts.path or "/", safe=_SAFE), quote(parts.query, safe=_SAFE)
     except ValueError:
-        raise ValueError("is no address") from None
+        raise ValueError("is not a valid URL") from None
     known = scheme in DEFAULT_PORTS and HOST.fullmatch(host) is not None
+    # `https://api.example.com@evil.test/` looks like the first host and leads to the second.
     if not known or "@" in parts.netloc or not path.startswith("/"):
-        raise ValueError("is no address of http or https")
+        raise ValueError("is not an http or https URL")
     return LinkTarget(origin_of(scheme, host, port), scheme, host, port, path, query)

@@ -1,7 +1,7 @@
-"""The request of a block, with its headers and cookies: compiled when the tool is bound, filled with the arguments of each call.
+"""Compile the request of a block with its headers and cookies, and fill it with the arguments of each call.
 
-What is written in the block decides where a request goes and what it is made of. An argument fills its place and
-nothing else: it is encoded for where it stands.
+The block alone decides where a request goes and how it is structured. An argument only fills its placeholder,
+encoded for that position.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ Pair: TypeAlias = "tuple[str, str]"
 AddHeader: TypeAlias = Callable[[Arguments, "list[Pair]"], None]
 
 HeaderStep: TypeAlias = "tuple[Pair, ...] | AddHeader"
-"""Headers that are the same for every call, or what adds one; it raises UnusableArguments."""
+"""Constant headers, or the function that adds one, which raises UnusableArguments."""
 
 
 class Header(NamedTuple):
-    """A compiled header: its step, and where it is written."""
+    """A compiled header: its step, and its place in the descriptor."""
 
     step: HeaderStep
     part: RequestPart
@@ -70,7 +70,7 @@ def compile_headers(block: dict[str, JSON], sources: ValueSources) -> list[Heade
     """Compile the headers of a block.
 
     Raises:
-        MissingSecret: Something is not there to be looked up.
+        MissingSecret: A variable is not set.
     """
     found: dict[str, str] = {}
     headers = []
@@ -80,13 +80,13 @@ def compile_headers(block: dict[str, JSON], sources: ValueSources) -> list[Heade
         other = found.setdefault(name.lower(), name)
         if other != name:
             message = f"`{name}` and `{other}` are the same header"
-            sources.tell("duplicate_header", message, at, "write one of them")
+            sources.tell("duplicate_header", message, at, "keep one of them")
         headers.append(_header(name, sources.structure(value, at), sources))
     return headers
 
 
 def check_name(name: str, at: str, sources: ValueSources) -> None:
-    """Report the name of a header that is none, or that a block can't write."""
+    """Report the name of a header that is invalid, or that a block must not set."""
     fault = fault_of_name(name)
     if fault is not None:
         sources.tell(fault.code, fault.message, at, fault.hint)
@@ -109,14 +109,14 @@ def _fixed_header(name: str, source: ValueSource, sources: ValueSources) -> tupl
     try:
         text = header_text(source, {})
     except UnusableArguments as misfit:
-        message = f"the value of the header `{name}`: {misfit.message}"
+        message = f"header `{name}`: {misfit.message}"
         sources.tell("wrong_form", message, source.at, misfit.hint)
         return ()
     return () if text is None else ((name, text),)
 
 
 class Cookie(NamedTuple):
-    """A compiled cookie: its step, and where it is written."""
+    """A compiled cookie: its step, and its place in the descriptor."""
 
     step: Step
     part: RequestPart
@@ -126,18 +126,18 @@ def compile_cookies(block: dict[str, JSON], sources: ValueSources) -> list[Cooki
     """Compile the cookies of a block.
 
     Raises:
-        MissingSecret: Something is not there to be looked up.
+        MissingSecret: A variable is not set.
     """
     cookies = []
     for name, value in block.items():
         at = child_pointer(COOKIES, name)
         if not is_token(name):
-            message = f"`{name}` is no name of a cookie"
+            message = f"`{name}` is not a valid cookie name"
             sources.tell(
                 "wrong_form",
                 message,
                 at,
-                "a name has letters, digits, `-` and `_`, and is never computed",
+                "use letters, digits, `-` and `_`; names cannot be computed",
             )
         source = sources.of(value, at)
         _check_cookie(name, source, sources)
@@ -146,14 +146,15 @@ def compile_cookies(block: dict[str, JSON], sources: ValueSources) -> list[Cooki
 
 
 def _check_cookie(name: str, source: ValueSource, sources: ValueSources) -> None:
-    """Report what can't be sent as it is written; it may be encoded already."""
+    """Report literal text that is not allowed in a cookie."""
+    # Literal text is not percent-encoded, because the author may have encoded it.
     for part in source.parts or (source,):
         value = part if isinstance(part, str) else part.value
         text = scalar_text(value)
         wrong = f"is {kind_of(value)}" if text is None and value is not None else cookie_fault(text or "")
         if wrong:
-            message = f"the value of the cookie `{name}` {wrong}"
-            sources.tell("wrong_form", message, source.at, "encode it with `%` and two hex digits")
+            message = f"the value of cookie `{name}` {wrong}"
+            sources.tell("wrong_form", message, source.at, "percent-encode it")
 
 
 def _cookie(name: str, source: ValueSource) -> Step:
@@ -170,13 +171,14 @@ def _cookie(name: str, source: ValueSource) -> Step:
 
 
 def check_accept(text: str, sources: ValueSources) -> None:
-    """Report an `accept` that can't stand in a header."""
+    """Report an `accept` that is not allowed in a header."""
     wrong = header_fault(text)
     if wrong or "{" in text or not text.strip():
-        message = f"`accept` {wrong or 'is a list of media types, as it is written'}"
+        message = f"`accept` {wrong or 'must be a literal list of media types'}"
         sources.tell("wrong_form", message, "/live/accept", "write it as `application/json`")
 
 
+# Anything is accepted, with lower priority than JSON: an error page is better than a 406.
 ACCEPT: Final = "application/json, */*;q=0.5"
 USER_AGENT: Final = f"toolcrib/{__version__}"
 
@@ -185,7 +187,7 @@ _NO_BODY: Final = RequestBody(lambda _arguments: NONE, ())
 
 
 class _Query(NamedTuple):
-    """A compiled query, that of the url included."""
+    """A compiled query, including that of the URL."""
 
     steps: tuple[Step, ...]
     parts: tuple[RequestPart, ...]
@@ -193,12 +195,12 @@ class _Query(NamedTuple):
 
 
 class _Headers(NamedTuple):
-    """Compiled headers, with those that every request has.
+    """Compiled headers, including the default ones.
 
     Attributes:
-        steps: What adds them.
-        parts: Where they are written.
-        typed: Whether the media type of the body is among them.
+        steps: The steps that add them.
+        parts: Their places in the descriptor.
+        typed: Whether they include `Content-Type`.
     """
 
     steps: tuple[HeaderStep, ...]
@@ -207,13 +209,13 @@ class _Headers(NamedTuple):
 
 
 class CompiledRequest:
-    """A request whose places are filled with the arguments of a call.
+    """A compiled request with placeholders for the arguments of a call.
 
     Attributes:
-        method: In upper case.
-        origin: Where it goes, as the descriptor writes it.
-        hosts: Globs of the hosts that it may reach; the host of `url` unless others are named.
-        parts: What it is made of, and where that is written.
+        method: The method in upper case.
+        origin: The origin in the descriptor.
+        hosts: Globs of the hosts that it may reach; by default only the host of `url`.
+        parts: Its parts, with their places in the descriptor.
     """
 
     def __init__(
@@ -240,17 +242,18 @@ class CompiledRequest:
         self._typed = headers.typed
 
     def draft(self, arguments: Arguments) -> RequestDraft:
-        """The request of one call, to which authentication and pages may add.
+        """The request of one call, before authentication and pagination.
 
         Args:
-            arguments: As the input schema accepted them; they are not changed.
+            arguments: The validated arguments. They are not changed.
 
         Raises:
-            UnusableArguments: No request can be made of them.
+            UnusableArguments: No request can be created from the arguments.
         """
         url = self._url
         body, media_type = self._body(arguments)
         headers = fill_steps(self._headers, arguments)
+        # A `Content-Type` in `headers` wins, for instance a vendor type such as `application/vnd.api+json`.
         if media_type and not self._typed:
             headers.append(("Content-Type", media_type))
         return RequestDraft(
@@ -269,16 +272,16 @@ class CompiledRequest:
 def compile_request(
     block: dict[str, Any], tool: Descriptor, problems: list[Problem], secrets: SecretResolver | None
 ) -> CompiledRequest:
-    """Compile the request of a block whose shape its schema has accepted; faults are added to `problems`.
+    """Compile the request of a block that its schema has accepted; problems are added to `problems`.
 
     Args:
         block: The `live` block.
-        tool: Its descriptor.
-        problems: Receives every fault. With an error among them, the request is not to be sent.
-        secrets: Where `${...}` is looked up; None to check the block and look nothing up.
+        tool: The descriptor.
+        problems: Receives every problem. If one is an error, the request must not be sent.
+        secrets: Resolves `${...}`; None to check the block without resolving anything.
 
     Raises:
-        MissingSecret: Something is not there to be looked up.
+        MissingSecret: A variable is not set.
     """
     sources = ValueSources(tool, problems, secrets)
     method = block.get("method", "GET")
@@ -291,6 +294,7 @@ def compile_request(
         check_body(method, sources)
     hosts = _hosts(block, url, sources)
     check_insecure(url, block, sources)
+    # Last, because all other parts must be compiled before the remaining arguments are known.
     _check_left(query.left, body.left, block, sources)
     parts = (
         *(RequestPart("path", segment.written, URL, segment.reads) for segment in url.segments),
@@ -313,7 +317,7 @@ def compile_request(
 
 
 def _hosts(block: dict[str, Any], url: Url, sources: ValueSources) -> tuple[str, ...]:
-    """The hosts that are named, or else that of the url."""
+    """The hosts of the block, or else the host of `url`."""
     named = tuple(host.lower() for host in block.get("hosts", ()))
     if url is not NOWHERE:
         check_hosts(named, url.host, block["url"], sources)
@@ -357,7 +361,7 @@ def _headers(block: dict[str, Any], body: RequestBody, sources: ValueSources) ->
 def _check_named_twice(
     block: dict[str, Any], body: RequestBody, written: dict[str, RequestPart], sources: ValueSources
 ) -> None:
-    """Refuse headers that other keys of the block write."""
+    """Report headers that other keys of the block set, too."""
     others = {"accept": "accept"} if "accept" in block else {}
     if body.own_type:
         others["content-type"] = "body"
@@ -368,8 +372,8 @@ def _check_named_twice(
     for name, key in others.items():
         if name in written:
             part = written[name]
-            message = f"the header `{part.name}` is written here and by `{key}`"
-            sources.tell("duplicate_header", message, part.pointer, "write one of them")
+            message = f"duplicate header `{part.name}`: also set by `{key}`"
+            sources.tell("duplicate_header", message, part.pointer, "keep one of them")
 
 
 def _check_left(
@@ -378,10 +382,10 @@ def _check_left(
     block: dict[str, Any],
     sources: ValueSources,
 ) -> None:
-    """What can be told of the arguments that are left only when all else is compiled."""
+    """Checks of the remaining arguments, after the whole block is compiled."""
     if query is not None and body is not None:
-        message = "`query` and `body` both take the arguments that are left"
-        sources.tell("wrong_combination", message, body.at, "let one of them do it")
+        message = "`query` and `body` both use `from: args`"
+        sources.tell("wrong_combination", message, body.at, "keep it in one of them")
     for left in (query, body):
         if left is not None:
             left.check()

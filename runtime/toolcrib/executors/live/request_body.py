@@ -1,6 +1,6 @@
-"""The `body` of a block: JSON, a form, raw text, multipart, or the arguments that are used nowhere else.
+"""Compile the `body` of a block: JSON, a form, raw text, multipart, or the arguments that are used nowhere else.
 
-Multipart bodies (RFC 7578) are written by httpx.
+httpx encodes multipart bodies (RFC 7578).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from toolcrib.expressions.jmespath_queries import Select, compile_select
 from toolcrib.schema.validation.violations import UnusableArguments
 
 Encoded: TypeAlias = "tuple[bytes, str]"
-"""A body and its media type; both empty for none."""
+"""A body and its media type; both empty for no body."""
 
 _BYTES_TYPE: Final = "application/octet-stream"
 _TOKEN: Final = r"[A-Za-z0-9!#$&^_.+-]+"  # noqa: S105 -- RFC 6838 section 4.2, not a password
@@ -47,11 +47,11 @@ _MEDIA_TYPE: Final = re.compile(
 )
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _NAME_FAULT: Final = re.compile(r"[\x00-\x1f\x7f/\\]")
-_FORMS: Final = "give a `data:` URI, or `{name, content_type, data}` with the data in base64"
+_FORMS: Final = "provide a `data:` URI, or `{name, content_type, data}` with the data in base64"
 
 
 class _File(NamedTuple):
-    """A file to send; `content_type` is empty where nothing says one."""
+    """A file to send; `content_type` is empty if unknown."""
 
     name: str
     content_type: str
@@ -59,7 +59,7 @@ class _File(NamedTuple):
 
 
 _Field: TypeAlias = "tuple[str, tuple[str | None, bytes, str | None]]"
-"""Name, then name of the file, content and media type, as httpx takes them; a field without a file has neither."""
+"""A field as httpx accepts it: its name, then file name, content and media type. A text field has no file name."""
 
 _Add: TypeAlias = Callable[[Arguments, "list[_Field]"], None]
 
@@ -70,7 +70,7 @@ def compile_multipart(
     """Compile a multipart body: field -> text, or `{file, name, content_type}`.
 
     Raises:
-        MissingSecret: Something is not there to be looked up.
+        MissingSecret: A variable is not set.
     """
     compiled = [_field(name, value, child_pointer(at, name), sources) for name, value in block.items()]
     adding = [add for add, _part in compiled]
@@ -85,11 +85,14 @@ def compile_multipart(
 
 
 def _written(fields: list[_Field]) -> Encoded:
-    """The body; its boundary comes of its content, so that an attempt that follows sends the same."""
-    from httpx import Request  # noqa: PLC0415 -- most tools send no files
+    """Encode the fields."""
+    # Deferred: most tools send no files.
+    from httpx import Request  # noqa: PLC0415
 
+    # The boundary is derived from the content, so that every attempt sends the same bytes.
     boundary = sha256(repr(fields).encode("utf-8", "replace")).hexdigest()[:32]
     content_type = f"multipart/form-data; boundary={boundary}"
+    # httpx sends no multipart body at all if there are no fields.
     if not fields:
         return f"--{boundary}--\r\n".encode("ascii"), content_type
     request = Request("POST", "http://localhost/", files=fields, headers={"Content-Type": content_type})
@@ -98,8 +101,8 @@ def _written(fields: list[_Field]) -> Encoded:
 
 def _field(name: str, value: Any, at: str, sources: ValueSources) -> tuple[_Add, RequestPart]:
     if _CONTROL.search(name) is not None:
-        message = "the name of a field holds a control character"
-        sources.tell("wrong_form", message, at, "leave the character out")
+        message = "the name of a field contains a control character"
+        sources.tell("wrong_form", message, at, "remove the character")
     if isinstance(value, dict):
         return _file_field(name, value, at, sources)
     source = sources.of(value, at)
@@ -114,16 +117,16 @@ def _field(name: str, value: Any, at: str, sources: ValueSources) -> tuple[_Add,
 
 
 def encoded_text(value: JSON, source: ValueSource) -> bytes:
-    """A value as raw UTF-8 text: scalars as they are, lists and objects as JSON.
+    """A value as UTF-8 text: scalars as text, lists and objects as JSON.
 
     Raises:
-        UnusableArguments: It holds a lone surrogate, or is no JSON.
+        UnusableArguments: The value contains a lone surrogate, or is not JSON.
     """
     text = scalar_text(value)
     try:
         return (json_text(value, source) if text is None else text).encode()
     except UnicodeEncodeError:
-        raise source.misfit("holds a lone surrogate, which can't be sent") from None
+        raise source.misfit("contains a lone surrogate, which cannot be sent") from None
 
 
 def _file_field(name: str, block: dict[str, str], at: str, sources: ValueSources) -> tuple[_Add, RequestPart]:
@@ -148,11 +151,12 @@ def _file_field(name: str, block: dict[str, str], at: str, sources: ValueSources
 
 
 def _written_file(source: ValueSource, sources: ValueSources) -> _File:
-    """A file that the block itself names, read when the tool is bound: a `data:` URI, or one beside the descriptor."""
+    """A file that the block names: a `data:` URI, or a path relative to the descriptor. Read at bind time."""
     path = str(source.value)
+    # A variable could name any file of the machine, and its content would be sent.
     if source.secret:
-        message = "the path of a file is not looked up"
-        sources.tell("expression_not_allowed", message, source.at, "write the path as it is")
+        message = "a file path cannot contain a variable"
+        sources.tell("expression_not_allowed", message, source.at, "write the path literally")
     elif path.lower().startswith("data:"):
         try:
             return _of_uri(path, source)
@@ -164,9 +168,9 @@ def _written_file(source: ValueSource, sources: ValueSources) -> _File:
 
 
 def _beside(path: str, at: str, sources: ValueSources) -> _File:
-    from mimetypes import guess_type  # noqa: PLC0415 -- most tools send no files
+    from mimetypes import guess_type  # noqa: PLC0415
 
-    from toolcrib.loading.documents.files import read_bytes  # noqa: PLC0415 -- as above
+    from toolcrib.loading.documents.files import read_bytes  # noqa: PLC0415
 
     data = read_bytes(sources.tool.origin, path, at, sources.problems)
     return _File(path.rpartition("/")[2], guess_type(path)[0] or "", data)
@@ -177,17 +181,18 @@ def _own_name(named: ValueSource, arguments: Arguments) -> str:
     if name is ABSENT or name is None:
         return ""
     if not isinstance(name, str):
-        raise named.misfit(f"is {kind_of(name)}, and the name of a file is a text")
+        raise named.misfit(f"is {kind_of(name)}, but a file name must be text")
     return _checked_name(name, named)
 
 
 def _checked_name(name: str, source: ValueSource) -> str:
+    # A slash could make the server write elsewhere; a line break would add headers to the part.
     if _NAME_FAULT.search(name) is not None:
-        raise source.misfit("holds a name of a file with a slash, a backslash or a control character")
+        raise source.misfit("contains a file name with a slash, a backslash or a control character")
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise source.misfit("holds a name of a file with a lone surrogate") from None
+        raise source.misfit("contains a file name with a lone surrogate") from None
     return name
 
 
@@ -195,27 +200,29 @@ def _file(value: JSON, source: ValueSource) -> _File:
     if isinstance(value, dict):
         return _of_object(value, source)
     if not isinstance(value, str):
-        raise source.misfit(f"is {kind_of(value)}, and a file is needed", _FORMS)
+        raise source.misfit(f"is {kind_of(value)}, but a file is required", _FORMS)
+    # A path from a caller would let a model read any file and send it out.
     if value[:5].lower() != "data:":
-        raise source.misfit("is no file: a path or address is never read for a caller", _FORMS)
+        raise source.misfit("is not a file: paths and URLs in arguments are never read", _FORMS)
     return _of_uri(value, source)
 
 
 def _of_object(value: dict[str, JSON], source: ValueSource) -> _File:
     name, content_type, data = value.get("name", "file"), value.get("content_type", ""), value.get("data")
     if not (isinstance(name, str) and isinstance(content_type, str) and isinstance(data, str)):
-        raise source.misfit("is no file: `name`, `content_type` and `data` are texts", _FORMS)
+        raise source.misfit("is not a file: `name`, `content_type` and `data` must be text", _FORMS)
     return _File(
         _checked_name(name, source) or "file", _checked_type(content_type, source), _from_base64(data, source)
     )
 
 
 def _of_uri(uri: str, source: ValueSource) -> _File:
-    """A `data:` URI (RFC 2397)."""
+    """The file of a `data:` URI (RFC 2397)."""
     head, comma, data = uri[5:].partition(",")
     if not comma:
-        raise source.misfit("is no `data:` URI: it has no comma", _FORMS)
+        raise source.misfit("is not a valid `data:` URI: missing comma", _FORMS)
     media_type, coded = (head[:-7], True) if head.lower().endswith(";base64") else (head, False)
+    # RFC 2397: the default type is `text/plain`, also if only its parameters are given.
     if media_type.startswith(";"):
         media_type = f"text/plain{media_type}"
     raw = unquote_to_bytes(data.encode("utf-8", "replace"))
@@ -227,20 +234,20 @@ def _from_base64(text: str, source: ValueSource) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise source.misfit("holds data that is no base64", _FORMS) from None
+        raise source.misfit("contains data that is not valid base64", _FORMS) from None
 
 
 def _checked_type(media_type: str, source: ValueSource) -> str:
     if media_type and _MEDIA_TYPE.fullmatch(media_type) is None:
-        raise source.misfit("holds a media type that is none", "write it as `image/png`")
+        raise source.misfit("contains an invalid media type", "write it as `image/png`")
     return media_type
 
 
 def check_media_type(media_type: str, at: str, sources: ValueSources) -> None:
-    """Report a media type of the block that is none."""
+    """Report an invalid media type of the block."""
     if _MEDIA_TYPE.fullmatch(media_type) is None:
         hint = "write it as `image/png` or `text/plain; charset=utf-8`, without expressions"
-        sources.tell("wrong_form", f"`{media_type}` is no media type", at, hint)
+        sources.tell("wrong_form", f"`{media_type}` is not a valid media type", at, hint)
 
 
 POINTER: Final = "/live/body"
@@ -259,9 +266,9 @@ class RequestBody(NamedTuple):
 
     Attributes:
         make: Encodes the body of one call; raises UnusableArguments.
-        parts: What of it the descriptor writes.
-        left: Set where it takes the arguments that are left.
-        own_type: Whether its media type can't be written in `headers`.
+        parts: The parts that the descriptor defines.
+        left: The remaining arguments, for `from: args`; None otherwise.
+        own_type: Whether the body defines its media type, so that `headers` must not.
     """
 
     make: Make
@@ -271,10 +278,10 @@ class RequestBody(NamedTuple):
 
 
 def compile_body(block: dict[str, Any], sources: ValueSources) -> RequestBody:
-    """Compile a body whose shape the block's schema has accepted.
+    """Compile a body that its schema has accepted.
 
     Raises:
-        MissingSecret: Something is not there to be looked up.
+        MissingSecret: A variable is not set.
     """
     if "json" in block:
         return _json(block, sources)
@@ -297,17 +304,18 @@ def _json(block: dict[str, Any], sources: ValueSources) -> RequestBody:
 
     def make(arguments: Arguments) -> Encoded:
         value = source.read(arguments)
+        # An absent argument as the whole body means no body; null is sent as the JSON text `null`.
         return NONE if value is ABSENT else _encoded(source, select, value)
 
     return RequestBody(make, parts)
 
 
 def _once(source: ValueSource, select: Select, sources: ValueSources) -> Make:
-    """The same body for every call, encoded now."""
+    """The function that returns a constant body, which is encoded now."""
     try:
         encoded = _encoded(source, select, source.value)
     except UnusableArguments as misfit:
-        sources.tell("bad_select", misfit.message, f"{POINTER}/select", "change it, or the body")
+        sources.tell("bad_select", misfit.message, f"{POINTER}/select", "change it or the body")
         encoded = NONE
     return lambda _arguments: encoded
 
@@ -320,7 +328,7 @@ def _selected(source: ValueSource, select: Select, value: JSON) -> JSON:
     try:
         return select(value)
     except ValueError as error:
-        raise source.misfit(f"can't be reshaped by `select`: {error}") from None
+        raise source.misfit(f"cannot be reshaped by `select`: {error}") from None
 
 
 def _unchanged(value: JSON) -> JSON:
@@ -351,14 +359,14 @@ def _left(block: dict[str, Any], sources: ValueSources) -> RequestBody:
     as_json = block.get("as", "json") == "json"
     left = RemainingArguments(f"{POINTER}/from", sources, named=not as_json and "select" not in block)
     select = _select(block, sources)
-    whole = constant_source(None, left.at)._replace(subject="what is made of the arguments")
+    whole = constant_source(None, left.at)._replace(subject="the value derived from the arguments")
     if as_json:
         return RequestBody(lambda arguments: _encoded(whole, select, left.of(arguments)), (), left)
 
     def make(arguments: Arguments) -> Encoded:
         fields = _selected(whole, select, left.of(arguments))
         if not isinstance(fields, dict):
-            raise whole.misfit(f"is {kind_of(fields)}, and a form has fields")
+            raise whole.misfit(f"is {kind_of(fields)}, but a form needs an object")
         pieces: list[str] = []
         for name, value in fields.items():
             write_named_parameter(name, value, left.source(name), pieces)

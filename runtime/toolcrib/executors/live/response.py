@@ -1,8 +1,8 @@
-"""Reading a response: its body by content type, then a failure or a value, redacted, selected, and within its budget.
+"""Turn a response into a result: read the body by content type, redact it, select the value, apply the budget.
 
-JSON becomes its value; text, XML, CSV and HTML become text; everything else stays bytes, as a part beside the value.
-A status of failure becomes what `errors` says of it, or what its body says in a common shape, such as problem details
-(RFC 9457).
+JSON becomes its value. Text, XML, CSV and HTML become text. Anything else is binary and becomes a content
+part. A status of failure becomes the error that `errors` defines, or an error derived from a body in a common
+shape, such as problem details (RFC 9457).
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ from toolcrib.security.redaction import HIDDEN
 Form: TypeAlias = Literal["auto", "json", "text", "binary"]
 
 Body: TypeAlias = tuple[JSON, tuple[Content, ...]]
-"""The value of a body, and the parts beside it."""
+"""The value of a body, and its content parts."""
 
 BINARY = "application/octet-stream"
 
+# A fixed list: a server must not be able to choose codecs such as `unicode_escape` and `idna`.
 _CHARSETS = {
     "ascii": "utf-8",
     "iso-8859-1": "latin-1",
@@ -63,17 +64,17 @@ _TEXTS = frozenset(
 _CHARSET = re.compile(r';\s*charset\s*=\s*"?([^";,\s]+)', re.IGNORECASE)
 _TYPE = re.compile(r"\s*([a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+)\s*(?:[;,]|$)")
 _NO_CONTENT = (204, 205)
-_AS_TEXT = "`response: {as: text}` takes it as text"
+_AS_TEXT = "use `response: {as: text}` to read it as text"
 
 
 class Unreadable(Exception):
-    """A body is not what was promised. Nothing of the body is in it.
+    """A body does not match its content type. The message contains nothing of the body, which may hold secrets.
 
     Attributes:
         code: `not_json`, `duplicate_key`, `bad_text` or `unsupported_charset`.
-        message: What is wrong.
-        hint: The way out.
-        place: Where: `line` and `column` from 1, `offset` from 0.
+        message: The reason.
+        hint: How to avoid the error.
+        place: The position of the error: `line` and `column` from 1, `offset` from 0.
     """
 
     def __init__(self, code: str, message: str, hint: str, place: dict[str, JSON] | None = None) -> None:
@@ -85,12 +86,12 @@ class Unreadable(Exception):
 
 
 class MediaType(NamedTuple):
-    """What a `Content-Type` says.
+    """A parsed `Content-Type`.
 
     Attributes:
-        name: `type/subtype` in lower case; empty where none is told.
-        charset: In lower case; empty where none is told.
-        form: How its bodies are read; `auto` where nothing is told.
+        name: `type/subtype` in lower case; empty if missing.
+        charset: The charset in lower case; empty if missing.
+        form: How the body is read; `auto` if the type is missing.
     """
 
     name: str
@@ -100,7 +101,7 @@ class MediaType(NamedTuple):
 
 @lru_cache(maxsize=256)
 def media_type(header: str) -> MediaType:
-    """Read a `Content-Type` (RFC 9110 section 8.3); one that is none counts as not told."""
+    """Parse a `Content-Type` header (RFC 9110 section 8.3). A malformed one is treated as missing."""
     found = _TYPE.match(header.lower())
     if found is None:
         return MediaType("", "", "auto")
@@ -117,10 +118,10 @@ def _form(name: str) -> Form:
 
 
 def read_body(response: HTTPResponse, form: Form) -> Body:
-    """The body as it was asked for, or by its content type. An empty one is null.
+    """The body in the configured form, or by its content type. An empty body is null.
 
     Raises:
-        Unreadable: It is not what was promised.
+        Unreadable: The body does not match the form.
     """
     if not response.body or response.status in _NO_CONTENT:
         return None, ()
@@ -129,7 +130,8 @@ def read_body(response: HTTPResponse, form: Form) -> Body:
 
 
 def read_any_body(response: HTTPResponse) -> Body:
-    """The body of a failure, which is read with indulgence: JSON where it is JSON, else text, else bytes."""
+    """The body of a failure, read leniently: as JSON if possible, else as text or bytes."""
+    # A proxy may send an HTML error page with the content type of the API.
     if not response.body or response.status in _NO_CONTENT:
         return None, ()
     told = media_type(response.header("content-type") or "")
@@ -142,7 +144,7 @@ def read_any_body(response: HTTPResponse) -> Body:
 
 
 def parse_json_body(text: str) -> JSON:
-    """The object or list that a text is in JSON; None where it is neither. RecursionError where it is too deep."""
+    """The object or list of a JSON text; None if it is neither. Raises RecursionError if nested too deeply."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:
@@ -156,36 +158,39 @@ def _json(raw: bytes, told: MediaType) -> Body:
     try:
         text = _decoded(raw, told.charset)
     except UnicodeDecodeError as error:
-        why = f"from byte {error.start} on it is no {error.encoding}"
+        why = f"it is not valid {error.encoding} from byte {error.start} on"
         raise _not_json(told, why, {"offset": error.start}) from None
     try:
         return JSON_DECODER.decode(text), ()
     except json.JSONDecodeError as error:
         place: dict[str, JSON] = {"line": error.lineno, "column": error.colno, "offset": error.pos}
-        why = f"it breaks the grammar from line {error.lineno}, column {error.colno} on"
+        why = f"syntax error at line {error.lineno}, column {error.colno}"
         raise _not_json(told, why, place) from None
+    # RFC 8259 section 4: with duplicate keys, parsers differ in the value that they return. toolcrib could
+    # redact one value while a later parser reads the other.
     except DuplicateKey as error:
-        message = f"{error} of the answer, and readers disagree on which one counts"
+        message = f"{error} in the response; parsers disagree on which one counts"
         raise Unreadable("duplicate_key", message, _AS_TEXT) from None
     except NotFinite:
-        raise _not_json(told, "it holds `NaN` or `Infinity`, which JSON does not have") from None
+        raise _not_json(told, "it contains `NaN` or `Infinity`, which are not JSON") from None
     except RecursionError:
         raise _not_json(told, "it is nested too deeply") from None
+    # `int()` limits the number of digits (4,300 by default), because parsing takes quadratic time.
     except ValueError:
-        raise _not_json(told, "it holds a number with too many digits") from None
+        raise _not_json(told, "it contains a number with too many digits") from None
 
 
 def _not_json(told: MediaType, why: str, place: dict[str, JSON] | None = None) -> Unreadable:
-    promised = f", and its content type is `{told.name}`" if told.name else ""
-    return Unreadable("not_json", f"the answer is no JSON{promised}: {why}", _AS_TEXT, place)
+    promised = f" (content type `{told.name}`)" if told.name else ""
+    return Unreadable("not_json", f"the response is not valid JSON{promised}: {why}", _AS_TEXT, place)
 
 
 def _text(raw: bytes, told: MediaType) -> Body:
     try:
         return _decoded(raw, told.charset), ()
     except UnicodeDecodeError as error:
-        message = f"the answer is text, and from byte {error.start} on it is no {error.encoding}"
-        hint = "`response: {as: binary}` takes it as bytes"
+        message = f"the response is text, but not valid {error.encoding} from byte {error.start} on"
+        hint = "use `response: {as: binary}` to read it as bytes"
         raise Unreadable("bad_text", message, hint, {"offset": error.start}) from None
 
 
@@ -201,26 +206,27 @@ def _bytes(raw: bytes, told: MediaType) -> Body:
 
 
 def _guessed(raw: bytes, told: MediaType) -> Body:
-    """The body of an answer that does not say what it is, and so promised nothing."""
+    """The body of a response without a content type."""
     for read in (_json, _text):
         try:
             return read(raw, told)
         except Unreadable as error:
+            # Duplicate keys prove that this is JSON. Returning it as text would hide the ambiguity.
             if error.code == "duplicate_key":
                 raise
     return _bytes(raw, told)
 
 
 def _decoded(raw: bytes, charset: str) -> str:
-    """The text of bytes: UTF-8 unless another charset is told; a byte order mark is left out."""
+    """The text of a body, in UTF-8 unless another charset is declared, without its byte order mark."""
     if raw.startswith(codecs.BOM_UTF8):
         return raw[3:].decode("utf-8")
     name = _CHARSETS.get(charset or "utf-8")
     if name is None:
         message = (
-            f"the answer is in the charset `{charset[:40]}`, and read are utf-8, us-ascii, iso-8859-1, utf-16"
+            f"unsupported charset `{charset[:40]}`; supported are utf-8, us-ascii, iso-8859-1 and utf-16"
         )
-        raise Unreadable("unsupported_charset", message, "`response: {as: binary}` takes it as bytes")
+        raise Unreadable("unsupported_charset", message, "use `response: {as: binary}` to read it as bytes")
     return raw.decode(name).removeprefix("\ufeff")
 
 
@@ -244,15 +250,15 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 def compile_paths(paths: Iterable[str], pointer: str, problems: list[Problem]) -> tuple[RedactionPath, ...]:
-    """The steps of paths: `user.email`, `items.*.card`, `**.ssn`, `"a.b".c`.
+    """Compile redaction paths: `user.email`, `items.*.card`, `**.ssn`, `"a.b".c`.
 
-    `*` is every member of an object or list, `**` any number of levels. A name that meets a list means
-    the name in each of its items; a number is the index of one item.
+    `*` matches every member of an object or list, `**` any number of levels. A name applied to a list matches
+    in each of its items; a number is an index.
 
     Args:
-        paths: As they are written.
-        pointer: Where the list of them stands.
-        problems: Receives what is wrong with them: code `bad_path`.
+        paths: The paths as written.
+        pointer: JSON Pointer of their list.
+        problems: Receives problems with the code `bad_path`.
     """
     compiled = []
     for index, path in enumerate(paths):
@@ -260,16 +266,16 @@ def compile_paths(paths: Iterable[str], pointer: str, problems: list[Problem]) -
         if steps and steps[-1] != _DEEP:
             compiled.append(steps)
             continue
-        hint = "write names with `.` between them: `user.email`, `items.*.card`, `**.ssn`"
+        hint = "separate names with `.`: `user.email`, `items.*.card`, `**.ssn`"
         if steps:
-            hint = "for everything below, end it with `*`"
-        message = f"this is no path of what is to be hidden: `{path[:80]}`"
+            hint = "to redact everything below, end it with `*`"
+        message = f"`{path[:80]}` is not a valid path"
         problems.append(Problem(code="bad_path", message=message, pointer=f"{pointer}/{index}", hint=hint))
     return tuple(compiled)
 
 
 def _steps(path: str) -> RedactionPath:
-    """The steps of one path; none where it is not written as one."""
+    """The steps of one path; empty if it is malformed."""
     steps: list[str] = []
     at = 0
     while (found := _STEP.match(path, at)) is not None:
@@ -286,9 +292,10 @@ def _steps(path: str) -> RedactionPath:
 def redact_paths(value: JSON, paths: Iterable[RedactionPath]) -> JSON:
     """The value with `***` at the paths, changed in place.
 
-    A text is read as JSON, whole or line by line, and written anew. One that only begins like JSON is hidden
-    altogether: nobody knows what is where in it.
+    Text is redacted if it is JSON, whole or line by line. Text that only starts like JSON is masked
+    completely.
     """
+    # An API may send JSON as `text/plain`, and a log or stream as JSON lines.
     if isinstance(value, str):
         return _redacted_text(value, paths)
     for steps in paths:
@@ -302,7 +309,7 @@ def redact_paths(value: JSON, paths: Iterable[RedactionPath]) -> JSON:
 
 
 def redact_body(text: str, paths: Iterable[RedactionPath]) -> str:
-    """A body as it was sent, with `***` at the paths; JSON is written anew."""
+    """A raw body with `***` at the paths. JSON is serialized again."""
     text = text.removeprefix("\ufeff")
     try:
         value = parse_json_body(text)
@@ -318,6 +325,7 @@ def _redacted_text(text: str, paths: Iterable[RedactionPath]) -> str:
         values = [parse_json_body(text)]
         if values == [None]:
             values = [parse_json_body(line) for line in text.split("\n") if line.strip()]
+        # Malformed JSON has no paths to look up, but may well contain the secret.
         if None in values:
             return HIDDEN
         return "\n".join(_ENCODER.encode(redact_paths(each, paths)) for each in values)
@@ -326,7 +334,7 @@ def _redacted_text(text: str, paths: Iterable[RedactionPath]) -> str:
 
 
 def _flat(places: Iterable[JSON], step: str) -> list[Any]:
-    """The containers at which a step is to be looked up: for a name, the items of lists instead of the lists."""
+    """The containers in which a step is looked up. For a name, lists are replaced by their items."""
     found: list[Any] = []
     queue = list(places)
     for place in queue:
@@ -347,11 +355,13 @@ def _keys(container: Any, step: str) -> list[Any]:
     size = len(container)
     if step == _ANY:
         return list(range(size))
+    # The length is checked first: `int()` of a very long text is slow.
     return [int(step)] if len(step) < 10 and int(step) < size else []
 
 
 def _everything(places: Iterable[JSON]) -> list[JSON]:
     """The containers at and below some places, each once."""
+    # A queue and not recursion: a body may be nested as deeply as the JSON decoder accepts.
     seen: dict[int, JSON] = {}
     queue = list(places)
     for place in queue:
@@ -361,11 +371,12 @@ def _everything(places: Iterable[JSON]) -> list[JSON]:
     return list(seen.values())
 
 
-# What the body of a failure says.
+# Errors in the body of a failure.
 
 MOST = 4096
-"""Bytes that are told of what the other side says."""
+"""The largest error text, in bytes, that a result takes from a server."""
 
+# The members in which common APIs put their messages, in order of preference.
 _TELLING = (
     "message", "detail", "error_description", "error_message", "title", "reason", "description", "msg",
     "error", "errors", "details",
@@ -373,17 +384,19 @@ _TELLING = (
 _PROBLEM = ("type", "title", "status", "detail", "instance")
 _CODES = ("code", "error_code", "errorCode", "error", "type")
 _CODE = re.compile(r"[A-Za-z0-9][\w.:/-]{0,127}")
+# A list of violations, as web frameworks return it, is quoted in part only.
 _DEPTH = 4
 _LISTED = 5
 
 
 class ErrorBody(NamedTuple):
-    """What a body says.
+    """The error in a body.
 
     Attributes:
-        message: On one line, without controls, in at most `MOST` bytes; empty for nothing.
-        details: `code`, as the API calls it; `problem`, the members of problem details; `body`, where nothing in it
-            was understood.
+        message: The message on one line, without control characters, in at most `MOST` bytes; empty if there
+            is none.
+        details: `code`, the error code of the API; `problem`, the members of problem details; `body`, the
+            whole body if it contains no known error.
     """
 
     message: str
@@ -391,7 +404,7 @@ class ErrorBody(NamedTuple):
 
 
 def read_error_body(body: JSON) -> ErrorBody:
-    """What the body of a failure says."""
+    """Find the error message and code in the body of a failure."""
     if body is None or body == "":
         return ErrorBody("", {})
     message = one_line(_message(body, _DEPTH))
@@ -409,12 +422,12 @@ def read_error_body(body: JSON) -> ErrorBody:
 
 
 def one_line(text: str) -> str:
-    """A text of the other side as it may be told: on one line, without controls, in at most `MOST` bytes."""
+    """An untrusted text prepared for messages: on one line, without control characters, in at most `MOST` bytes."""
     return truncate(escape_terminal(" ".join(text.split())), MOST)
 
 
 def _is_problem(body: dict[str, JSON]) -> bool:
-    """Whether it is problem details: a title, and what only they have beside it."""
+    """Whether the body is problem details (RFC 9457): a title and another of their members."""
     return isinstance(body.get("title"), str) and any(
         key in body for key in ("type", "status", "detail", "instance")
     )
@@ -426,7 +439,7 @@ def _title_and_detail(body: dict[str, JSON]) -> str:
 
 
 def _message(value: JSON, depth: int) -> str:
-    """The message in a value; empty where there is none."""
+    """The message in a value; empty if there is none."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and depth:
@@ -440,7 +453,8 @@ def _message(value: JSON, depth: int) -> str:
 
 
 def _code(value: JSON, depth: int) -> str | int | None:
-    """The code in a value, the innermost `error` first."""
+    """The error code in a value, the innermost `error` first."""
+    # Only a short token counts: prose in `error` or `type` is a message and not a code.
     if isinstance(value, list) and value and depth:
         return _code(value[0], depth - 1)
     if not isinstance(value, dict) or not depth:
@@ -457,30 +471,30 @@ def _code(value: JSON, depth: int) -> str | int | None:
 
 
 def _whole(body: JSON) -> dict[str, JSON]:
-    """A body that was not understood, where it is small enough to be told."""
+    """`body` for the details, if it is small enough; otherwise empty."""
     try:
         return {"body": body} if len(compact(body)) <= MOST else {}
     except ValueError:
         return {}
 
 
-# What a status of failure becomes.
+# Results of failures.
 
 Envelope = dict[str, JSON]
 """`status`, `headers` (names in lower case), `body`."""
 
 RETRYABLE = frozenset({429, 502, 503, 504})
-"""Statuses after which the same request may succeed later."""
+"""The statuses after which the same request may succeed later."""
 
 _ERROR_CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
 
 
 class ErrorField(NamedTuple):
-    """One thing that `errors` says of a status.
+    """A compiled field of an entry in `errors`.
 
     Attributes:
         key: `code`, `message`, `retryable` or `details`.
-        pointer: Where it stands in the descriptor.
+        pointer: JSON Pointer of the field in the descriptor.
         value: The compiled value.
     """
 
@@ -490,11 +504,11 @@ class ErrorField(NamedTuple):
 
 
 Entry = tuple[ErrorField, ...]
-"""What `errors` says of a status."""
+"""The compiled entry of `errors` for a status."""
 
 
 class StatusErrors:
-    """The compiled `errors` of a block; without any, bodies are understood as far as they can be."""
+    """The compiled `errors` of a block. Fields that are not defined are derived from the response."""
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
         self._entries = entries
@@ -502,12 +516,12 @@ class StatusErrors:
     def result(
         self, envelope: Envelope, arguments: Mapping[str, JSON], now: Callable[[], datetime] | None
     ) -> Result:
-        """The result of an answer with a status of failure.
+        """The result of a response with a status of failure.
 
         Args:
-            envelope: The answer.
-            arguments: Those of the call.
-            now: The time of day, with which a `Retry-After` date is compared.
+            envelope: The response.
+            arguments: The arguments of the call.
+            now: The current time, to which a `Retry-After` date is compared.
         """
         status: Any = envelope["status"]
         entry = self._entry(status)
@@ -516,6 +530,7 @@ class StatusErrors:
         code = written.get("code", code)
         message = written.get("message", message)
         details |= written.get("details", {})
+        # Also in the message, which is what a model acts on.
         wait = _wait(envelope, now)
         if wait is not None:
             details["retry_after"] = wait
@@ -537,12 +552,12 @@ class StatusErrors:
 
 
 def compile_errors(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> StatusErrors:
-    """Compile `errors`: status (`404`), class (`4xx`) or `default` -> a message, or its parts.
+    """Compile `errors`: status (`404`), class (`4xx`) or `default` -> a message, or an object of fields.
 
     Args:
-        block: As it is written; valid under its schema.
-        tool: Whose it is.
-        problems: Receives what is wrong with its expressions, which read `args`, `status`, `headers`, `body`.
+        block: The block, which its schema has accepted.
+        tool: The descriptor.
+        problems: Receives the problems of expressions, which may read `args`, `status`, `headers` and `body`.
     """
     names = {"args": closed_names(tool.input_schema), "status": None, "headers": None, "body": None}
     entries = {}
@@ -560,19 +575,20 @@ def compile_errors(block: Mapping[str, Any], tool: Descriptor, problems: list[Pr
 
 
 def _written(entry: Entry, scope: Mapping[str, Any]) -> tuple[dict[str, Any], list[JSON]]:
-    """What an entry says of this answer, and why something of it can't be said: that part is then understood."""
+    """The fields of an entry for this response, and warnings for those that cannot be computed."""
+    # A failing field must not hide the failure itself: the default from the response is used instead.
     written: dict[str, Any] = {}
     warnings: list[JSON] = []
     for key, pointer, part in entry:
         try:
             value, good = _READ[key](part.render(scope))
         except ExpressionError as error:
-            warnings.append(f"{pointer} could not be worked out: {one_line(error.message)}")
+            warnings.append(f"cannot compute {pointer}: {one_line(error.message)}")
             continue
         if good:
             written[key] = value
         else:
-            warnings.append(f"{pointer} came to what is no {_NOUNS[key]}")
+            warnings.append(f"{pointer} did not produce a valid {_NOUNS[key]}")
     return written, warnings
 
 
@@ -596,9 +612,10 @@ _NOUNS = {"code": "code", "message": "text", "retryable": "boolean", "details": 
 
 
 def _plain_error(envelope: Envelope) -> tuple[str, str, dict[str, JSON]]:
-    """Code, message and details of an answer of which nothing is written."""
+    """The code, message and details derived from the response alone."""
     status: Any = envelope["status"]
     headers: Any = envelope["headers"]
+    # A redirect has no error to report, only the place that it leads to.
     if status < 400 and "location" in headers:
         return _redirected(status, headers["location"])
     said: ErrorBody = read_error_body(envelope["body"])
@@ -608,8 +625,10 @@ def _plain_error(envelope: Envelope) -> tuple[str, str, dict[str, JSON]]:
 
 def _redirected(status: int, location: str) -> tuple[str, str, dict[str, JSON]]:
     place = _bare(location)
-    points = f"the answer points to {place or 'no address'}, which is not followed"
-    message = f"HTTP {status}{_phrase(status)}: {points}; `redirects` of the descriptor says how many are"
+    points = f"redirect to {place or 'an invalid URL'} not followed"
+    message = (
+        f"HTTP {status}{_phrase(status)}: {points}; `redirects` in the descriptor sets how many are followed"
+    )
     return "redirected", message, {"status": status, **({"location": place} if place else {})}
 
 
@@ -621,7 +640,7 @@ def _phrase(status: int) -> str:
 
 
 def _bare(location: str) -> str:
-    """An address without what may be secret: only scheme, host, port and path are told; empty for none."""
+    """A URL without parts that may be secret: scheme, host, port and path only; empty if it is invalid."""
     try:
         parts = urlsplit(location)
         host, port = parts.hostname or "", parts.port
@@ -643,12 +662,12 @@ def _wait(envelope: Envelope, now: Callable[[], datetime] | None) -> int | None:
 
 
 class ResponseContent(NamedTuple):
-    """An answer that was read.
+    """The content of a response.
 
     Attributes:
-        envelope: `status`, `headers` (names in lower case, values of one name joined by `, `), `body`; of collected
-            pages also `items` and `next_cursor`. What `redact` names is hidden in it already.
-        content: The parts beside the body, where it is bytes.
+        envelope: `status`, `headers` (names in lower case, values of one name joined by `, `) and `body`; for
+            collected pages also `items` and `next_cursor`. `redact` has already been applied.
+        content: The content parts of a binary body.
     """
 
     envelope: Envelope
@@ -667,14 +686,14 @@ class ResponseReader:
         errors: StatusErrors,
         budget: SizeBudget | None,
     ) -> None:
-        """Hold what was compiled.
+        """Create a reader.
 
         Args:
-            form: How bodies are read; `auto` by their content type.
-            paths: What is hidden in them.
-            select: What the value is made with; None for the body itself.
-            errors: What statuses of failure become.
-            budget: How large a value may be; None for any size.
+            form: How bodies are read; `auto` reads them by content type.
+            paths: The paths of `redact`.
+            select: Computes the value from the response; None to use the body.
+            errors: Turns failures into results.
+            budget: The size limit of a value; None for none.
         """
         self._form: Form = form
         self._paths = paths
@@ -683,17 +702,17 @@ class ResponseReader:
         self._budget = budget
 
     def failed(self, status: int) -> bool:
-        """Whether an answer with this status is a failure: an error, or a redirect that was not followed."""
+        """Whether a status is a failure: an error, or a redirect that was not followed."""
         return status >= 300
 
     def redacted(self, text: str) -> str:
-        """A body as it was sent, without what `redact` names."""
+        """A raw body with `redact` applied."""
         return redact_body(text, self._paths) if self._paths else text
 
     def read(self, response: HTTPResponse) -> ResponseContent | Result:
-        """The body by content type; `invalid_result` where it is not what was promised.
+        """Read a response; `invalid_result` if its body does not match its content type.
 
-        A failure is read with indulgence, whatever its body is: what it says of itself matters more.
+        The body of a failure is read leniently, because its status matters more than its format.
         """
         status = response.status
         try:
@@ -704,6 +723,7 @@ class ResponseReader:
             details = {"status": status, **error.place}
             message = f"{error.message}; {error.hint}"
             return Result.failed(Outcome.INVALID_RESULT, message, code=error.code, details=details)
+        # Redacted before anything else sees the body: expressions, logs, errors and the model.
         if self._paths:
             body = redact_paths(body, self._paths)
         return ResponseContent({"status": status, "headers": _headers(response), "body": body}, content)
@@ -711,13 +731,13 @@ class ResponseReader:
     def result(
         self, read: ResponseContent, arguments: Mapping[str, JSON], now: Callable[[], datetime] | None = None
     ) -> Result:
-        """What a call is told of an answer.
+        """The result of a response.
 
         Args:
-            read: The answer.
-            arguments: Those of the call.
-            now: The clock's time of day, with which a `Retry-After` date is compared; without one, the answer's own
-                `Date` is.
+            read: The content of the response.
+            arguments: The arguments of the call.
+            now: The current time, to which a `Retry-After` date is compared; None to use the `Date` of the
+                response.
         """
         envelope = read.envelope
         status: Any = envelope["status"]
@@ -726,7 +746,7 @@ class ResponseReader:
         try:
             value = self._select(envelope) if self._select is not None else _plain_value(envelope)
         except ValueError as error:
-            message = f"`select` failed over the answer: {error}"
+            message = f"`select` failed on the response: {error}"
             details = {"status": status, "pointer": "/live/select"}
             return Result.failed(Outcome.INVALID_RESULT, message, code="select_failed", details=details)
         result = Result.ok(value, content=read.content)
@@ -734,13 +754,13 @@ class ResponseReader:
 
 
 def compile_response(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> ResponseReader:
-    """Compile `response`, `select` and `errors` of a `live` block that is valid under its schema.
+    """Compile `response`, `select` and `errors` of a `live` block that its schema has accepted.
 
     Args:
         block: The block.
-        tool: Whose it is.
-        problems: Receives what is wrong: codes `bad_path`, `bad_pointer`, `bad_select`, `needless_key` and those of
-            expressions.
+        tool: The descriptor.
+        problems: Receives problems with the codes `bad_path`, `bad_pointer`, `bad_select`, `needless_key` and
+            those of expressions.
     """
     response: Mapping[str, Any] = block.get("response", NOTHING)
     _check_form(response, block, problems)
@@ -755,21 +775,21 @@ def compile_response(block: Mapping[str, Any], tool: Descriptor, problems: list[
 
 
 def _check_form(response: Mapping[str, Any], block: Mapping[str, Any], problems: list[Problem]) -> None:
-    """Keys that can do nothing, since the body is read in a form that has neither members nor lists."""
+    """Report keys that have no effect on a body without members and lists."""
     form = response.get("as", "auto")
     idle = [key for key in ("budget", "redact") if key in response and form == "binary"]
     if "budget" in response and form == "text" and "select" not in block:
         idle.append("budget")
     for key in idle:
-        message = f"`{key}` does nothing for an answer that is read as {form}"
-        hint = f"leave it out, or change `as: {form}`"
+        message = f"`{key}` has no effect on a response read as {form}"
+        hint = f"remove it, or change `as: {form}`"
         problems.append(
             Problem(code="needless_key", message=message, pointer=f"/live/response/{key}", hint=hint)
         )
 
 
 def _headers(response: HTTPResponse) -> dict[str, JSON]:
-    """The headers by name; several of one name are joined (RFC 9110 section 5.3)."""
+    """The headers by name. Several values of one name are joined (RFC 9110 section 5.3)."""
     joined: dict[str, JSON] = {}
     for name, value in response.headers:
         joined[name] = f"{joined[name]}, {value}" if name in joined else value
@@ -777,7 +797,7 @@ def _headers(response: HTTPResponse) -> dict[str, JSON]:
 
 
 def _plain_value(envelope: Envelope) -> JSON:
-    """The value where nothing is selected."""
+    """The value without `select`."""
     if "items" in envelope:
         return {"items": envelope["items"], "next_cursor": envelope["next_cursor"]}
     return envelope["body"]

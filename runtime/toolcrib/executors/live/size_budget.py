@@ -1,7 +1,7 @@
-"""`response.budget`: an answer that is too large loses whole items of its lists, and says so.
+"""`response.budget`: shorten the lists of a response that is too large, and report it in `meta.truncated`.
 
-What is left fits the budget and the output schema. No list is emptied, nothing but items of lists is left out,
-and always the last items.
+The shortened value fits the budget and the output schema. Only items at the end of lists are removed, and no
+list becomes empty.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from toolcrib.schema.validation import Validator
 Path: TypeAlias = tuple[str | int, ...]
 
 _DEPTH = 16
-"""Levels down to which lists are looked for; what is deeper stays whole."""
+"""The deepest level on which lists are shortened."""
 
 _ROUNDS = 8
-"""How often the output schema is asked how many items must be left."""
+"""The number of attempts to satisfy the `minItems` of the output schema."""
 
 _FAULTS = 1_000
-"""Lists that may be found too short at once."""
+"""The largest number of too short lists that one validation reports."""
 
 _TOLD = 100
-"""Shortened lists that are told one by one."""
+"""The number of shortened lists that `meta.truncated` lists one by one."""
 
 
 class TooLarge(Exception):
-    """A value can't be made to fit."""
+    """A value cannot be shortened enough."""
 
 
 class ListCut(NamedTuple):
-    """A list that was shortened: where it stands, how many items are left, and of how many."""
+    """A shortened list: its path, the number of items kept, and the number it had."""
 
     path: Path
     kept: int
@@ -44,12 +44,12 @@ class ListCut(NamedTuple):
 
 
 class SizeBudget:
-    """A compiled budget.
+    """A compiled `response.budget`.
 
     Args:
-        size: Bytes of the value as compact JSON in UTF-8.
-        items: JSON Pointer of the one list that may be shortened; None for any.
-        tool: Whose answers they are.
+        size: The limit, in bytes of compact JSON in UTF-8.
+        items: JSON Pointer of the only list that may be shortened; None for all lists.
+        tool: The descriptor.
     """
 
     def __init__(self, size: int, items: str | None, tool: Descriptor) -> None:
@@ -58,12 +58,10 @@ class SizeBudget:
         self._validator = None if tool.output_schema is None else Validator(tool.output_schema)
 
     def fitted(self, result: Result) -> Result:
-        """The result with a value that fits, and `meta.truncated`; `limit_exceeded` where there is none.
-
-        A value that is no JSON is left to those who judge it.
-        """
+        """The result with a value that fits and `meta.truncated`, or `limit_exceeded` if it cannot be shortened."""
         try:
             size = json_size(result.value)
+        # Not JSON: the result layer reports it.
         except (ValueError, TypeError):
             return result
         if size <= self.size:
@@ -75,10 +73,8 @@ class SizeBudget:
         return result._replace(value=value).with_meta(truncated=_told(cuts))
 
     def _shortened(self, value: JSON) -> tuple[JSON, list[ListCut]]:
-        """A value that fits the budget, and the output schema where the whole value does.
-
-        The schema is asked which lists are too short then; these are left longer, and others become shorter.
-        """
+        """A value that fits the budget, and also the output schema if the whole value is valid."""
+        # Lists that the schema then finds too short get a minimum, and others are shortened more.
         least: dict[Path, int] = {}
         for _ in range(_ROUNDS):
             made, cuts = self._once(value, least)
@@ -89,35 +85,35 @@ class SizeBudget:
             if not longer:
                 break
             least |= longer
-        raise TooLarge("what would be left does not fit the output schema")
+        raise TooLarge("the shortened value does not match the output schema")
 
     def _once(self, value: JSON, least: Mapping[Path, int]) -> tuple[JSON, list[ListCut]]:
         scissors = _Trimmer(least)
         if self.items is None:
             if scissors.minimum(value, ()) > self.size:
-                raise TooLarge("what is no item of a list is too large already, or the first items are")
+                raise TooLarge("the parts outside lists, or the first items, are already too large")
             return scissors.cut(value, self.size, ()), scissors.cuts
         path = _path_in(value, self.items)
         return scissors.cut_at(value, self.size, path), scissors.cuts
 
     def _refused(self, size: int, why: str) -> Result:
         message = (
-            f"the answer takes {size:,} bytes, more than its budget of {self.size:,}, and can't be shortened: {why}; "
-            "ask for less, or raise `response.budget.size`, or take what is needed with `select`"
+            f"the response takes {size:,} bytes, more than its budget of {self.size:,}, and cannot be shortened: {why}; "
+            "request less data, raise `response.budget.size`, or extract the needed fields with `select`"
         )
         details: dict[str, JSON] = {"size": size, "budget": self.size}
         return Result.failed(Outcome.LIMIT_EXCEEDED, message, code="result_too_large", details=details)
 
 
 def compile_budget(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> SizeBudget:
-    """Compile `response.budget`; the schema of the block says what it may hold."""
+    """Compile a `response.budget` that its schema has accepted."""
     items = block.get("items")
     if items == "" or items is None or items.startswith("/"):
         return SizeBudget(parse_size(block["size"]), items, tool)
     problems.append(
         Problem(
             code="bad_pointer",
-            message=f"this is no JSON Pointer: `{items[:80]}`",
+            message=f"`{items[:80]}` is not a valid JSON Pointer",
             pointer="/live/response/budget/items",
             hint=f"write `/{items[:80].strip('$.').replace('.', '/')}`",
         )
@@ -126,21 +122,21 @@ def compile_budget(block: Mapping[str, Any], tool: Descriptor, problems: list[Pr
 
 
 def json_size(value: JSON) -> int:
-    """Bytes of a value as compact JSON in UTF-8.
+    """The size of a value in bytes, as compact JSON in UTF-8.
 
     Raises:
-        ValueError: It is no JSON, for instance a number that is not finite.
-        TypeError: Something in it is no JSON value.
+        ValueError: The value is not JSON, for instance a number that is not finite.
+        TypeError: The value contains something other than JSON values.
     """
     text = compact(value)
     return len(text) if text.isascii() else len(text.encode())
 
 
 class _Trimmer:
-    """Shortens lists, and remembers which.
+    """Shortens lists and records the cuts.
 
-    Sizes of items are asked only as far as there is room for them, so that the work is that of writing the value
-    down a few times, however large it is.
+    Items are measured only while there is room for them, so the work is that of serializing the value a few
+    times.
     """
 
     def __init__(self, least: Mapping[Path, int]) -> None:
@@ -149,7 +145,7 @@ class _Trimmer:
         self._minima: dict[Path, int] = {}
 
     def cut(self, value: JSON, room: int, path: Path) -> JSON:
-        """The value in at most `room` bytes, of which it needs no more than `minimum` says."""
+        """The value in at most `room` bytes. `minimum` of the value must not exceed `room`."""
         if isinstance(value, list):
             kept = _prefix(value, room)
             must = self._must(value, path)
@@ -159,33 +155,31 @@ class _Trimmer:
                 return value[:kept]
             return list(self._shared(enumerate(value[:must]), room - 1 - must, path).values())
         if isinstance(value, dict) and json_size(value) > room:
-            names = sum(
-                json_size(key) + 2 for key in value
-            )  # each has a colon, and a comma or the last brace
+            # Each key has a colon, and a comma or the closing brace.
+            names = sum(json_size(key) + 2 for key in value)
             return self._shared(value.items(), room - 1 - names, path)
         return value
 
     def cut_at(self, value: JSON, room: int, path: Path) -> JSON:
-        """The value in at most `room` bytes, only the list at `path` shortened.
+        """The value in at most `room` bytes, with only the list at `path` shortened.
 
         Raises:
-            TooLarge: That list can't be short enough.
+            TooLarge: The list cannot be shortened enough.
         """
         array: Any = value
         for key in path:
             array = array[key]
         kept = _prefix(array, room - (json_size(value) - json_size(array)))
         if kept < max(self._must(array, path), 1):
-            raise TooLarge(
-                "it has too few items that could be left out of its list, or the rest is too large already"
-            )
+            raise TooLarge("the list has too few items to remove, or the rest is already too large")
         self.cuts.append(ListCut(path, kept, len(array)))
         return _with(value, path, array[:kept])
 
     def minimum(self, value: JSON, path: Path) -> int:
-        """The bytes below which the value can't be cut."""
+        """The smallest size in bytes to which the value can be cut."""
         if len(path) >= _DEPTH or not value or not isinstance(value, dict | list):
             return json_size(value)
+        # Remembered, because every level asks for the minima of all levels below it.
         known = self._minima.get(path)
         if known is None:
             if isinstance(value, list):
@@ -201,11 +195,11 @@ class _Trimmer:
         return known
 
     def _must(self, value: list[JSON], path: Path) -> int:
-        """How many items of a list must be left."""
+        """The number of items of a list that must be kept."""
         return len(value) if len(path) >= _DEPTH else min(len(value), self._least.get(path, 1))
 
     def _shared(self, members: Iterable[tuple[Any, JSON]], room: int, path: Path) -> dict[Any, JSON]:
-        """The members, which share the room: the small ones stay whole, the large ones get equal shares."""
+        """The members within `room` bytes: small ones stay whole, large ones get equal shares."""
         held = [(key, item, self.minimum(item, (*path, key)), json_size(item)) for key, item in members]
         share = _level([(least, size) for _key, _item, least, size in held], room)
         return {
@@ -215,8 +209,9 @@ class _Trimmer:
 
 
 def _prefix(items: list[JSON], room: int) -> int:
-    """How many of the first items fit into a list of at most `room` bytes."""
-    left = room - 1  # of the brackets one; the other stands for the comma that the last item lacks
+    """The number of leading items that fit into a list of at most `room` bytes."""
+    # One bracket; the other one makes up for the comma that the last item does not have.
+    left = room - 1
     for index, item in enumerate(items):
         left -= json_size(item) + 1
         if left < 0:
@@ -225,19 +220,20 @@ def _prefix(items: list[JSON], room: int) -> int:
 
 
 def _level(bounds: list[tuple[int, int]], room: int) -> int:
-    """The largest share with which all members fit: each takes it, but at least its minimum, at most its size."""
+    """The largest share with which all members fit. A member uses at least its minimum and at most its size."""
 
     def needed(share: int) -> int:
         return sum(min(max(share, least), size) for least, size in bounds)
 
+    # A binary search, since the size needed grows with the share.
     return bisect_right(range(max(size for _least, size in bounds) + 1), room, key=needed) - 1
 
 
 def _path_in(value: JSON, pointer: str) -> Path:
-    """The keys of a pointer to a list in a value.
+    """The path of a pointer to a list in a value.
 
     Raises:
-        TooLarge: There is no list.
+        TooLarge: There is no list at the pointer.
     """
     path: list[str | int] = []
     here: Any = value
@@ -246,15 +242,15 @@ def _path_in(value: JSON, pointer: str) -> Path:
         try:
             here = here[step]
         except (LookupError, TypeError):
-            raise TooLarge(f"it has no `{pointer}`") from None
+            raise TooLarge(f"`{pointer}` does not exist") from None
         path.append(step)
     if not isinstance(here, list):
-        raise TooLarge(f"`{pointer or '(the whole answer)'}` is no list in it")
+        raise TooLarge(f"`{pointer or '(the whole response)'}` is not a list")
     return tuple(path)
 
 
 def _with(value: Any, path: Path, inner: JSON) -> JSON:
-    """A copy of the value with another one at a path."""
+    """A copy of the value with `inner` at a path."""
     if not path:
         return inner
     copy = value.copy()
@@ -264,7 +260,7 @@ def _with(value: Any, path: Path, inner: JSON) -> JSON:
 
 
 def _too_short(judge: Validator, value: JSON) -> dict[Path, int]:
-    """The lists of which the schema wants more items than are left, and how many."""
+    """The lists that violate `minItems` of the schema, with the number of items required."""
     found = {}
     for fault in judge.faults(value, most=_FAULTS):
         if fault.keyword == "minItems":
@@ -276,7 +272,7 @@ def _too_short(judge: Validator, value: JSON) -> dict[Path, int]:
 
 
 def _told(cuts: list[ListCut]) -> list[JSON]:
-    """What is said of the lists that were shortened; of very many of them, the sum of the rest."""
+    """`meta.truncated`: the shortened lists, with a sum for those beyond the first `_TOLD`."""
     told: list[JSON] = [
         {"pointer": pointer_to(cut.path), "kept": cut.kept, "of": cut.of} for cut in cuts[:_TOLD]
     ]

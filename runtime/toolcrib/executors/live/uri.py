@@ -1,10 +1,10 @@
-"""URIs and what goes into them: the `url` of a block, and the parameters of its query or form.
+"""URLs and their parameters: compile the `url` of a block, and encode values for every part of a request.
 
-`url` has a fixed origin, a path with expressions in its segments and a query with expressions in its values. Parameters
-are written as name -> text, list, or `{value, style, explode}`. Values are encoded for where they stand, headers and
-cookies included: an argument fills its place and nothing else.
+A `url` has a fixed origin, a path with expressions in its segments and a query with expressions in its
+values. A parameter is a text, a list, or `{value, style, explode}`. Every value is encoded for its position,
+also in headers and cookies, so that an argument can never change the structure of the request.
 
-Lists and objects are written by the styles of the OpenAPI 3.1 specification ("Style Values", "Style Examples").
+Lists and objects are serialized by the styles of OpenAPI 3.1 ("Style Values", "Style Examples").
 """
 
 from __future__ import annotations
@@ -50,17 +50,18 @@ _PLAIN_SEGMENT: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-# Values, encoded for where they stand.
+# Values, encoded for their position.
 
 
 class ParameterStyle(NamedTuple):
-    """How lists and objects are written.
+    """How lists and objects are serialized.
 
     Attributes:
-        name: As OpenAPI has it.
+        name: The OpenAPI name of the style.
         explode: Whether each member is a parameter of its own.
-        objects: Whether the descriptor chose it: only then is an object written by it, for its keys may become names.
-        taken: Names that a key of an object can't have, since they are written in the descriptor.
+        objects: Whether objects are accepted, which requires a style in the descriptor: their keys, chosen by
+            the caller, may become parameter names.
+        taken: Parameter names that the descriptor sets, and that no key of an object may overwrite.
     """
 
     name: StyleName = "form"
@@ -70,19 +71,19 @@ class ParameterStyle(NamedTuple):
 
 
 def quote_value(text: str, source: ValueSource) -> str:
-    """A text percent-encoded so that it is one piece in any place of a url.
+    """A text percent-encoded so completely that it is a single token in any part of a URL.
 
     Raises:
-        UnusableArguments: It holds a lone surrogate.
+        UnusableArguments: The text contains a lone surrogate.
     """
     try:
         return quote(text, safe="")
     except UnicodeEncodeError:
-        raise source.misfit("holds a lone surrogate, which can't be sent") from None
+        raise source.misfit("contains a lone surrogate, which cannot be sent") from None
 
 
 def write_parameter(name: str, source: ValueSource, style: ParameterStyle) -> Write:
-    """What writes a parameter of a query or form. An absent argument, null, and an empty list leave it out."""
+    """The function that writes a query or form parameter. It omits an absent argument, null, and an empty list."""
     lead, read = f"{quote(name, safe='')}=", source.read
 
     def write(arguments: Arguments, out: list[str]) -> None:
@@ -96,10 +97,10 @@ def write_parameter(name: str, source: ValueSource, style: ParameterStyle) -> Wr
 
 
 def write_value(lead: str, value: JSON, source: ValueSource, style: ParameterStyle, out: list[str]) -> None:
-    """Write what is neither absent nor null; `lead` is the encoded name with its `=`.
+    """Write a value that is neither absent nor null; `lead` is the encoded name with `=`.
 
     Raises:
-        UnusableArguments: The style can't write it.
+        UnusableArguments: The style cannot serialize the value.
     """
     text = scalar_text(value)
     if text is not None:
@@ -114,7 +115,7 @@ def _write_list(
     lead: str, value: list[JSON], source: ValueSource, style: ParameterStyle, out: list[str]
 ) -> None:
     if style.name == "deepObject":
-        raise source.misfit("is a list, and style `deepObject` writes objects")
+        raise source.misfit("is a list, but style `deepObject` needs an object")
     items = [_item(item, source, style) for item in value if item is not None]
     if style.explode:
         out += [lead + item for item in items]
@@ -125,12 +126,13 @@ def _write_list(
 def _item(value: JSON, source: ValueSource, style: ParameterStyle) -> str:
     text = scalar_text(value)
     if text is None:
-        why = f"holds {kind_of(value)} within, and style `{style.name}` has no form for that"
-        raise source.misfit(why, "give a flat list or object")
+        why = f"contains {kind_of(value)}, which style `{style.name}` cannot encode"
+        raise source.misfit(why, "provide a flat list or object")
+    # Servers decode `%20` and `%7C` before they split: encoding cannot protect a delimiter within an item.
     delimiter = _DELIMITED_BY.get(style.name)
     if delimiter is not None and delimiter in text:
-        why = f"holds a `{delimiter}` within an item, where it would divide it in two"
-        raise source.misfit(why, "leave the character out")
+        why = f"contains `{delimiter}` in an item, which would split it in two"
+        raise source.misfit(why, "remove the character")
     return quote_value(text, source)
 
 
@@ -138,10 +140,8 @@ def _write_object(
     lead: str, value: dict[str, JSON], source: ValueSource, style: ParameterStyle, out: list[str]
 ) -> None:
     if not style.objects:
-        hint = (
-            "the descriptor chooses a style for objects: `{value: ..., style: deepObject}` or `style: form`"
-        )
-        raise source.misfit("is an object, and a parameter takes one value or a list", hint)
+        hint = "set a style for objects in the descriptor: `{value: ..., style: deepObject}` or `style: form`"
+        raise source.misfit("is an object, but a parameter needs a single value or a list", hint)
     if style.name == "deepObject":
         _write_deep(lead[:-1], value, source, style, out)
         return
@@ -151,18 +151,20 @@ def _write_object(
         if items:
             out.append(lead + _DELIMITERS[style.name].join(items))
         return
+    # With `form` and `explode`, keys become parameters: a caller must not add a second `api_key`.
     for key, item in members:
         if key in style.taken:
-            raise source.misfit(f"has a key `{key}`, which the descriptor sets itself", "leave the key out")
+            raise source.misfit(f"has a key `{key}`, which the descriptor already sets", "remove the key")
         out.append(f"{quote_value(key, source)}={item}")
 
 
 def _write_deep(
     name: str, value: dict[str, JSON], source: ValueSource, style: ParameterStyle, out: list[str]
 ) -> None:
+    # Servers decode brackets, too: the key `a][admin` would set another member.
     for key, item in value.items():
         if "[" in key or "]" in key:
-            raise source.misfit("has a key with a bracket, which would name another key", "leave the key out")
+            raise source.misfit("has a key with a bracket, which would address another key", "remove the key")
         inner = f"{name}%5B{quote_value(key, source)}%5D"
         if isinstance(item, dict):
             _write_deep(inner, item, source, style, out)
@@ -171,10 +173,11 @@ def _write_deep(
 
 
 def segment_text(source: ValueSource, arguments: Arguments) -> str:
-    """A value as it stands in a segment of a path, encoded; a list comma-separated (style `simple`).
+    """A value encoded for a path segment; a list is comma-separated (style `simple`).
 
     Raises:
-        UnusableArguments: It is absent, null, an object, an empty list, a list of anything but scalars, or holds controls.
+        UnusableArguments: The value is absent, null, an object, an empty list or a list of anything but
+            scalars, or it contains control characters.
     """
     value = source.read(arguments)
     if value is ABSENT or value is None:
@@ -182,50 +185,50 @@ def segment_text(source: ValueSource, arguments: Arguments) -> str:
     if not isinstance(value, list):
         return _within_segment(value, source)
     if not value:
-        raise source.misfit("is an empty list, and the path of the url needs a value")
+        raise source.misfit("is an empty list, but the URL path needs a value")
     return ",".join([_within_segment(item, source) for item in value])
 
 
 def _within_segment(value: JSON, source: ValueSource) -> str:
     text = scalar_text(value)
     if text is None:
-        raise source.misfit(f"is or holds {kind_of(value)}, which can't stand in the path of a url")
+        raise source.misfit(f"is or contains {kind_of(value)}, which is not allowed in a URL path")
     if _PLAIN_SEGMENT.fullmatch(text) is not None:
         return text
     if _CONTROL.search(text) is not None:
-        raise source.misfit("holds a control character, which can't stand in the path of a url")
+        raise source.misfit("contains a control character, which is not allowed in a URL path")
     return quote_value(text, source)
 
 
 def check_segment(segment: str, source: ValueSource) -> str:
-    r"""The encoded segment of a path itself.
-
-    Servers and proxies may decode it before they resolve `.` and `..` (RFC 3986 section 5.2.4), take `\` or an
-    encoded slash for a slash, or cut what follows a `;`: it may lead nowhere in any of these readings.
+    """An encoded path segment, after checking that it cannot change the path.
 
     Raises:
-        UnusableArguments: It is empty, or would be read as a step to another folder.
+        UnusableArguments: The segment is empty, or would be read as `.` or `..`.
     """
     if _PLAIN_SEGMENT.fullmatch(segment) is not None:
         return segment
     if not segment:
-        raise source.misfit("is empty, and a segment of the path would be missing", "give a value")
+        raise source.misfit("is empty, but a path segment needs a value", "provide a value")
     if has_dot_segment(segment):
-        raise source.misfit("holds `.` or `..` as a whole step, which would lead to another path")
+        raise source.misfit("contains a `.` or `..` segment, which would change the path")
     return segment
 
 
 def has_dot_segment(segment: str) -> bool:
-    """Whether an encoded segment of a path has a step `.` or `..` in it, in any reading of it."""
+    """Whether an encoded path segment contains `.` or `..` in any interpretation."""
+    # Servers and proxies may decode a segment before they resolve `.` and `..` (RFC 3986 section 5.2.4),
+    # treat a backslash or an encoded slash as a slash, and cut path parameters after `;`.
     steps = re.split(r"[/\\]", unquote(segment))
     return any(step.partition(";")[0] in (".", "..") for step in steps)
 
 
 def header_text(source: ValueSource, arguments: Arguments) -> str | None:
-    """The value of a header, without blanks around it; a list comma-separated; None for none.
+    """The value of a header without surrounding whitespace; a list is comma-separated; None to omit the header.
 
     Raises:
-        UnusableArguments: It is an object, or holds what can't stand in a header (RFC 9110 section 5.5).
+        UnusableArguments: The value is an object, or contains characters that are not allowed in a header
+            (RFC 9110 section 5.5).
     """
     value = source.read(arguments)
     if value is ABSENT or value is None:
@@ -239,14 +242,14 @@ def header_text(source: ValueSource, arguments: Arguments) -> str | None:
 def _header_scalar(value: JSON, source: ValueSource) -> str:
     text = scalar_text(value)
     if text is None:
-        raise source.misfit(f"is or holds {kind_of(value)}, which can't stand in a header")
+        raise source.misfit(f"is or contains {kind_of(value)}, which is not allowed in a header")
     return text
 
 
 def _header_item(value: JSON, source: ValueSource) -> str:
     text = _header_scalar(value, source)
     if "," in text:
-        raise source.misfit("holds a comma within an item, where it would divide it in two")
+        raise source.misfit("contains a comma in an item, which would split it in two")
     return text
 
 
@@ -254,12 +257,12 @@ def _clean(text: str, source: ValueSource) -> str:
     text = text.strip(" \t")
     wrong = header_fault(text)
     if wrong:
-        raise source.misfit(wrong, "leave the character out")
+        raise source.misfit(wrong, "remove the character")
     return text
 
 
 def cookie_text(source: ValueSource, arguments: Arguments) -> str | None:
-    """The value of a cookie: arguments percent-encoded, the rest as it is written; None for none.
+    """The value of a cookie, with arguments percent-encoded and literal parts unchanged; None to omit the cookie.
 
     Raises:
         UnusableArguments: An argument is a list or object.
@@ -280,11 +283,11 @@ def _cookie_part(source: ValueSource, arguments: Arguments) -> str:
 def _encoded_for_cookie(value: JSON, source: ValueSource) -> str:
     text = scalar_text(value)
     if text is None:
-        raise source.misfit(f"is {kind_of(value)}, and a cookie takes one value")
+        raise source.misfit(f"is {kind_of(value)}, but a cookie needs a single value")
     try:
         return quote(text, safe=COOKIE_SAFE)
     except UnicodeEncodeError:
-        raise source.misfit("holds a lone surrogate, which can't be sent") from None
+        raise source.misfit("contains a lone surrogate, which cannot be sent") from None
 
 
 # The `url` of a block.
@@ -300,15 +303,15 @@ _PORT: Final = re.compile(r"[0-9]{1,5}", re.ASCII)
 _NAME: Final = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?", re.ASCII)
 _BARE_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _KEPT: Final = "%/:@!$&'()*+,;=?[]"
-"""What a literal part keeps as it is written (RFC 3986 section 3.3 and 3.4), besides what is never encoded."""
+"""The characters that a literal part keeps (RFC 3986 sections 3.3 and 3.4), in addition to unreserved ones."""
 
 
 class Parameter(NamedTuple):
-    """A parameter of the query that is written in the url.
+    """A query parameter in the `url`.
 
     Attributes:
-        name: Decoded.
-        write: Adds it.
+        name: The decoded name.
+        write: Writes the parameter.
         reads: The arguments that it reads.
     """
 
@@ -318,22 +321,22 @@ class Parameter(NamedTuple):
 
 
 class PathSegment(NamedTuple):
-    """A segment of the path with an expression in it: as it was written, and the arguments that it reads."""
+    """A path segment with an expression: the segment as written, and the arguments that it reads."""
 
     written: str
     reads: tuple[str, ...]
 
 
 class Url(NamedTuple):
-    """A compiled url.
+    """A compiled URL.
 
     Attributes:
         scheme: `http` or `https`.
-        host: Lower case, without brackets.
+        host: The host in lower case, without brackets.
         port: The port.
-        path: Makes the path, percent-encoded.
-        segments: What in it is computed.
-        query: The parameters that are written in it.
+        path: Computes the percent-encoded path.
+        segments: The segments with expressions.
+        query: The parameters in its query.
     """
 
     scheme: str
@@ -345,19 +348,20 @@ class Url(NamedTuple):
 
 
 NOWHERE: Final = Url("https", "invalid", 443, lambda _arguments: "/")
-"""What stands in for a url that can't be read."""
+"""The placeholder for a URL with problems. The host `invalid` never resolves (RFC 2606)."""
 
 
 def compile_url(text: str, sources: ValueSources) -> Url:
-    """Compile a url; `NOWHERE` where it has faults, which are reported.
+    """Compile a `url`; `NOWHERE` if it has problems, which are reported.
 
     Raises:
-        MissingSecret: Something is not there to be looked up.
+        MissingSecret: A variable is not set.
     """
     before = len(sources.problems)
     pieces = sources.split(text, POINTER)
     if len(sources.problems) > before:
         return NOWHERE
+    # The URL is split with marks in place of all computed parts, so that no value can act as a separator.
     skeleton, marked = _Skeleton(sources).of(pieces)
     if len(sources.problems) > before:
         return NOWHERE
@@ -368,7 +372,7 @@ def compile_url(text: str, sources: ValueSources) -> Url:
     scheme, authority, path, query, fragment = match.groups()
     origin = _origin(scheme, authority, sources)
     if fragment is not None:
-        sources.tell("invalid_url", "a fragment (`#...`) is never sent", POINTER, "leave it out")
+        sources.tell("invalid_url", "a fragment (`#...`) is never sent", POINTER, "remove it")
     make, segments = _path(path or "/", marked, sources)
     parameters = tuple(_parameters(query or "", marked, sources))
     if origin is None or any(problem.severity == "error" for problem in sources.problems[before:]):
@@ -377,14 +381,14 @@ def compile_url(text: str, sources: ValueSources) -> Url:
 
 
 class _Placeholder(NamedTuple):
-    """What stands at a mark of the skeleton: its source, and how it was written."""
+    """The value behind a mark of the skeleton: its source, and its text in the document."""
 
     source: ValueSource
     written: str
 
 
 class _Skeleton:
-    """The url as one text, with a mark for everything that is no part of its structure."""
+    """The URL as one text, with a mark in place of every computed value."""
 
     def __init__(self, sources: ValueSources) -> None:
         self._sources = sources
@@ -392,7 +396,8 @@ class _Skeleton:
         self._text = ""
 
     def of(self, pieces: list[Piece]) -> tuple[str, list[_Placeholder]]:
-        """The text and what its marks stand for."""
+        """The text, and the values behind its marks."""
+        # Before the `?`, variables are inserted: they may hold the base URL. In the query they are values.
         for place, piece in enumerate(pieces):
             if isinstance(piece, ExpressionBody):
                 self._mark(self._sources.source(piece, POINTER), f"{{{{{piece.source}}}}}")
@@ -415,18 +420,18 @@ class _Skeleton:
             return
         if unfit[0] in "{}":
             message, hint = (
-                "holds a brace",
-                "an argument is written `{{ args.name }}`, a brace itself `%7B`, `%7D`",
+                "contains a brace",
+                "write an argument as `{{ args.name }}`, a literal brace as `%7B` or `%7D`",
             )
         else:
             message, hint = (
-                "holds a blank, a backslash or a control character",
-                "write it as `%20`, `%5C` ...",
+                "contains a space, a backslash or a control character",
+                "percent-encode it: `%20`, `%5C` ...",
             )
         self._sources.tell("invalid_url", f"`url` {message}", POINTER, hint)
 
     def _variable(self, variable: SecretVariable, after: list[Piece]) -> None:
-        """Put a part of the address in; its value is the operator's and may have structure."""
+        """Insert the value of a variable, which may contain several parts of the URL."""
         value = self._sources.looked_up(variable, POINTER, secret=False)
         if variable.default is None and not self._sources.looks_up:
             value = _stand_in(self._text, after)
@@ -434,17 +439,18 @@ class _Skeleton:
             named = variable.source == "keyring" or is_secret_name(variable.name)
             self._sources.hide(secret_part(self._text, value, whole=named))
         if _UNFIT.search(value) is not None or "?" in value or "#" in value:
-            message = f"what `{variable.text}` stands for can't be a part of the address: it holds a blank, a brace, `?`, `#` or the like"
-            hint = "it may hold scheme, host, port and path; the query is written behind it"
+            message = f"the value of `{variable.text}` cannot be part of the URL: it contains a space, a brace, `?`, `#` or a similar character"
+            hint = "use it for scheme, host, port and path only; write the query after it"
             self._sources.tell("invalid_url", message, POINTER, hint)
             return
+        # `${BASE_URL}/v1` works for a base URL with and without a trailing slash.
         if value.endswith("/") and after and isinstance(after[0], str) and after[0].startswith("/"):
             value = value.removesuffix("/")
         self._text += value
 
 
 def _stand_in(before: str, after: list[Piece]) -> str:
-    """A text that makes sense in the place of a value that is not looked up yet."""
+    """A plausible text for a variable that is not resolved yet, so that the URL can be checked."""
     if before:
         return "443" if before.endswith(":") else "variable"
     follows = after[0] if after and isinstance(after[0], str) else ""
@@ -455,13 +461,15 @@ def _refuse_shape(skeleton: str, written: str, sources: ValueSources) -> None:
     if skeleton.startswith("\0"):
         _refuse_computed_origin(sources)
         return
-    message = f"`{written}` is no absolute url" if len(written) < 200 else "this is no absolute url"
+    message = f"`{written}` is not an absolute URL" if len(written) < 200 else "not an absolute URL"
     sources.tell("invalid_url", message, POINTER, "write `https://host/path`")
 
 
 def _refuse_computed_origin(sources: ValueSources) -> None:
-    hint = "write them as they are, or as `${VAR}`, which is looked up once; for several hosts write several tools"
-    message = "an expression can't choose the scheme, host or port: only segments of the path and values of the query"
+    hint = (
+        "write them literally, or as `${VAR}`, which is resolved once; for several hosts, write several tools"
+    )
+    message = "an expression cannot set the scheme, host or port, only path segments and query values"
     sources.tell("expression_in_origin", message, POINTER, hint)
 
 
@@ -475,24 +483,25 @@ def _origin(scheme: str, authority: str, sources: ValueSources) -> tuple[str, st
             "invalid_url", f"`{scheme}` is not `https` or `http`", POINTER, "write `https://host/path`"
         )
         return None
+    # RFC 3986 section 3.2.1 deprecates `user:password@` for this reason.
     if "@" in authority:
-        message = "a user or password can't stand in the url, where logs would show it"
-        hint = "write `auth: {type: http, scheme: basic, username: ..., password: ...}`"
+        message = "credentials are not allowed in the URL, where logs would show them"
+        hint = "use `auth: {type: http, scheme: basic, username: ..., password: ...}`"
         sources.tell("invalid_url", message, POINTER, hint)
         return None
     host, port = _host_and_port(authority)
     if host is None:
-        hint = "a name in another script is written in its ASCII form: `xn--...`"
-        sources.tell("invalid_url", f"`{authority}` is no host", POINTER, hint)
+        hint = "write an internationalized name in its ASCII form: `xn--...`"
+        sources.tell("invalid_url", f"`{authority}` is not a valid host", POINTER, hint)
         return None
     if port and (_PORT.fullmatch(port) is None or not 0 < int(port) < 65536):
-        sources.tell("invalid_url", f"`{port}` is no port", POINTER, "a port is a number up to 65535")
+        sources.tell("invalid_url", f"`{port}` is not a valid port", POINTER, "use a number from 1 to 65535")
         return None
     return scheme, host, int(port) if port else DEFAULT_PORTS[scheme]
 
 
 def _host_and_port(authority: str) -> tuple[str | None, str]:
-    """The host in lower case, an IPv6 address in its short form, None where it is none; and what is written as port."""
+    """The host, normalized, or None if it is invalid; and the port as text."""
     if authority.startswith("["):
         inner, closing, rest = authority[1:].partition("]")
         if not closing or (rest and not rest.startswith(":")) or not _is_ipv6(inner):
@@ -504,21 +513,23 @@ def _host_and_port(authority: str) -> tuple[str | None, str]:
 
 
 def _is_ipv6(text: str) -> bool:
-    from ipaddress import AddressValueError, IPv6Address  # noqa: PLC0415 -- hosts are rarely written so
+    # Deferred: IPv6 hosts are rare.
+    from ipaddress import AddressValueError, IPv6Address  # noqa: PLC0415
 
     try:
         IPv6Address(text)
     except AddressValueError:
         return False
+    # `IPv6Address` accepts a zone id (`fe80::1%eth0`), which has no meaning on the server.
     return "%" not in text
 
 
 def literal_part(text: str) -> str:
-    """A literal part of a url: what is encoded stays so, and what has to be is."""
+    """A literal part of a URL. Existing percent-encoding is kept, and everything else is encoded if necessary."""
     return quote(_BARE_PERCENT.sub("%25", text), safe=_KEPT)
 
 
-# The path of the url.
+# The path of the URL.
 
 
 def _path(
@@ -532,6 +543,7 @@ def _path(
         if not any(isinstance(part, ValueSource) for part in parts):
             pieces.append(_literal_segment(segment, sources))
             continue
+        # An omitted segment would shift all later ones, so its arguments are required.
         for source in _sources_in(parts):
             sources.expect(source)
         pieces.append(_segment(parts))
@@ -559,8 +571,8 @@ def _reads(parts: list[str | ValueSource]) -> tuple[str, ...]:
 def _literal_segment(text: str, sources: ValueSources) -> str:
     segment = literal_part(text)
     if has_dot_segment(segment):
-        message = f"the path of `url` has a step `{text}`, which would lead to another path"
-        sources.tell("invalid_url", message, POINTER, "write the path that it leads to")
+        message = f"the path of `url` has a segment `{text}`, which would change the path"
+        sources.tell("invalid_url", message, POINTER, "write the resolved path")
     return segment
 
 
@@ -596,27 +608,28 @@ def _joined_path(pieces: list[str | Make]) -> Make:
 
 
 def check_path_shape(path: str, slashes: int) -> str:
-    """The path itself: the last door behind everything that encodes.
+    """The path, after a final check that is independent of the encoding of its values.
 
     Raises:
-        UnusableArguments: It has not as many segments as the template, or is not only a path.
+        UnusableArguments: The path does not have as many segments as the template, or contains a query or
+            fragment.
     """
     if path.count("/") != slashes or "?" in path or "#" in path:
         raise UnusableArguments(
-            "the path of the url would have another shape than the descriptor gives it", at=POINTER
+            "the URL path would not have the shape that the descriptor defines", at=POINTER
         )
     return path
 
 
-# The query of the url.
+# The query of the URL.
 
 
 def _parameters(text: str, marked: list[_Placeholder], sources: ValueSources) -> Iterator[Parameter]:
     for piece in filter(None, text.split("&")):
         name, equals, value = piece.partition("=")
         if "\0" in name:
-            hint = "write the name; for all arguments that are left: `query: {from: args}`"
-            message = "the name of a parameter can't be computed, only its value"
+            hint = "write the name literally; to send all remaining arguments, use `query: {from: args}`"
+            message = "the name of a parameter cannot be computed, only its value"
             sources.tell("expression_in_origin", message, POINTER, hint)
             continue
         parts = list(_parts(value, marked))
@@ -637,7 +650,7 @@ def _always(piece: str) -> Write:
 
 
 def _mixed(lead: str, parts: list[str | ValueSource]) -> Write:
-    """A value of literal parts, which are encoded already, and computed ones."""
+    """The function that writes a value of literal parts, which are already encoded, and computed ones."""
 
     def write(arguments: Arguments, out: list[str]) -> None:
         texts = [
@@ -652,7 +665,7 @@ def _mixed(lead: str, parts: list[str | ValueSource]) -> Write:
 # The parameters of a query or form.
 
 Step: TypeAlias = "tuple[str, ...] | Write"
-"""Pieces that are the same for every call, or what adds those of one parameter."""
+"""Constant `name=value` pieces, or the function that adds those of one parameter."""
 
 Kind: TypeAlias = Literal["query", "body"]
 
@@ -662,7 +675,7 @@ _EXPLODED: Final = {"form": True, "deepObject": True, "spaceDelimited": False, "
 
 
 class ParameterEntry(NamedTuple):
-    """A compiled parameter: its step, and where it is written."""
+    """A compiled parameter: its step, and its place in the descriptor."""
 
     step: Step
     part: RequestPart
@@ -678,7 +691,7 @@ def compile_entries(
         at: JSON Pointer of the block.
         sources: Compiles texts.
         kind: `query` or `body`.
-        taken: All names that the descriptor writes there.
+        taken: All names that the descriptor sets there.
     """
     return [
         _entry(name, value, child_pointer(at, name), sources, kind=kind, taken=taken)
@@ -690,8 +703,8 @@ def _entry(
     name: str, value: Any, at: str, sources: ValueSources, *, kind: Kind, taken: Collection[str]
 ) -> ParameterEntry:
     if "{{" in name or "${" in name:
-        hint = "write the name; for all arguments that are left: `from: args`"
-        sources.tell("expression_not_allowed", "a name is literal text and can't be computed", at, hint)
+        hint = "write the name literally; to send all remaining arguments, use `from: args`"
+        sources.tell("expression_not_allowed", "names are literal text and cannot be computed", at, hint)
     styled: dict[str, Any] = value if isinstance(value, dict) else {"value": value}
     inner = child_pointer(at, "value") if isinstance(value, dict) else at
     source = sources.structure(styled["value"], inner)
@@ -719,20 +732,20 @@ def _fixed(write: Write) -> tuple[str, ...]:
 def _check_deep_names(name: str, taken: Collection[str], at: str, sources: ValueSources) -> None:
     for other in taken:
         if other.startswith(f"{name}["):
-            message = f"`{other}` could be written by `{name}` too, which has style `deepObject`"
-            sources.tell("duplicate_parameter", message, at, "write one of them")
+            message = f"`{name}`, which has style `deepObject`, may also write `{other}`"
+            sources.tell("duplicate_parameter", message, at, "keep one of them")
 
 
 def _check_style(source: ValueSource, style: ParameterStyle, at: str, sources: ValueSources) -> None:
     fixed_by_style = {"deepObject": True, "spaceDelimited": False, "pipeDelimited": False}
     expected = fixed_by_style.get(style.name, style.explode)
     if style.explode is not expected:
-        message = f"style `{style.name}` has no form with `explode: {'true' if style.explode else 'false'}`"
+        message = f"style `{style.name}` does not support `explode: {'true' if style.explode else 'false'}`"
         sources.tell(
             "wrong_style",
             message,
             child_pointer(at, "explode"),
-            "leave `explode` out, or write `style: form`",
+            "remove `explode`, or use `style: form`",
         )
     types = value_types(source, sources)
     if types is not None:
@@ -742,15 +755,15 @@ def _check_style(source: ValueSource, style: ParameterStyle, at: str, sources: V
 def _check_types(types: frozenset[str], style: ParameterStyle, at: str, sources: ValueSources) -> None:
     scalar = types.isdisjoint({"array", "object"})
     if types == _OBJECT and not style.objects:
-        message = "an object has no form here unless a style is chosen"
-        hint = "write `{value: ..., style: deepObject}`, or `style: form` to make parameters of its keys"
+        message = "an object needs a `style` here"
+        hint = "use `{value: ..., style: deepObject}`, or `style: form` to send its keys as parameters"
     elif style.name == "deepObject" and "object" not in types:
-        message, hint = "style `deepObject` writes objects", "leave `style` out"
+        message, hint = "style `deepObject` needs an object", "remove `style`"
     elif style.name in ("spaceDelimited", "pipeDelimited") and scalar:
-        message, hint = f"style `{style.name}` writes lists", "leave `style` out"
+        message, hint = f"style `{style.name}` needs a list", "remove `style`"
     else:
         return
-    sources.tell("wrong_style", f"{message}; the value is of type {_listed(types)}", at, hint)
+    sources.tell("wrong_style", f"{message}, but the value has type {_listed(types)}", at, hint)
 
 
 def _listed(types: Collection[str]) -> str:
@@ -758,7 +771,7 @@ def _listed(types: Collection[str]) -> str:
 
 
 def value_types(source: ValueSource, sources: ValueSources) -> frozenset[str] | None:
-    """The types that a value may have besides null, where the schema says so directly; None if not known."""
+    """The types that a value may have, without null, if the schema declares them directly; None if unknown."""
     schema: JSON = sources.tool.input_schema
     for name in source.path:
         schema = property_schema(schema, name)
@@ -774,7 +787,8 @@ T = TypeVar("T")
 def merge_steps(
     steps: Iterable[tuple[T, ...] | Callable[[Arguments, list[T]], None]],
 ) -> tuple[tuple[T, ...] | Callable[[Arguments, list[T]], None], ...]:
-    """The same steps, with fixed ones next to each other made one."""
+    """The same steps, with adjacent constant ones merged."""
+    # Most of a request is constant, and joined once instead of for every call.
     merged: list[tuple[T, ...] | Callable[[Arguments, list[T]], None]] = []
     for step in steps:
         last = merged[-1] if merged else None
@@ -788,10 +802,10 @@ def merge_steps(
 def fill_steps(
     steps: tuple[tuple[T, ...] | Callable[[Arguments, list[T]], None], ...], arguments: Arguments
 ) -> list[T]:
-    """What the steps add in one call.
+    """The pieces of all steps for one call.
 
     Raises:
-        UnusableArguments: A value can't be written.
+        UnusableArguments: A value cannot be serialized.
     """
     out: list[T] = []
     for step in steps:
@@ -803,13 +817,13 @@ def fill_steps(
 
 
 class RemainingArguments(NamedTuple):
-    """The arguments that are used nowhere else: what `from: args` sends.
+    """The arguments that are used nowhere else, which `from: args` sends.
 
     Attributes:
         at: JSON Pointer of `from`.
-        sources: Knows which arguments are read elsewhere, once all is compiled.
-        taken: Names that the descriptor writes itself.
-        named: Whether each becomes a parameter of its name.
+        sources: Knows which arguments are used, once the whole block is compiled.
+        taken: The names that the descriptor sets.
+        named: Whether each argument becomes a parameter of its name.
     """
 
     at: str
@@ -818,56 +832,55 @@ class RemainingArguments(NamedTuple):
     named: bool = False
 
     def of(self, arguments: Arguments) -> Arguments:
-        """Those of one call."""
+        """The remaining arguments of one call."""
+        # Read at call time: parts of the block that are compiled later may use further arguments.
         used = self.sources.read
         return {name: value for name, value in arguments.items() if name not in used}
 
     @property
     def described(self) -> tuple[str, ...]:
-        """The names of those that the schema describes."""
+        """The names of the remaining arguments that the input schema describes."""
         return tuple(
             name for name in described_names(self.sources.tool.input_schema) if name not in self.sources.read
         )
 
     def check(self) -> None:
-        """Report those that can't be parameters; asked when all else is compiled."""
+        """Report arguments that cannot be parameters. Called after the whole block is compiled."""
         for name in self.described if self.named else ():
             if name in self.taken:
-                message = (
-                    f"the argument `{name}` and the `{name}` that is written here would be one parameter"
-                )
-                hint = f'use it: `{name}: "{{{{ args.{name} }}}}"`, or give one of them another name'
+                message = f"argument `{name}` conflicts with the parameter `{name}` defined here"
+                hint = f'use the argument: `{name}: "{{{{ args.{name} }}}}"`, or rename one of them'
                 self.sources.tell("duplicate_parameter", message, self.at, hint)
             elif value_types(self.source(name), self.sources) == _OBJECT:
-                message = f"the argument `{name}` is an object, and has no form here unless a style is chosen"
+                message = f"argument `{name}` is an object, which needs a `style` here"
                 hint = f'write `{name}: {{value: "{{{{ args.{name} }}}}", style: deepObject}}`'
                 self.sources.tell("wrong_style", message, self.at, hint)
 
     def writer(self) -> Write:
-        """What adds them as parameters."""
+        """The function that writes them as parameters."""
         known = {name: self.source(name) for name in described_names(self.sources.tool.input_schema)}
 
         def write(arguments: Arguments, out: list[str]) -> None:
             for name, value in self.of(arguments).items():
                 source = known.get(name) or self.source(name)
                 if name in self.taken:
-                    raise source.misfit("is set by the descriptor", "leave it out")
+                    raise source.misfit("is set by the descriptor", "remove it")
                 write_named_parameter(name, value, source, out)
 
         return write
 
     def source(self, name: str) -> ValueSource:
-        """The source of one of them."""
+        """The source of one argument."""
         return ValueSource(
             self.at, lambda arguments: arguments.get(name, ABSENT), reads=(name,), path=(name,)
         )
 
 
 def write_named_parameter(name: str, value: JSON, source: ValueSource, out: list[str]) -> None:
-    """Write a parameter whose name comes with the arguments; null leaves it out.
+    """Write a parameter whose name is given by the arguments; null omits it.
 
     Raises:
-        UnusableArguments: It has no form, or its name holds a lone surrogate.
+        UnusableArguments: The value cannot be serialized, or the name contains a lone surrogate.
     """
     if value is not None:
         write_value(f"{quote_value(name, source)}=", value, source, ParameterStyle(), out)

@@ -1,4 +1,4 @@
-"""Value sources: the texts of a block, which are constant, looked up when a tool is bound, or read from the arguments."""
+"""Compile the values of a block: constants, variables that are resolved at bind time, and expressions."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from toolcrib.security.secrets import (
 
 
 def property_schema(schema: JSON, name: str) -> JSON:
-    """The schema of a property, where it stands there directly."""
+    """The schema of a property, if `properties` contains it directly."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return properties.get(name) if isinstance(properties, dict) else None
 
 
 _EXACT: Final = 1e21
-"""From here on a whole number that is a float is written with an exponent, as JavaScript does."""
+"""The magnitude from which a whole float is written with an exponent, as in JavaScript."""
 
 
 def scalar_text(value: JSON) -> str | None:
-    """A text as it is, a boolean in lower case, a number without a useless fraction; None for all else.
+    """A scalar as text: text as it is, `true` or `false`, a number; None for anything else.
 
-    `3.0` is `3`, and a small number has no exponent: `0.00001`.
+    `3.0` becomes `3`, and small numbers have no exponent: `0.00001`.
     """
     if isinstance(value, str):
         return value
@@ -54,25 +54,26 @@ def scalar_text(value: JSON) -> str | None:
 def _of_float(value: float) -> str:
     if value.is_integer() and abs(value) < _EXACT:
         return str(int(value))
+    # `repr` is the shortest text that parses to the same float; `Decimal` writes it without an exponent.
     text = repr(value)
     return format(Decimal(text), "f") if "e-" in text else text
 
 
-_KINDS: Final = {dict: "an object", list: "a list", bool: "a boolean", str: "a text", type(None): "null"}
+_KINDS: Final = {dict: "an object", list: "a list", bool: "a boolean", str: "text", type(None): "null"}
 
 
 def kind_of(value: JSON) -> str:
-    """What a value is, in words."""
+    """The kind of a value as messages name it, such as `a list`."""
     return _KINDS.get(type(value), "a number")
 
 
 Arguments: TypeAlias = "dict[str, JSON]"
 
 ReadValue: TypeAlias = Callable[[Arguments], Any]
-"""Works out a JSON value, or `ABSENT`; raises UnusableArguments."""
+"""Computes a JSON value, or returns `ABSENT`; raises UnusableArguments."""
 
 STAND_IN: Final = "variable"
-"""What is taken for a value that is looked up, where nothing is looked up yet."""
+"""The placeholder for the value of a variable while a document is only checked."""
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _QUOTED: Final = r"'[^'\\]*'|\"[^\"\\]*\""
@@ -90,19 +91,19 @@ ABSENT: Final = Absence.ABSENT
 
 
 class ValueSource(NamedTuple):
-    """Where a value of the request comes from.
+    """The source of a value of the request.
 
     Attributes:
-        at: JSON Pointer of the text in the descriptor.
-        read: Works the value out.
-        constant: Whether it is the same for every call.
-        value: What it is then.
-        reads: The arguments that are read.
-        path: The argument and the keys behind it, where it is nothing but those.
-        secret: Whether something was looked up for it.
-        parts: The pieces, where it is a text of several.
-        inner: The sources of the members or items, where it is an object or list.
-        subject: What errors call it, where it is not one argument.
+        at: JSON Pointer of the value in the descriptor.
+        read: Computes the value.
+        constant: Whether the value is the same for every call.
+        value: The constant value.
+        reads: The arguments that it reads.
+        path: The argument and the keys in it, for an expression such as `args.user.id`; empty for any other.
+        secret: Whether the value contains a resolved variable.
+        parts: The pieces of an interpolated text.
+        inner: The sources of the members of an object or the items of a list.
+        subject: The name of the value in messages, if it is not a single argument.
     """
 
     at: str
@@ -117,32 +118,32 @@ class ValueSource(NamedTuple):
     subject: str = ""
 
     def misfit(self, why: str, hint: str = "") -> UnusableArguments:
-        """The error of a value that can't be sent."""
+        """The error for a value that cannot be sent."""
         return UnusableArguments(f"{self._subject} {why}", pointer=self.pointer, hint=hint, at=self.at)
 
     @property
     def _subject(self) -> str:
         if self.path or self.subject:
             return self.subject or f"`{'.'.join(self.path)}`"
-        return f"what is made of {list_of_names([*self.reads])}" if self.reads else "it"
+        return f"the value derived from {list_of_names([*self.reads])}" if self.reads else "the value"
 
     @property
     def pointer(self) -> str:
-        """JSON Pointer of the argument that it is, or that alone it reads."""
+        """JSON Pointer of the argument, if the value is or reads a single one."""
         return pointer_to(self.path or (self.reads if len(self.reads) == 1 else ()))
 
 
 def constant_source(value: JSON, at: str, *, secret: bool = False) -> ValueSource:
-    """A source of one value."""
+    """The source of a constant value."""
     return ValueSource(at, lambda _arguments: value, constant=True, value=value, secret=secret)
 
 
 class RequestPart(NamedTuple):
-    """A part of a request that the descriptor writes.
+    """A part of a request that the descriptor defines, for `explain`.
 
     Attributes:
-        kind: Where it stands.
-        name: Of the parameter, header, cookie or member; the segment of a path as it is written.
+        kind: The part of the request that it belongs to.
+        name: The name of the parameter, header, cookie or member, or the path segment as written.
         pointer: JSON Pointer in the descriptor.
         reads: The arguments that it reads.
     """
@@ -157,14 +158,14 @@ Piece: TypeAlias = "str | SecretVariable | ExpressionBody"
 
 
 class ValueSources:
-    """Compiles the texts of one block.
+    """Compiles the values of one block.
 
     Attributes:
-        tool: Whose block it is.
-        problems: Receives every fault.
-        read: The arguments that were read so far.
-        whole: Whether an expression reads all of them, or keys that are only known when it is worked out.
-        has_secrets: Whether something secret was looked up.
+        tool: The descriptor.
+        problems: Receives every problem.
+        read: The arguments that the values compiled so far read.
+        whole: Whether an expression reads `args` as a whole, or by computed keys.
+        has_secrets: Whether a secret variable is used.
     """
 
     def __init__(self, tool: Descriptor, problems: list[Problem], secrets: SecretResolver | None) -> None:
@@ -178,7 +179,7 @@ class ValueSources:
 
     @property
     def looks_up(self) -> bool:
-        """Whether values are really looked up; while a document is only checked they are not."""
+        """Whether variables are resolved. They are not while a document is only checked."""
         return self._secrets is not None
 
     def tell(
@@ -190,10 +191,10 @@ class ValueSources:
         )
 
     def of(self, value: JSON, at: str) -> ValueSource:
-        """The source of a text, number, boolean or null of the block.
+        """The source of a scalar of the block.
 
         Raises:
-            MissingSecret: Something is not there to be looked up.
+            MissingSecret: A variable is not set.
         """
         if not isinstance(value, str) or "{" not in value:
             return constant_source(value, at)
@@ -205,10 +206,8 @@ class ValueSources:
         )
 
     def split(self, text: str, at: str) -> list[Piece]:
-        """A text as what is literal, looked up and computed in it; empty where it can't be read.
-
-        What is looked up is told apart first, so that no value of it is read as an expression.
-        """
+        """Split a text into literals, variables and expressions; empty if it cannot be parsed."""
+        # Variables are split off before expressions are parsed: a secret is never read as an expression.
         try:
             outer = split_variables(text)
             inner: Iterator[list[Piece]] = (
@@ -226,10 +225,10 @@ class ValueSources:
         return constant_source(piece, at) if isinstance(piece, str) else self._expression(piece.source, at)
 
     def looked_up(self, variable: SecretVariable, at: str, *, secret: bool = True) -> str:
-        """The value of a variable; its default or `STAND_IN` where nothing is looked up yet.
+        """The value of a variable; its default or `STAND_IN` while variables are not resolved.
 
         Raises:
-            MissingSecret: It is not there.
+            MissingSecret: The variable is not set.
         """
         self.has_secrets = self.has_secrets or secret
         if self._secrets is None:
@@ -240,13 +239,13 @@ class ValueSources:
             raise error.at(at) from None
 
     def hide(self, secret: str) -> None:
-        """Mask a part of what was looked up."""
+        """Register a part of a resolved value to be masked."""
         self.has_secrets = self.has_secrets or bool(secret)
         if self._secrets is not None:
             self._secrets.register(secret)
 
     def joined(self, parts: list[str | ValueSource], at: str) -> ValueSource:
-        """A text of several pieces; each argument in it has to be there."""
+        """The source of an interpolated text. Every argument in it is required."""
         sources = [part for part in parts if isinstance(part, ValueSource)]
         for source in sources:
             self.expect(source)
@@ -263,7 +262,7 @@ class ValueSources:
         return ValueSource(at, read, reads=reads, secret=secret, parts=tuple(parts))
 
     def structure(self, value: JSON, at: str) -> ValueSource:
-        """The source of any JSON value; members and items that are absent arguments are left out of it."""
+        """The source of any JSON value. Members and items that are absent arguments are omitted."""
         if isinstance(value, dict):
             for key in value:
                 self._check_key(key, at)
@@ -301,17 +300,17 @@ class ValueSources:
 
     def _check_key(self, key: str, at: str) -> None:
         if "{{" in key or "${" in key:
-            hint = "an object with computed keys is written as `{{ {args.name: 1} }}`"
-            message = "a key is literal text and can't be computed"
+            hint = "write an object with computed keys as `{{ {args.name: 1} }}`"
+            message = "keys are literal text and cannot be computed"
             self.tell("expression_not_allowed", message, child_pointer(at, key), hint)
 
     def expect(self, source: ValueSource) -> None:
-        """Warn of an argument that has to be there and may be left out."""
+        """Warn about an argument that is required here but optional in the input schema."""
         if source.path and not self._always_given(source.path):
             name = ".".join(source.path)
             self.tell(
                 "optional_in_path",
-                f"`{name}` is needed here, and the input schema lets it be left out",
+                f"`{name}` is required here but optional in the input schema",
                 source.at,
                 f"add `{source.path[-1]}` to `required`, or give it a `default`; calls without it are refused",
                 severity="warning",
@@ -329,6 +328,7 @@ class ValueSources:
         reads = tuple(watch.keys)
         self.read.update(reads)
         self.whole = self.whole or watch.whole
+        # With a plain path, an absent argument omits the value; in another expression it is an error.
         path = _path_of(written)
         source = ValueSource(at, lambda _arguments: ABSENT, reads=reads, path=path)
         return source._replace(read=_reader(source, expression))
@@ -341,6 +341,7 @@ class ValueSources:
             inner = property_schema(schema, name)
             required = schema.get("required")
             listed = isinstance(required, list) and name in required
+            # A default counts, because the arguments layer inserts it before the call.
             if not listed and not (isinstance(inner, dict) and "default" in inner):
                 return False
             schema = inner
@@ -350,7 +351,7 @@ class ValueSources:
 def _container(
     value: JSON, inner: Iterable[ValueSource], at: str, read: ReadValue | None = None
 ) -> ValueSource:
-    """A list or object of sources; of one value unless it comes with what reads it."""
+    """The source of a list or object; constant unless it has `read`."""
     sources = tuple(inner)
     secret = any(source.secret for source in sources)
     if read is None:
@@ -365,10 +366,10 @@ def child_pointer(at: str, key: str) -> str:
 
 
 def interpolated_text(source: ValueSource, arguments: Arguments) -> str:
-    """A value as a part of a longer text: scalars as they are, lists and objects as JSON.
+    """A value within a longer text: scalars as text, lists and objects as JSON.
 
     Raises:
-        UnusableArguments: It is absent or null.
+        UnusableArguments: The value is absent or null.
     """
     value = source.read(arguments)
     if isinstance(value, str):
@@ -380,23 +381,22 @@ def interpolated_text(source: ValueSource, arguments: Arguments) -> str:
 
 
 def missing_value_error(source: ValueSource, value: object) -> UnusableArguments:
-    """The error of what is absent or null where it can't be left out."""
-    why = (
-        "was not given, and this call needs it" if value is ABSENT else "is null, and this call needs a value"
-    )
-    return source.misfit(why, "give it")
+    """The error for an absent or null value that cannot be omitted."""
+    why = "is required by this call" if value is ABSENT else "is null, but this call needs a value"
+    return source.misfit(why, "provide a value")
 
 
 def json_text(value: JSON, source: ValueSource) -> str:
-    """A value as compact JSON, its keys in their own order.
+    """A value as compact JSON, with its keys in their own order.
 
     Raises:
-        UnusableArguments: It is no JSON: a number is not finite, a text holds a lone surrogate, the nesting is too deep.
+        UnusableArguments: The value is not JSON: a number is not finite, a text contains a lone surrogate, or
+            it is nested too deeply.
     """
     try:
         return compact(value)
     except ValueError as error:
-        raise source.misfit(f"can't be sent: {error}") from None
+        raise source.misfit(f"cannot be sent: {error}") from None
 
 
 def _bodies(piece: str) -> list[Piece]:
@@ -415,6 +415,7 @@ def _path_of(written: str) -> tuple[str, ...]:
 
 
 def _reader(source: ValueSource, expression: Expression) -> ReadValue:
+    # The most common expression, `{{ args.name }}`, needs no evaluation.
     if len(source.path) == 1:
         name = source.path[0]
         return lambda arguments: arguments.get(name, ABSENT)
@@ -434,6 +435,7 @@ def _by_steps(path: tuple[str, ...], computed: ReadValue) -> ReadValue:
         for name in path:
             if value is None:
                 return ABSENT
+            # The expression itself raises the proper error.
             if not isinstance(value, dict):
                 return computed(arguments)
             if name not in value:
@@ -445,8 +447,8 @@ def _by_steps(path: tuple[str, ...], computed: ReadValue) -> ReadValue:
 
 
 def _failed(source: ValueSource, error: ExpressionError, arguments: Mapping[str, JSON]) -> UnusableArguments:
-    """The error of an expression; it is that of an absent argument where there is one."""
+    """The error for a failed expression. If an argument is absent, that is the reason to report."""
     absent = next((name for name in source.reads if name not in arguments), None)
     if absent is not None:
         return missing_value_error(source._replace(path=(absent,)), ABSENT)
-    return source.misfit(f"can't be worked out: {error.message}", error.hint)
+    return source.misfit(f"cannot be computed: {error.message}", error.hint)

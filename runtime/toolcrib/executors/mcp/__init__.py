@@ -1,6 +1,7 @@
-"""Mode `mcp`: tools of MCP servers, started and called as the project names them.
+"""Mode `mcp`: tools of MCP servers that the project configures.
 
-Nothing here imports the SDK: it is the extra `mcp`, and slow to import. It is needed when a server is started.
+This module does not import the MCP SDK, which is the optional extra `mcp` and slow to import. It is imported
+when a server is started.
 """
 
 from __future__ import annotations
@@ -26,19 +27,20 @@ __all__ = ["McpExecutor"]
 
 @cache
 def _block_schema() -> Schema:
-    from importlib.resources import files  # noqa: PLC0415 -- slow to import; no call needs the schema
+    # Deferred: slow to import, and no call needs the schema.
+    from importlib.resources import files  # noqa: PLC0415
 
     schema: Schema = json.loads(files(__package__).joinpath("schema.json").read_text(encoding="utf-8"))
     return schema
 
 
 class McpExecutor:
-    """Calls tools of MCP servers.
+    """Executor that calls tools of MCP servers.
 
     Attributes:
-        world: What may be reached, the servers among it; given anew before a tool is bound.
-        changed: Called in the event loop with the name of a server and what it offers, when it has listed that
-            first, and whenever it is different from before.
+        world: The network environment with the configured servers; set by the engine before a tool is bound.
+        changed: Called in the event loop with the name of a server and its catalogue, after the server has
+            listed its tools for the first time and after every change of the list.
     """
 
     def __init__(self) -> None:
@@ -50,7 +52,7 @@ class McpExecutor:
 
     @property
     def keeps_nothing(self) -> bool:
-        """Whether no server was ever started."""
+        """Whether no server has been started."""
         return all(each.empty for each in self._all())
 
     @property
@@ -59,8 +61,9 @@ class McpExecutor:
         return _block_schema()
 
     def remote(self, name: str, block: Mapping[str, JSON]) -> Remote | None:
-        """The tool of a server that a block stands for; None for a block that names none."""
-        from toolcrib.executors.mcp.argument_overlay import fixed_names  # noqa: PLC0415 -- a command that lists needs none of it
+        """The server tool that a block refers to; None if the block is incomplete."""
+        # Deferred, like the imports below: a command that only lists tools must start fast.
+        from toolcrib.executors.mcp.argument_overlay import fixed_names  # noqa: PLC0415
 
         server, tool = block.get("server"), block.get("tool", name)
         if not isinstance(server, str) or not isinstance(tool, str):
@@ -68,23 +71,24 @@ class McpExecutor:
         return Remote(server, tool, fixed_names(block))
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
-        """Expressions compile, and read arguments that there are. Whether there is such a server is the project's."""
-        from toolcrib.executors.mcp.argument_overlay import compile_overlay  # noqa: PLC0415 -- as above
+        """Check the expressions of `args`. Whether the server exists is checked with the project."""
+        from toolcrib.executors.mcp.argument_overlay import compile_overlay  # noqa: PLC0415
 
         problems: list[Problem] = []
         compile_overlay(descriptor, problems)
         return problems
 
     def bind(self, descriptor: Descriptor) -> BoundMcp:
-        """Find the server, and compile the block. Nothing is started.
+        """Look the server up and compile the block. No server is started.
 
         Raises:
-            DocumentError: There is an error in the block, which `check` would have told.
-            NotReady: There is no such server, or what it needs is not there: the extra, a secret, a hook.
-            Untrusted: Nobody has agreed to what it needs.
+            DocumentError: The block has an error, which `check` reports.
+            NotReady: The server is unknown, or something it needs is missing: the extra `mcp`, a secret, a
+                hook.
+            Untrusted: The needs of the server have not been approved.
         """
-        from toolcrib.executors.mcp.argument_overlay import compile_overlay  # noqa: PLC0415 -- as above
-        from toolcrib.executors.mcp.remote_tool import BoundMcp  # noqa: PLC0415 -- as above
+        from toolcrib.executors.mcp.argument_overlay import compile_overlay  # noqa: PLC0415
+        from toolcrib.executors.mcp.remote_tool import BoundMcp  # noqa: PLC0415
 
         block: Any = descriptor.bindings["mcp"]
         problems: list[Problem] = []
@@ -93,39 +97,40 @@ class McpExecutor:
             raise DocumentError(problems)
         connections = self._connections()
         server = self._server(block["server"], connections, descriptor.origin.place("/mcp/server"))
-        from toolcrib.servers.mcp.supervisor import check_ready  # noqa: PLC0415 -- as above
+        from toolcrib.servers.mcp.supervisor import check_ready  # noqa: PLC0415
 
         check_ready(server, connections.world.secrets)
         return BoundMcp(descriptor, server, block.get("tool", descriptor.name), overlay, connections)
 
     async def catalogue(self, server: str) -> Catalogue:
-        """Everything that a server offers; it is started if need be.
+        """The catalogue of a server, which is started if necessary.
 
         Raises:
-            ServerDown: It can't be started now, or may not be.
-            NotReady: There is no such server.
+            ServerDown: The server cannot be started, or must not be started.
+            NotReady: The server is unknown.
         """
-        from toolcrib.core.clock import RealClock  # noqa: PLC0415 -- as above
+        from toolcrib.core.clock import RealClock  # noqa: PLC0415
 
         connections = self._connections()
         known = self._server(server, connections, "")
         connection = await connections.get(known.name, "", RealClock())
         await connection.trusted()
-        if known.scope == "session":  # this one belongs to nobody
+        # A server per session was started here for no session: nothing else would ever stop it.
+        if known.scope == "session":
             connection.leave()
         return connection.catalogue
 
     def states(self) -> Mapping[str, str]:
-        """Name of a server -> `idle`, `starting`, `up`, `down` or `resting`. Nothing is started to find out."""
+        """Name of a server -> `idle`, `starting`, `up`, `down` or `resting`. Does not start any server."""
         return {} if self.world is None else self._connections().states()
 
     async def release(self, session_id: str) -> None:
-        """A session is over: the servers end that it had for itself."""
+        """Stop the servers that were started for one session, after it has ended."""
         for connections in self._all():
             await connections.release(session_id)
 
     async def aclose(self) -> None:
-        """End every server."""
+        """Stop every server."""
         everything = self._all()
         self._in_use, self._retired = None, []
         for connections in everything:
@@ -135,13 +140,14 @@ class McpExecutor:
         return [*self._retired, *([] if self._in_use is None else [self._in_use])]
 
     def _connections(self) -> ServerPool:
-        """Those of the current network environment; the servers of an earlier one end once their calls are over."""
+        """The server pool of the current network environment."""
         world = self.world or _nothing_special()
         current = self._in_use
         if current is not None and current.world is world:
             return current
-        from toolcrib.servers.mcp.supervisor import ServerPool  # noqa: PLC0415 -- as above
+        from toolcrib.servers.mcp.supervisor import ServerPool  # noqa: PLC0415
 
+        # The environment changed, for instance by a reload. Servers of the old pool finish their calls first.
         if current is not None:
             current.retire()
             self._retired = [*(each for each in self._retired if not each.empty), current]
@@ -149,7 +155,8 @@ class McpExecutor:
         return self._in_use
 
     def _given_tokens(self) -> TokenCache:
-        from toolcrib.http.auth import TokenCache  # noqa: PLC0415 -- slow to import, and processes are given none
+        # Deferred: slow to import, and only HTTP servers use tokens.
+        from toolcrib.http.auth import TokenCache  # noqa: PLC0415
 
         self._tokens = self._tokens or TokenCache()
         return self._tokens
@@ -164,9 +171,9 @@ class McpExecutor:
             return servers[name]
         where = f" ({place})" if place else ""
         near = did_you_mean(name, servers)
-        hint = "write it under `servers` in toolcrib.yaml"
+        hint = "add it under `servers` in toolcrib.yaml"
         raise NotReady(
-            f"there is no server `{name}`{where}",
+            f"unknown server `{name}`{where}",
             code="unknown_server",
             hint=f"{near} Or {hint}" if near else hint,
         )
@@ -174,7 +181,7 @@ class McpExecutor:
 
 @cache
 def _nothing_special() -> NetworkEnvironment:
-    """The environment of an executor that nobody gave one."""
-    from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- as above
+    """The default environment, for an executor that is used without an engine."""
+    from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415
 
     return NetworkEnvironment.ordinary()

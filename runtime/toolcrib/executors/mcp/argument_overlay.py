@@ -1,4 +1,4 @@
-"""The arguments that a server gets: those of a call, with what the descriptor sets laid over them."""
+"""The arguments that a server receives: those of the call, overlaid with `args` of the descriptor."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class _Absence(Enum):
 _ABSENT: Final = _Absence.ABSENT
 
 _Read: TypeAlias = Callable[[Arguments], Any]
-"""Works out a JSON value, or `_ABSENT`; raises ExpressionError."""
+"""Computes a JSON value, or returns `_ABSENT`; raises ExpressionError."""
 
 
 class ArgumentOverlay(NamedTuple):
-    """What a descriptor does to the arguments of its calls.
+    """The compiled `args` of a descriptor.
 
     Attributes:
-        members: Argument -> what works it out.
-        reads: The arguments of the call that are read for it.
-        whole: Whether all of them are.
+        members: Name of an argument and the function that computes it.
+        reads: The call's arguments that the expressions read.
+        whole: Whether an expression reads `args` as a whole.
     """
 
     members: tuple[tuple[str, _Read], ...] = ()
@@ -46,13 +46,14 @@ class ArgumentOverlay(NamedTuple):
     whole: bool = False
 
     def over(self, given: Arguments) -> Arguments:
-        """The arguments of a call as the server gets them. One that is set to an absent argument is left out.
+        """The arguments for the server. An argument that is set to an absent one is omitted.
 
         Raises:
-            UnusableArguments: One of them can't be worked out.
+            UnusableArguments: An argument cannot be computed.
         """
         if not self.members:
             return given
+        # Arguments that an expression reads are inputs of the overlay; the server need not know their names.
         sent = {} if self.whole else {name: value for name, value in given.items() if name not in self.reads}
         for name, read in self.members:
             try:
@@ -66,10 +67,10 @@ class ArgumentOverlay(NamedTuple):
     def _misfit(self, name: str, error: ExpressionError, given: Arguments) -> UnusableArguments:
         absent = next((each for each in self.reads if each not in given), None)
         if absent is not None:
-            message = f"`{absent}` was not given, and this call needs it"
-            return UnusableArguments(message, pointer=pointer_to((absent,)), hint="give it")
+            message = f"`{absent}` is required by this call"
+            return UnusableArguments(message, pointer=pointer_to((absent,)), hint="provide a value")
         return UnusableArguments(
-            f"`args.{name}` of the descriptor can't be worked out: {error.message}", hint=error.hint
+            f"cannot compute `args.{name}` of the descriptor: {error.message}", hint=error.hint
         )
 
 
@@ -77,11 +78,13 @@ def compile_overlay(tool: Descriptor, problems: list[Problem]) -> ArgumentOverla
     """Compile `args` of the block.
 
     Args:
-        tool: Whose block it is. Where its input schema is written and closed, names beyond it are a problem.
-        problems: Receives every fault.
+        tool: The descriptor. If its own input schema is closed, reading an unknown argument is a problem.
+        problems: Receives every problem.
     """
     written: Any = tool.bindings["mcp"]
     args: Any = written.get("args", {})
+    # Only a schema that the descriptor itself writes is known here: the server's schema arrives when it lists
+    # its tools.
     watch = ArgumentReads(closed_names(tool.input_schema) if "input_schema" in tool.origin.written else None)
     compile_value(args, watch.names, problems, _AT)
     members = tuple((name, _reader(value, f"{_AT}/{pointer_step(name)}")) for name, value in args.items())
@@ -89,9 +92,9 @@ def compile_overlay(tool: Descriptor, problems: list[Problem]) -> ArgumentOverla
 
 
 def fixed_names(block: Mapping[str, Any]) -> frozenset[str]:
-    """The arguments that a block sets by itself, so that nobody else needs to know of them.
+    """The arguments that a block sets itself, so that callers need not see them in the input schema.
 
-    One that is made of what the call gives under the same name is not among them.
+    An argument that is computed from the call's argument of the same name is not included.
     """
     args = block.get("args")
     if not isinstance(args, dict):
@@ -102,7 +105,7 @@ def fixed_names(block: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _reader(value: JSON, at: str) -> _Read:
-    """What works a value out; members and items that are absent arguments are left out of it."""
+    """The function that computes a value; members and items that are absent arguments are omitted."""
     if isinstance(value, str):
         return _text_reader(value, at)
     if isinstance(value, dict):

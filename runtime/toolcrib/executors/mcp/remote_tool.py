@@ -1,8 +1,9 @@
-"""A tool of an MCP server, ready to be called, and its answers as results (MCP 2026-07-28 and 2025-11-25, CallToolResult).
+"""A bound MCP tool and the conversion of its responses (MCP 2026-07-28 and 2025-11-25, CallToolResult).
 
-The value is `structuredContent`, else the texts: one is a text, several are joined by newlines. Where the output schema
-takes no such text, one that is JSON is read, and several are a list. Everything that is no text becomes content, in
-order; so do texts beside structured content that say something else. For whom parts are meant (`annotations`) is not kept.
+The value of a result is `structuredContent`, or else the text parts: a single text as it is, several joined
+by newlines. If the output schema does not accept that text, a single text is parsed as JSON, and several
+become a list. All other parts become content, in order, and so do texts next to structured content that
+differ from it. The audience of a part (`annotations`) is dropped.
 """
 
 from __future__ import annotations
@@ -57,8 +58,12 @@ if TYPE_CHECKING:
     from toolcrib.servers.mcp.connection import ServerConnection
 
 _LONGEST_KIND: Final = 40
-"""Characters of a type that is told; it is told whole or not at all, for it may hold a secret."""
+"""The longest content type, in characters, that a message quotes.
 
+A longer one is omitted, not cut: half of a secret in it would not be recognized and masked.
+"""
+
+# The texts of the Python SDK ("Unknown tool: x") and the TypeScript SDK ("Tool x not found").
 _KNOWN_AS: Final = re.compile(r"^unknown tool\b|^tool .{0,200} not found\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -76,28 +81,30 @@ def result_of(
     *,
     most: int = OUTPUT_SIZE,
 ) -> Result:
-    """The result of a call. Secrets in it are masked by the caller; but a text that is cut must hold none before.
+    """The result of a call. The caller masks secrets in it, except in error texts, which are masked here.
 
     Args:
-        raw: The answer, as it came.
+        raw: The response as received.
         target: The tool.
-        schema: The output schema in force; None for none.
-        catalogue: What its server offers.
-        hide: Gives a text without secrets.
-        most: Bytes of an answer, roughly: its texts, and a few for everything else.
+        schema: The active output schema; None for none.
+        catalogue: The catalogue of the server.
+        hide: Masks secrets in a text.
+        most: Approximate size limit in bytes: the length of all texts, plus a few bytes for each other value.
 
     Raises:
-        InvalidAnswer: It is no answer of the protocol.
+        InvalidAnswer: The response violates the protocol.
     """
+    # Checked first, so that a huge response is not copied into parts, masked or validated.
     if approximate_size(raw, most) > most:
         return _too_large(target, most)
     content = _content_of(raw)
     failed = raw.get("isError")
     structured = raw.get("structuredContent")
     if not failed and structured is None and len(content) == 1:
+        # Most responses are a single text: this path skips building content parts.
         text = _plain_text(content[0])
         if text is not None:
-            return Result.ok(_value_of_text(text, schema))  # what most answers are
+            return Result.ok(_value_of_text(text, schema))
     parts = [_part(part, place, raw) for place, part in enumerate(content)]
     if failed:
         said = hide("\n".join(part.text for part in parts if part.type == "text" and part.text))
@@ -108,20 +115,22 @@ def result_of(
 
 
 def _content_of(raw: dict[str, Any]) -> list[Any]:
-    """The parts of an answer whose other members are sound."""
+    """The content parts of a response, after its other members have been checked."""
     failed = raw.get("isError")
     if not isinstance(failed, bool | None):
-        raise InvalidAnswer(f"its `isError` is {_kind(failed)}, and not true or false", raw)
+        raise InvalidAnswer(f"expected `isError` to be a boolean, got {_kind(failed)}", raw)
     if raw.get("resultType", "complete") != "complete":
-        raise InvalidAnswer("it is a result of a kind that was not asked for", raw)
+        # Servers may send other kinds of results only to requests that ask for them.
+        raise InvalidAnswer("unexpected `resultType`, expected `complete`", raw)
+    # Some servers send `structuredContent` only.
     content = raw.get("content", [] if "structuredContent" in raw else None)
     if not isinstance(content, list):
-        raise InvalidAnswer(f"its `content` is {_kind(content)}, and not a list", raw)
+        raise InvalidAnswer(f"expected `content` to be a list, got {_kind(content)}", raw)
     return content
 
 
 def _plain_text(part: Any) -> str | None:
-    """The text of a part that is nothing else."""
+    """The text of a text part; None for any other part."""
     text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
     return text if isinstance(text, str) else None
 
@@ -129,8 +138,8 @@ def _plain_text(part: Any) -> str | None:
 def _too_large(target: CallTarget, most: int) -> Result:
     return Result.failed(
         Outcome.LIMIT_EXCEEDED,
-        f"`{target.name}`: the answer of the server `{target.server.name}` is too large: more than "
-        f"{format_size(most)}, which is its `limits.output_size`; ask for less",
+        f"`{target.name}`: the response of the server `{target.server.name}` exceeds "
+        f"{format_size(most)} (`limits.output_size`); request less data",
         code="too_large",
         details={} if target.repeatable else {"may_have_acted": True},
     )
@@ -139,6 +148,8 @@ def _too_large(target: CallTarget, most: int) -> Result:
 def _failed(
     text: str, parts: list[Content], structured: JSON, target: CallTarget, catalogue: Catalogue
 ) -> Result:
+    # Servers report an unknown tool as a tool error in free text. A listed tool may fail with a similar text
+    # of its own, so for a listed tool the whole text must match.
     if says_unknown_tool(text, target.tool) and (
         target.tool not in catalogue.tools or _says_nothing_else(text)
     ):
@@ -160,7 +171,8 @@ def _without_structure(parts: list[Content], schema: Schema | None) -> Result:
     joined = "\n".join(texts)
     if schema is None or _judge(schema)(joined):
         return Result.ok(joined, content=others)
-    whole = _read(joined)  # one JSON text, cut into several
+    # Some servers split one JSON text into several parts, others send one JSON text per item.
+    whole = _read(joined)
     if whole is not None and _judge(schema)(whole):
         return Result.ok(whole, content=others)
     read = [_read(text) for text in texts]
@@ -169,26 +181,28 @@ def _without_structure(parts: list[Content], schema: Schema | None) -> Result:
 
 
 def _value_of_text(text: str, schema: Schema | None) -> JSON:
-    """A text as it is, unless the schema takes no such text, and it is JSON."""
+    """The text itself, or its JSON value if the schema does not accept the text."""
     if schema is None or _judge(schema)(text):
         return text
     read = _read(text)
+    # `_read` returns None for invalid JSON, and for the valid text `null`.
     return text if read is None and text.strip() != "null" else read
 
 
 def _read(text: str) -> JSON:
-    """The value of a JSON text; None where it is none."""
+    """The value of a JSON text; None if it is not valid JSON."""
     try:
         return decode_json(text)
     except DuplicateKey as error:
-        raise InvalidAnswer(f"{error} of a text that is JSON") from None
+        raise InvalidAnswer(f"{error} in JSON text") from None
     except (ValueError, RecursionError):
         return None
 
 
 def _beside(parts: list[Content], structured: JSON) -> list[Content]:
-    """The parts without the texts that only repeat the structured content, as the protocol asks servers to send."""
-    # FastMCP wraps up a value that is no object as `result`, and sends the value itself: of a list each item.
+    """The parts without texts that only repeat the structured content, as the protocol asks servers to do."""
+    # FastMCP wraps a value that is not an object as `{"result": value}`, but its text parts hold the bare
+    # value; of a list, one part per item.
     wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
     inner = structured["result"] if isinstance(structured, dict) and wrapped else structured
     texts = [part.text or "" for part in parts if part.type == "text"]
@@ -212,21 +226,18 @@ def _repeats(text: str, value: JSON) -> bool:
 
 
 def _part(part: Any, place: int, raw: JSON) -> Content:
-    """One part of an answer."""
     kind = part.get("type") if isinstance(part, dict) else None
     make = _PARTS.get(kind) if isinstance(kind, str) else None
     if make is None:
-        what = "of a type" if isinstance(kind, str) else "no part"
+        what = "has an unknown type" if isinstance(kind, str) else "is not a content object"
         if isinstance(kind, str) and len(kind) <= _LONGEST_KIND:
-            what = f"of the type `{kind}`"
-        raise InvalidAnswer(
-            f"part {place + 1} of its content is {what}, which the protocol does not know", raw
-        )
+            what = f"has the unknown type `{kind}`"
+        raise InvalidAnswer(f"part {place + 1} of `content` {what}", raw)
     try:
         return make(part)
     except (_Malformed, NoBase64) as error:
-        what = "its data is no base64" if isinstance(error, NoBase64) else str(error)
-        raise InvalidAnswer(f"part {place + 1} of its content is malformed: {what}", raw) from None
+        what = "its data is not valid base64" if isinstance(error, NoBase64) else str(error)
+        raise InvalidAnswer(f"part {place + 1} of `content` is invalid: {what}", raw) from None
 
 
 class _Malformed(Exception):
@@ -248,7 +259,8 @@ def _audio(part: dict[str, Any]) -> Content:
 def _resource(part: dict[str, Any]) -> Content:
     inner = part.get("resource")
     if not isinstance(inner, dict):
-        raise _Malformed("it has no `resource`")
+        raise _Malformed("missing `resource`")
+    # A resource has either `blob` or `text` (BlobResourceContents, TextResourceContents).
     blob = _base64(inner, "blob") if "blob" in inner else None
     text = None if blob is not None else _needed(inner, "text")
     return Content(
@@ -257,6 +269,7 @@ def _resource(part: dict[str, Any]) -> Content:
 
 
 def _link(part: dict[str, Any]) -> Content:
+    # The specification names `name` as the fallback for display.
     title = _optional(part, "title") or _optional(part, "name")
     return Content("resource", mime_type=_optional(part, "mimeType"), uri=_needed(part, "uri"), title=title)
 
@@ -273,7 +286,7 @@ _PARTS: Final[dict[str, Callable[[dict[str, Any]], Content]]] = {
 def _needed(part: dict[str, Any], key: str) -> str:
     value = part.get(key)
     if not isinstance(value, str):
-        raise _Malformed(f"its `{key}` is {_kind(value)}, and not a text")
+        raise _Malformed(f"expected `{key}` to be text, got {_kind(value)}")
     return value
 
 
@@ -282,32 +295,35 @@ def _optional(part: dict[str, Any], key: str) -> str | None:
 
 
 def _base64(part: dict[str, Any], key: str) -> str:
-    """Base64 as it came; who shows it must be able to undo it."""
+    """A base64 member, checked but not decoded."""
     text = _needed(part, key)
     try:
         b64decode(text, validate=True)
-    except ValueError:  # NoBase64 is one; so is a character beyond ASCII
+    # `binascii.Error` is a ValueError, and a non-ASCII character raises a plain ValueError.
+    except ValueError:
         raise NoBase64 from None
     return text
 
 
 def _kind(value: object) -> str:
     if value is None:
-        return "not there"
-    names = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list"}
+        return "nothing"
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list"}
     return names.get(type(value), "an object")
 
 
 _NOBODY_LISTENS = CallContext._field_defaults["emit"]
+"""The default `emit`, which discards events."""
 
 
 class BoundMcp:
-    """A tool of a server.
+    """A tool of an MCP server.
 
     Attributes:
-        waits: A call waits for the world.
-        origin: `mcp:` and the name of the server, whose limits and circuit its tools share.
-        repeatable: Whether an attempt may follow another one that may have acted.
+        waits: Always true: a call waits for the server.
+        origin: `mcp:` and the name of the server. The tools of a server share its limits and its circuit
+            breaker.
+        repeatable: Whether a call may be attempted again after an attempt that may have acted.
     """
 
     waits = True
@@ -315,14 +331,14 @@ class BoundMcp:
     def __init__(
         self, tool: Descriptor, server: Server, remote: str, overlay: ArgumentOverlay, connections: ServerPool
     ) -> None:
-        """Hold what every call needs.
+        """Create a bound tool.
 
         Args:
             tool: The descriptor.
-            server: The server.
-            remote: Its name for the tool.
-            overlay: What the descriptor does to arguments.
-            connections: Where the server is found.
+            server: The configured server.
+            remote: The name of the tool on the server.
+            overlay: The compiled `args` of the descriptor.
+            connections: The pool that starts and returns servers.
         """
         annotations = tool.annotations
         self.origin = f"mcp:{server.name}"
@@ -333,10 +349,11 @@ class BoundMcp:
         self._fixed = [name for name, _ in overlay.members]
         self._connections = connections
         self._secrets: SecretResolver = connections.world.secrets
+        # The tool filter of a server also applies to a descriptor that names a filtered tool directly.
         self._filtered = None if server.offers(remote) else failures.result_of_filtered_tool(self._target)
 
     async def execute(self, call: Call) -> Result:
-        """One attempt: the tool is called at most once."""
+        """Make one attempt. The tool runs at most once."""
         if self._filtered is not None:
             return self._filtered
         try:
@@ -350,12 +367,13 @@ class BoundMcp:
         if not self._may_tell(result):
             return result
         hide = partial(redact_result, result, self._secrets)
+        # Masking a large value would block the event loop.
         if is_large(result.value, DEPTH):
             return await run_in_thread(call.context.session.clock, hide)
         return hide()
 
     def explain(self, call: Call) -> JSON | Result:
-        """The server, the tool and the arguments that it would get, masked. Nothing is started."""
+        """The server, the tool and the masked arguments of a call. Does not start the server."""
         if self._filtered is not None:
             return self._filtered
         try:
@@ -363,6 +381,7 @@ class BoundMcp:
         except UnusableArguments as misfit:
             return misfit.refused(call, "mcp")
         server = self._target.server
+        # Without a running server there is no catalogue: only the lock file itself is checked.
         verdict = self._connections.world.judge(server, None)
         refused = self._refused_by(verdict)
         if refused is not None:
@@ -377,26 +396,29 @@ class BoundMcp:
         return self._secrets.hide_in(plan)
 
     async def _called(self, call: Call, arguments: dict[str, JSON]) -> Result:
-        """Call once more over a new connection where nothing of the first call can have reached the server."""
+        """The result of the call. It is sent again on a new connection if it cannot have reached the server."""
         session = call.context.session
         name = self._target.server.name
         for last in (False, True):
             connection = await self._connections.get(name, session.id, session.clock)
+            # The server works in real time, also if the session's clock is virtual.
             with session.clock.outside():
                 try:
                     return await self._answer(connection, call, arguments)
                 except ConnectionLoss as error:
+                    # A call that was begun may have acted: only the engine's retry policy may repeat it.
                     if last or error.begun or connection.alive:
                         return failures.result_of_lost_connection(self._target, error)
         raise AssertionError("the second turn returns")
 
     async def _answer(self, connection: ServerConnection, call: Call, arguments: dict[str, JSON]) -> Result:
-        """What a connection makes of a call.
+        """The result of a call on one connection.
 
         Raises:
-            ConnectionLoss: No answer can come any more.
+            ConnectionLoss: The connection is lost, so no response can arrive.
         """
         target = self._target
+        # The server may have announced a changed list. The lock must judge the current definitions.
         await connection.trusted()
         refused = self._refused_by(connection.verdict) or await self._unable(connection)
         if refused is not None:
@@ -410,6 +432,7 @@ class BoundMcp:
             make = partial(
                 result_of, raw, target, self._tool.output_schema, connection.catalogue, hide, most=most
             )
+            # Parsing and validating a large response would block the event loop.
             large = approximate_size(raw, SMALL) > SMALL
             result = await run_in_thread(call.context.session.clock, make) if large else make()
         except ProtocolError as error:
@@ -418,20 +441,23 @@ class BoundMcp:
             result = failures.result_of_silence(target)
         except InvalidAnswer as error:
             result = failures.result_of_invalid_answer(target, error.message, error.raw)
+        # A tool that fails because the server asked the client something (sampling, elicitation) that was not
+        # answered reports only the failure; the message adds the cause.
         if result.outcome is Outcome.TOOL_ERROR:
             unanswered = connection.unanswered(result.message)
             return failures.append_message(result, unanswered) if unanswered else result
         return result
 
     def _listener(self, context: CallContext) -> Callable[[Progress], None] | None:
-        """What is told how far a call is; None where nobody listens."""
+        """The receiver of progress events; None if the caller does not listen."""
         emit, hide = context.emit, self._secrets.hide_in_text
+        # Without a listener the request carries no progress token, and the server need not report.
         if emit is _NOBODY_LISTENS:
             return None
         return lambda event: emit(event._replace(message=hide(event.message)))
 
     def _refused_by(self, verdict: LockVerdict) -> Result | None:
-        """The result where a lock refuses the tool."""
+        """The result if the lock refuses the tool; None if it does not."""
         refused = verdict.refused
         if not refused:
             return None
@@ -439,25 +465,29 @@ class BoundMcp:
         return None if why is None else failures.result_of_changed_tool(self._target, why)
 
     async def _unable(self, connection: ServerConnection) -> Result | None:
-        """The result where what the server has listed says beforehand that it can't be called so."""
+        """The result if the server's definition rules the call out before it is sent; None otherwise."""
         target = self._target
         definition = connection.catalogue.tools.get(target.tool)
         if definition is None:
             return await self._unlisted(connection)
+        # Such a tool runs only as a task, which toolcrib does not support.
         execution = definition.get("execution")
         if isinstance(execution, dict) and execution.get("taskSupport") == "required":
             return failures.result_of_task_only_tool(target)
+        # Arguments that the descriptor sets are hidden from callers, so nothing else would explain the
+        # server's error.
         taken = closed_names(definition["inputSchema"]) if self._fixed else None
         unknown = [] if taken is None else [name for name in self._fixed if name not in taken]
         return failures.result_of_bad_fixed_arguments(target, unknown, taken or ()) if unknown else None
 
     async def _unlisted(self, connection: ServerConnection) -> Result | None:
-        """The result where the server has no such tool; it is asked once more, for not all tell that their list changed.
+        """The result if the server does not have the tool; None if the tool may be called.
 
-        A tool that it has, with a definition that is refused, may be called by a descriptor with a schema of its own.
-        So may any, where the list was cut.
+        A tool whose listed definition was refused may be called, by a descriptor with its own schema. So may
+        any tool if the list was truncated.
         """
         target = self._target
+        # Listed again first: not every server sends `notifications/tools/list_changed`.
         await connection.relisted()
         catalogue = connection.catalogue
         known = {*catalogue.tools, *catalogue.refused}
@@ -468,7 +498,8 @@ class BoundMcp:
         )
 
     def _may_tell(self, result: Result) -> bool:
-        """Whether a result may hold a secret: a quick look, which may spare a long one."""
+        """Whether a result may contain a secret."""
+        # A search through one encoded text is cheap; masking walks and copies every value.
         if not self._secrets.known:
             return False
         parts = [part.as_json() for part in result.content]

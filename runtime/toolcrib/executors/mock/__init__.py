@@ -1,10 +1,9 @@
-"""Mode `mock`: answers scripted in the descriptor: fixed, templated, by rules, in sequence, generated, stateful.
+"""Mode `mock`: replies defined in the descriptor: fixed, templated, by rules, in sequence, generated, stateful.
 
-One call is one step in which nothing else happens: a reply is chosen, its rows are read, its guards are asked, its
-effects happen, its answer is worked out and judged, and only then all of it is kept. A call that is answered uses
-up its place in a list of replies, also where a guard answers or the output schema refuses the answer, and each
-attempt of a call that is tried again uses up one; what is wrong with the mock itself, and a call that repeats an
-earlier one (`idempotent_by`), use up nothing.
+A call is one atomic step: a reply is chosen, its rows are read, its guards are evaluated, its effects are
+applied and its result is computed and validated; only then is everything committed. Each attempt of a call
+uses up one place in a list of replies, even if a guard refuses it or the output schema rejects the result. An
+error of the mock itself, and a call that repeats an earlier one (`idempotent_by`), use up nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +53,8 @@ __all__ = ["BoundMock", "MockExecutor"]
 
 @cache
 def _block_schema() -> Schema:
-    from importlib.resources import files  # noqa: PLC0415 -- slow to import; no call needs the schema
+    # Deferred: slow to import, and no call needs the schema.
+    from importlib.resources import files  # noqa: PLC0415
 
     text = files(__package__).joinpath("schema.json").read_text(encoding="utf-8")
     schema: Schema = json.loads(text)
@@ -62,10 +62,10 @@ def _block_schema() -> Schema:
 
 
 class MockExecutor:
-    """Answers from the descriptor's `mock` block; touches nothing outside the process.
+    """Executor that replies from the `mock` block. It touches nothing outside the process.
 
     Attributes:
-        elsewhere: Binds a tool in another of its modes, for mocks that hand calls on; given by the engine.
+        elsewhere: Binds a tool in another of its modes, for `passthrough`; set by the engine.
     """
 
     keeps_nothing = True
@@ -80,16 +80,17 @@ class MockExecutor:
         return _block_schema()
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
-        """Expressions, files and matchers compile; fixed answers fit the output schema; every rule can be reached."""
-        from toolcrib.executors.mock.checks import check_mock_block  # noqa: PLC0415 -- no call needs them
+        """Check expressions, files, matchers, fixed results against the output schema, and unreachable rules."""
+        # Deferred: no call needs the checks.
+        from toolcrib.executors.mock.checks import check_mock_block  # noqa: PLC0415
 
         return check_mock_block(descriptor)
 
     def bind(self, descriptor: Descriptor) -> BoundMock:
-        """Compile the block; ready to be called.
+        """Compile the block.
 
         Raises:
-            DocumentError: There is an error in it, which `check` would have told.
+            DocumentError: The block has an error, which `check` reports.
         """
         problems: list[Problem] = []
         rules = compile_rules(descriptor, problems)
@@ -97,23 +98,24 @@ class MockExecutor:
             raise DocumentError(problems)
         if not any(reply.reaches for rule in rules for reply in rule.replies):
             return BoundMock(descriptor, rules)
-        from toolcrib.executors.mock.passthrough import ReachingMock  # noqa: PLC0415 -- few mocks reach out
+        # Deferred: few mocks inject faults or forward calls.
+        from toolcrib.executors.mock.passthrough import ReachingMock  # noqa: PLC0415
 
         return ReachingMock(descriptor, rules, self.elsewhere)
 
     async def aclose(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: the executor holds no resources."""
 
 
 class ReplySelection(NamedTuple):
-    """What a call gets.
+    """The reply chosen for a call.
 
     Attributes:
-        rule: The rule that answers.
-        place: Which of its replies.
-        scope: What expressions read.
-        number: The call's number.
-        state: What the session remembers of the tool.
+        rule: The rule that matched.
+        place: The index of its reply.
+        scope: The variables of the call's expressions.
+        number: The number of the call, from 1.
+        state: The session's memory of the tool.
     """
 
     rule: MockRule
@@ -124,25 +126,29 @@ class ReplySelection(NamedTuple):
 
     @property
     def reply(self) -> Reply:
-        """The reply that answers."""
+        """The chosen reply."""
         return self.rule.replies[self.place]
 
     @property
     def meta(self) -> Mapping[str, JSON]:
-        """What is told beside the answer."""
+        """The `meta` of the result: which rule and which of its replies was used."""
         return {"mock": {"rule": self.rule.label, "reply": self.place + 1}}
 
     def takes(self, calls: int = 1) -> None:
-        """The rule has answered so many calls more."""
+        """Count calls that the rule has answered; a negative number takes them back."""
         used = self.state.used
         used[self.rule.pointer] = used.get(self.rule.pointer, 0) + calls
 
 
 class BoundMock:
-    """A compiled mock. Matching, choosing and acting are one step: no other call comes between.
+    """A compiled mock.
+
+    Matching, choosing and acting contain no `await`, so no other call of the session runs in between.
 
     Attributes:
-        keeps: Whether it reads or changes what the session keeps.
+        waits: Whether a reply takes time or leaves the mock.
+        keeps: Whether the mock reads or changes the state of the session.
+        answer_now: Answers a call synchronously; None if a reply takes time or reports progress.
     """
 
     def __init__(self, descriptor: Descriptor, rules: tuple[MockRule, ...]) -> None:
@@ -155,11 +161,14 @@ class BoundMock:
         if self.keeps:
             scope = _keeping(descriptor.fixture, descriptor.origin.pack)
             self._scope, self._scope_before = scope, partial(scope, before=True)
+        # A stateless mock has nothing to roll back: the result layer alone validates its results.
         self._fits = answer_check(descriptor) if self.keeps else None
+        # Faults may repeat or withhold attempts, so calls must be numbered by their id, not by their arrival.
         comes_again = bool(descriptor.faults) or any(reply.reaches for reply in replies)
         self._numbers = _numbers_of if comes_again else None
         paced = self.waits or any(reply.progress for reply in replies)
         endless = rules[0].pointer == BARE and rules[0].after_last == "repeat"
+        # A single endless reply that reads only the arguments needs neither a scope nor a counter.
         self._counts = paced or self.keeps or not endless or not replies[0].names <= {"args"}
         self._rules = tuple(rule.made_ready(alone=not self._counts) for rule in rules)
         self._choice = index_rules(self._rules)
@@ -167,7 +176,7 @@ class BoundMock:
         self.answer_now: Callable[[Call], Result | TrustedAnswer] | None = None if paced else answer_now
 
     async def execute(self, call: Call) -> Result:
-        """Answer, in the reply's own time."""
+        """Reply, after the reply's latency and progress reports."""
         if self.answer_now is not None:
             return as_result(self.answer_now(call))
         turn = self._turn(call)
@@ -176,11 +185,12 @@ class BoundMock:
         taken = self._taken(call, turn)
         if isinstance(taken, Result):
             return taken
+        # A call takes effect when it arrives; only its result is delayed. So calls cannot interleave.
         await self._pace(call, turn, taken)
         return as_result(taken.answer)
 
     async def _pace(self, call: Call, turn: ReplySelection, taken: ReplyOutcome) -> None:
-        """Let the time pass that the reply takes, and report its progress."""
+        """Wait for the latency of the reply, and emit its progress reports."""
         clock, reply = call.context.session.clock, turn.reply
         for after, progress in taken.reports:
             await clock.sleep(after)
@@ -189,7 +199,6 @@ class BoundMock:
             await clock.sleep(reply.latency(call, turn.number))
 
     def _answer(self, call: Call) -> Result | TrustedAnswer:
-        """What a call is answered whose reply has to be chosen, or whose mock remembers its calls."""
         turn = self._turn(call)
         if isinstance(turn, Result):
             return turn
@@ -197,26 +206,27 @@ class BoundMock:
         return taken if isinstance(taken, Result) else taken.answer
 
     def _turn(self, call: Call) -> ReplySelection | Result:
-        """Count the call and choose its reply; a Result where there is none."""
+        """Count the call and choose its reply; a Result if there is none."""
         state = call.context.session.slot(self._slot, MockState)
         if self._numbers is not None:
             number = self._numbers(call).of(call)
             state.acts.setdefault(number, 0)
         else:
+            # Attempts of one call share its number.
             if call.attempt == 1:
                 state.calls += 1
             number = state.calls
         return self._chosen(call, number, state, self._scope(call, number))
 
     def _chosen(self, call: Call, number: int, state: MockState, scope: Scope) -> ReplySelection | Result:
-        """The turn of a call; a Result where there is no reply for it. Changes nothing."""
+        """The reply for a call; a Result if there is none. Changes nothing."""
         chosen = self._choose(call, number, state, scope)
         return chosen if isinstance(chosen, Result) else ReplySelection(*chosen, scope, number, state)
 
     def _choose(
         self, call: Call, number: int, state: MockState, scope: Scope
     ) -> tuple[MockRule, int] | Result:
-        """The rule that answers and the index of its reply; a Result where there is none. Changes nothing."""
+        """The rule that answers and the index of its reply; a Result if there is none. Changes nothing."""
         try:
             rules = self._rules if self._choice is None else self._choice.left_for(call.arguments)
             chosen = choose_rule(rules, scope, number, state)
@@ -224,19 +234,20 @@ class BoundMock:
             return mock_failure(call, error, error.pointer or self._rules[0].pointer)
         if chosen is not None:
             return chosen
-        from toolcrib.executors.mock.no_match_report import report_no_match  # noqa: PLC0415 -- slow, and rarely needed
+        # Deferred: slow to import, and needed only for a call without a reply.
+        from toolcrib.executors.mock.no_match_report import report_no_match  # noqa: PLC0415
 
         return report_no_match(self._rules, call, scope, number, state)
 
     def _taken(self, call: Call, turn: ReplySelection) -> ReplyOutcome | Result:
-        """What the reply comes to, and the count of its calls; a Result where the mock is wrong."""
+        """Compute the reply and count it as used; a Result if the mock is wrong."""
         taken = self._worked_out(call, turn)
         if isinstance(taken, ReplyOutcome) and taken.used:
             turn.takes()
         return taken
 
     def _worked_out(self, call: Call, turn: ReplySelection, *, tried: bool = False) -> ReplyOutcome | Result:
-        """What the reply comes to; a Result where the mock is wrong. Nothing is kept of what is only `tried`."""
+        """Compute the reply; a Result if the mock is wrong. With `tried`, nothing is committed."""
         reply, scope, acts = turn.reply, turn.scope, turn.state.acts
         try:
             if isinstance(scope, StatefulScope):
@@ -246,12 +257,16 @@ class BoundMock:
                 taken = answer_reply(reply, scope, turn.meta)
         except ExpressionError as error:
             return mock_failure(call, error, reply.place_of(error))
+        # Acts key the random draws: a repeated delivery of one call draws other values.
         if turn.number in acts and not tried:
             acts[turn.number] += 1
         return taken
 
     def answer_before(self, call: Call) -> Result:
-        """What the call would be answered if the last change of the session's store had not been. Changes nothing."""
+        """The result that the call would have had before the last change of the session's store. Changes nothing.
+
+        The fault `stale` returns it.
+        """
         state = call.context.session.slot(self._slot, MockState)
         number = self._next_number(call, state)
         turn = self._chosen(call, number, state, self._scope_before(call, number))
@@ -265,7 +280,7 @@ class BoundMock:
 
     def explain(self, call: Call) -> JSON:
         """Which rule would answer, and why the rules before it would not. Changes nothing."""
-        from toolcrib.executors.mock.no_match_report import explain_call  # noqa: PLC0415 -- as above
+        from toolcrib.executors.mock.no_match_report import explain_call  # noqa: PLC0415
 
         state = call.context.session.slot(self._slot, MockState)
         number = self._next_number(call, state)
@@ -274,8 +289,9 @@ class BoundMock:
 
 
 def _answering_alone(reply: Reply) -> Callable[[Call], Result | TrustedAnswer]:
-    """What a reply answers that is the only one and reads the arguments at most: nothing is chosen or remembered."""
-    new: Any = tuple.__new__  # most mocked calls end here, and calling the class takes longer
+    """The function that answers for a mock with a single reply that reads nothing but the arguments."""
+    # The hottest path of the package: most mocked calls end here. `tuple.__new__` is faster than the class.
+    new: Any = tuple.__new__
     trusted_value = reply.trusted_value
 
     def answer(call: Call) -> Result | TrustedAnswer:
@@ -283,7 +299,8 @@ def _answering_alone(reply: Reply) -> Callable[[Call], Result | TrustedAnswer]:
             try:
                 trusted: TrustedAnswer = new(TrustedAnswer, (trusted_value(call.arguments), NOTHING))
             except NOT_TRUSTED:
-                pass  # the ordinary answer says what is wrong
+                # The ordinary path below computes the reply again and reports what is wrong.
+                pass
             else:
                 return trusted
         try:
@@ -295,23 +312,24 @@ def _answering_alone(reply: Reply) -> Callable[[Call], Result | TrustedAnswer]:
 
 
 class _Scoping(Protocol):
-    """Makes the scope of a call whose mock reads or changes what the session keeps."""
+    """Creates the scope of a call whose mock reads or changes the state of the session."""
 
     def __call__(self, call: Call, number: int, *, before: bool = False) -> Scope:
-        """As things are, or as they were before the last change."""
+        """The scope over the current store, or over the store before its last change."""
         ...
 
 
 def _numbers_of(call: Call) -> CallCounter:
-    """The numbers of calls that may come again, or may have failed before: each attempt of one has the same."""
-    from toolcrib.simulation.store import call_counter_of  # noqa: PLC0415 -- most calls come once
+    """The counter of calls that faults may repeat: every attempt of a call has the same number."""
+    from toolcrib.simulation.store import call_counter_of  # noqa: PLC0415
 
     return call_counter_of(call.context.session, call.tool.name)
 
 
 def _keeping(fixture: Fixture, pack: str) -> _Scoping:
-    from toolcrib.executors.mock.unit_of_work import UnitOfWork  # noqa: PLC0415 -- most mocks keep nothing
-    from toolcrib.simulation.store import store_of  # noqa: PLC0415 -- as above
+    # Deferred: most mocks are stateless.
+    from toolcrib.executors.mock.unit_of_work import UnitOfWork  # noqa: PLC0415
+    from toolcrib.simulation.store import store_of  # noqa: PLC0415
 
     def scope(call: Call, number: int, *, before: bool = False) -> Scope:
         store = store_of(call.context.session)

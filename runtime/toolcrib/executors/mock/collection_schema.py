@@ -1,4 +1,4 @@
-"""The schema of a collection: the keys of its rows, and what it says of values that effects write, before any call."""
+"""Check paths and constant values of effects against the schema of a collection, before any call."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from toolcrib.executors.mock.store_rows import CompileContext
 
 _CERTAIN = ("allOf",)
-"""Keywords whose subschemas all judge the same value."""
+"""The keywords whose subschemas all apply to the value. Others, such as `anyOf`, may not apply."""
 
 
 class RowKeys(KnownKeys):
-    """The keys that an object at a place of a row may have.
+    """The keys that an object in a row may have.
 
     Attributes:
-        names: None where the schema allows more than it names, or says nothing of the place.
+        names: The keys; None if the schema is open or does not describe the object.
     """
 
     def __init__(self, index: SchemaIndex, sites: Sequence[Site]) -> None:
@@ -52,13 +52,13 @@ class RowKeys(KnownKeys):
         return len(self.names or ())
 
     def below(self, step: str | None) -> RowKeys | None:
-        """The keys of what stands under a key; of any element or member for None."""
+        """The keys of the value under a key, or of any element or member for None."""
         sites = _below(self._index, self._sites, step)
         return RowKeys(self._index, sites) if sites else None
 
 
 class CollectionKeys(KnownKeys):
-    """The keys of a collection with a schema, any of which a row may have."""
+    """The keys of a collection with a schema. A row may have any key."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -84,14 +84,14 @@ def _row_keys(schema: Schema | None) -> RowKeys:
 
 
 def known_keys(schema: Schema, path: Sequence[str | None]) -> frozenset[str] | None:
-    """The keys that an object at a place of a row may have.
+    """The keys that an object in a row may have.
 
     Args:
-        schema: That of a row.
-        path: The keys that lead there; None for a key or position that only a call knows.
+        schema: The schema of a row.
+        path: The keys that lead to the object; None for a computed key or an index.
 
     Returns:
-        None where the schema allows more than it names, or says nothing of the place.
+        The keys; None if the schema is open or does not describe the object.
     """
     keys: RowKeys | None = CollectionKeys(schema).below(None)
     for step in path:
@@ -102,18 +102,20 @@ def known_keys(schema: Schema, path: Sequence[str | None]) -> frozenset[str] | N
 def _below(index: SchemaIndex, sites: Sequence[Site], step: str | None) -> list[Site]:
     if step is not None:
         return index.below(sites, step)
+    # Any member and any item: a key that no schema names, and the first index.
     return [*index.below(sites, "\0"), *index.below(sites, 0)]
 
 
 def plain_schema(schema: Schema, path: Sequence[str | None]) -> Schema | None:
-    """A schema that judges a place of a value for certain, by itself: nothing on the way there is a reference.
+    """A schema that certainly applies to a part of a value and can be used without its parent.
 
     Args:
-        schema: That of the value.
-        path: The keys that lead there; None for a key or position that only a call knows.
+        schema: The schema of the value.
+        path: The keys that lead to the part; None for a computed key or an index.
 
     Returns:
-        None where there is none that simple. What stands there may have to fit others as well.
+        The schema; None if there is a reference on the path, or no single schema. Other schemas may apply as
+        well.
     """
     found: JSON = schema
     for step in path:
@@ -138,13 +140,13 @@ def _of_any(schema: dict[str, JSON]) -> JSON:
 
 
 def _of_others(schema: dict[str, JSON]) -> JSON:
-    """The schema of properties that the schema does not name; none where it refuses all of them."""
+    """The schema of properties that are not named; None if they have none or are forbidden."""
     others = schema.get("additionalProperties")
     return others if isinstance(others, dict) and "patternProperties" not in schema else None
 
 
 def possible_types(schema: Schema) -> frozenset[str] | None:
-    """The types, in the words of JSON Schema, of which a value is that fits a schema; None where all may be."""
+    """The JSON Schema types of the values that a schema accepts; None if it may accept all."""
     if not isinstance(schema, dict) or any(keyword in schema for keyword in REFERENCES):
         return None
     types, values = schema.get("type"), schema.get("enum")
@@ -167,13 +169,13 @@ def _kind(value: JSON) -> str:
 
 
 class LiteralPlace(NamedTuple):
-    """Where an effect writes: a place in the rows of a collection that has a schema.
+    """A path into the rows of a collection with a schema, to which an effect writes.
 
     Attributes:
-        collection: Name of the collection.
-        schema: That of its rows.
-        path: The keys that lead there from a row; None for a key or position that only a call knows.
-        text: The place as it was written.
+        collection: The name of the collection.
+        schema: The schema of its rows.
+        path: The keys from the row to the value; None for a computed key or an index.
+        text: The path as written.
     """
 
     collection: str
@@ -182,16 +184,16 @@ class LiteralPlace(NamedTuple):
     text: str
 
     def check_members(self, written: ExpressionPart | None, pointer: str, ground: CompileContext) -> None:
-        """Refuse keys that the schema of the row does not know, and constants that it does not take."""
+        """Report keys that the row cannot have, and constants that its schema rejects."""
         members = dict(_members(written))
         for key in self.check_fields(members, pointer, ground):
             self._tell((*self.path, key), members[key], f"{pointer}/{pointer_step(key)}", ground)
 
     def check_fields(self, fields: Iterable[str], pointer: str, ground: CompileContext) -> list[str]:
-        """Refuse keys that the schema of the row does not know.
+        """Report keys that the row cannot have.
 
         Returns:
-            The others.
+            The other keys.
         """
         known = known_keys(self.schema, self.path)
         if known is None:
@@ -201,7 +203,7 @@ class LiteralPlace(NamedTuple):
         return [key for key in fields if key in known]
 
     def check_way(self, pointer: str, ground: CompileContext) -> None:
-        """Refuse a place that no row can have."""
+        """Report a path that no row can have."""
         for at, step in enumerate(self.path):
             known = None if step is None else known_keys(self.schema, self.path[:at])
             if step is not None and known is not None and step not in known:
@@ -209,7 +211,7 @@ class LiteralPlace(NamedTuple):
                 return
 
     def check_kind(self, effect: str, pointer: str, ground: CompileContext) -> None:
-        """Refuse an effect at a place where never stands what it needs: `append`, `increment` and `decrement`."""
+        """Report `append`, `increment` or `decrement` on a value that never has the required type."""
         schema = plain_schema(self.schema, self.path)
         types = ("array",) if effect == "append" else ("number", "integer")
         kinds = None if schema is None else possible_types(schema)
@@ -217,19 +219,19 @@ class LiteralPlace(NamedTuple):
             needs = "a list" if effect == "append" else "a number"
             there = " or ".join(sorted(kinds)) or "nothing"
             message = (
-                f"`{effect}` needs {needs}, and by the schema of `{self.collection}` `{self.text}` is {there}"
+                f"`{effect}` needs {needs}, but the schema of `{self.collection}` makes `{self.text}` {there}"
             )
-            ground.fault("wrong_type", message, pointer, "change the place, or the schema")
+            ground.fault("wrong_type", message, pointer, "change the path or the schema")
 
     def _unknown(
         self, key: str, known: Collection[str], text: str, pointer: str, ground: CompileContext
     ) -> None:
         there = list_of_names(sorted(known))
-        message = f"rows of `{self.collection}` never have `{key}` at `{text}`; the keys there are {there}"
+        message = f"unknown key `{key}` at `{text}` in rows of `{self.collection}`; known keys: {there}"
         ground.fault("unknown_row_key", message, pointer, did_you_mean(key, known))
 
     def check_value(self, written: ExpressionPart | None, pointer: str, ground: CompileContext) -> None:
-        """Refuse a value that the schema of the row does not take, as far as it is constant."""
+        """Report the constant parts of a value that the schema of the row rejects."""
         if written is not None:
             self._tell(self.path, written, pointer, ground)
 
@@ -238,25 +240,24 @@ class LiteralPlace(NamedTuple):
     ) -> None:
         schema = plain_schema(self.schema, path)
         told = any(f"{problem.pointer}/".startswith(f"{pointer}/") for problem in ground.problems)
-        if schema is None or told:  # a text that is no expression is none of the values that are written
+        # After a syntax error the part is a placeholder and not the value that the author wrote.
+        if schema is None or told:
             return
         name = next((step for step in reversed(path) if step is not None), self.collection)
         dialect = self.schema.get("$schema") if isinstance(self.schema, dict) else None
         for place, fault in _faults(part, schema, name, dialect):
-            message = (
-                f"the schema of `{self.collection}` refuses this: expected {fault.expected}, got {fault.got}"
-            )
-            hint = fault.hint or "change it, or the schema"
+            message = f"value does not match the schema of `{self.collection}`: expected {fault.expected}, got {fault.got}"
+            hint = fault.hint or "change the value or the schema"
             ground.fault("row_breaks_schema", message, f"{pointer}{place}", hint)
 
 
 def literal_place(place: StorePath, ground: CompileContext, *, elements: bool = False) -> LiteralPlace | None:
-    """Where an effect writes; None where nothing is known of it.
+    """The place that an effect writes to; None if no schema describes it.
 
     Args:
-        place: The place that it names.
-        ground: What it was compiled against.
-        elements: Whether it writes elements of what stands there.
+        place: The path of the effect.
+        ground: The compile context.
+        elements: Whether the effect writes the elements of the value at the path.
     """
     row = ground.rows.get(place.root)
     name = place.root if place.in_store else "" if row is None else row.collection
@@ -264,7 +265,8 @@ def literal_place(place: StorePath, ground: CompileContext, *, elements: bool = 
     if collection is None or collection.schema is None or collection.fault:
         return None
     path = [step.name or None for step in (place.steps[1:] if place.in_store else place.steps)]
-    if elements and not (place.in_store and not place.steps):  # elements of a collection are rows
+    # The elements of a whole collection are its rows, where the path starts.
+    if elements and not (place.in_store and not place.steps):
         path.append(None)
     return LiteralPlace(name, collection.schema, tuple(path), place.text)
 
@@ -275,7 +277,7 @@ def _members(part: ExpressionPart | None) -> Iterator[tuple[str, ExpressionPart]
 
 
 def _inside(part: ExpressionPart) -> Iterator[tuple[str | int, ExpressionPart]]:
-    """The members of an object, or the elements of a list, as far as they are written out."""
+    """The members of an object or elements of a list that the document writes out."""
     if part.members is not None:
         yield from part.members.items() if isinstance(part.members, dict) else enumerate(part.members)
     elif part.constant and isinstance(part.value, dict | list):
@@ -287,7 +289,7 @@ def _inside(part: ExpressionPart) -> Iterator[tuple[str | int, ExpressionPart]]:
 def _faults(
     part: ExpressionPart, schema: Schema, name: str, dialect: JSON
 ) -> Iterator[tuple[str, Violation]]:
-    """What is wrong with the constant parts of a value: where within it, and what."""
+    """The violations of the constant parts of a value, each with its pointer within the value."""
     if part.constant and not has_references(schema):
         yield from _judged(part.value, schema, name, dialect)
         return
@@ -300,7 +302,7 @@ def _faults(
 
 
 def _judged(value: JSON, schema: Schema, name: str, dialect: JSON) -> Iterator[tuple[str, Violation]]:
-    # Under its name, since a name may say that a value is secret.
+    # Validated as a member of its name: messages mask values whose names are those of secrets.
     whole: dict[str, JSON] = {"properties": {name: schema}}
     if dialect is not None:
         whole["$schema"] = dialect

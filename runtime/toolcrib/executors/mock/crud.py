@@ -1,4 +1,4 @@
-"""`crud`: what is commonly done with one row, in short. It means nothing but the keys that it stands for."""
+"""Expand `crud`, the short form for common operations on rows, to the reply keys that it stands for."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 KINDS = ("get", "list", "create", "update", "delete")
-"""What can be done; each names the collection."""
+"""The operations. The value of each is the name of the collection."""
 
 Block = dict[str, Any]
 
 
 class _Whole(NamedTuple):
-    """A part of the reply that `crud` stands for.
+    """A part of the expanded reply.
 
     Attributes:
-        path: Where it stands in the reply: `("rows", "row")`; the last step of a part of a list is left out.
+        path: Its path in the reply, such as `("rows", "row")`; without the index for an entry of a list.
         value: The part.
-        origin: Where in the block of `crud` it comes from: `/guard/0`; empty for the whole.
-        places: Pointer within the part -> pointer within the block, where it is another one.
+        origin: Its pointer in the `crud` block, such as `/guard/0`; empty for the whole block.
+        places: Pointer within the part -> pointer within the block, if they differ.
     """
 
     path: tuple[str, ...]
@@ -29,19 +29,20 @@ class _Whole(NamedTuple):
 
 
 def expand_crud(block: Block, pointer: str) -> tuple[Block, Callable[[str], str]]:
-    """A reply with `crud` as the reply with `rows`, `let`, `guard`, `effects` and `result` that it stands for.
+    """Expand a reply with `crud` to one with `rows`, `let`, `guard`, `effects` and `result`.
 
-    The row is called `row`. What the reply says beside `crud` comes behind what `crud` stands for.
+    The row is named `row`. Keys of the reply itself are added after those of the expansion.
 
     Args:
-        block: The reply; its schema has accepted it.
-        pointer: Where it stands.
+        block: The reply, which its schema has accepted.
+        pointer: JSON Pointer of the reply.
 
     Returns:
-        The reply, and from a pointer into it to the place in the document.
+        The expanded reply, and the function that maps a pointer into it to the document.
     """
     crud = block["crud"]
     kind = next(kind for kind in KINDS if kind in crud)
+    # Names of the author's own rows and lets, which the names of the expansion must not hide.
     taken = {*block.get("rows", {}), *block.get("let", {})}
     written = {key: value for key, value in block.items() if key not in {*_MAPPINGS, *_LISTS, "crud"}}
     places: dict[str, str] = {}
@@ -70,7 +71,7 @@ _LISTS = ("guard", "effects")
 
 
 def _enter(written: Block, part: _Whole) -> str:
-    """Put a part into a reply; its place."""
+    """Add a part to a reply; returns its pointer."""
     *above, last = part.path
     if not above and last in _LISTS:
         entries = written.setdefault(last, [])
@@ -84,12 +85,12 @@ def _enter(written: Block, part: _Whole) -> str:
 
 
 def _located(pointer: str, places: Mapping[str, str]) -> str:
-    """The place in the document of a place in the reply; the nearest one that is known."""
+    """The pointer in the document for a pointer into the expanded reply; the closest known one."""
     head, rest = pointer, ""
     while head:
         if head in places:
             whole = places[head]
-            # What `crud` makes up has no finer place in the document.
+            # A part that only the expansion contains has no more precise pointer in the document.
             return whole if whole.endswith("/crud") else whole + rest
         head, slash, step = head.rpartition("/")
         rest = f"{slash}{step}{rest}"
@@ -114,7 +115,7 @@ def _row(crud: Block, name: str, *, needed: bool = True) -> _Whole:
 
 
 def _missing(crud: Block, name: str) -> Block:
-    which = f"has the key `{crud['key']}`" if isinstance(crud.get("key"), str) else "is the one"
+    which = f"has the key `{crud['key']}`" if isinstance(crud.get("key"), str) else "matches"
     return {"code": "not_found", "message": f"no row of `{name}` {which}"}
 
 
@@ -132,8 +133,9 @@ def _get(crud: Block, name: str, _taken: set[str]) -> Iterator[_Whole]:
 def _create(crud: Block, name: str, _taken: set[str]) -> Iterator[_Whole]:
     yield _row(crud, name, needed=False)
     yield from _guards(crud)
-    message = f"`{name}` has a row `{{{{ key_of.row }}}}` already"
+    message = f"`{name}` already has a row `{{{{ key_of.row }}}}`"
     error = {"code": "already_exists", "message": message}
+    # Without a key the store chooses a free one, so the row cannot exist.
     if "key" in crud:
         yield _Whole(("guard",), {"if": "{{ row is not none }}", "error": error})
     value = crud.get("value", "{{ args }}")
@@ -157,6 +159,7 @@ def _update(crud: Block, name: str, _taken: set[str]) -> Iterator[_Whole]:
 def _delete(crud: Block, name: str, taken: set[str]) -> Iterator[_Whole]:
     deleted = _free("deleted", taken)
     yield _row(crud, name)
+    # Read before the effect: the result shows the row that was deleted.
     yield _Whole(("let", deleted), "{{ row }}")
     yield from _guards(crud)
     yield _Whole(("effects",), {"delete": "row"})
@@ -174,7 +177,7 @@ def _list(crud: Block, name: str, taken: set[str]) -> Iterator[_Whole]:
     bad = f"{limit} is not none and ({limit} is not integer or {limit} < 1)"
     error = {
         "code": "invalid_limit",
-        "message": f"a limit is a whole number from 1 on, not {{{{ {limit} }}}}",
+        "message": f"limit must be an integer of at least 1, not {{{{ {limit} }}}}",
     }
     yield _Whole(("guard",), {"if": f"{{{{ {bad} }}}}", "error": error})
     if "cursor" not in crud:
@@ -184,7 +187,7 @@ def _list(crud: Block, name: str, taken: set[str]) -> Iterator[_Whole]:
 
 
 def _filter(crud: Block, name: str, found: str, taken: set[str]) -> Iterator[_Whole]:
-    """The rows that are wanted: those whose fields equal the values that are given."""
+    """The rows whose fields equal the given values. A value of null matches every row."""
     where = crud.get("where")
     rows = f"{{{{ store.{name} | values }}}}"
     if where is None:
@@ -208,13 +211,14 @@ def _filter(crud: Block, name: str, found: str, taken: set[str]) -> Iterator[_Wh
 
 
 def _page(crud: Block, found: str, limit: str, taken: set[str]) -> Iterator[_Whole]:
-    """The rows from a cursor on, which is how many come before, and the cursor of the next page."""
+    """One page of rows and the cursor of the next page. A cursor is the number of rows before the page."""
     cursor, start, stop = (_free(name, taken) for name in ("cursor", "start", "stop"))
     yield _Whole(("let", cursor), crud["cursor"], "/cursor")
     yield _Whole(("let", start), f"{{{{ 0 if {cursor} is none else {cursor} | int }}}}")
     yield _Whole(("let", stop), f"{{{{ {found} | length if {limit} is none else {start} + {limit} }}}}")
+    # Cursors come back from a model, which may have invented them.
     bad = f"{cursor} is not none and {cursor} is not matching('[0-9]{{1,9}}')"
-    error = {"code": "invalid_cursor", "message": f"`{{{{ {cursor} }}}}` is no cursor of this list"}
+    error = {"code": "invalid_cursor", "message": f"invalid cursor `{{{{ {cursor} }}}}`"}
     yield _Whole(("guard",), {"if": f"{{{{ {bad} }}}}", "error": error})
     page = {
         "items": f"{{{{ {found}[{start}:{stop}] }}}}",
@@ -228,7 +232,7 @@ def _quoted(text: str) -> str:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """A name that the reply does not use for something else."""
+    """A name that the reply does not use yet."""
     while name in taken:
         name += "_"
     taken.add(name)

@@ -1,6 +1,7 @@
-"""What a reply does with the store, as one step around its answer: rows, lets, guards, then effects in order.
+"""Compile what a reply does with the store around its result: rows, lets, guards, then effects in order.
 
-Each effect changes one thing (`update`, `append`, `increment`, `insert`, `delete` ...) and sees what those before it did.
+Each effect changes one thing (`update`, `append`, `increment`, `insert`, `delete` ...) and sees the changes
+of the effects before it.
 """
 
 from __future__ import annotations
@@ -56,15 +57,15 @@ from toolcrib.expressions.values import (
 )
 
 MOST_EFFECTS: Final = MOST_ITEMS
-"""Changes of one call."""
+"""The largest number of changes that one call may make."""
 
 
 class Effect(NamedTuple):
     """A compiled effect.
 
     Attributes:
-        act: Does it.
-        names: What it reads of the scope.
+        act: Applies the effect.
+        names: The names of the scope that it reads.
     """
 
     act: Act
@@ -72,7 +73,7 @@ class Effect(NamedTuple):
 
 
 def compile_effects(block: Sequence[dict[str, Any]], pointer: str, ground: CompileContext) -> Effect:
-    """Compile a list of effects; faults are added to the problems of the ground."""
+    """Compile a list of effects; problems are added to those of the compile context."""
     effects = [_effect(entry, f"{pointer}/{index}", ground) for index, entry in enumerate(block)]
     acts = [effect.act for effect in effects]
     names = frozenset[str]().union(*(effect.names for effect in effects))
@@ -98,7 +99,7 @@ def _effect(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Effe
         test, asked = compile_test(entry["if"], ground.names, ground.problems, f"{pointer}/if")
         settled = constant_result(test, asked, ground.problems, found)
         if settled is not None:
-            outcome = "the effect happens always" if settled else "the effect never happens"
+            outcome = "the effect always happens" if settled else "the effect never happens"
             ground.problems.append(constant_condition(outcome, f"{pointer}/if"))
         act, used = _conditional(act, test), used | asked
     if read is None:
@@ -122,12 +123,13 @@ def _change(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
 
 
 def _counted(act: Act, pointer: str) -> Act:
-    """The same, counted, with errors that say where, and with rows shown anew after it."""
+    """The same act with a limit on changes, a pointer on its errors, and rows that are read again after it."""
 
     def run(scope: Scope, root: BodyScope) -> None:
+        # A limit, because a `for_each` over a large list multiplies, and loops can be nested.
         root.effects += 1
         if root.effects > MOST_EFFECTS:
-            raise ExpressionError(f"one call makes more than {MOST_EFFECTS:,} changes", pointer=pointer)
+            raise ExpressionError(f"one call exceeds {MOST_EFFECTS:,} changes", pointer=pointer)
         act(scope, root)
         root.renew()
 
@@ -153,15 +155,15 @@ def _conditional(act: Act, test: Run) -> Act:
 
 
 Make = Callable[["BodyScope"], Any]
-"""Works out what a name stands for."""
+"""Computes the value of a name."""
 
 
 class BodyScope(CountedScope):
-    """What the expressions of one call read: rows as they are now, lets as they were first, and the call's own.
+    """The variables of the expressions of one call: live rows, lets as first computed, and the names of the call.
 
     Attributes:
-        work: What the call makes of the store.
-        effects: How many changes were made.
+        work: The call's unit of work on the store.
+        effects: The number of changes made so far.
     """
 
     __slots__ = ("_found", "_live", "_makers", "_outer", "_rows", "effects", "work")
@@ -182,21 +184,23 @@ class BodyScope(CountedScope):
         return value
 
     def locate(self, name: str) -> Location | None:
-        """Where a row is, which is found once; None where it is nowhere."""
+        """The location of a row, or None if it is absent. It is looked up once."""
+        # Once, so that a row keeps its name after an effect has changed the field that it was found by.
         if name not in self._found:
             self._found[name] = self._rows[name].find(self)
         return self._found[name]
 
     def renew(self) -> None:
-        """Show everything that is live anew, after a change."""
+        """Forget all live values, so that they are read again after a change."""
         for name in self._live:
             self.pop(name, None)
 
     def shift(self, gone: Location) -> None:
-        """Follow the elements behind one that was taken out of a list."""
+        """Adjust the locations of rows in a list after one of its elements was deleted."""
         within, at = gone[:-1], len(gone) - 1
         for name, location in self._found.items():
             if location is not None and len(location) > at and location[:at] == within:
+                # The row of the deleted element is absent; rows behind it move up by one.
                 position: Any = location[at]
                 if position == gone[at]:
                     self._found[name] = None
@@ -205,7 +209,7 @@ class BodyScope(CountedScope):
 
 
 class _Keys(dict[str, Any]):
-    """Name of a row -> its key, or none; each row is found when its key is first asked for."""
+    """Name of a row -> its key, or None. A row is looked up when its key is first read."""
 
     __slots__ = ("_scope",)
 
@@ -217,17 +221,18 @@ class _Keys(dict[str, Any]):
         location = self._scope.locate(name)
         return None if location is None else location[-1]
 
+    # `dict.get` does not call `__missing__`.
     def get(self, name: str, _otherwise: Any = None) -> Any:
         return self[name]
 
 
 class _Parts(NamedTuple):
-    """What scopes of a body are made of.
+    """The parts from which the scope of each call is created.
 
     Attributes:
         rows: Name -> row, in order.
-        makers: Name -> what works it out.
-        live: The names that a change may change.
+        makers: Name -> the function that computes its value.
+        live: The names whose values an effect may change.
     """
 
     rows: Mapping[str, Row]
@@ -236,17 +241,17 @@ class _Parts(NamedTuple):
 
 
 class ReplyBody(NamedTuple):
-    """A compiled body.
+    """The compiled `rows`, `let`, `guard` and `effects` of a reply.
 
     Attributes:
-        names: What it reads of the scope of the call.
-        own: The names that the answer may read besides, with their keys where these are known.
-        acts: Whether it changes anything.
-        parts: What its scopes are made of.
-        checked: The rows that must be there, in order.
-        settled: The rows and lets that are read before the first effect.
-        guards: In order.
-        effect: All its effects; None for none.
+        names: The names of the call's scope that it reads.
+        own: The names that it defines for the result, with their keys if known.
+        acts: Whether it has effects.
+        parts: The parts of its scopes.
+        checked: The rows with `missing`, in order.
+        settled: The rows and lets that are computed before the first effect.
+        guards: The guards, in order.
+        effect: All effects as one; None for none.
     """
 
     names: frozenset[str]
@@ -259,18 +264,19 @@ class ReplyBody(NamedTuple):
     effect: Effect | None = None
 
     def begin(self, scope: MockScope, work: UnitOfWork) -> BodyScope:
-        """What the expressions of the call read: live rows and lazy lets over the call's own names.
+        """The scope of one call: live rows and lazy lets on top of the names of the call.
 
-        `store`, `state` and the function `seq` ask the work; the names drawn from (`draws()`) must be in `scope`.
+        `store`, `state` and the function `seq` read the unit of work.
         """
         return BodyScope(scope, work, self.parts)
 
     def judge(self, scope: BodyScope) -> Result | None:
-        """The error of the first row that is missing, or of the first guard that is true; None to go on.
+        """The error of the first missing row or of the first guard that refuses; None to continue.
 
         Raises:
             ExpressionError: The mock is wrong.
         """
+        # Rows first: guards may then rely on the rows that have `missing`.
         for row in self.checked:
             if scope[row.name] is None and row.missing is not None:
                 return row.missing.answer(scope)
@@ -281,22 +287,23 @@ class ReplyBody(NamedTuple):
         return None
 
     def act(self, scope: BodyScope) -> None:
-        """Read what is unread, then make the effects happen, in order.
+        """Apply the effects, in order.
 
         Raises:
-            ExpressionError: The mock is wrong; the work must be forgotten.
+            ExpressionError: The mock is wrong; the unit of work must be discarded.
         """
         if self.effect is None:
             return
+        # Lets are lazy. One that is first read after an effect would otherwise see the changed store.
         for name in self.settled:
             scope[name]
         self.effect.act(scope, scope)
 
 
 def compile_body(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> ReplyBody:
-    """Compile `rows`, `let`, `guard`, `effects` of a reply whose shape its schema has accepted.
+    """Compile `rows`, `let`, `guard` and `effects` of a reply that its schema has accepted.
 
-    Faults are added to `problems`.
+    Problems are added to `problems`.
     """
     rows, names = compile_rows(block.get("rows", {}), f"{pointer}/rows", names_for(tool), tool, problems)
     lets, names = _lets(block.get("let", {}), f"{pointer}/let", names, problems)
@@ -328,7 +335,7 @@ _PROVIDED: Mapping[str, Make] = {
     "state": lambda scope: scope.work.states(),
     COUNTS: lambda scope: scope.work.count,
 }
-"""What a body gives to its expressions besides rows and lets."""
+"""The names that a body provides to its expressions in addition to rows and lets."""
 
 
 def _parts(rows: Mapping[str, Row], lets: Mapping[str, Rendering], collections: Sequence[str]) -> _Parts:
@@ -346,7 +353,7 @@ def _reading(collection: str) -> Make:
 def _lets(
     block: Mapping[str, Any], pointer: str, names: Names, problems: list[Problem]
 ) -> tuple[dict[str, Rendering], dict[str, Any]]:
-    """Compile `let`: each may read the rows and those before it."""
+    """Compile `let`. Each entry may read the rows and the entries before it."""
     lets: dict[str, Rendering] = {}
     inner = dict(names)
     for name, value in block.items():
@@ -358,32 +365,33 @@ def _lets(
 
 
 Act: TypeAlias = "Callable[[Scope, BodyScope], None]"
-"""Does an effect: with what its expressions read, and the scope of the call, whose rows it changes."""
+"""Applies an effect. Receives the scope of its expressions and the scope of the call, whose rows it changes."""
 
 Change: TypeAlias = "tuple[Act, frozenset[str]]"
-"""What does an effect, and what it reads."""
+"""A function that applies an effect, and the names that it reads."""
 
 MOST_PARTS: Final = 10_000
-"""Values within one value that an effect writes."""
+"""The largest number of members and items in one value that an effect writes."""
 
 MOST_DEPTH: Final = 64
-"""Levels of one value that an effect writes."""
+"""The deepest nesting of one value that an effect writes."""
 
 _NOTHING: Change = (lambda _scope, _root: None), frozenset()
-"""What an effect with a fault does."""
+"""The placeholder for an effect with a problem."""
 
 
-# Values that are written.
+# Written values.
 
 
 def copy_for_store(value: JSON, budget: StepBudget) -> JSON:
-    """A copy that belongs to the store alone, within bounds; what is copied is counted.
+    """A copy of a value for the store, counted against the budget.
 
     Raises:
-        ExpressionError: There is too much in it.
+        ExpressionError: The value is too large or nested too deeply.
     """
     if not isinstance(value, dict | list):
         return value
+    # The value may be an argument or a part of another row, and must not share storage with the new one.
     left = [MOST_PARTS]
     copy: JSON = _copy(value, MOST_DEPTH, left)
     budget.copy(MOST_PARTS - left[0])
@@ -393,9 +401,9 @@ def copy_for_store(value: JSON, budget: StepBudget) -> JSON:
 def _copy(value: Any, depth: int, left: list[int]) -> Any:
     left[0] -= len(value)
     if left[0] < 0:
-        raise ExpressionError(f"a value of more than {MOST_PARTS:,} parts can't be kept")
+        raise ExpressionError(f"cannot store a value with more than {MOST_PARTS:,} parts")
     if depth == 0:
-        raise ExpressionError(f"a value that is nested deeper than {MOST_DEPTH} levels can't be kept")
+        raise ExpressionError(f"cannot store a value nested deeper than {MOST_DEPTH} levels")
     copy = value.copy()
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(item, dict | list):
@@ -403,16 +411,16 @@ def _copy(value: Any, depth: int, left: list[int]) -> Any:
     return copy
 
 
-# `update`, `delete`: one place, or elements of what stands there.
+# `update` and `delete`: one value, or some of its elements.
 
 
 class _ElementSelection(NamedTuple):
-    """Which elements an effect means.
+    """The elements that an effect changes.
 
     Attributes:
-        row_filter: Their test.
-        one: Whether it means the first one, which must exist.
-        names: What the test reads.
+        row_filter: Prepares the test of an element.
+        one: Whether only the first matching element is changed, which must exist.
+        names: The names that the test reads.
     """
 
     row_filter: RowFilter
@@ -420,10 +428,10 @@ class _ElementSelection(NamedTuple):
     names: frozenset[str]
 
     def among(self, scope: Scope, root: BodyScope, location: Location, value: JSON) -> list[Location]:
-        """Where they are.
+        """The locations of the elements.
 
         Raises:
-            ExpressionError: There are no elements; or none fits, and there must be one.
+            ExpressionError: The value has no elements, or `first` matches none.
         """
         if not isinstance(value, dict | list):
             raise ExpressionError(f"{format_location(location)} is {kind(value)}, which has no elements")
@@ -437,7 +445,7 @@ class _ElementSelection(NamedTuple):
                     break
         if self.one and not found:
             raise ExpressionError(
-                f"no element of {format_location(location)} is the one that `first` wants",
+                f"no element of {format_location(location)} matches `first`",
                 code="absent_place",
             )
         return found
@@ -458,7 +466,7 @@ def _chosen(
 def _targets(
     place: StorePath, chosen: _ElementSelection | None
 ) -> Callable[[Scope, BodyScope], list[tuple[Location, JSON]]]:
-    """What an effect changes: its place, or elements of it; with what stands there."""
+    """The function that finds the locations that an effect changes, with their current values."""
     if chosen is None:
         return lambda scope, root: [place.find(scope, root)]
 
@@ -479,15 +487,15 @@ def _one_or_some(
         return None
     _check_fields(entry, place, pointer, ground)
     if place.in_store and not place.steps and chosen is None:
-        message = f"`{place.root}` is a whole collection"
-        hint = f"name one of its rows, `{place.root}[args.id]`, or choose some with `where` or `first`"
+        message = f"`{place.root}` is a whole collection, not a row"
+        hint = f"select a row, such as `{place.root}[args.id]`, or use `where` or `first`"
         ground.fault("not_a_row", message, pointer, hint)
         return None
     return place, chosen
 
 
 def _check_fields(entry: dict[str, Any], place: StorePath, pointer: str, ground: CompileContext) -> None:
-    """Refuse fields of `first` and `where` that no element can have."""
+    """Report fields of `first` and `where` that no element can have."""
     spot = ground.spot(place, elements=True)
     for key in ("first", "where"):
         if spot is not None and isinstance(entry.get(key), dict):
@@ -509,13 +517,14 @@ def _update(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
 
     def act(scope: Scope, root: BodyScope) -> None:
         work, budget = root.work, root.budget
+        # Computed for each element: `set` may draw random numbers or count with `seq`.
         for location, value in find(scope, root):
             changes = compute(scope)
             if not isinstance(changes, dict):
                 raise ExpressionError(f"`set` needs an object, not {kind(changes)}", pointer=at_set)
             if not isinstance(value, dict):
                 raise ExpressionError(
-                    f"{format_location(location)} is {kind(value)}, and only an object has keys to `set`"
+                    f"{format_location(location)} is {kind(value)}, and `set` needs an object"
                 )
             write_path(
                 work,
@@ -530,7 +539,8 @@ def _update(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
 def _check_key(
     setting: JSON, place: StorePath, chosen: _ElementSelection | None, pointer: str, ground: CompileContext
 ) -> None:
-    """Refuse to give rows a constant in the field that holds their keys."""
+    """Report a constant in `set` for the field that holds the row key, which must not change."""
+    # A computed value is checked when the call commits: it may well equal the key.
     row = ground.rows.get(place.root)
     name = place.root if place.in_store else "" if row is None else row.collection
     collection = ground.tool.fixture.collections.get(name)
@@ -539,15 +549,15 @@ def _check_key(
         return
     value = setting.get(collection.key)
     if collection.key and value is not None and not (isinstance(value, str) and "{{" in value):
-        message = f"`{collection.key}` is the key of the rows of `{name}`, which a row keeps"
-        hint = "leave it out; a row gets another key by `insert` and `delete`"
+        message = f"`{collection.key}` is the row key of `{name}`, which cannot change"
+        hint = "remove it; to change a row's key, `insert` a new row and `delete` the old one"
         ground.fault("row_breaks_schema", message, f"{pointer}/{pointer_step(collection.key)}", hint)
 
 
 def _setting(
     setting: JSON, pointer: str, ground: CompileContext
 ) -> tuple[Run, frozenset[str], ExpressionPart | None]:
-    """What gives the keys of `set`: a mapping, with its parts, or one whole expression."""
+    """The function that computes the object for `set`, the names that it reads, and its parts if it is a mapping."""
     if isinstance(setting, str):
         return (*compile_test(setting, ground.names, ground.problems, pointer), None)
     written = ground.value(setting, pointer)
@@ -567,14 +577,16 @@ def _delete(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
     find = _targets(place, chosen)
 
     def act(scope: Scope, root: BodyScope) -> None:
-        for location, _value in reversed(find(scope, root)):  # from the end: positions before it stay
+        # From the end, so that the indexes of the remaining elements stay valid.
+        for location, _value in reversed(find(scope, root)):
             _remove(root, location, pointer)
 
     return act, _read(place, chosen)
 
 
 def _remove(root: BodyScope, location: Location, pointer: str) -> None:
-    if len(location) == 2:  # a collection and a key: a row
+    # Two steps, a collection and a key, are a whole row.
+    if len(location) == 2:
         root.work.remove(str(location[0]), str(location[1]))
         return
     within: Any = read_path(root.work, location[:-1])
@@ -617,14 +629,15 @@ def _check_kind(place: StorePath, pointer: str, ground: CompileContext) -> None:
 
 
 def _change_of(entry: dict[str, Any], name: str, above: str, ground: CompileContext) -> Rendering:
-    """By how much a number changes."""
+    """Compile `by`, the amount of a change."""
     found = len(ground.problems)
     by = ground.value(entry.get("by", 1), f"{above}/by")
     if not by.constant or len(ground.problems) > found:
         return by
+    # `by: args.n` is a common mistake: without braces it is plain text.
     value = by.render({})
     if isinstance(value, str):
-        message = f"`{shortened(value)}` is a text and not an expression"
+        message = f"`{shortened(value)}` is text, not an expression"
         hint = f'write `"{{{{ {shortened(value)} }}}}"`, or a number'
         ground.fault("expression_syntax", message, f"{above}/by", hint)
     elif not is_number(value):
@@ -649,6 +662,7 @@ def _moved(operate: Callable[[JSON, JSON], JSON]) -> Callable[[dict[str, Any], s
                 if not is_number(value):
                     raise ExpressionError(f"{what} is {kind(value)}, and `{name}` needs a number")
             result: Any = operate(number, change)
+            # Sums of floats drift (0.1 + 0.2); `round` keeps amounts of money at two digits.
             if digits is not None:
                 result = bounded_number(round(result, digits))
             write_path(root.work, location, result, pointer)
@@ -670,8 +684,8 @@ def _put(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change:
         return _NOTHING
     whole = ground.tool.fixture.collections[place.root] if place.in_store and not place.steps else None
     if key is None and (whole is None or (name == "upsert" and not whole.key)):
-        hint = "say under which key the value is put"
-        ground.fault("missing_key", f"`{name}` needs a `key` here", above, hint)
+        hint = "add `key`, the key under which the value is stored"
+        ground.fault("missing_key", f"`{name}` requires a `key` here", above, hint)
         return _NOTHING
     spot = ground.spot(place, elements=True)
     if spot is not None:
@@ -683,13 +697,13 @@ def _put(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change:
 
 
 class _Putting(NamedTuple):
-    """What is put where.
+    """A compiled `insert` or `upsert`.
 
     Attributes:
-        value: What works the value out.
-        key: What works its key out; None for that of the row, or the next number.
-        replaces: Whether it may take the place of what is there.
-        pointer: Where the effect stands.
+        value: Computes the value.
+        key: Computes its key; None to use the key in the row, or the next free number.
+        replaces: Whether an existing value may be replaced.
+        pointer: JSON Pointer of the effect.
     """
 
     value: Run
@@ -698,7 +712,7 @@ class _Putting(NamedTuple):
     pointer: str
 
     def in_collection(self, collection: Collection) -> Act:
-        """Put it among the rows of a collection, with its key in the field that holds the keys."""
+        """The act that adds a row to a collection, and sets the key field of the row if it has none."""
         name, field = collection.name, collection.key
 
         def act(scope: Scope, root: BodyScope) -> None:
@@ -713,14 +727,14 @@ class _Putting(NamedTuple):
         return act
 
     def in_object(self, place: StorePath) -> Act:
-        """Put it into an object within a row."""
+        """The act that adds a member to an object within a row."""
 
         def act(scope: Scope, root: BodyScope) -> None:
             value = copy_for_store(self.value(scope), root.budget)
             location, within = place.find(scope, root)
             if not isinstance(within, dict):
                 raise ExpressionError(
-                    f"{format_location(location)} is {kind(within)}, and an object is needed"
+                    f"{format_location(location)} is {kind(within)}, but an object is required"
                 )
             key = key_text(None if self.key is None else self.key(scope))
             if key in within:
@@ -730,11 +744,11 @@ class _Putting(NamedTuple):
         return act
 
     def check(self, location: Location) -> None:
-        """Refuse to replace what is at a location."""
+        """Raise ExpressionError if the value at a location must not be replaced."""
         if not self.replaces:
-            hint = "`upsert` replaces what is there"
+            hint = "use `upsert` to replace it"
             raise ExpressionError(
-                f"{format_location(location)} exists already", code="existing_key", hint=hint
+                f"{format_location(location)} already exists", code="existing_key", hint=hint
             )
 
 
@@ -744,12 +758,12 @@ def _own_key(row: JSON, collection: Collection, root: BodyScope) -> str:
         return root.work.free_key(name)
     if isinstance(row, dict) and field in row:
         return key_text(row[field])
-    message = f"the row has no `{field}`, which is the key of `{name}`"
-    raise ExpressionError(message, hint="add it, or write `key`")
+    message = f"missing `{field}`, the row key of `{name}`"
+    raise ExpressionError(message, hint="add it to the row, or set `key`")
 
 
 def _container(text: str, pointer: str, ground: CompileContext) -> StorePath | None:
-    """Where something is put: a collection comes before a row of the same name."""
+    """Compile the path of a container. A collection has precedence over a row of the same name."""
     if text.strip() in ground.tool.fixture.collections:
         ground = ground._replace(rows={})
     return ground.place(text, pointer)
@@ -765,12 +779,11 @@ def _goto(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change
     for machine, state in entry["goto"].items():
         place = f"{pointer}/{pointer_step(machine)}"
         if machine not in machines:
-            there = list_of_names(list(machines)) if machines else "none are declared"
-            hint = (
-                did_you_mean(machine, machines)
-                or "they are declared under `state`, of the pack or the project"
+            there = list_of_names(list(machines)) if machines else "none"
+            hint = did_you_mean(machine, machines) or "declare it under `state` in the pack or project"
+            ground.fault(
+                "unknown_machine", f"unknown state machine `{machine}`; known machines: {there}", place, hint
             )
-            ground.fault("unknown_machine", f"there is no named state `{machine}`: {there}", place, hint)
             continue
         to = ground.value(state, place)
         allowed = machines[machine].states
@@ -781,6 +794,7 @@ def _goto(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change
         used |= to.names
 
     def act(scope: Scope, root: BodyScope) -> None:
+        # All states are computed before the first machine moves: they may read each other's current state.
         for machine, state in [(machine, compute(scope)) for machine, compute in moves]:
             root.work.go(machine, state)
 
@@ -797,7 +811,7 @@ CHANGES: Mapping[str, Callable[[dict[str, Any], str, CompileContext], Change]] =
     "delete": _delete,
     "goto": _goto,
 }
-"""Kind of effect -> what compiles it, given its entry, the pointer of its key, and the ground."""
+"""Kind of effect -> its compiler, which receives the entry, the pointer of its key and the compile context."""
 
 
 _COMPUTED = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL)
@@ -806,15 +820,17 @@ _KEY_OF = re.compile(r"\bkey_of\b\W*([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 
 
 def unused_names(block: Mapping[str, Any], pointer: str, used: abc.Collection[str]) -> list[Problem]:
-    """The rows without `missing` and the lets that neither the body nor the answer reads.
+    """Problems for rows without `missing` and lets that neither the body nor the result reads.
 
     Args:
         block: The reply.
-        pointer: Where it stands.
+        pointer: JSON Pointer of the reply.
         used: The names that the body reads.
     """
-    if "template_file" in block:  # what the file reads is not known here
+    # The names that the template file reads are not known here.
+    if "template_file" in block:
         return []
+    # The result is not compiled yet, so its names are found in its text. A false match only hides a problem.
     answer = json.dumps({key: value for key, value in block.items() if key not in STATEFUL})
     read = {word for piece in _COMPUTED.findall(answer) for word in _WORD.findall(piece)}
     read |= {*used, *_KEY_OF.findall(json.dumps(block))}

@@ -1,4 +1,4 @@
-"""Which rule answers a call and why the others do not: for `explain`, and for a call that no rule matches."""
+"""Explain which rule answers a call and why the others do not: for `explain`, and for a call without a reply."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from toolcrib.schema.generation import KeyedRandom, generate
 from toolcrib.security.redaction import HIDDEN, Redactor, SecretPlaces, redact
 
 NEAREST = 3
-"""How many rules are shown; several, since the nearest by count may not be the one that was meant."""
+"""The number of rules that a report shows. Several, because the closest by count may not be the intended one."""
 
 _BRACES = re.compile(r"\{[{%#]")
 
 _MORE: dict[str, str] = {
-    BARE: "let it answer more `times`, write `after_last: repeat`, or write a `sequence` of replies",
-    SEQUENCE: "add a reply to the sequence, or write `after_last: repeat` or `after_last: cycle`",
+    BARE: "increase `times`, set `after_last: repeat`, or write a `sequence` of replies",
+    SEQUENCE: "add a reply to the sequence, or set `after_last: repeat` or `after_last: cycle`",
 }
-"""The way out where there are no rules, so that one more can't be pasted."""
+"""Pointer of a mock without `rules`, to which no rule can be added -> what to change."""
 
 
 def report_no_match(
     rules: tuple[MockRule, ...], call: Call, scope: Scope, number: int, state: MockState
 ) -> Result:
-    """The result `unmatched_mock` of a call."""
+    """The result of a call without a reply, with outcome `unmatched_mock`."""
     tool = call.tool
     near = RuleMiss(tool, scope, number, state).nearest(rules)
     shown = compact(redact(call.arguments, tool.input_schema))
@@ -57,17 +57,18 @@ def report_no_match(
 def _way_out(
     rules: tuple[MockRule, ...], call: Call, scope: Scope, number: int, state: MockState
 ) -> tuple[str, dict[str, JSON]]:
-    """What to write so that the call is answered, in words, and the same for programs."""
+    """How to change the mock so that the call is answered, as text and as `details` for programs."""
     paste = rule_to_paste(call, {rule.label for rule in rules}, len(rules) + 1)
     below = f"below the others:\n{indent(paste, '  ')}"
     stopped = blocking_rule(rules, scope, number, state)
     if stopped is None:
-        return f"a rule that would answer it, {below}", {"paste": paste}
+        return f"to answer it, add this rule {below}", {"paste": paste}
     alone = stopped.replies[0].pointer == f"{stopped.pointer}/reply"
-    more = "let its reply answer more `times`" if alone else "add a reply to its list"
-    words = f"the way out of {stopped.label}: {more}, or write `after_last: repeat`"
+    more = "increase `times` of its reply" if alone else "add a reply to its list"
+    words = f"{stopped.label} is exhausted: {more}, or set `after_last: repeat`"
     facts: dict[str, JSON] = {"exhausted": {"rule": stopped.label, "pointer": stopped.pointer}}
-    passing = "or `after_last: next_rule`"
+    passing = "or set `after_last: next_rule`"
+    # Tries what would happen with `next_rule`, so that the advice is never one that fails.
     freed = tuple(rule._replace(after_last="next_rule") if rule is stopped else rule for rule in rules)
     try:
         chosen = choose_rule(freed, scope, number, state)
@@ -78,17 +79,21 @@ def _way_out(
         return f"{words}, {passing}: then {chosen[0].label} answers", {**facts, "after_last": "next_rule"}
     if again is not None:
         return words, facts
-    return f"{words},\n{passing} and this rule {below}", {**facts, "after_last": "next_rule", "paste": paste}
+    return f"{words},\n{passing} and add this rule {below}", {
+        **facts,
+        "after_last": "next_rule",
+        "paste": paste,
+    }
 
 
 class RuleMiss:
-    """Why rules do not answer a call. What is secret of the call, or of a rule, is not told.
+    """Explains why rules do not answer a call. Secrets of the call and of the rules are masked.
 
     Args:
         tool: The tool.
-        scope: What expressions of the call read.
-        number: The call's number.
-        state: What the session remembers of the tool.
+        scope: The variables of the call's expressions.
+        number: The number of the call.
+        state: The session's memory of the tool.
     """
 
     def __init__(self, tool: Descriptor, scope: Scope, number: int, state: MockState) -> None:
@@ -98,7 +103,8 @@ class RuleMiss:
         self._state = state
 
     def nearest(self, rules: Sequence[MockRule]) -> list[Any]:
-        """The rules that came nearest, fewest differences first: `{rule, at, pointer, differences}`."""
+        """The closest rules, fewest differences first: `{rule, at, pointer, differences}`."""
+        # Counted first and compared by text only on a tie: SequenceMatcher is slow for many rules.
         counted = [(self._distance(rule), rule) for rule in rules]
         missed = sorted([pair for pair in counted if pair[0]], key=lambda pair: pair[0])
         if len(missed) > NEAREST:
@@ -117,7 +123,7 @@ class RuleMiss:
         ]
 
     def why_not(self, rule: MockRule) -> list[str]:
-        """Why a rule does not answer the call, in words; empty if it does."""
+        """The reasons why a rule does not answer the call; empty if it does."""
         scope, number = self._scope, self._number
         try:
             reasons = [] if rule.args is None else self._of_arguments(rule.args)
@@ -130,13 +136,13 @@ class RuleMiss:
             if not reasons and not rule.matches(scope, number):
                 reasons.append("the condition `if` is false")
         except ExpressionError as error:
-            return [f"it can't be judged: {error.message}"]
+            return [f"cannot be evaluated: {error.message}"]
         if not reasons and rule.reply_at(self._state) is None:
             reasons.append(_exhausted(rule))
         return reasons
 
     def _distance(self, rule: MockRule) -> int:
-        """How many reasons there are; none for a rule that answers."""
+        """The number of reasons; 0 for a rule that answers."""
         scope, number = self._scope, self._number
         try:
             found = 0 if rule.args is None else len(rule.args.differences(scope["args"], scope))
@@ -148,7 +154,7 @@ class RuleMiss:
         return 0 if answers else max(found, 1)
 
     def _strangeness(self, rule: MockRule) -> float:
-        """How unlike what is wanted and what is there are, of rules with equally many differences."""
+        """How much the expected and actual values differ, to rank rules with equally many differences."""
         try:
             found = [] if rule.args is None else rule.args.differences(self._scope["args"], self._scope)
         except ExpressionError:
@@ -165,8 +171,9 @@ class RuleMiss:
         return SecretPlaces(SchemaIndex(self._tool.input_schema, {}))
 
     def _of_arguments(self, matcher: Matcher) -> list[str]:
-        """The differences of the arguments; where a secret is concerned, only their places."""
+        """The differences of the arguments; for secrets, only where they are."""
         scope, masked = self._scope, self._masked
+        # The real arguments determine where they differ, the masked ones what may be shown.
         found = matcher.differences(scope["args"], scope)
         shown: list[MatchDifference | None] = [*found]
         if masked != scope["args"]:
@@ -176,6 +183,7 @@ class RuleMiss:
             }
             shown = [told.get(difference.pointer) for difference in found]
         seen = Redactor(scope["args"], self._tool.input_schema)
+        # The rule's own values at secret positions are masked wherever they occur in the text.
         for plain in _plain(matcher.expected()):
             seen.add(plain, self._tool.input_schema)
         pairs = zip(shown, found, strict=True)
@@ -183,10 +191,10 @@ class RuleMiss:
 
 
 def _of_state(difference: MatchDifference) -> str:
-    """A named state that is another one, in words."""
+    """A difference of a state machine, in words."""
     machine = next(iter(keys_of(difference.pointer)), "")
     what = f"state `{machine}` is" if machine else "the states are"
-    return f"{what} {difference.actual}, the rule wants {difference.expected}"
+    return f"{what} {difference.actual}, expected {difference.expected}"
 
 
 def _exhausted(rule: MockRule) -> str:
@@ -202,19 +210,20 @@ def _without_secrets(
     places: SecretPlaces,
     seen: Redactor,
 ) -> str:
-    """A difference in words; what the rule wants of a secret is as secret as what the call has."""
+    """A difference in words. The value that a rule expects of a secret is as secret as the value of the call."""
     path = tuple(int(key) if key.isdecimal() else key for key in keys_of(real.pointer))
     absent = real.actual == "nothing"
     secret = shown is None or _at(masked, real.pointer) == HIDDEN or places.hides(path, "")
     text = "" if shown is None else str(shown)
     safe = seen.hide_in_text(text)
+    # In a text that was shortened, half of a secret may be left, which masking does not find.
     if secret or (safe != text and "…" in text):
         return f"{real.pointer}: expected something else, got {'nothing' if absent else HIDDEN}"
     return safe
 
 
 def _plain(pattern: JSON) -> Iterator[JSON]:
-    """The values of a pattern, each in a copy that has the shape of the arguments."""
+    """The plain values of a pattern, each wrapped in the shape of the arguments."""
     if isinstance(pattern, dict):
         for key, item in pattern.items():
             if not key.startswith("$"):
@@ -231,7 +240,7 @@ def _plain(pattern: JSON) -> Iterator[JSON]:
 
 
 def _at(value: JSON, pointer: str) -> JSON:
-    """What stands at a place, or above it where the place is hidden."""
+    """The value at a pointer, or the masked value above it."""
     for key in keys_of(pointer):
         if isinstance(value, dict):
             value = value.get(key)
@@ -241,12 +250,12 @@ def _at(value: JSON, pointer: str) -> JSON:
 
 
 def rule_to_paste(call: Call, labels: Collection[str], place: int) -> str:
-    """YAML of a rule that matches this call and answers something valid. Secrets may be anything.
+    """YAML of a rule that matches this call and returns a valid result. It matches any value for a secret.
 
     Args:
         call: The call.
-        labels: What the rules of the mock are called; the new one is called otherwise.
-        place: Its place among them, from 1.
+        labels: The names of the existing rules, which the new one must not repeat.
+        place: The position of the new rule, from 1.
     """
     arguments = _pattern(call.arguments, redact(call.arguments, call.tool.input_schema))
     when = f"when:\n    args: {_flow(arguments)}\n  reply:\n    {_some_reply(call)}"
@@ -257,21 +266,22 @@ def rule_to_paste(call: Call, labels: Collection[str], place: int) -> str:
 
 
 def _some_reply(call: Call) -> str:
-    """What the output schema accepts; an error where nothing can be found that it does."""
+    """A reply with a result that the output schema accepts, or an error if none can be generated."""
     if call.tool.output_schema is None:
         return "result: null"
     try:
         answer = generate(call.tool.output_schema, KeyedRandom(0, call.tool.name))
     except ExpressionError:
-        return "error: no answer is written yet"
+        return "error: no reply is defined yet"
     return f"result: {_flow(escape_expressions(answer))}"
 
 
 def _pattern(value: JSON, masked: JSON) -> JSON:
-    """A matcher that accepts the value and tells no secret of it."""
+    """A matcher that accepts the value and contains no secret."""
     if masked == HIDDEN and value != HIDDEN:
         return {"$exists": True}
     if isinstance(value, dict) and isinstance(masked, dict):
+        # Keys that would be read as operators or expressions need `$exact`.
         if not any(key.startswith("$") or _BRACES.search(key) for key in value):
             return {key: _pattern(item, masked[key]) for key, item in value.items()}
         readable = masked == value and not any(_BRACES.search(key) for key in _keys(value))
@@ -292,7 +302,8 @@ def _keys(value: JSON) -> Iterator[str]:
 
 
 def _flow(value: JSON) -> str:
-    """The value as JSON that YAML reads alike: nothing in it that YAML does not print."""
+    """The value as JSON that YAML reads the same way."""
+    # YAML 1.2 section 5.1 allows only printable characters in a stream; others are escaped.
     text = json.dumps(value, ensure_ascii=False)
     return "".join(
         char if char.isprintable() or ord(char) > 0xFFFF else f"\\u{ord(char):04x}" for char in text
@@ -300,13 +311,13 @@ def _flow(value: JSON) -> str:
 
 
 MOST_SKIPPED = 20
-"""Rules above the one that answers of which it is told why they don't."""
+"""The number of skipped rules that an explanation gives reasons for."""
 
 
 def explain_call(
     rules: tuple[MockRule, ...], call: Call, scope: Scope, number: int, state: MockState
 ) -> dict[str, JSON]:
-    """Which rule would answer, where it stands, and why those above it would not."""
+    """The rule that would answer, its location, and why the rules above it would not."""
     try:
         chosen = choose_rule(rules, scope, number, state)
     except ExpressionError as error:
@@ -332,7 +343,7 @@ def _place_of(wanted: MockRule, rules: tuple[MockRule, ...]) -> int:
 
 
 def _world_of(reply: Reply, call: Call) -> dict[str, JSON]:
-    """Of a reply that fails or hands calls on: how, or where to."""
+    """The fault or the passthrough mode of a reply; empty for other replies."""
     if reply.injection is not None:
         return {"fault": reply.injection.kind}
     if reply.elsewhere:

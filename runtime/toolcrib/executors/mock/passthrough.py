@@ -1,6 +1,7 @@
-"""Mocks that stand for a way into the world: some of their replies fail as it fails, or hand calls on to it.
+"""Mocks with `fault` or `passthrough` replies, which fail like a real tool or forward calls to another mode.
 
-The layers of tools that reach out stand around them, so that deadline, retry and breaker do what they would do.
+They get the same layers as tools that leave the process, so that deadline, retry and circuit breaker behave
+as they do for the real tool.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ Elsewhere = Callable[[Descriptor, str], BoundTool]
 
 
 class ReachingMock(BoundMock):
-    """A mock with replies that fail on purpose, or that hand calls on.
+    """A mock with replies that inject faults or forward calls.
 
     Attributes:
-        origin: What its calls share with those of others: that of the binding which it hands calls on to.
-        repeatable: Whether an attempt that failed may be made again without a second effect.
+        origin: The origin whose limits and circuit breaker its calls share: that of the mode it forwards to,
+            if any.
+        repeatable: Whether a failed attempt may be repeated without a second effect.
     """
 
     def __init__(
@@ -41,7 +43,7 @@ class ReachingMock(BoundMock):
         self.repeatable = descriptor.annotations.idempotent or descriptor.annotations.read_only
 
     async def execute(self, call: Call) -> Result:
-        """Answer, fail as the reply says, or hand the call on."""
+        """Reply, inject the fault of the reply, or forward the call."""
         turn = self._turn(call)
         if isinstance(turn, Result):
             return turn
@@ -59,10 +61,11 @@ class ReachingMock(BoundMock):
         return answer
 
     async def _failing(self, call: Call, turn: ReplySelection) -> Result:
-        """What the fault makes of the call. What the reply does, it does as often as the fault lets the call through."""
+        """The result of a call with a fault, which may deliver the call to the reply once, twice or never."""
         reply, injection = turn.reply, turn.reply.injection
-        assert injection is not None  # noqa: S101 -- asked only of a reply that has it
-        turn.takes()  # at once: other calls come while this one takes its time
+        assert injection is not None  # noqa: S101 -- called only for a reply with a fault
+        # Counted before the first await: other calls may arrive while this one waits.
+        turn.takes()
 
         async def act(delivered: Call) -> Result:
             scope = self._scope(delivered, turn.number)
@@ -80,8 +83,9 @@ class ReachingMock(BoundMock):
             )
         except ExpressionError as error:
             result = mock_failure(call, error, reply.place_of(error))
+        # An error of the mock itself uses no reply up.
         if result.outcome is Outcome.INTERNAL:
-            turn.takes(-1)  # what is wrong with the mock uses nothing up
+            turn.takes(-1)
             return result
         return result.with_meta(**turn.meta)
 
@@ -89,18 +93,19 @@ class ReachingMock(BoundMock):
         mode = turn.reply.elsewhere
         other = self._other(mode)
         if other is None:
-            message = f"the mock of `{call.tool.name}` hands calls on to `{mode}:`, and there is no runtime to bind that"
+            message = f"the mock of `{call.tool.name}` forwards calls to `{mode}:`, which requires a runtime"
             return Result.failed(Outcome.UNAVAILABLE, message, code="not_bound")
         result = await other.execute(call)
+        # Bound anew at the next call: what was missing, such as a secret, may be there by then.
         if result.outcome is Outcome.UNAVAILABLE:
-            self._others.pop(mode, None)  # what it lacks may be there at the next call
+            self._others.pop(mode, None)
         rule: JSON = {"rule": turn.rule.label, "reply": turn.place + 1, "passthrough": mode}
-        # How long the answer holds is left out: kept answers would be given past the mock.
+        # `freshness` is dropped: the cache layer would otherwise answer later calls without asking the mock.
         meta = {key: told for key, told in result.meta.items() if key != "freshness"}
         return result._replace(meta={**meta, "mock": rule})
 
     def _other(self, mode: str) -> BoundTool | None:
-        """The tool in another of its modes; bound once."""
+        """The tool bound in another mode, or None without a runtime. It is bound once."""
         if mode not in self._others and self._elsewhere is not None:
             self._others[mode] = self._elsewhere(self._tool, mode)
         return self._others.get(mode)
@@ -110,28 +115,28 @@ def _denied(call: Call, reply: Reply) -> Result:
     place = call.tool.origin.place(f"{reply.pointer}/passthrough")
     return Result.failed(
         Outcome.DENIED,
-        f"the mock of `{call.tool.name}` hands this call on to `{reply.elsewhere}:` ({place}), and this run does not"
-        " allow that; `--allow-passthrough`, or `Runtime(..., passthrough=True)`, does",
+        f"the mock of `{call.tool.name}` forwards this call to `{reply.elsewhere}:` ({place}), which this run does not allow;"
+        " use `--allow-passthrough` or `Runtime(..., passthrough=True)`",
         code="passthrough_not_allowed",
         details={"mode": reply.elsewhere, "at": place},
     )
 
 
 def unused_keys(block: dict[str, Any], reply: Reply) -> Iterator[Problem]:
-    """What stands beside a fault or a passthrough and would have no effect."""
+    """Problems for keys that have no effect next to `fault` or `passthrough`."""
     keys: tuple[str, ...] = ("content", "idempotent_by")
-    why = f"`{reply.elsewhere}:` answers, and its answer is not the mock's"
+    why = f"the result comes from `{reply.elsewhere}:`"
     if reply.injection is not None:
         keys = ("content",) if reply.injection.reaches else ("content", "idempotent_by", *STATEFUL)
-        why = "a call that never reaches the tool does nothing"
+        why = "the call never reaches the tool"
         if reply.injection.reaches:
-            why = "what the tool answers is not written here"
+            why = "the tool's result is generated"
     if reply.injection is not None and reply.injection.kind == "stale":
-        message = "a reply can't be `stale`: it has no answer from before"
-        hint = "let a scenario make the tool stale: `faults: [{tool: ..., inject: stale}]`"
+        message = "a reply cannot be `stale`: it has no earlier result"
+        hint = "inject it from a scenario instead: `faults: [{tool: ..., inject: stale}]`"
         yield Problem("fault_not_possible", message, f"{reply.pointer}/fault", hint)
     for key in keys:
         if key in block:
-            message = f"`{key}` has no effect beside this `{reply.kind}`: {why}"
-            hint = "leave one of them out"
+            message = f"`{key}` has no effect with `{reply.kind}`: {why}"
+            hint = "remove one of them"
             yield Problem("needless_key", message, f"{reply.pointer}/{key}", hint)

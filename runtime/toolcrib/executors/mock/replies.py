@@ -1,8 +1,8 @@
-"""What a mock answers: one reply, compiled from its block.
+"""Compile the replies of a mock.
 
-A reply is exactly one of `result`, `result_file`, `error`, `generate`, `template`, `template_file`, `fault`,
-`passthrough`, `crud`, or `content` alone. Beside it may stand `content`, `latency`, `progress`, `times`,
-`idempotent_by`, and what a reply does with the store: `rows`, `let`, `guard`, `effects`.
+A reply has exactly one of `result`, `result_file`, `error`, `generate`, `template`, `template_file`, `fault`,
+`passthrough`, `crud`, or `content` alone. It may also have `content`, `latency`, `progress`, `times`,
+`idempotent_by`, and the keys that use the store: `rows`, `let`, `guard`, `effects`.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def compile_content(
     """Compile a `content` list.
 
     Returns:
-        The names that the parts read of the scope, what makes the parts of one call, and whether
-        they are the same for every call.
+        The names of the scope that the parts read, the function that creates the parts of one call, and
+        whether they are the same for every call.
     """
     parts = [_part(entry, f"{pointer}/{index}", tool, names, problems) for index, entry in enumerate(block)]
     read = frozenset[str]().union(*(part.names for part, _make in parts))
@@ -78,7 +78,8 @@ def _part(
 
 def _data(entry: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> str | None:
     if "file" in entry:
-        from toolcrib.loading.documents.files import read_bytes  # noqa: PLC0415 -- most mocks read no file
+        # Deferred, as everywhere in this module: most mocks read no file.
+        from toolcrib.loading.documents.files import read_bytes  # noqa: PLC0415
 
         return base64.b64encode(read_bytes(tool.origin, entry["file"], f"{pointer}/file", problems)).decode(
             "ascii"
@@ -91,20 +92,20 @@ def _data(entry: dict[str, Any], pointer: str, tool: Descriptor, problems: list[
             problems.append(
                 Problem(
                     code="invalid_base64",
-                    message=f"`data` is not base64: {error}",
+                    message=f"`data` is not valid base64: {error}",
                     pointer=f"{pointer}/data",
-                    hint="encode the bytes in base64, or name a `file`",
+                    hint="encode the bytes in base64, or use `file`",
                 )
             )
     return data
 
 
 class ProgressReport(NamedTuple):
-    """One progress report that a mock gives before it answers.
+    """A progress report that a mock emits before it replies.
 
     Attributes:
-        progress: How far the call is.
-        total: How far it goes.
+        progress: The progress so far.
+        total: The progress at the end; None if unknown.
         message: A text for people.
         after: Seconds to wait before the report.
     """
@@ -116,11 +117,11 @@ class ProgressReport(NamedTuple):
 
     @property
     def names(self) -> frozenset[str]:
-        """What the message reads of the scope."""
+        """The names of the scope that the message reads."""
         return self.message.names
 
     def at(self, scope: Scope) -> Progress:
-        """The report of one call."""
+        """The event for one call."""
         return Progress(self.progress, self.total, as_text(self.message.render(scope)))
 
 
@@ -140,25 +141,25 @@ def compile_progress(
 
 
 RESULT_DEPTH = 100
-"""How deep an answer may be nested for the mock to vouch for it; the layers have the last word."""
+"""The deepest nesting of a result that the mock itself vouches for. The result layer decides about deeper ones."""
 
 STATEFUL = ("rows", "let", "guard", "effects")
-"""The keys of a reply that make it read and change the store."""
+"""The keys of a reply that read or change the store."""
 
 Answer = Callable[[Scope], Result]
 
 Names = Mapping[str, Collection[str] | None]
-"""The names that expressions may read, with their keys where these are known."""
+"""The names that expressions may read, with their keys if known."""
 
 ValueFunction = Callable[[Any], JSON]
-"""Works out a value of a scope or of the arguments alone."""
+"""Computes a value from a scope, or from the arguments alone."""
 
 
 class ValueCompiler(Protocol):
-    """Compiles what works out a value."""
+    """Compiles a `ValueFunction`."""
 
     def __call__(self, *, alone: bool) -> ValueFunction:
-        """Of the arguments alone, or of a scope."""
+        """A function of the arguments if `alone`, otherwise of a scope."""
         ...
 
 
@@ -166,23 +167,23 @@ class Reply(NamedTuple):
     """One compiled reply.
 
     Attributes:
-        kind: The key that says what it answers: `result`, `error`, `generate` ...
-        pointer: Where it stands in the descriptor.
-        answer: Works the result out; raises ExpressionError where the mock is wrong.
-        names: What is read of the scope of a call.
-        latency: How long the answer takes.
-        progress: What is reported before it.
-        constant: The answer, where its value is the same for every call; parts beside it are left out.
-        prepare: Compiles `trusted_value`, for a reply that can have it; raises NotJSONError where an answer can't be trusted.
-        trusted_value: Works out the value of a good answer that is JSON and nobody else's, of the scope or of the arguments
-            alone; raises where it fails.
-        times: How many calls, each attempt counted, it answers before the next reply of its list.
-        body: What it does with the store; None where it does nothing.
-        same: What makes calls one, so that only the first of them acts; None where each is a call of its own.
-        injection: How it fails; None for a reply that answers by itself.
-        elsewhere: The mode that answers instead; empty for a reply that answers by itself.
-        locate: From a pointer into the reply as it was compiled to the place in the descriptor; None where they
-            are the same.
+        kind: The key that defines the result: `result`, `error`, `generate` ...
+        pointer: JSON Pointer of the reply in the descriptor.
+        answer: Computes the result; raises ExpressionError if the mock is wrong.
+        names: The names of the scope that it reads.
+        latency: How long the reply takes; None for no time.
+        progress: The progress reports before the result.
+        constant: The result, if its value is the same for every call; without `content`.
+        prepare: Compiles `trusted_value`, if the reply can have one; raises NotJSONError if its results
+            cannot be trusted.
+        trusted_value: Computes the value of a successful result that is valid JSON and shared with nothing
+            else. It reads a scope or the arguments alone, and raises one of `NOT_TRUSTED` if it fails.
+        times: How many attempts it answers before the next reply of its list takes over.
+        body: What it does with the store; None for nothing.
+        same: The expression `idempotent_by`: of calls with the same value only the first acts. None for none.
+        injection: The fault that it injects; None for a reply without `fault`.
+        elsewhere: The mode that it forwards calls to; empty for a reply without `passthrough`.
+        locate: Maps a pointer into the compiled reply to the descriptor; None if they are the same.
     """
 
     kind: str
@@ -202,42 +203,44 @@ class Reply(NamedTuple):
     locate: Callable[[str], str] | None = None
 
     def made_ready(self, *, alone: bool) -> Reply:
-        """The same reply, ready to be called; `alone` if `trusted_value` is to get the arguments and no scope."""
+        """The same reply with `trusted_value` compiled, which receives only the arguments if `alone`."""
         if self.prepare is None:
             return self
         try:
             return self._replace(trusted_value=self.prepare(alone=alone))
+        # Not an error here: the result layer reports what is wrong with the result of each call.
         except NotJSONError:
-            return self  # each call says what is wrong with it
+            return self
 
     @property
     def waits(self) -> bool:
-        """Whether answering takes time on the session's clock, or goes through what may."""
+        """Whether the reply takes time on the session's clock, or may take time in another mode."""
         return self.reaches or self.latency is not None or any(report.after for report in self.progress)
 
     @property
     def reaches(self) -> bool:
-        """Whether it stands for a way into the world: one that fails, or one that is really gone."""
+        """Whether it acts like a tool that leaves the process: by `fault` or `passthrough`."""
         return self.injection is not None or bool(self.elsewhere)
 
     @property
     def keeps(self) -> bool:
-        """Whether it reads or changes what the session's mocks keep."""
+        """Whether it reads or changes the state of the session."""
         return self.body is not None or self.same is not None or is_stateful(self.names)
 
     def place_of(self, error: ExpressionError) -> str:
-        """The pointer of what failed in it."""
+        """The pointer, in the descriptor, of an error in the reply."""
         pointer = error.pointer or f"{self.pointer}/{self.kind}"
         return pointer if self.locate is None else self.locate(pointer)
 
 
 def compile_reply(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Reply:
-    """Compile a reply whose shape the block's schema has accepted; faults are added to `problems`."""
+    """Compile a reply that its schema has accepted; problems are added to `problems`."""
     if "crud" not in block:
         return _compiled(block, pointer, tool, problems)
-    from toolcrib.executors.mock.crud import expand_crud  # noqa: PLC0415 -- most mocks keep nothing
+    from toolcrib.executors.mock.crud import expand_crud  # noqa: PLC0415
 
     written, locate = expand_crud(block, pointer)
+    # Problems of the expansion must point at what the author wrote.
     found: list[Problem] = []
     reply = _compiled(written, pointer, tool, found)
     problems += [problem._replace(pointer=locate(problem.pointer)) for problem in found]
@@ -256,9 +259,11 @@ def _compiled(block: dict[str, Any], pointer: str, tool: Descriptor, problems: l
             block["content"], f"{pointer}/content", tool, inner, problems
         )
         used |= part_names
+        # A trusted answer is a bare value, without content parts.
         answer, prepare = _with_content(answer, parts), None
     progress = compile_progress(block.get("progress", []), f"{pointer}/progress", inner, problems)
     used = used.union(*(report.names for report in progress))
+    # `idempotent_by` reads `names` and not `inner`: it is evaluated before rows and lets.
     same = _same(block, pointer, names, problems)
     reply = Reply(
         kind=kind,
@@ -276,7 +281,7 @@ def _compiled(block: dict[str, Any], pointer: str, tool: Descriptor, problems: l
         elsewhere=made.elsewhere,
     )
     if reply.reaches:
-        from toolcrib.executors.mock.passthrough import unused_keys  # noqa: PLC0415 -- few mocks reach out
+        from toolcrib.executors.mock.passthrough import unused_keys  # noqa: PLC0415
 
         problems += unused_keys(block, reply)
     return reply
@@ -285,13 +290,13 @@ def _compiled(block: dict[str, Any], pointer: str, tool: Descriptor, problems: l
 def _body(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> ReplyBody | None:
     if not any(key in block for key in STATEFUL):
         return None
-    from toolcrib.executors.mock.effects import compile_body  # noqa: PLC0415 -- most mocks keep nothing
+    from toolcrib.executors.mock.effects import compile_body  # noqa: PLC0415
 
     return compile_body(block, pointer, tool, problems)
 
 
 def _outer(names: frozenset[str], body: ReplyBody | None) -> frozenset[str]:
-    """What is read of the scope of a call, when the names that the reply makes itself are left out."""
+    """The names read of the call's scope, without those that the reply defines itself."""
     return names if body is None else (names - body.own.keys()) | body.names
 
 
@@ -307,7 +312,7 @@ def _same(block: dict[str, Any], pointer: str, names: Names, problems: list[Prob
 
 
 class _Compiled(NamedTuple):
-    """One kind of answer, compiled; the fields are those of `Reply`."""
+    """A compiled result, error or other kind of reply. The fields are those of `Reply`."""
 
     names: frozenset[str]
     answer: Answer
@@ -338,10 +343,11 @@ _EXACT: Final = 1 << 53
 
 
 def _check_size(value: JSON, limit: int) -> None:
-    """Raise NotJSONError where an answer as it is written may come to more than its tool may answer.
+    """Raise NotJSONError if a result may exceed the output size of its tool.
 
-    Each expression gives something small (see `_small`), or the answer is worked out in the ordinary way.
+    `_small` bounds what each expression adds; a result with a larger value takes the ordinary path.
     """
+    # Every `{{` or `$` in the text may start an expression, each of which adds at most `SMALL` bytes.
     text = repr(value)
     room = budget_for_bytes(limit, most=limit) - SMALL * (text.count("{{") + text.count("$"))
     if room < 0 or remaining_budget(value, RESULT_DEPTH, room) < 0:
@@ -349,8 +355,9 @@ def _check_size(value: JSON, limit: int) -> None:
 
 
 def _small(value: Any, depth: int) -> Any:
-    """`unshared_copy`, for values that are small enough to be judged at once; NotJSONError for others."""
+    """`unshared_copy` for values so small that they need no separate size check; NotJSONError for others."""
     kind = type(value)
+    # The common cases, decided without counting: short ASCII text, and integers that need few digits.
     if (kind is str and len(value) < SMALL and value.isascii()) or (kind is int and -_EXACT < value < _EXACT):
         return value
     if remaining_budget(value, depth, SMALL) < 0:
@@ -359,7 +366,7 @@ def _small(value: Any, depth: int) -> Any:
 
 
 def _fixed(value: JSON, tool: Descriptor) -> _Compiled:
-    """An answer that is the same for every call."""
+    """A result that is the same for every call."""
     fresh = compile_copier(value)
 
     def prepare(*, alone: bool) -> ValueFunction:  # noqa: ARG001 -- it reads neither
@@ -374,7 +381,7 @@ def _fixed(value: JSON, tool: Descriptor) -> _Compiled:
 def _result_file(
     name: str, pointer: str, tool: Descriptor, _names: Names, problems: list[Problem]
 ) -> _Compiled:
-    from toolcrib.loading.documents.files import read_data  # noqa: PLC0415 -- most mocks read no file
+    from toolcrib.loading.documents.files import read_data  # noqa: PLC0415
 
     return _fixed(read_data(tool.origin, name, pointer, problems), tool)
 
@@ -386,33 +393,36 @@ def _error(value: Any, pointer: str, _tool: Descriptor, names: Names, problems: 
 def _generate(
     value: JSON, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]
 ) -> _Compiled:
-    from toolcrib.schema.generation import KeyedRandom, generate, overlay  # noqa: PLC0415 -- slow to import, and rarely used
+    # Deferred: slow to import, and rarely used.
+    from toolcrib.schema.generation import KeyedRandom, generate, overlay  # noqa: PLC0415
 
     options: dict[str, Any] = value if isinstance(value, dict) else {}
     patch = compile_value(options.get("overlay", {}), names, problems, f"{pointer}/overlay")
     examples = options.get("examples", "prefer")
     schema = tool.output_schema
     if schema is None:
-        message = "`generate` needs an `output_schema` to make an answer from"
+        message = "`generate` requires an `output_schema`"
         problems.append(
             Problem(
                 code="no_output_schema",
                 message=message,
                 pointer=pointer,
-                hint="add `output_schema`, or write a `result`",
+                hint="add `output_schema`, or use `result`",
             )
         )
         return _Compiled(frozenset(), lambda _scope: Result.ok())
 
     def answer(scope: Scope) -> Result:
+        # Keyed by the arguments, not by the call's number: the same question always gets the same answer.
         draw = KeyedRandom(cast("int", scope["seed"]), tool.name, canonical(scope["args"]), "generate")
         made = generate(schema, draw, examples=examples)
         return Result.ok(copy_value(overlay(made, patch.render(scope)) if options.get("overlay") else made))
 
+    # Generated once now, so that a schema that no value satisfies is a load error and not a failing call.
     try:
         generate(schema, KeyedRandom(0, tool.name, "check"), examples=examples)
     except ExpressionError as error:
-        problems.append(error.problem(pointer, hint="write a `result` instead"))
+        problems.append(error.problem(pointer, hint="use `result` instead"))
     return _Compiled(patch.names | {"args", "seed"}, answer)
 
 
@@ -437,7 +447,7 @@ def _fixed_text(template: TextTemplate, pointer: str, problems: list[Problem]) -
 def _template_file(
     name: str, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]
 ) -> _Compiled:
-    from toolcrib.loading.documents.files import read_text  # noqa: PLC0415 -- as above
+    from toolcrib.loading.documents.files import read_text  # noqa: PLC0415
 
     return _template(read_text(tool.origin, name, pointer, problems), pointer, tool, names, problems)
 
@@ -449,14 +459,14 @@ def _content(value: Any, pointer: str, tool: Descriptor, names: Names, problems:
 
 
 def _fault(value: JSON, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]) -> _Compiled:
-    from toolcrib.simulation.faults import compile_injection  # noqa: PLC0415 -- few mocks fail on purpose
+    from toolcrib.simulation.faults import compile_injection  # noqa: PLC0415
 
     injection = compile_injection(value, pointer, tool, names, problems)
     return _answer_of_nobody(tool)._replace(injection=injection)
 
 
 def _answer_of_nobody(tool: Descriptor) -> _Compiled:
-    """What a tool answers of which only the fault is written: anything that its output schema accepts."""
+    """The result of a tool whose reply defines only a fault: any value that its output schema accepts."""
     ignored: list[Problem] = []
     made = _generate(True, "", tool, {}, ignored) if tool.output_schema is not None else None
     if made is None or ignored:
@@ -471,9 +481,9 @@ def _passthrough(
     own = keys_of(pointer)[0]
     others = sorted(tool.bindings.keys() - {own})
     if mode not in others:
-        there = ", ".join(f"`{name}:`" for name in others) or f"none besides `{own}:`"
-        message = f"`passthrough` hands calls on to another block of `{tool.name}`, and `{mode}:` is none"
-        hint = did_you_mean(mode, others) or f"its blocks are: {there}"
+        there = ", ".join(f"`{name}:`" for name in others) or "none"
+        message = f"`passthrough` forwards calls to another block, but `{tool.name}` has no `{mode}:` block"
+        hint = did_you_mean(mode, others) or f"blocks other than `{own}:`: {there}"
         problems.append(Problem(code="no_such_block", message=message, pointer=pointer, hint=hint))
     return _Compiled(frozenset(), lambda _scope: Result.ok(), elsewhere=mode)
 
@@ -492,11 +502,9 @@ _COMPILERS: dict[str, Callable[[Any, str, Descriptor, Names, list[Problem]], _Co
 
 
 def value_of_text(text: str) -> JSON:
-    """What a rendered template answers: the value of a JSON text, any other text as it is.
+    """The result of a rendered template: the value of a JSON text, or any other text itself."""
+    from toolcrib.loading.documents.document import parse_json  # noqa: PLC0415
 
-    A text that begins like a JSON object or array and is none stays text, so the result check says so.
-    """
-    from toolcrib.loading.documents.document import parse_json  # noqa: PLC0415 -- as above
-
+    # Malformed JSON stays text: the output schema then rejects it with a message about the value.
     value, problems = parse_json("template", text)
     return text if problems else value

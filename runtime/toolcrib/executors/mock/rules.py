@@ -1,7 +1,7 @@
-"""Which reply answers a call. Every mock is a list of rules: a bare reply and a sequence are one rule each.
+"""Choose the reply for a call. Every mock is a list of rules: a bare reply or a sequence is a single rule.
 
-A mock with many rules has a `RuleIndex`: it leaves out the rules that want another value of one argument. Those that are
-left are tried in their order, so the choice is that of trying all of them.
+A mock with many rules has a `RuleIndex`, which skips the rules that require another value of one argument.
+The remaining rules are tried in order, so the index never changes which rule is chosen.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 AfterLast = Literal["error", "repeat", "cycle", "next_rule"]
 
 BARE = "/mock"
-"""The pointer of the rule that a bare reply is."""
+"""The pointer of a rule that was written as a bare reply."""
 
 SEQUENCE = "/mock/sequence"
-"""The pointer of the rule that a sequence is."""
+"""The pointer of a rule that was written as `sequence`."""
 
 
 class MockRule(NamedTuple):
-    """When it matches, its replies answer, one a call; each attempt of a call that is tried again takes one.
+    """A compiled rule. Each matching attempt of a call uses the next of its replies.
 
     Attributes:
-        label: Its name, or `rule 2`; for reports.
-        pointer: Where it stands in the descriptor.
-        replies: In order of the calls, and of the attempts of one, that the rule answers.
-        ends: How many of these are answered when each of them is used up.
-        when: What must hold, as it is written; empty for always.
-        args: What the arguments must be; None for anything.
-        call: What the number of the call must be; None for any.
-        state: What the named states of the session must be; None for any.
-        condition: What must be true besides; None for nothing.
-        after_last: What happens when they are used up.
+        label: The name for reports, such as `rule 2`.
+        pointer: JSON Pointer of the rule in the descriptor.
+        replies: The replies, in order of use.
+        ends: The number of calls after which each reply is used up, counted from the first.
+        when: The `when` of the document; empty if the rule always matches.
+        args: Matcher of the arguments; None for any.
+        call: Matcher of the call's number; None for any.
+        state: Matcher of the session's state machines; None for any.
+        condition: The expression `if`; None for none.
+        after_last: What happens when the replies are used up.
     """
 
     label: str
@@ -61,26 +61,26 @@ class MockRule(NamedTuple):
     after_last: AfterLast = "error"
 
     def made_ready(self, *, alone: bool) -> MockRule:
-        """The same rule, its replies ready to be called; see `Reply.made_ready`."""
+        """The same rule with prepared replies; see `Reply.made_ready`."""
         return self._replace(replies=tuple(reply.made_ready(alone=alone) for reply in self.replies))
 
     @property
     def always(self) -> bool:
-        """Whether it matches every call and never leaves one to the rules below."""
+        """Whether the rule matches every call, so that the rules below it are unreachable."""
         return not self.when and self.after_last != "next_rule"
 
     @property
     def names(self) -> frozenset[str]:
-        """What it reads of the scope, its replies included."""
+        """The names of the scope that the rule and its replies read."""
         readers = (self.args, self.call, self.state, self.condition, *self.replies)
         states = frozenset[str]() if self.state is None else frozenset({"state"})
         return states.union(*(reader.names for reader in readers if reader is not None))
 
     def matches(self, scope: Scope, number: int) -> bool:
-        """Whether the call fits, used-up replies aside.
+        """Whether the call matches. Does not look at whether replies are left.
 
         Raises:
-            ExpressionError: An expression of the rule failed; its pointer says which.
+            ExpressionError: An expression of the rule failed; the pointer of the error names it.
         """
         if self.args is not None and not self.args.matches(scope["args"], scope):
             return False
@@ -94,7 +94,7 @@ class MockRule(NamedTuple):
             raise error.under(f"{self.pointer}/when/if") from None
 
     def reply_at(self, state: MockState) -> int | None:
-        """The index of the reply that is next; None when they are used up."""
+        """The index of the next reply; None if all are used up."""
         used, calls = state.used.get(self.pointer, 0), self.ends[-1]
         if used >= calls:
             if self.after_last == "repeat":
@@ -102,18 +102,20 @@ class MockRule(NamedTuple):
             if self.after_last != "cycle":
                 return None
             used %= calls
+        # Without `times`, each reply is used once, and the number of uses is its index.
         return used if calls == len(self.replies) else bisect_right(self.ends, used)
 
 
 def choose_rule(
     rules: Iterable[MockRule], scope: Scope, number: int, state: MockState
 ) -> tuple[MockRule, int] | None:
-    """The first rule that answers and the index of its reply; None when there is none. Changes nothing."""
+    """The first rule that answers and the index of its reply; None if there is none. Changes nothing."""
     for rule in rules:
         if rule.matches(scope, number):
             index = rule.reply_at(state)
             if index is not None:
                 return rule, index
+            # An exhausted rule must not fall through by accident: a script that is too short is reported.
             if rule.after_last == "error":
                 return None
     return None
@@ -122,7 +124,7 @@ def choose_rule(
 def blocking_rule(
     rules: tuple[MockRule, ...], scope: Scope, number: int, state: MockState
 ) -> MockRule | None:
-    """The used-up rule that keeps a call from the rules below it; None where no rule does."""
+    """The exhausted rule that keeps a call from the rules below it; None if there is none."""
     for rule in rules:
         if rule.matches(scope, number) and rule.reply_at(state) is None and rule.after_last == "error":
             return rule
@@ -130,7 +132,7 @@ def blocking_rule(
 
 
 def compile_rules(tool: Descriptor, problems: list[Problem]) -> tuple[MockRule, ...]:
-    """Compile the mock block of a descriptor whose shape its schema has accepted."""
+    """Compile a `mock` block that its schema has accepted; problems are added to `problems`."""
     block: dict[str, Any] = tool.bindings["mock"]  # type: ignore[assignment]
     if "rules" in block:
         return tuple(
@@ -145,7 +147,7 @@ def compile_rules(tool: Descriptor, problems: list[Problem]) -> tuple[MockRule, 
             ),
         )
     reply = compile_reply(block, "/mock", tool, problems)
-    after_last = _after_one(block, block, BARE, "a `sequence`, and this mock", problems)
+    after_last = _after_one(block, block, BARE, "this mock", problems)
     return (MockRule("mock", BARE, (reply,), _ends((reply,)), after_last=after_last),)
 
 
@@ -164,13 +166,13 @@ def _ends(replies: tuple[Reply, ...]) -> tuple[int, ...]:
 def _after_one(
     holder: dict[str, Any], reply: dict[str, Any], pointer: str, words: str, problems: list[Problem]
 ) -> AfterLast:
-    """What happens after the last call that a reply alone answers: there is none, unless it has `times`."""
+    """The `after_last` of a single reply. Without `times` it answers every call, so `after_last` has no effect."""
     if "times" in reply:
         after_last: AfterLast = holder.get("after_last", "error")
         return after_last
     if "after_last" in holder:
-        message = f"`after_last` belongs to {words} has one reply"
-        hint = "leave `after_last` out, or say how many `times` the reply answers, or write several replies"
+        message = f"`after_last` has no effect: {words} has a single reply"
+        hint = "remove `after_last`, set `times` on the reply, or write several replies"
         place = f"{pointer}/after_last"
         problems.append(Problem(code="needless_key", message=message, pointer=place, hint=hint))
     return "repeat"
@@ -185,7 +187,7 @@ def _rule(
         after_last: AfterLast = entry.get("after_last", "error")
     else:
         replies = (compile_reply(reply, f"{pointer}/reply", tool, problems),)
-        after_last = _after_one(entry, reply, pointer, "a list of replies, and this rule", problems)
+        after_last = _after_one(entry, reply, pointer, "this rule", problems)
     return MockRule(
         label=str(entry.get("name", f"rule {index + 1}")),
         pointer=pointer,
@@ -203,7 +205,8 @@ def _rule(
 def _args(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Matcher | None:
     if "args" not in when:
         return None
-    from toolcrib.expressions.matchers import compile_matcher, find_impossible  # noqa: PLC0415 -- slow, and many rules match nothing
+    # Deferred, like the imports below: slow to import, and many mocks match nothing.
+    from toolcrib.expressions.matchers import compile_matcher, find_impossible  # noqa: PLC0415
 
     place = f"{pointer}/when/args"
     faults: list[Problem] = []
@@ -220,7 +223,7 @@ def _args(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[P
 def _call(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Matcher | None:
     if "call" not in when:
         return None
-    from toolcrib.expressions.matchers import compile_matcher, find_impossible  # noqa: PLC0415 -- as above
+    from toolcrib.expressions.matchers import compile_matcher, find_impossible  # noqa: PLC0415
 
     place = f"{pointer}/when/call"
     faults: list[Problem] = []
@@ -228,19 +231,19 @@ def _call(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[P
     problems += faults
     wrong = None if faults else next(iter(find_impossible(when["call"], _NUMBERS)), None)
     if wrong is not None:
-        message = f"calls are numbered 1, 2, 3 ..., so none is {compact(when['call'])}"
+        message = f"calls are numbered from 1, so none matches {compact(when['call'])}"
         problems.append(Problem(code="never_matches", message=message, pointer=place + wrong.pointer))
     return matcher
 
 
 _NUMBERS: dict[str, JSON] = {"type": "integer", "minimum": 1}
-"""The numbers that calls have."""
+"""JSON Schema of the number of a call."""
 
 
 def _state(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Matcher | None:
     if "state" not in when:
         return None
-    from toolcrib.expressions.matchers import compile_matcher  # noqa: PLC0415 -- as above
+    from toolcrib.expressions.matchers import compile_matcher  # noqa: PLC0415
 
     place = f"{pointer}/when/state"
     faults: list[Problem] = []
@@ -250,7 +253,7 @@ def _state(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[
 
 
 def _never_in(pattern: dict[str, JSON], place: str, tool: Descriptor) -> Iterator[Problem]:
-    """What in a matcher no machine, or no state of one, can fit."""
+    """The parts of a `state` matcher that name no machine, or no state of one."""
     machines = tool.fixture.machines
     for name, wanted in pattern.items():
         machine, at = machines.get(name), f"{place}/{pointer_step(name)}"
@@ -261,19 +264,19 @@ def _never_in(pattern: dict[str, JSON], place: str, tool: Descriptor) -> Iterato
             continue
         elif machine is None:
             there = ", ".join(f"`{known}`" for known in machines) or "none"
-            message = f"no machine is called `{name}`; those of `state:` are: {there}"
-            hint = did_you_mean(name, machines) or f"write `state: {{{name}: ...}}` in the pack or scenario"
+            message = f"unknown state machine `{name}`; known machines: {there}"
+            hint = did_you_mean(name, machines) or f"add `state: {{{name}: ...}}` to the pack or scenario"
             yield Problem(code="unknown_machine", message=message, pointer=at, hint=hint)
         elif not _can_be(wanted, machine, tool):
             states = ", ".join(f"`{state}`" for state in machine.states)
-            which = f"its states are {states}" if states else "a state is a text"
-            message = f"`{name}` is never {compact(wanted)}; {which}"
+            which = f"its states are {states}" if states else "a state must be text"
+            message = f"`{name}` is never in state {compact(wanted)}; {which}"
             yield Problem("never_matches", message, at, _meant(wanted, machine))
 
 
 def _can_be(wanted: JSON, machine: Machine, tool: Descriptor) -> bool:
-    """Whether a matcher may fit a state of a machine; where one that is computed may, nobody knows before."""
-    from toolcrib.expressions.matchers import compile_matcher, find_impossible  # noqa: PLC0415 -- as above
+    """Whether a matcher may match a state of a machine. A computed matcher may match any."""
+    from toolcrib.expressions.matchers import compile_matcher, find_impossible  # noqa: PLC0415
 
     if next(iter(find_impossible(wanted, {"type": "string"})), None) is not None:
         return False
@@ -282,12 +285,13 @@ def _can_be(wanted: JSON, machine: Machine, tool: Descriptor) -> bool:
 
 
 def _meant(wanted: JSON, machine: Machine) -> str:
-    """The state that a matcher of none may have meant."""
+    """The hint for a matcher that matches no state."""
     if isinstance(wanted, str):
         return did_you_mean(wanted, machine.states)
+    # YAML reads an unquoted `3` or `true` as a number or boolean, but states are strings.
     text = compact(wanted)
     plain = isinstance(wanted, int | float) and (not machine.states or text in machine.states)
-    return f'write it as a text: `"{text}"`' if plain else ""
+    return f'quote it: `"{text}"`' if plain else ""
 
 
 def _condition(
@@ -304,20 +308,20 @@ def _condition(
 
 
 FEWEST = 8
-"""Rules below which trying all of them is as quick."""
+"""The smallest number of rules that get an index. Trying fewer than that is as fast."""
 
 _MOST_MERGED = 100_000
-"""Places in all short lists together that are laid out beforehand."""
+"""The largest total size of the lists that an index merges in advance, which bounds its memory."""
 
 Numbered: TypeAlias = "list[tuple[int, MockRule]]"
 
 
 class RuleIndex:
-    """Which rules of a mock a call's arguments leave.
+    """Finds the rules that may match a call by the value of one argument.
 
     Args:
-        rules: In order.
-        key: The argument that tells them apart.
+        rules: The rules, in order.
+        key: The argument that distinguishes them best.
     """
 
     def __init__(self, rules: tuple[MockRule, ...], key: str) -> None:
@@ -331,16 +335,18 @@ class RuleIndex:
             else:
                 self._rest.append(numbered)
         self._unlisted = tuple(rule for _number, rule in self._rest)
+        # Merged in advance, a look-up is a single dict access, but every value repeats all unindexed rules.
         laid_out = len(self._rest) * len(self._listed) <= _MOST_MERGED
         self._short: dict[Hashable, tuple[MockRule, ...]] | None = (
             {value: self._merged(value) for value in self._listed} if laid_out else None
         )
 
     def left_for(self, arguments: JSON) -> Sequence[MockRule]:
-        """The rules that may match a call with these arguments, in order: all others surely do not."""
+        """The rules that may match a call with these arguments, in order. No other rule matches it."""
         if not isinstance(arguments, dict) or self._key not in arguments:
             return self._unlisted
         value = arguments[self._key]
+        # Most indexed arguments are ids: a plain string needs no freezing.
         if type(value) is str and self._short is not None:
             return self._short.get(value, self._unlisted)
         if isinstance(value, dict | list):
@@ -351,13 +357,13 @@ class RuleIndex:
         return self._merged(key)
 
     def _merged(self, value: Hashable) -> tuple[MockRule, ...]:
-        """The rules that ask for a value and those that ask for none, in order."""
+        """The rules that require a value, merged with those that require none, in order."""
         listed: Numbered = self._listed.get(value, [])
         return tuple(rule for _place, rule in merge(listed, self._rest, key=_number))
 
 
 def index_rules(rules: tuple[MockRule, ...]) -> RuleIndex | None:
-    """The short way through the rules of a mock; None where there is none, or none is needed."""
+    """The index of a mock's rules; None if there are too few rules or no argument distinguishes them."""
     key = _telling(rules) if len(rules) >= FEWEST else None
     return None if key is None else RuleIndex(rules, key)
 
@@ -367,7 +373,7 @@ def _number(numbered: tuple[int, MockRule]) -> int:
 
 
 def _telling(rules: tuple[MockRule, ...]) -> str | None:
-    """The argument of which the rules ask for the most different values."""
+    """The argument for which the rules require the most different values; None if there is none."""
     values: dict[str, set[Hashable]] = {}
     for rule in rules:
         for key, value in _sure(rule):
@@ -376,11 +382,10 @@ def _telling(rules: tuple[MockRule, ...]) -> str | None:
 
 
 def _sure(rule: MockRule) -> Iterator[tuple[str, JSON]]:
-    """The arguments for which a rule wants one plain value, and by which it is judged before anything can fail.
-
-    A text that may hold an expression, and all behind it, is not among them.
-    """
+    """The arguments for which a rule requires one constant value, up to the first that is not constant."""
     wanted = rule.when.get("args")
+    # Arguments are matched in order. Behind the first matcher that may fail, the index must not skip the
+    # rule, or an expression error would be lost.
     for key, value in wanted.items() if isinstance(wanted, dict) else ():
         plain = value is None or isinstance(value, bool | int | float)
         if key.startswith("$") or not (plain or (isinstance(value, str) and not {"{", "$"} & {*value})):

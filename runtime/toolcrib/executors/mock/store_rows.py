@@ -1,7 +1,7 @@
-"""Rows of the store, as a reply reads them: paths into rows, `rows` by name, and the guards that are asked before effects.
+"""Read the store in a reply: paths into rows, named `rows`, and the guards that run before effects.
 
-A name always shows its row as it is at that moment; its key is found once. Guards are asked top to bottom: the first
-whose condition is true answers its error, and nothing is changed.
+A row name always shows the current content of its row, but the key of the row is looked up only once. Guards
+are evaluated in order: the first whose condition is true returns its error, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     from toolcrib.executors.mock.unit_of_work import UnitOfWork
 
 Location: TypeAlias = "tuple[str | int, ...]"
-"""A collection, the key of a row, then the keys and positions within it."""
+"""A collection, the key of a row, then keys and indexes within the row."""
 
 Names: TypeAlias = "Mapping[str, Collection[str] | None]"
-"""The names that expressions may read, with their keys where these are known."""
+"""The names that expressions may read, with their keys if known."""
 
 _HEAD = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 _DOT = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 _MARK = re.compile(rf"{STRING.pattern}|[()\[\]{{}}]", re.DOTALL)
-_EXAMPLE = "a place is written `order.payments[0].amount`, without braces"
+_EXAMPLE = "write a path such as `order.payments[0].amount`, without braces"
 
 
 class PathStep(NamedTuple):
-    """One step of a place.
+    """One step of a path.
 
     Attributes:
-        name: The key, where it is written as one.
-        run: What works the key or position out, where it stands in brackets.
+        name: The key, if it is written as `.key`.
+        run: Computes the key or index, if it is an expression in brackets.
     """
 
     name: str = ""
@@ -53,14 +53,14 @@ class PathStep(NamedTuple):
 
 
 class StorePath(NamedTuple):
-    """A compiled place.
+    """A compiled path into the store, such as `order.payments[0].amount`.
 
     Attributes:
-        text: As it was written.
-        root: The row, or the collection, where it begins.
+        text: The path as written.
+        root: The row or collection where it starts.
         in_store: Whether the root is a collection.
-        steps: What follows.
-        names: What its expressions read.
+        steps: The steps after the root.
+        names: The names that its expressions read.
     """
 
     text: str
@@ -70,10 +70,10 @@ class StorePath(NamedTuple):
     names: frozenset[str]
 
     def find(self, scope: Scope, root: BodyScope) -> tuple[Location, JSON]:
-        """Where it is now, and what stands there.
+        """The current location of the path and the value there.
 
         Raises:
-            ExpressionError: There is no such place.
+            ExpressionError: The path does not exist.
         """
         steps = self.steps
         value: JSON
@@ -96,7 +96,7 @@ class StorePath(NamedTuple):
         return location, value
 
     def _row_key(self, scope: Scope, root: BodyScope) -> str:
-        """The key of the row of the collection in which the place lies."""
+        """The key of the row in the collection."""
         step, name = self.steps[0], self.root
         key = key_text(step.name if step.run is None else step.run(scope))
         if root.work.has(name, key):
@@ -105,27 +105,29 @@ class StorePath(NamedTuple):
 
 
 def _no_row(name: str, location: Location | None) -> ExpressionError:
-    where = "" if location is None else f": {format_location(location)} does not exist"
-    hint = "give it a `missing`, or guard the effect with an `if`"
-    return ExpressionError(f"there is no row `{name}`{where}", code="absent_place", hint=hint)
+    where = "" if location is None else f": nothing at {format_location(location)}"
+    hint = "add `missing` to the row, or `if` to the effect"
+    return ExpressionError(f"row `{name}` does not exist{where}", code="absent_place", hint=hint)
 
 
 def _key_of(step: PathStep, scope: Scope, value: JSON, location: Location) -> str | int:
     key: JSON = step.name if step.run is None else step.run(scope)
     if isinstance(value, list) and type(key) is int:
+        # Negative indexes are normalized, because `BodyScope.shift` compares positions after a deletion.
         if -len(value) <= key < len(value):
             return key % len(value)
         raise ExpressionError(
-            f"{format_location(location)} has {len(value)} elements, and none at {key}", code="absent_place"
+            f"{format_location(location)} has {len(value)} elements, so index {key} is out of range",
+            code="absent_place",
         )
     if isinstance(value, dict) and isinstance(key, str):
         if key in value:
             return key
         raise _absent(value, key, location)
-    expected = "a number in brackets" if isinstance(value, list) else "a text"
+    expected = "a number in brackets" if isinstance(value, list) else "a string"
     if not isinstance(value, list | dict):
         raise ExpressionError(
-            f"{format_location(location)} is {kind(value)}, and nothing is within it", code="absent_place"
+            f"{format_location(location)} is {kind(value)}, which has no members", code="absent_place"
         )
     raise ExpressionError(
         f"{format_location(location)} needs {expected}, not {kind(key)}", code="absent_place"
@@ -134,39 +136,40 @@ def _key_of(step: PathStep, scope: Scope, value: JSON, location: Location) -> st
 
 def _absent(value: dict[str, JSON], key: str, location: Location) -> ExpressionError:
     error = missing_key(value, key, format_location(location))
-    hint = did_you_mean(key, value) or "a key is added with `update` and `set`"
+    hint = did_you_mean(key, value) or "use `update` with `set` to add a key"
     return ExpressionError(error.message, code="absent_place", hint=hint)
 
 
 def format_location(location: Location) -> str:
-    """A location in the words of messages."""
+    """A location as messages write it."""
     steps = [f"[{step!r}]" for step in location[1:]]
     return f"`{location[0]}{''.join(steps)}`"
 
 
 def key_text(value: JSON) -> str:
-    """The key that a value means: a text, or the text of a number.
+    """The row key for a value: text as it is, or a number as text.
 
     Raises:
-        ExpressionError: It means none.
+        ExpressionError: The value cannot be a key.
     """
     key = key_or_none(value)
     if key is None:
-        raise ExpressionError(f"the key of a row is a text or a number, not {kind(value)}")
+        raise ExpressionError(f"a row key must be text or a number, not {kind(value)}")
     return key
 
 
 def key_or_none(value: JSON) -> str | None:
-    """The key that a value means, as `key_text`; none where no row can have it."""
+    """The row key for a value, as `key_text`; None if the value cannot be a key."""
     if isinstance(value, str):
         return value
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
+    # JSON does not distinguish 1 and 1.0, so both are the key "1".
     return as_text(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def read_path(work: UnitOfWork, location: Location) -> JSON:
-    """What stands at a location now; none where there is nothing."""
+    """The current value at a location; None if there is none."""
     value: Any = work.row(str(location[0]), str(location[1]))
     for step in location[2:]:
         try:
@@ -177,8 +180,9 @@ def read_path(work: UnitOfWork, location: Location) -> JSON:
 
 
 def write_path(work: UnitOfWork, location: Location, value: JSON, pointer: str) -> None:
-    """Put a value at a location that exists; only what lies on the way is copied."""
+    """Write a value at an existing location. Only the containers on the path are copied."""
     name, key = str(location[0]), str(location[1])
+    # The budget counts copies, so that a loop of effects over large rows ends early with an error.
     if isinstance(value, dict | list):
         work.budget.copy(len(value))
     row = value if len(location) == 2 else _with(work, work.row(name, key), location, 2, value)
@@ -189,6 +193,7 @@ def _with(work: UnitOfWork, within: Any, location: Location, at: int, value: JSO
     if at == len(location):
         return value
     work.budget.copy(len(within))
+    # Rows are shared with earlier versions of the store and with results: they are never changed in place.
     copy = within.copy()
     step = location[at]
     copy[step] = _with(work, within[step], location, at + 1, value)
@@ -198,21 +203,21 @@ def _with(work: UnitOfWork, within: Any, location: Location, at: int, value: JSO
 def compile_path(
     text: str, names: Names, rows: Collection[str], collections: Collection[str], pointer: str
 ) -> StorePath:
-    """Compile a place.
+    """Compile a path.
 
     Args:
-        text: As it is written.
-        names: What the expressions in its brackets may read.
-        rows: The rows where it may begin.
-        collections: The collections where it may begin; a row of the same name comes first.
-        pointer: Where it stands.
+        text: The path as written.
+        names: The names that the expressions in its brackets may read.
+        rows: The rows where it may start.
+        collections: The collections where it may start; a row of the same name has precedence.
+        pointer: JSON Pointer of the path in the descriptor.
 
     Raises:
-        ExpressionError: `invalid_place`, `not_a_row`; or a fault of an expression in brackets.
+        ExpressionError: Code `invalid_place` or `not_a_row`, or the error of an expression in brackets.
     """
     head = _HEAD.match(text)
     if head is None:
-        raise ExpressionError(f"`{shortened(text)}` is no place", code="invalid_place", hint=_EXAMPLE)
+        raise ExpressionError(f"`{shortened(text)}` is not a valid path", code="invalid_place", hint=_EXAMPLE)
     root = head[1]
     if root not in rows and root not in collections:
         raise _not_a_row(root, names, rows, collections)
@@ -234,14 +239,15 @@ def compile_path(
 
 
 def _bracket(text: str, start: int) -> int:
-    """Where the bracket that opens at a place of a text closes."""
+    """The index of the bracket that closes the one at `start`."""
     depth, at = 0, start
+    # `_MARK` matches string literals whole, so that brackets in them are not counted.
     while text[start] == "[" and (mark := _MARK.search(text, at)) is not None:
         depth += (mark.group() in ("(", "[", "{")) - (mark.group() in (")", "]", "}"))
         if depth == 0:
             return mark.start()
         at = mark.end()
-    message = f"`{shortened(text)}` is no place from `{shortened(text[start:])}` on"
+    message = f"`{shortened(text)}` is not a valid path: cannot parse `{shortened(text[start:])}`"
     raise ExpressionError(message, code="invalid_place", hint=_EXAMPLE)
 
 
@@ -249,23 +255,20 @@ def _not_a_row(
     root: str, names: Collection[str], rows: Collection[str], collections: Collection[str]
 ) -> ExpressionError:
     known = [*rows, *collections]
-    if root in names:
-        why = f"`{root}` is no row, so nothing can be changed there"
-    else:
-        why = f"there is no row `{root}`"
-    there = f"; there are {list_of_names(known)}" if known else ""
-    hint = did_you_mean(root, known) or "name the row under `rows`"
+    why = f"`{root}` is not a row, so it cannot be changed" if root in names else f"unknown row `{root}`"
+    there = f"; available: {list_of_names(known)}" if known else ""
+    hint = did_you_mean(root, known) or "declare it under `rows`"
     return ExpressionError(why + there, code="not_a_row", hint=hint)
 
 
 class CompileContext(NamedTuple):
-    """Names, rows and the tool, and where faults go.
+    """What the parts of a reply body are compiled with.
 
     Attributes:
-        names: What expressions may read, with the keys where these are known.
-        rows: Name -> row.
+        names: The names that expressions may read, with their keys if known.
+        rows: Name -> row, for the rows declared so far.
         tool: The descriptor.
-        problems: Receives every fault.
+        problems: Receives every problem.
     """
 
     names: Names
@@ -274,15 +277,15 @@ class CompileContext(NamedTuple):
     problems: list[Problem]
 
     def fault(self, code: str, message: str, pointer: str, hint: str = "") -> None:
-        """Tell a fault."""
+        """Add a problem."""
         self.problems.append(Problem(code=code, message=message, pointer=pointer, hint=hint))
 
     def value(self, value: JSON, pointer: str) -> Rendering:
-        """Compile a value; `for_each` makes lists and objects in it."""
+        """Compile a value, which may contain `for_each` forms."""
         return compile_value(value, self.names, self.problems, pointer, forms=True)
 
     def place(self, text: str, pointer: str, *, in_store: bool = True) -> StorePath | None:
-        """Compile a place; None for one with a fault."""
+        """Compile a path; None if it has a problem, which is reported."""
         collections = self.tool.fixture.collections if in_store else ()
         try:
             place = compile_path(text, self.names, self.rows, collections, pointer)
@@ -293,43 +296,45 @@ class CompileContext(NamedTuple):
         return place
 
     def check_way(self, place: StorePath, pointer: str) -> None:
-        """Tell a place that no row can have, by the schema of its collection."""
+        """Report a path that no row can have, according to the schema of its collection."""
         spot = self.spot(place)
         if spot is not None:
             spot.check_way(pointer, self)
             return
-        keys = None if place.in_store else self.names.get(place.root)  # of a row that lies within another
+        # A row within another row has no collection, but its possible keys may be known.
+        keys = None if place.in_store else self.names.get(place.root)
         for step in place.steps:
             if not isinstance(keys, KnownKeys):
                 return
             if step.name and step.name not in keys:
                 there = list_of_names(sorted(keys))
                 message = (
-                    f"`{place.root}` never has `{step.name}` at `{place.text}`; the keys there are {there}"
+                    f"unknown key `{step.name}` of `{place.root}` at `{place.text}`; known keys: {there}"
                 )
                 self.fault("unknown_row_key", message, pointer, did_you_mean(step.name, keys))
                 return
             keys = keys.below(step.name or None)
 
     def spot(self, place: StorePath, *, elements: bool = False) -> LiteralPlace | None:
-        """What schemas say of a place, or of the elements of what stands there; None where they say nothing."""
+        """The schema information for a path, or for the elements at it; None if there is none."""
         if all(collection.schema is None for collection in self.tool.fixture.collections.values()):
             return None
-        from toolcrib.executors.mock.collection_schema import literal_place  # noqa: PLC0415 -- many stores have no schemas
+        # Deferred: many stores have no schemas.
+        from toolcrib.executors.mock.collection_schema import literal_place  # noqa: PLC0415
 
         return literal_place(place, self, elements=elements)
 
 
 Find: TypeAlias = "Callable[[BodyScope], Location | None]"
-"""Finds a row; None where there is none."""
+"""Finds the location of a row; None if there is none."""
 
 Container: TypeAlias = "dict[str, JSON] | list[JSON]"
 
 Within: TypeAlias = "Callable[[BodyScope], tuple[Location, Container]]"
-"""Finds where a row is looked up, and what stands there."""
+"""Finds the location of the container in which a row is looked up, and the container."""
 
 RowFilter: TypeAlias = "Callable[[Scope], Callable[[JSON], bool]]"
-"""Prepares the test of `where` or `first`: whether an element is one of those that are meant."""
+"""Prepares the test of `where` or `first` for one call: whether an element matches."""
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -338,12 +343,12 @@ class Row(NamedTuple):
     """A compiled row.
 
     Attributes:
-        name: What expressions call it.
-        find: Finds it.
-        names: What that reads of the scope.
-        collection: The collection that it is a row of; empty for an object or element within a row.
-        missing: What is answered where it is absent; None for a row that may be.
-        keys: The keys that it may have, where these are known.
+        name: Its name in expressions.
+        find: Finds its location.
+        names: The names of the scope that `find` reads.
+        collection: Its collection; empty for an object or element within another row.
+        missing: The error if the row is absent; None if it may be.
+        keys: The keys that it may have, if known.
     """
 
     name: str
@@ -354,7 +359,7 @@ class Row(NamedTuple):
     keys: KnownKeys | None = None
 
     def read(self, scope: BodyScope) -> JSON:
-        """The row as it is now; none where there is none."""
+        """The current content of the row; None if the row is absent."""
         location = scope.locate(self.name)
         return None if location is None else read_path(scope.work, location)
 
@@ -362,10 +367,10 @@ class Row(NamedTuple):
 def compile_rows(
     block: Mapping[str, Any], pointer: str, names: Names, tool: Descriptor, problems: list[Problem]
 ) -> tuple[dict[str, Row], dict[str, Any]]:
-    """Compile `rows`; faults are added to `problems`.
+    """Compile `rows`; problems are added to `problems`.
 
     Returns:
-        The rows in order, and the names that expressions may read when there are these rows.
+        The rows in order, and the names that expressions may read once the rows are defined.
     """
     rows: dict[str, Row] = {}
     inner: dict[str, Any] = {**names, "key_of": ()} if block else dict(names)
@@ -396,7 +401,7 @@ def _row(name: str, entry: Mapping[str, Any], pointer: str, ground: CompileConte
 
 
 def element_keys(place: StorePath, ground: CompileContext) -> KnownKeys | None:
-    """The keys of the elements of what stands at a place, where these are known."""
+    """The keys of the elements at a path, if known."""
     keys = ground.names.get(hidden_key_name("store", place.root) if place.in_store else place.root)
     for step in (*place.steps, PathStep()):
         keys = keys.below(step.name or None) if isinstance(keys, KnownKeys) else None
@@ -411,13 +416,14 @@ def _within(text: str, pointer: str, ground: CompileContext) -> StorePath | None
     else:
         ground.check_way(place, pointer)
         return place
+    # `in` accepts a collection as well as a path, so the error for an unknown name lists both.
     if code == "not_a_row":
         known = [*ground.tool.fixture.collections, *ground.rows]
-        code, there = "unknown_collection", list_of_names(known) if known else "none are declared"
-        message = f"`{text}` is neither a collection of the store nor a place in an earlier row: {there}"
-        hint = (
-            did_you_mean(text, known) or "collections are declared under `store`, of the pack or the project"
+        code, there = "unknown_collection", list_of_names(known) if known else "none"
+        message = (
+            f"`{text}` is neither a collection of the store nor a path in an earlier row; available: {there}"
         )
+        hint = did_you_mean(text, known) or "declare collections under `store` in the pack or project"
     ground.fault(code, message, pointer, hint)
     return None
 
@@ -437,7 +443,7 @@ def _inside(place: StorePath) -> Within:
 
 
 def _placed(find: Find, pointer: str) -> Find:
-    """The same, with errors that say where."""
+    """The same function, with a pointer added to its errors."""
     run: Any = with_location(cast("Any", find), pointer)
     return run  # type: ignore[no-any-return]
 
@@ -449,7 +455,7 @@ def _finding(
     ground: CompileContext,
     place: StorePath,
 ) -> tuple[Find, frozenset[str]]:
-    """What finds a row in what `within` finds, and what it reads."""
+    """The function that finds a row in the container of `within`, and the names that it reads."""
     if "key" in entry:
         written = ground.value(entry["key"], f"{pointer}/key")
         compute = written.run
@@ -495,22 +501,22 @@ def _key(value: JSON, container: Container) -> str | int | None:
     if type(value) is int:
         many = len(container)
         return value % many if -many <= value < many else None
-    raise ExpressionError(f"the elements of a list are numbered, and `key` is {kind(value)}")
+    raise ExpressionError(f"list elements are addressed by number, but `key` is {kind(value)}")
 
 
 def compile_row_filter(
     value: Any, pointer: str, ground: CompileContext, element: KnownKeys | None
 ) -> tuple[RowFilter, frozenset[str]]:
-    """Compile `where` or `first`: fields with their values, or a condition over `row`.
+    """Compile `where` or `first`: an object of field values, or a condition over `row`.
 
     Args:
-        value: What is written there.
-        pointer: Where it stands.
-        ground: What it is compiled against.
-        element: The keys of `row`, where these are known.
+        value: The value in the document.
+        pointer: JSON Pointer of the value.
+        ground: The compile context.
+        element: The keys of `row`, if known.
 
     Returns:
-        What prepares the test in a scope, and the names that it reads.
+        The function that prepares the test for a scope, and the names that it reads.
     """
     if isinstance(value, dict):
         fields = compile_value(value, ground.names, ground.problems, pointer)
@@ -530,11 +536,11 @@ def compile_row_filter(
 
 
 def _having(wanted: Any) -> Callable[[JSON], bool]:
-    """Whether an element is an object whose fields have these values."""
+    """The test whether an element is an object whose fields have these values."""
     if len(wanted) == 1:
         ((field, only),) = wanted.items()
         if isinstance(only, str):
-            # A text equals nothing but a text, so Python's own comparison is JSON's here.
+            # The common look-up. Python's `==` agrees with JSON equality if one side is a string.
             return lambda element: isinstance(element, dict) and element.get(field) == only
 
     def fits(element: JSON) -> bool:
@@ -552,13 +558,13 @@ class Guard(NamedTuple):
     """A compiled guard.
 
     Attributes:
-        pointer: Where it stands.
-        test: Whether its error is answered.
-        failing: That error.
-        loop: The elements for each of which the test is asked; None for once.
-        names: What it reads of the scope.
-        settled: What the test always says, where it reads nothing; None where that depends on the call.
-        asks: What the test reads.
+        pointer: JSON Pointer of the guard.
+        test: The condition under which the guard refuses the call.
+        failing: The error that it returns then.
+        loop: The `for_each` loop in which the test runs; None to run it once.
+        names: The names of the scope that the guard reads.
+        settled: The constant value of the test; None if it depends on the call.
+        asks: The names that the test reads.
     """
 
     pointer: str
@@ -570,7 +576,7 @@ class Guard(NamedTuple):
     asks: frozenset[str]
 
     def judge(self, scope: Scope) -> Result | None:
-        """Its error, or None where the call may go on.
+        """The error of the guard, or None if the call may continue.
 
         Raises:
             ExpressionError: The mock is wrong.
@@ -589,17 +595,17 @@ class Guard(NamedTuple):
 def compile_guards(
     block: Sequence[dict[str, Any]], pointer: str, names: Names, problems: list[Problem]
 ) -> list[Guard]:
-    """Compile a `guard` list; faults are added to `problems`."""
+    """Compile a `guard` list; problems are added to `problems`."""
     guards = [_guard(entry, f"{pointer}/{index}", names, problems) for index, entry in enumerate(block)]
     problems += [
-        constant_condition("it never answers", f"{guard.pointer}/if")
+        constant_condition("the guard never refuses", f"{guard.pointer}/if")
         for guard in guards
         if guard.settled is False
     ]
     for index, guard in enumerate(guards[:-1]):
         if guard.settled:
-            message = f"no call gets past guard {index + 1}, whose `if` is always true"
-            hint = "change its condition, or leave out what follows"
+            message = f"no call passes guard {index + 1}: its `if` is always true"
+            hint = "change its condition, or remove what follows"
             place = guards[index + 1].pointer
             problems.append(Problem(code="unreachable_guard", message=message, pointer=place, hint=hint))
             break
@@ -608,38 +614,39 @@ def compile_guards(
 
 
 def _asked_before(block: Sequence[dict[str, Any]], guards: Sequence[Guard]) -> Iterator[Problem]:
-    """The guards that never answer, because one before them has the same condition."""
+    """The guards that never refuse, because an earlier one has the same condition."""
     first: dict[str, int] = {}
     for index, (entry, guard) in enumerate(zip(block, guards, strict=True)):
+        # The same text may have another value if it draws random numbers or counts with `seq`.
         if "for_each" in entry or guard.settled is not None or DRAWS in guard.asks or COUNTS in guard.asks:
             continue
         before = first.setdefault(entry["if"].strip(), index)
         if before != index:
-            message = f"guard {before + 1} has the same `if`, so this one never answers"
-            hint = "leave one of them out, or change its condition"
+            message = f"this guard is unreachable: guard {before + 1} has the same `if`"
+            hint = "remove one of them, or change its condition"
             yield Problem(code="unreachable_guard", message=message, pointer=guard.pointer, hint=hint)
 
 
 def constant_result(test: Run, used: Collection[str], problems: Sequence[Problem], found: int) -> bool | None:
-    """What a test always says, where it reads nothing and has no fault; None where that depends on the call.
+    """The constant value of a test that reads nothing; None if the value depends on the call.
 
     Args:
-        test: The test.
-        used: What it reads.
-        problems: All faults.
-        found: How many there were before it was compiled.
+        test: The compiled test.
+        used: The names that it reads.
+        problems: All problems so far.
+        found: The number of problems before the test was compiled. If there are more, it has an error.
     """
     return None if used or len(problems) > found else bool(test({}))
 
 
 def constant_condition(outcome: str, pointer: str) -> Problem:
-    """The fault of an `if` that says the same for every call."""
-    message = f"the `if` reads nothing, so it says the same for every call: {outcome}"
+    """The problem of an `if` that has the same value for every call."""
+    message = f"`if` reads no variables, so it has the same value for every call: {outcome}"
     return Problem(
         code="constant_condition",
         message=message,
         pointer=pointer,
-        hint="change the condition, or leave it out",
+        hint="change or remove the condition",
     )
 
 
@@ -657,6 +664,7 @@ def _guard(entry: dict[str, Any], pointer: str, names: Names, problems: list[Pro
     if read is not None:
         read.check_used(used, problems)
         used = read.outside(used)
+    # In a loop even a test that is always true refuses nothing if the list is empty.
     if read is not None and settled:
-        settled = None  # there may be nothing to go through
+        settled = None
     return Guard(pointer, test, failing, None if read is None else read.loop, used, settled, asked)

@@ -1,4 +1,4 @@
-"""What a reply comes to: the answer alone, or one atomic step that changes what the session's mocks keep."""
+"""Compute the result of a reply, alone or in one atomic step with its changes to the store."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from toolcrib.expressions.values import frozen
 from toolcrib.schema.validation import NotJSONError, Validator, json_violation
 
 NOT_TRUSTED = (ExpressionError, NotJSONError, LookupError, TypeError, RecursionError)
-"""What a trusted answer that can't be worked out raises; the ordinary one says why."""
+"""The exceptions of `Reply.trusted_value`. The ordinary path then reports the reason."""
 
 Meta = Mapping[str, JSON]
 
 Fits = Callable[[Result | TrustedAnswer], bool]
-"""Whether an answer will pass for one of the tool, so that what the call changes may stay."""
+"""Whether a result will be accepted by the layers, so that the changes of the call may be committed."""
 
 
 class ReplyOutcome(NamedTuple):
-    """What became of a call that a reply has taken.
+    """The outcome of a reply for one call.
 
     Attributes:
-        answer: What it is answered.
-        reports: Seconds to wait and the progress to report then, before the answer.
-        used: Whether it counts among the calls that the reply has answered.
+        answer: The result.
+        reports: The progress reports before the result, each with the seconds to wait before it.
+        used: Whether the call counts against `times` of the reply.
     """
 
     answer: Result | TrustedAnswer
@@ -48,7 +48,7 @@ class ReplyOutcome(NamedTuple):
 
 
 def compute_answer(reply: Reply, scope: Scope, meta: Meta) -> Result | TrustedAnswer:
-    """The answer of a reply.
+    """The result of a reply.
 
     Raises:
         ExpressionError: The mock is wrong.
@@ -57,13 +57,13 @@ def compute_answer(reply: Reply, scope: Scope, meta: Meta) -> Result | TrustedAn
         try:
             return tuple.__new__(TrustedAnswer, (reply.trusted_value(scope), meta))
         except NOT_TRUSTED:
-            pass  # what is wrong is told by the answer or by whoever has it judged
+            pass
     result = reply.answer(scope)
     return result._replace(meta=meta) if meta else result
 
 
 def answer_reply(reply: Reply, scope: Scope, meta: Meta) -> ReplyOutcome:
-    """The answer of a reply, and what it reports on the way.
+    """The result of a reply with its progress reports.
 
     Raises:
         ExpressionError: The mock is wrong.
@@ -73,7 +73,7 @@ def answer_reply(reply: Reply, scope: Scope, meta: Meta) -> ReplyOutcome:
 
 
 def progress_reports(reply: Reply, scope: Scope) -> tuple[tuple[float, Progress], ...]:
-    """What is reported before the answer, and after how many seconds each.
+    """The progress reports before the result, each with the seconds to wait before it.
 
     Raises:
         ExpressionError: The mock is wrong.
@@ -84,19 +84,20 @@ def progress_reports(reply: Reply, scope: Scope) -> tuple[tuple[float, Progress]
 def run_transaction(
     reply: Reply, scope: StatefulScope, state: MockState, meta: Meta, fits: Fits | None
 ) -> ReplyOutcome:
-    """One step: what the reply does, and its answer. All of it is kept, or nothing.
+    """Run the effects of a reply and compute its result. Everything is committed, or nothing.
 
-    A call that means the same as an earlier one is answered what that one was, and does nothing.
+    A call with the same `idempotent_by` value as an earlier one returns the earlier result and has no
+    effects.
 
     Args:
-        reply: The reply that has taken the call.
-        scope: What expressions of the call read, and the work that is kept if the step stands.
-        state: Receives the answer, for the calls that mean the same.
-        meta: What is told beside the answer.
-        fits: Whether the answer lets the step stand; None for a step that is only tried.
+        reply: The chosen reply.
+        scope: The variables of the call, with its unit of work.
+        state: The session's memory of the tool, which receives the result for later calls of the same value.
+        meta: The `meta` of the result.
+        fits: Decides whether the result lets the changes be committed; None for a dry run.
 
     Raises:
-        ExpressionError: The mock is wrong; nothing is kept.
+        ExpressionError: The mock is wrong; nothing is committed.
     """
     same = None if reply.same is None else _key(reply, scope)
     if same is not None and same in state.answers:
@@ -108,7 +109,7 @@ def run_transaction(
 
 
 def _step(reply: Reply, scope: StatefulScope, meta: Meta, fits: Fits | None) -> tuple[ReplyOutcome, bool]:
-    """What becomes of the call, and whether that stands: what a guard answers does, and what nobody will refuse."""
+    """The outcome of the call, and whether it is final: a refusal by a guard, or a result that the layers accept."""
     work, body = scope.work, reply.body
     inner: Scope = scope
     if body is not None:
@@ -120,6 +121,8 @@ def _step(reply: Reply, scope: StatefulScope, meta: Meta, fits: Fits | None) -> 
     taken = answer_reply(reply, inner, meta)
     if fits is None:
         return taken, False
+    # The result layer runs after this step. A result that it would reject must leave the store unchanged, so
+    # the check is made here. The result of a `fault` or `passthrough` reply is not the final one.
     matters = (work.changed or reply.same is not None) and not reply.reaches
     if matters and not fits(taken.answer):
         return taken, False
@@ -130,8 +133,8 @@ def _step(reply: Reply, scope: StatefulScope, meta: Meta, fits: Fits | None) -> 
 
 
 def _key(reply: Reply, scope: Scope) -> Hashable:
-    """What makes calls one; None for a call of its own."""
-    assert reply.same is not None  # noqa: S101 -- asked only of a reply that has it
+    """The value of `idempotent_by`; None for a call that is never a repetition."""
+    assert reply.same is not None  # noqa: S101 -- called only for a reply with `idempotent_by`
     try:
         value = reply.same.evaluate(scope)
     except ExpressionError as error:
@@ -140,12 +143,12 @@ def _key(reply: Reply, scope: Scope) -> Hashable:
 
 
 def _kept(answer: Result | TrustedAnswer) -> Result:
-    """An answer to be given again: nobody else has its objects and lists."""
+    """A private copy of a result that later calls return again."""
     return _copy(as_result(answer))
 
 
 def _again(kept: Result) -> Result:
-    """A kept answer for one more call; its `meta` says that nothing was done for it."""
+    """A stored result for a repeated call, marked `repeated` in its `meta`."""
     mock = kept.meta.get("mock")
     told = {"mock": {**mock, "repeated": True}} if isinstance(mock, dict) else {}
     return _copy(kept)._replace(meta={**kept.meta, **told})
@@ -159,9 +162,10 @@ def _copy(result: Result) -> Result:
 
 
 def answer_check(tool: Descriptor) -> Fits:
-    """Whether an answer of a tool is one that the layers will not refuse.
+    """The test whether the layers will accept a result of the tool.
 
-    What is no JSON never passes; what the output schema refuses passes only where the descriptor lets it.
+    Invalid JSON never passes. A result that violates the output schema passes only if the descriptor's
+    `on_invalid_result` tolerates it.
     """
     judge = _validator(tool.output_schema if tool.on_invalid_result == "error" else None).judge
 
@@ -186,11 +190,15 @@ def _validator(schema: Schema | None) -> Validator:
 
 
 def mock_failure(call: Call, error: ExpressionError, pointer: str) -> Result:
-    """The mock itself is wrong: never an answer that a model could take for the tool's.
+    """The result for an error of the mock itself, which must not be mistaken for a result of the tool.
 
-    `pointer` is where the error belongs.
+    Args:
+        call: The call.
+        error: The error.
+        pointer: JSON Pointer of the error in the descriptor.
     """
-    from toolcrib.formats.promptkit.foreign_descriptors import is_go_template, reword_go_problem  # noqa: PLC0415 -- a mock that fails is rare
+    # Deferred: a mock that fails is rare.
+    from toolcrib.formats.promptkit.foreign_descriptors import is_go_template, reword_go_problem  # noqa: PLC0415
 
     origin, message, hint = call.tool.origin, error.message, error.hint
     if is_go_template(origin, pointer):

@@ -1,4 +1,4 @@
-"""What one call makes of the session's store. Nothing of it is seen by others before `commit`."""
+"""The changes of one call to the session's store. Other calls do not see them before `commit`."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from toolcrib.schema.validation import Validator
 from toolcrib.simulation.store import RowLayers, Rows, Store, StoreVersion, rows_of, state_by_machine
 
 MOST_ROWS: Final = 100_000
-"""Rows of one collection that calls may bring it to."""
+"""The number of rows up to which calls may grow a collection."""
 
 
 class UnitOfWork:
     """The store as one call sees and changes it.
 
-    Rows are never changed in place: whoever has one keeps it as it was.
+    Rows are never changed in place: a row that was handed out keeps its content.
 
     Args:
-        store: That of the session.
-        fixture: What the store of the tool begins with.
-        version: An earlier version to work on; it must not be committed then.
-        pack: The pack of the tool, whose own the numbers of `seq` are.
+        store: The store of the session.
+        fixture: The initial content of the store for the tool.
+        version: An earlier version to work on, which must not be committed; None for the current one.
+        pack: The pack of the tool. Sequence numbers of `seq` are counted per pack.
 
     Attributes:
-        budget: What the call may still do.
-        changed: Whether there is something to commit.
+        budget: The remaining work that the call may do.
+        changed: Whether there are changes to commit.
     """
 
     __slots__ = (
@@ -65,7 +65,8 @@ class UnitOfWork:
         self._numbers: dict[str, int] = {}
 
     def store(self) -> dict[str, Rows]:
-        """Collection name -> its rows as they are now within this call: what expressions call `store`."""
+        """Collection name -> its current rows within this call: the variable `store` of expressions."""
+        # A collection whose file cannot be read must fail only the calls that read it.
         found: dict[str, Rows] = {}
         lost: dict[str, ExpressionError] = {}
         for name in self._fixture.collections:
@@ -76,12 +77,13 @@ class UnitOfWork:
         return _Incomplete(found, lost) if lost else found
 
     def rows(self, name: str) -> dict[str, JSON]:
-        """The rows of a collection as they are now; whoever has them keeps them so, and changes nothing.
+        """The current rows of a collection. The mapping is a snapshot and must not be changed.
 
         Raises:
-            ExpressionError: They can't be had.
+            ExpressionError: The rows cannot be read.
         """
-        self._rest.pop(name, None)  # who has it keeps it
+        # `remove` changes `_rest` in place, but the caller may keep it: the next `remove` must copy again.
+        self._rest.pop(name, None)
         return self._whole(name)
 
     def _whole(self, name: str) -> dict[str, JSON]:
@@ -91,7 +93,7 @@ class UnitOfWork:
         return cast("dict[str, JSON]", layers.whole())
 
     def row(self, name: str, key: str) -> JSON:
-        """A row as it is now; none where there is none.
+        """The current content of a row; None if there is no such row.
 
         Raises:
             ExpressionError: As `rows`.
@@ -100,7 +102,7 @@ class UnitOfWork:
         return layers.above[key] if key in layers.above else layers.below.get(key)
 
     def has(self, name: str, key: str) -> bool:
-        """Whether a collection has a row of a key.
+        """Whether a collection has a row with a key.
 
         Raises:
             ExpressionError: As `rows`.
@@ -117,21 +119,23 @@ class UnitOfWork:
         return layers
 
     def put(self, name: str, key: str, row: JSON, pointer: str) -> None:
-        """Make a value the row of a key.
+        """Write the row of a key.
 
         Args:
             name: The collection.
             key: The key.
-            row: The row, which nobody changes any more.
-            pointer: Which effect of the document does it.
+            row: The row, which must not be changed afterwards.
+            pointer: JSON Pointer of the effect, for the errors of `check`.
 
         Raises:
             ExpressionError: The collection has too many rows.
         """
         layers = self._layers_of(name)
+        # The sum of both layers counts replaced rows twice; the exact count is taken only close to the limit.
         crowded = len(layers.below) + len(layers.above) >= MOST_ROWS
         if crowded and not self.has(name, key) and len(self._whole(name)) >= MOST_ROWS:
-            raise ExpressionError(f"`{name}` would have more than {MOST_ROWS:,} rows")
+            raise ExpressionError(f"`{name}` would exceed {MOST_ROWS:,} rows")
+        # `layers.above` belongs to the committed version. It is copied once per call, at the first write.
         above = self._own.get(name)
         if above is None:
             above = self._own[name] = {**layers.above}
@@ -141,7 +145,8 @@ class UnitOfWork:
         self.changed = True
 
     def remove(self, name: str, key: str) -> None:
-        """Take a row out; it is there."""
+        """Delete an existing row."""
+        # The copy is kept for further deletions of the call: deleting n rows costs one copy, not n.
         rest = self._rest.get(name)
         if rest is None:
             rest = self._rest[name] = {**self._whole(name)}
@@ -155,10 +160,12 @@ class UnitOfWork:
         self.changed = True
 
     def free_key(self, name: str) -> str:
-        """The next number, as text, that no row of a collection has or had in this session."""
+        """The next number, as text, that has not been a row key of the collection in this session."""
         collection = self._fixture.collections[name]
+        # `#` keeps the counter of keys apart from the sequence of the same name.
         counter = f"{collection.id}#"
         last = self._numbers.get(counter, self._version.numbers.get(counter, 0))
+        # Initial rows usually have the keys 1 to n.
         number = max(last, len(rows_of(collection))) + 1
         while self.has(name, str(number)):
             number += 1
@@ -166,27 +173,28 @@ class UnitOfWork:
         return str(number)
 
     def count(self, name: str, first: int) -> int:
-        """The next number of a sequence of the pack, `first` for a fresh one; what the function `seq` asks.
+        """The next number of a sequence of the pack, starting at `first`: the function `seq` of expressions.
 
-        A sequence of the name of a collection is that of the collection.
+        A sequence with the name of a collection belongs to that collection, and all packs share it.
         """
         collection = self._fixture.collections.get(name)
         counter = f"{self._pack}/{name}" if collection is None else collection.id
         last = self._numbers.get(counter, self._version.numbers.get(counter))
         number = first if last is None else last + 1
+        # Only a call that commits uses the number up.
         self._numbers[counter] = number
         self.changed = True
         return number
 
     def states(self) -> dict[str, JSON]:
-        """Name of a machine -> its state now: what expressions call `state`."""
+        """Name of a machine -> its current state: the variable `state` of expressions."""
         return {**state_by_machine(self._fixture, self._version), **self._states}
 
     def go(self, machine: str, state: JSON) -> None:
-        """Move a machine.
+        """Set the state of a machine.
 
         Raises:
-            ExpressionError: It has no such state.
+            ExpressionError: The machine has no such state.
         """
         allowed = self._fixture.machines[machine].states
         if not isinstance(state, str) or (allowed and state not in allowed):
@@ -195,11 +203,12 @@ class UnitOfWork:
         self.changed = True
 
     def check(self) -> None:
-        """Whether every row that was written fits its collection.
+        """Check that every written row is valid for its collection.
 
         Raises:
-            ExpressionError: One does not; with the pointer of the effect that wrote it.
+            ExpressionError: A row is invalid; the error has the pointer of the effect that wrote it.
         """
+        # Checked once at the end: between two effects a row may well be incomplete.
         for name, keys in self._written.items():
             collection = self._fixture.collections[name]
             for key, pointer in keys.items():
@@ -209,7 +218,7 @@ class UnitOfWork:
                     raise error.under(pointer) from None
 
     def commit(self) -> None:
-        """Make what was done the session's store."""
+        """Make the changes the current version of the session's store."""
         if not self.changed:
             return
         collections, machines, before = self._fixture.collections, self._fixture.machines, self._version
@@ -227,17 +236,19 @@ class UnitOfWork:
 
 
 def unknown_state(machine: str, state: JSON, allowed: tuple[str, ...]) -> ExpressionError:
-    """The error of a state that a machine can't have."""
+    """The error for a state that a machine does not have."""
     if not isinstance(state, str):
         return ExpressionError(
-            f"a state of `{machine}` is a text, not {as_text(state)}", code="unknown_state"
+            f"a state of `{machine}` must be text, not {as_text(state)}", code="unknown_state"
         )
-    message = f"`{machine}` has no state `{shortened(state)}`; it has {list_of_names(list(allowed))}"
+    message = (
+        f"unknown state `{shortened(state)}` of `{machine}`; its states are {list_of_names(list(allowed))}"
+    )
     return ExpressionError(message, code="unknown_state", hint=did_you_mean(state, allowed))
 
 
 class _Incomplete(dict[str, Rows]):
-    """A store some of whose rows can't be had: whoever asks for them is told why."""
+    """A store with unreadable collections. Reading one of them raises its error."""
 
     __slots__ = ("_lost",)
 
@@ -250,6 +261,7 @@ class _Incomplete(dict[str, Rows]):
             raise self._lost[name]
         raise KeyError(name)
 
+    # `dict.get` does not call `__missing__`.
     def get(self, name: str, otherwise: Any = None) -> Any:
         return self[name] if name in self or name in self._lost else otherwise
 
@@ -263,14 +275,14 @@ def _check_row(collection: Collection, key: str, row: JSON) -> None:
     name, field = collection.name, collection.key
     if field and (not isinstance(row, dict) or as_text(row.get(field)) != key):
         held = as_text(row.get(field)) if isinstance(row, dict) else "nothing"
-        message = f"the row `{shortened(key)}` of `{name}` has another `{field}`: {shortened(held)}"
-        raise ExpressionError(message, code="row_breaks_schema", hint=f"`{field}` is the key of a row")
+        message = f"`{field}` of row `{shortened(key)}` in `{name}` does not equal its key: {shortened(held)}"
+        raise ExpressionError(message, code="row_breaks_schema", hint=f"`{field}` holds the row key")
     if collection.schema is None:
         if not isinstance(row, dict):
-            raise ExpressionError(f"a row of `{name}` is an object", code="row_breaks_schema")
+            raise ExpressionError(f"a row of `{name}` must be an object", code="row_breaks_schema")
         return
     validator = _validator(collection.schema)
     if not validator.is_valid(row):
         fault = validator.faults(row)[0]
-        message = f"the row `{shortened(key)}` of `{name}` would not fit its schema: {fault.for_model()}"
+        message = f"row `{shortened(key)}` of `{name}` would not match its schema: {fault.for_model()}"
         raise ExpressionError(message, code="row_breaks_schema", hint=fault.hint)

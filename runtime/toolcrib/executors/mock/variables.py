@@ -1,4 +1,4 @@
-"""What the expressions of a mock can read, and the session's memory of one mocked tool."""
+"""The variables of a mock's expressions, and the session's memory of a mocked tool."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ _KEPT = frozenset({"state", "store", COUNTS})
 
 
 def is_stateful(names: Collection[str]) -> bool:
-    """Whether names of a scope, hidden ones among them, show what the session's mocks keep."""
+    """Whether any name of a scope, including hidden ones, reads the state of the session."""
     return any(name in _KEPT or collection_of(name) for name in names)
 
 
 def collection_of(name: str) -> str:
-    """The collection that a hidden name of a scope stands for; empty for other names."""
+    """The collection that a hidden name refers to; empty for other names."""
     return key_of_hidden_name("store", name)
 
 
 def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
-    """The names that expressions of a tool's mock may read, with their keys where these are known.
+    """The names that expressions of a tool's mock may read, with their keys if known.
 
-    The keys of `args` are known where the input schema is closed.
+    The keys of `args` are known if the input schema is closed.
     """
+    # A hidden name per collection lets `store.orders` read one collection without merging the others.
     known: dict[str, Collection[str] | None] = {
         COUNTS: None,
         DRAWS: None,
@@ -56,21 +57,22 @@ def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
 def _keys_of(collection: Rows) -> KnownKeys | None:
     if collection.schema is None or collection.fault:
         return None
-    from toolcrib.executors.mock.collection_schema import CollectionKeys  # noqa: PLC0415 -- many stores have no schemas
+    # Deferred: many stores have no schemas.
+    from toolcrib.executors.mock.collection_schema import CollectionKeys  # noqa: PLC0415
 
     return CollectionKeys(collection.schema)
 
 
 def as_text(value: JSON) -> str:
-    """What an expression answered, as text: a text as it is, anything else as JSON."""
+    """A value as text: text as it is, anything else as compact JSON."""
     return value if isinstance(value, str) else compact(value)
 
 
 class _Acts(OrderedDict[int, int]):
-    """Number of a call -> how often it has acted; of the latest calls."""
+    """Number of a call -> how often it has acted, for the latest `MOST_ACTS` calls."""
 
     def setdefault(self, key: int, default: int = 0) -> int:
-        """A call arrives, maybe once more."""
+        """Register a call; drop the oldest if there are too many."""
         known = super().setdefault(key, default)
         if len(self) > MOST_ACTS:
             self.popitem(last=False)
@@ -78,19 +80,18 @@ class _Acts(OrderedDict[int, int]):
 
 
 MOST_ACTS = 10_000
-"""Calls of one tool of which the acts are known."""
+"""The number of calls of one tool whose acts a session remembers."""
 
 
 class MockState:
-    """What a session remembers of one mocked tool.
-
-    `answers` grow with the keys that make calls one: any of them may come again as long as the session lives.
+    """A session's memory of one mocked tool.
 
     Attributes:
-        calls: How often the tool was called in the session; attempts of one call count once.
-        used: Key of a list of replies -> how many calls they answered, each attempt counted.
-        answers: Key that makes calls one -> what the first of them was answered.
-        acts: Number of a call that may come again -> how often it has acted.
+        calls: The number of calls in the session; attempts of one call count once.
+        used: Pointer of a rule -> the number of attempts that its replies have answered.
+        answers: Value of `idempotent_by` -> the result of the first call with it. Never shrinks, because any
+            of the values may come again as long as the session lives.
+        acts: Number of a call that may be repeated -> how often it has acted.
     """
 
     __slots__ = ("acts", "answers", "calls", "used")
@@ -103,14 +104,15 @@ class MockState:
 
 
 def state_key(tool: str) -> str:
-    """Where a session keeps its memory of a mocked tool."""
+    """The slot of the session that holds the memory of a mocked tool."""
     return f"mock:{tool}"
 
 
 class CallRandom:
-    """What draws in one act of a call: other values at each place of the document, and at each use of it.
+    """The random numbers of one act of a call. They differ for each place of the document and each use of it.
 
-    An attempt that never came to the tool, or a call of another tool, makes no difference.
+    Draws are keyed, not taken from a stream: an attempt that never reached the tool, or a call of another
+    tool, does not change them.
     """
 
     __slots__ = ("_call", "_number", "_uses")
@@ -122,10 +124,12 @@ class CallRandom:
 
     def __call__(self, place: str) -> Chance:
         """The next draw at a place."""
-        from toolcrib.schema.keyed_random import KeyedRandom  # noqa: PLC0415 -- slow to import, and rarely used
+        # Deferred: slow to import, and rarely used.
+        from toolcrib.schema.keyed_random import KeyedRandom  # noqa: PLC0415
 
         call, number = self._call, self._number
         session, tool = call.context.session, call.tool.name
+        # A mock that counts no acts has one act per attempt.
         acts = session.slot(state_key(tool), MockState).acts.get(number, call.attempt - 1)
         use = self._uses[place] = self._uses.get(place, 0) + 1
         return KeyedRandom(session.seed, session.id, tool, number, acts, place, use)
@@ -143,7 +147,7 @@ _READERS: dict[str, Callable[[Call, int], Any]] = {
 
 
 def scope_of(names: frozenset[str]) -> Callable[[Call, int], Scope]:
-    """How to make the scope of a call that keeps nothing: only what is read is worked out."""
+    """The function that creates the scope of a stateless call. Only the given names are computed."""
     if names <= {"args"}:
         return lambda call, _number: {"args": call.arguments}
     readers = [(name, _READERS[name]) for name in sorted(names)]
@@ -151,10 +155,7 @@ def scope_of(names: frozenset[str]) -> Callable[[Call, int], Scope]:
 
 
 class StatefulScope(CountedScope):
-    """What expressions of a call read whose mock keeps things: rows and states as they are at that moment.
-
-    Everything else is worked out when it is first read.
-    """
+    """The variables of a call with a stateful mock. Rows and states are live; others are computed once."""
 
     __slots__ = ("call", "number", "work")
 
@@ -166,6 +167,7 @@ class StatefulScope(CountedScope):
         self.work = work
 
     def __missing__(self, name: str) -> Any:
+        # Not stored in the dict, so that every read sees the changes of the effects before it.
         if name == "store":
             return self.work.store()
         if name == "state":

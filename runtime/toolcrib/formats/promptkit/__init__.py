@@ -1,4 +1,4 @@
-"""Documents of PromptKit, and descriptors in the flat forms of other systems, as formats that loading reads."""
+"""PromptKit documents, and descriptors in the flat forms of other systems, as formats that loading reads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ _Read: TypeAlias = Callable[[Document, Files | None], tuple[list[Document], list
 
 
 def _descriptors(name: str, detect: Callable[[JSON], bool], read: _Read) -> Format:
-    """A format of descriptors."""
 
     def convert(document: Document, where: DocumentContext) -> Conversion:
         return convert_descriptor(document, where, read)
@@ -45,14 +44,14 @@ def _descriptors(name: str, detect: Callable[[JSON], bool], read: _Read) -> Form
 
 
 def convert_descriptor(document: Document, where: DocumentContext, read: _Read = read_manifest) -> Conversion:
-    """A descriptor of another system in our own form."""
+    """Convert a descriptor of another system to our form."""
     documents, problems = read(document, where.files)
     reword = partial(reword_problems, document)
     return Conversion(tools=[ForeignTool(own, problems, reword) for own in documents], problems=problems)
 
 
 def _convert_arena(document: Document, where: DocumentContext) -> Conversion:
-    from toolcrib.formats.promptkit.arenas import convert_arena  # noqa: PLC0415 -- few folders have one
+    from toolcrib.formats.promptkit.arenas import convert_arena  # noqa: PLC0415 -- most projects have no arena
 
     return convert_arena(document, where)
 
@@ -62,7 +61,7 @@ def _documents_in_arena(document: Document, files: Files | None) -> Sequence[Doc
 
 
 def _drop_duplicates(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], list[Problem]]:
-    from toolcrib.formats.promptkit.arenas import drop_duplicates  # noqa: PLC0415 -- as above
+    from toolcrib.formats.promptkit.arenas import drop_duplicates  # noqa: PLC0415 -- most projects have no arena
 
     return drop_duplicates(scenarios)
 
@@ -70,14 +69,15 @@ def _drop_duplicates(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], lis
 def check_lone_responses(
     path: Path, source: str, documents: Sequence[Document], problems: Sequence[Problem]
 ) -> Problem | None:
-    """What is reported of mock responses that are given without their arena; None for another file.
+    """The problem of a file of mock responses without its arena; None for any other file.
 
     Args:
         path: The file.
-        source: What it is called in problems.
-        documents: What was read of it.
-        problems: What is wrong with its text; keys that are numbers are right in mock responses.
+        source: Its name in problems.
+        documents: The documents read from it.
+        problems: Problems of its text; numbers as keys are correct in mock responses.
     """
+    # The general reader refuses numbers as keys, so the file is read again with `number_keys`.
     if any(problem.code == "non_string_key" for problem in problems):
         try:
             text = first_bytes(path)
@@ -86,8 +86,8 @@ def check_lone_responses(
         documents, problems = parse_documents(source, text, whole=True, number_keys=True)
     if problems or len(documents) != 1 or not _are_responses(documents[0].value):
         return None
-    message = "these are mock responses of PromptKit, which say nothing without the scenarios of their arena"
-    hint = f"name the folder of the arena, or one of its scenarios, such as `toolcrib run {path.parent}`"
+    message = "PromptKit mock responses have no effect without the scenarios of their arena"
+    hint = f"run the folder of the arena, or one of its scenarios: `toolcrib run {path.parent}`"
     problem = Problem(code="unrecognised_file", message=message, hint=hint, severity="warning")
     return documents[0].place(problem)
 

@@ -1,4 +1,4 @@
-"""What came of PromptKit's arenas, as files of our own: a pack of tools and scenarios."""
+"""Write a converted PromptKit arena as a pack of tools and scenarios (`toolcrib import promptkit`)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ PROJECT: Final = "toolcrib.yaml"
 
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _APART: Final = frozenset(("input_schema", "output_schema", "mode", "agent", "faults", "matrix"))
-"""Keys with an empty line before them."""
+"""Keys that are preceded by an empty line."""
 
 
 class ArenaFile(NamedTuple):
-    """A file that is to be written.
+    """A file to write.
 
     Attributes:
         kind: `tool`, `scenario`, `pack`, `project` or `data`.
-        name: Of the tool or scenario; of any other file its path.
-        file: Its path, relative to the folder of the pack.
+        name: Name of the tool or scenario; the path of any other file.
+        file: Path relative to the folder of the pack.
         content: Its content.
     """
 
@@ -41,11 +41,11 @@ class ArenaFile(NamedTuple):
 
 
 class ArenaFiles(NamedTuple):
-    """What is to be written.
+    """The files to write.
 
     Attributes:
-        files: The files, each once.
-        refused: Name of a tool or scenario -> why it has no file.
+        files: The files, without duplicates.
+        refused: Name of a tool or scenario -> the reason why it has no file.
     """
 
     files: tuple[ArenaFile, ...]
@@ -57,14 +57,14 @@ def files_of_arena(
 ) -> ArenaFiles:
     """The files of a pack.
 
-    Each holds what loading made of what it read, so it says the same. It is YAML, and JSON where YAML would be read
-    as anything else.
+    Each contains the document that loading produced, so it has the same meaning. Files are YAML, or JSON if
+    YAML would be read back differently.
 
     Args:
-        name: What the pack is called; what a name can't have becomes `-`.
-        tools: Its tools, as they were read.
-        scenarios: Its scenarios, as they were read.
-        servers: MCP servers that a project names beside it.
+        name: Name of the pack; invalid characters become `-`.
+        tools: Its loaded tools.
+        scenarios: Its loaded scenarios.
+        servers: MCP servers for a project next to it.
     """
     writer = _FileSet()
     for tool in tools:
@@ -93,14 +93,14 @@ def _pack(called: str, name: str) -> dict[str, JSON]:
 
 
 class _FileSet:
-    """Makes files, no two of one name."""
+    """Collects files with unique names."""
 
     def __init__(self) -> None:
         self.files: dict[str, ArenaFile] = {}
         self.refused: dict[str, str] = {}
 
     def add_tool(self, tool: Descriptor) -> None:
-        """A tool, and the files that it names."""
+        """Add a tool and the files that it refers to."""
         value = self._value("tool", tool.name, tool.origin)
         if value is None:
             return
@@ -112,7 +112,7 @@ class _FileSet:
             self.files.setdefault(path.casefold(), ArenaFile("data", path, path, content))
 
     def add_scenario(self, scenario: Scenario) -> None:
-        """A scenario."""
+        """Add a scenario."""
         value = self._value("scenario", scenario.name, scenario.origin)
         if value is not None:
             self._add("scenario", scenario.name, "scenarios", value)
@@ -121,24 +121,26 @@ class _FileSet:
         try:
             value = document_of_origin(origin).value
         except NotCacheable as error:
-            self.refused[name] = f"the {kind} is no document of one file: {error}"
+            self.refused[name] = f"the {kind} does not come from a single file: {error}"
             return None
         return value if isinstance(value, dict) else None
 
     def _add(self, kind: str, name: str, folder: str, value: dict[str, Any]) -> None:
         file = _file(kind, name, f"{folder}/{name}.{kind}.yaml", value)
+        # macOS and Windows ignore case in file names.
         if file.file.casefold() in self.files:
-            self.refused[name] = f"another {kind} is `{name}` already"
+            self.refused[name] = f"duplicate {kind} `{name}`"
         else:
             self.files[file.file.casefold()] = file
 
 
 def _file(kind: str, name: str, path: str, value: dict[str, Any]) -> ArenaFile:
-    """A document as a file: YAML if that is read back unchanged, else JSON."""
+    """A document as a file: YAML if it is read back unchanged, else JSON."""
     text = "".join(f"{line}\n" for line in _lines(value))
     documents, problems = parse_documents(path, text)
     if not problems and len(documents) == 1 and documents[0].value == value:
         return ArenaFile(kind, name, path, text.encode())
+    # JSON has a single form for a text, so it is always read back unchanged.
     as_json = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     return ArenaFile(kind, name, f"{path.removesuffix('.yaml')}.json", as_json.encode())
 
@@ -150,13 +152,14 @@ def _lines(value: Mapping[str, JSON]) -> Iterator[str]:
 
 
 def _data_of(value: dict[str, Any], files: Files | None) -> Iterator[tuple[str, tuple[str, bytes]]]:
-    """The files that a mock names -> their place beside the descriptor, and what they hold."""
+    """Each file that a mock refers to -> its path next to the descriptor, and its content."""
     for named in _named_in(value.get("mock")):
         try:
             content = files.read(named) if files is not None else None
-        except OSError:  # loading has told it
+        except OSError:  # reported by the loader
             content = None
         if content is not None:
+            # The file may be above the arena's folder; in the pack it must be inside.
             yield named, (posixpath.normpath(named).replace("../", "").lstrip("/"), content)
 
 
@@ -169,7 +172,7 @@ def _named_in(mock: Any) -> Iterator[str]:
 
 
 def _renamed(value: dict[str, Any], moved: Mapping[str, str]) -> dict[str, Any]:
-    """A descriptor whose mock names files by their new place."""
+    """A descriptor whose mock refers to files by their new paths."""
     mock = dict(value["mock"])
     if isinstance(mock.get("content"), list):
         mock["content"] = [
@@ -182,6 +185,6 @@ def _renamed(value: dict[str, Any], moved: Mapping[str, str]) -> dict[str, Any]:
 
 
 def sorted_by_severity(problems: Sequence[Problem]) -> Sequence[Problem]:
-    """The problems, what refuses something first, then what may change a run, then what does not."""
+    """Sort problems by severity: error, warning, notice."""
     order = ("error", "warning", "notice")
     return sorted(problems, key=lambda problem: order.index(problem.severity))

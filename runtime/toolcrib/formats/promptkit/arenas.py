@@ -1,6 +1,6 @@
-"""Arenas of PromptKit: where they are, and what they become here: tools, scenarios, servers and files of tools.
+"""Find PromptKit arenas, and convert them to tools, scenarios, servers and files of tools.
 
-Whatever has no counterpart is reported.
+Parts without a counterpart are reported.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _OF_SOURCES: Final = ("source", "source_args")
 
 
 def servers_of(spec: SourceNode) -> tuple[dict[str, JSON], list[Problem]]:
-    """The servers of an arena by their names here, and the problems with them.
+    """The servers of an arena by their names here, and their problems.
 
-    Tools of a server `fs` are called `mcp__fs__read_file` in PromptKit: so is the server, `mcp__fs`, and nothing else
-    changes.
+    PromptKit calls the tools of a server `fs` `mcp__fs__read_file`. The server is therefore named `mcp__fs`
+    here, which gives its tools the same names.
     """
     servers: dict[str, JSON] = {}
     problems: list[Problem] = []
@@ -47,31 +47,32 @@ def servers_of(spec: SourceNode) -> tuple[dict[str, JSON], list[Problem]]:
         if entry is not None:
             name = node.part("name").text
             servers[f"mcp__{name}"] = entry
-            message = f"the server `{name}` is not used from here: servers are named by a project"
-            hint = "`toolcrib import promptkit` writes a `toolcrib.yaml` that names it"
+            message = f"the server `{name}` is ignored: servers are configured in a project"
+            hint = "run `toolcrib import promptkit` to write a `toolcrib.yaml` with it"
             problems.append(node.problem("no_counterpart", message, hint, "warning"))
     return servers, problems
 
 
 def _server(node: SourceNode, problems: list[Problem]) -> dict[str, JSON] | None:
-    """A server as `servers` of a project has it; None where it can't be reached from here, which is reported."""
+    """A server in the form of `servers` of a project; None if it is not supported, which is reported."""
     if not node.part("name").text:
-        problems.append(node.problem("missing_key", "`name` of the server is missing"))
+        problems.append(node.problem("missing_key", "missing `name` of the server"))
         return None
     if node.part("source"):
-        message = "a server that is started from a source has no counterpart here"
-        hint = "write its `command` and `args`, such as `docker run -i --rm IMAGE`"
+        message = "servers that are started from a `source` are not supported"
+        hint = "use `command` and `args`, for example `docker run -i --rm IMAGE`"
         problems.append(node.part("source").problem("no_counterpart", message, hint, "warning"))
         return None
     for key, part in node.entries():
         if key not in _KNOWN and key not in _OF_SOURCES:
             problems.append(
-                part.problem("unknown_key", f"`{key}` is no key here, and has no effect", severity="warning")
+                part.problem("unknown_key", f"unknown key `{key}`; it has no effect", severity="warning")
             )
     entry: dict[str, JSON] = {key: _literal(node.part(key).value) for key in _SAME if node.part(key)}
     if node.part("working_dir").text:
         entry["cwd"] = node.part("working_dir").text
     if node.part("url"):
+        # PromptKit's default, for servers from before streamable HTTP.
         entry["transport"] = _TRANSPORTS.get(node.part("transport").text, "sse")
     scope = _SCOPES.get(node.part("scope").text, "runtime")
     if scope != "runtime":
@@ -83,7 +84,7 @@ def _server(node: SourceNode, problems: list[Problem]) -> dict[str, JSON] | None
 
 
 def _literal(value: JSON) -> JSON:
-    """PromptKit looks up no variables: what looks like one is itself."""
+    # PromptKit does not expand variables, so `${...}` is literal text.
     if isinstance(value, str):
         return value.replace("${", "$${")
     if isinstance(value, list):
@@ -92,7 +93,7 @@ def _literal(value: JSON) -> JSON:
 
 
 def _import(chosen: SourceNode) -> JSON:
-    """Which tools are offered; a list of permitted tools takes precedence over one of refused tools."""
+    """The filter of a server's tools; an allowlist takes precedence over a blocklist."""
     allowed: list[JSON] = [node.text for node in chosen.part("allowlist").each()]
     blocked: list[JSON] = [node.text for node in chosen.part("blocklist").each()]
     return {"only": allowed} if allowed else {"except": blocked} if blocked else True
@@ -100,13 +101,13 @@ def _import(chosen: SourceNode) -> JSON:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arena:
-    """What came of an arena.
+    """A converted arena.
 
     Attributes:
-        tools: The tools that it writes itself, as manifests.
-        tool_files: The files of tools that it names: relative to its own, as a person names them, where.
-        scenarios: Its scenarios, as documents of ours.
-        problems: All problems with it, placed.
+        tools: The tools that it defines inline, as manifests.
+        tool_files: The files of tools that it refers to: path relative to the arena, path for people, reference.
+        scenarios: Its scenarios in our form.
+        problems: All its problems, with positions.
     """
 
     tools: tuple[Document, ...] = ()
@@ -116,11 +117,11 @@ class Arena:
 
 
 def read_arena(document: Document, files: Files | None) -> Arena:
-    """Read an arena with all the files that it names.
+    """Read an arena and all files that it refers to.
 
     Args:
         document: The arena.
-        files: The files beside it.
+        files: The files next to it.
     """
     problems: list[Problem] = []
     arena = SourceNode(document, "", document.value)
@@ -141,14 +142,16 @@ def read_arena(document: Document, files: Files | None) -> Arena:
 
 
 def _told(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    # Several scenarios can refer to the same invalid file.
     return tuple(dict.fromkeys(problems))
 
 
 def inline_tools(document: Document) -> Iterator[Document]:
-    """The tools that an arena writes itself, each as a manifest."""
+    """The tools that an arena defines inline, each as a manifest."""
     specs = SourceNode(document, "", document.value).part("spec", "tool_specs")
     for name, node in specs.entries():
         value: dict[str, Any] = {
+            # Only its presence matters: it marks the document as a manifest.
             "apiVersion": "v1",
             "kind": "Tool",
             "metadata": {"name": name},
@@ -222,7 +225,6 @@ def _tool_files(spec: SourceNode, library: ArenaLibrary) -> Iterator[tuple[str, 
 
 
 def _scenarios(spec: SourceNode, library: ArenaLibrary) -> Iterator[tuple[str, SourceNode, SourceNode]]:
-    """Name, content and labels of each scenario."""
     for ref in spec.part("scenarios").each():
         for manifest in library.manifests(ref.part("file"), "Scenario"):
             own = manifest.part("spec")
@@ -237,9 +239,9 @@ def _stem(manifest: SourceNode) -> str:
 
 
 def drop_duplicates(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], list[Problem]]:
-    """The scenarios, each of those that several arenas name once; and what is left out.
+    """Drop duplicates of scenarios that belong to several arenas, and report them.
 
-    One whose answers are scripted goes before one that a model answers, else the first.
+    A scenario with scripted replies takes precedence over one with a model, then the first one.
     """
     best: dict[tuple[str, int, str], Scenario] = {}
     for scenario in scenarios:
@@ -248,8 +250,8 @@ def drop_duplicates(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], list
         if known is None or (_asks_model(known) and not _asks_model(scenario)):
             best[key] = scenario
     kept = [scenario for scenario in scenarios if best[_key(scenario)] is scenario]
-    message = "several arenas name this scenario; it runs once"
-    hint = "a scenario whose answers are scripted goes before one that a model answers, else the first"
+    message = "this scenario belongs to several arenas; it runs only once"
+    hint = "scripted replies take precedence over a model, then the first arena"
     left = {_key(scenario): scenario for scenario in scenarios if best[_key(scenario)] is not scenario}
     notice = Problem(code="one_provider", message=message, hint=hint, severity="notice")
     return kept, [notice.at(each.origin.source, each.origin.line, 1) for each in left.values()]
@@ -264,7 +266,7 @@ def _asks_model(scenario: Scenario) -> bool:
 
 
 def convert_arena(document: Document, where: DocumentContext) -> Conversion:
-    """Read an arena and the files that it names."""
+    """Convert an arena and the files that it refers to."""
     arena = read_arena(document, where.files)
     tools, problems = list[ForeignTool](), list(arena.problems)
     for manifest in arena.tools if where.tools else ():
@@ -282,12 +284,12 @@ def convert_arena(document: Document, where: DocumentContext) -> Conversion:
 
 
 def _same(file: str, other: str) -> bool:
-    """Whether two names are of one file."""
+    # The user may refer to the file by a symlink or by another relative path.
     return os.path.realpath(file) == os.path.realpath(other)
 
 
 def tools_of(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
-    """The tools that an arena writes itself, in our form, and what is wrong with them."""
+    """The tools that an arena defines inline, converted, and their problems."""
     read = [normalise(manifest, files) or ([], []) for manifest in inline_tools(document)]
     return [own for owns, _told in read for own in owns], [each for _owns, told in read for each in told]
 
@@ -296,8 +298,8 @@ class ArenaSummary(NamedTuple):
     """An arena.
 
     Attributes:
-        name: What it is called.
-        servers: Its MCP servers, as a project of ours has them.
+        name: Its name.
+        servers: Its MCP servers in the form of a project.
     """
 
     name: str
@@ -305,11 +307,11 @@ class ArenaSummary(NamedTuple):
 
 
 def arenas_in(path: Path, *, but: Path | None = None) -> list[ArenaSummary]:
-    """The arenas of a file, or of a folder and those in it, in the order of names.
+    """The arenas in a file, or in a folder and its subfolders, sorted by name.
 
     Args:
         path: The file or folder.
-        but: A folder in which none is looked for.
+        but: A folder to skip.
     """
     files = _texts(path, but) if path.is_dir() else [path]
     documents = [document for file in files for document in read_documents(file, str(file))[0]]
@@ -319,7 +321,9 @@ def arenas_in(path: Path, *, but: Path | None = None) -> list[ArenaSummary]:
 def _texts(folder: Path, but: Path | None) -> list[Path]:
     found = []
     for here, folders, names in os.walk(folder):
+        # Virtual environments and the like can contain thousands of files.
         kept = (name for name in folders if name not in SKIPPED_FOLDERS)
+        # `os.walk` descends into the folders that are left in this list.
         folders[:] = sorted(
             name for name in kept if but is None or Path(here, name).resolve() != but.resolve()
         )

@@ -1,6 +1,6 @@
-"""The schemas of PromptKit's documents, and which of their keys have no counterpart here.
+"""JSON Schemas of PromptKit's documents, which also mark the keys without a counterpart.
 
-They are JSON Schemas. `x-idle` says why a key has no counterpart, `x-severity` how much that may change.
+`x-idle` is the reason why a key has no effect, `x-severity` how much that may change.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Any, Final, TypeAlias
 
 Shape: TypeAlias = dict[str, Any]
 
+# Every type allows null, because Go decodes null to the zero value, as for a missing key. YAML reads unquoted
+# `1.0` and `yes` as other types than text.
 TEXT: Final[Shape] = {"type": ["string", "number", "boolean", "null"]}
 NUMBER: Final[Shape] = {"type": ["number", "null"]}
 INTEGER: Final[Shape] = {"type": ["integer", "null"]}
@@ -22,6 +24,7 @@ def _object(properties: Mapping[str, Shape], *required: str, **more: Any) -> Sha
         "type": ["object", "null"],
         "properties": dict(properties),
         "required": list(required),
+        # `check_document` turns unknown keys into warnings.
         "additionalProperties": False,
         **more,
     }
@@ -36,12 +39,12 @@ def _map(values: Shape) -> Shape:
 
 
 def _idle(why: str) -> Shape:
-    """A key that changes nothing of what is tested."""
+    """A key without effect on what is tested."""
     return {"x-idle": why, "x-severity": "notice"}
 
 
 def _lost(why: str) -> Shape:
-    """A key that may change how the agent behaves, or what is found out of it."""
+    """A key that may change the agent's behaviour or the verdict."""
     return {"x-idle": why, "x-severity": "warning"}
 
 
@@ -83,10 +86,10 @@ _MEDIA = _object(
         "data": TEXT,
         "mime_type": TEXT,
         "caption": TEXT,
-        "detail": _idle("no provider is told how closely to look at a picture"),
-        "storage_reference": _lost("there is no storage of media"),
-        "width": _idle("parts have no size"),
-        "height": _idle("parts have no size"),
+        "detail": _idle("the resolution of images is not passed to providers"),
+        "storage_reference": _lost("media storage is not supported"),
+        "width": _idle("sizes of media are not supported"),
+        "height": _idle("sizes of media are not supported"),
     }
 )
 _PART = _object({"type": TEXT, "text": TEXT, "media": _MEDIA}, "type")
@@ -103,10 +106,10 @@ TURN: Final = _object(
         "consent_overrides": _map(TEXT),
         "perturbations": _map(_list(TEXT)),
         "chaos": _object({"tool_failures": _list(_FAILURE)}),
-        "streaming": _idle("whether an answer streams is the provider's business, and changes no result"),
-        "assistant_temp": _idle("the settings of a model hold for the whole conversation"),
-        "user_temp": _idle("no model plays the user"),
-        "seed": _idle("the seed holds for the whole scenario"),
+        "streaming": _idle("streaming depends on the provider and does not change the result"),
+        "assistant_temp": _idle("model settings apply to the whole conversation"),
+        "user_temp": _idle("simulating the user with a model is not supported"),
+        "seed": _idle("the seed applies to the whole scenario"),
     },
     "role",
 )
@@ -124,22 +127,22 @@ _SCENARIO_SPEC = _object(
         "trials": INTEGER,
         "pass_threshold": NUMBER,
         "context_metadata": _object({"domain": TEXT, "user_role": TEXT, "project_stage": TEXT}),
-        "mode": _idle("every scenario is a conversation of texts and calls"),
-        "context": _idle("it describes the scenario and is given to nobody; `description` is for that"),
-        "constraints": _idle("it describes the scenario and bounds nothing; `policy` bounds calls"),
-        "streaming": _idle("whether an answer streams is the provider's business, and changes no result"),
-        "required_capabilities": _idle("a scenario names its provider itself"),
-        "context_policy": _lost("the whole conversation is sent in each request"),
-        "duplex": _lost("there are no audio conversations"),
-        "voice": _lost("there are no audio conversations"),
-        "seed_memories": _lost("there is no memory; rows of `store` are what a scenario begins with"),
+        "mode": _idle("every scenario is a conversation with texts and calls"),
+        "context": _idle("it only describes the scenario, as `description` does"),
+        "constraints": _idle("it only describes the scenario; use `tool_policy` to limit calls"),
+        "streaming": _idle("streaming depends on the provider and does not change the result"),
+        "required_capabilities": _idle("scenarios select providers by name"),
+        "context_policy": _lost("every request contains the whole conversation"),
+        "duplex": _lost("audio conversations are not supported"),
+        "voice": _lost("audio conversations are not supported"),
+        "seed_memories": _lost("memory is not supported; use rows of `store` for initial data"),
     },
     "turns",
 )
 _VARIABLE = _object(
     _with(
         {"name": TEXT, "default": ANYTHING, "required": FLAG},
-        "variables are texts that are put in when the file is read",
+        "variables are texts that are filled in when the file is read",
         "type",
         "values",
         "validation",
@@ -153,7 +156,7 @@ _VARIABLE = _object(
 _VALIDATOR = _object(
     _with(
         {"type": TEXT, "params": {"type": ["object", "null"]}, "enabled": FLAG, "message": TEXT},
-        "a guardrail changes nothing of what is said; `guardrail_triggered` asks what it found",
+        "guardrails do not change replies; use `guardrail_triggered` to check for violations",
         "id",
         "fail_on_violation",
         "monitor",
@@ -183,13 +186,13 @@ _PROMPT_SPEC = _object(
             ),
             "parameters": {"type": ["object", "null"]},
             "validators": _list(_VALIDATOR),
-            "evals": _lost("assertions stand in the scenarios"),
-            "skills": _lost("there are no skills"),
-            "media": _lost("a prompt is a text"),
-            "media_config": _lost("a prompt is a text"),
-            "model_overrides": _lost("a prompt has one text for all models"),
+            "evals": _lost("use assertions in scenarios"),
+            "skills": _lost("skills are not supported"),
+            "media": _lost("prompts contain only text"),
+            "media_config": _lost("prompts contain only text"),
+            "model_overrides": _lost("prompts have the same text for all models"),
         },
-        "it describes the prompt",
+        "it only describes the prompt",
         "template_engine",
         "tested_models",
         "metadata",
@@ -218,12 +221,12 @@ _PROVIDER_SPEC = _object(
                     "type": TEXT,
                     "endpoint": TEXT,
                     "additional_config": _object({"api_version": TEXT, "deployment": TEXT}),
-                    "region": _idle("a platform is reached at its `endpoint`"),
-                    "project": _idle("a platform is reached at its `endpoint`"),
+                    "region": _idle("platforms are reached by `endpoint`"),
+                    "project": _idle("platforms are reached by `endpoint`"),
                 }
             ),
         },
-        "it is the provider's own business",
+        "it only affects the provider",
         "include_raw_output",
         "rate_limit",
         "capabilities",
@@ -239,9 +242,10 @@ _PROVIDER_SPEC = _object(
     ),
     "type",
 )
+# Only the name of a persona matters: no model simulates the user.
 _PERSONA_SPEC: Shape = {"type": ["object", "null"]}
 _REF = _object({"file": TEXT}, "file")
-_GONE_WITH = "nothing like it is part of a conversation with tools"
+_GONE_WITH = "conversations with tools do not use it"
 _ARENA_SPEC = _object(
     _with(
         {
@@ -272,14 +276,12 @@ _ARENA_SPEC = _object(
                         "max_tokens": INTEGER,
                         "seed": INTEGER,
                         "config_dir": TEXT,
-                        "fail_on": _idle(
-                            "an assertion that does not hold and a provider that fails always fail the run"
-                        ),
-                        "timeout": _idle("each call and each request has its own timeout"),
-                        "run_timeout": _idle("each call and each request has its own timeout"),
-                        "concurrency": _idle("`toolcrib run --jobs` says how many run at once"),
+                        "fail_on": _idle("failed assertions and provider errors always fail the run"),
+                        "timeout": _idle("every call and every request has its own timeout"),
+                        "run_timeout": _idle("every call and every request has its own timeout"),
+                        "concurrency": _idle("use `toolcrib run --jobs`"),
                     },
-                    "`toolcrib run` says on its command line what it prints and writes",
+                    "use the options of `toolcrib run`",
                     "output",
                     "verbose",
                     "monitor",
@@ -290,19 +292,19 @@ _ARENA_SPEC = _object(
                     "markdown_config",
                 )
             ),
-            "deploy": _idle("nothing is deployed"),
-            "state_store": _idle("a conversation is kept by whoever runs it"),
-            "pack_file": _lost("a PromptPack is loaded by itself: name it beside this file"),
-            "a2a_agents": _lost("agents are not called as tools yet"),
-            "skills": _lost("there are no skills"),
-            "memory": _lost("there is no memory"),
-            "runtime": _lost("hooks and sandboxes of PromptKit are not run"),
-            "workflow": _lost("a scenario has one prompt, and no states that change it"),
-            "compositions": _lost("a scenario has one prompt, and no steps that it is composed of"),
-            "pack_evals": _lost("assertions stand in the scenarios"),
-            "evals": _lost("recorded conversations are not judged again"),
-            "eval_specs": _lost("recorded conversations are not judged again"),
-            "judge_defaults": _lost("a judge is asked in the words of each assertion"),
+            "deploy": _idle("deployment is not supported"),
+            "state_store": _idle("the caller stores conversations"),
+            "pack_file": _lost("load the PromptPack as another source, next to this file"),
+            "a2a_agents": _lost("agents as tools are not supported"),
+            "skills": _lost("skills are not supported"),
+            "memory": _lost("memory is not supported"),
+            "runtime": _lost("hooks and sandboxes are not supported"),
+            "workflow": _lost("a scenario has one prompt, without states"),
+            "compositions": _lost("a scenario has one prompt, without steps"),
+            "pack_evals": _lost("use assertions in scenarios"),
+            "evals": _lost("evaluating recorded conversations is not supported"),
+            "eval_specs": _lost("evaluating recorded conversations is not supported"),
+            "judge_defaults": _lost("every assertion has its own instructions for the judge"),
         },
         _GONE_WITH,
         "agents",
@@ -321,9 +323,9 @@ _RESPONSE_PART = _object(
         "text": TEXT,
         **dict.fromkeys(
             ("image_url", "audio_url", "video_url", "document_url", "media"),
-            _lost("a scripted reply is text and calls"),
+            _lost("scripted replies contain only texts and calls"),
         ),
-        "metadata": _idle("a part has no metadata"),
+        "metadata": _idle("parts have no metadata"),
     }
 )
 _RESPONSE: Shape = {
@@ -335,19 +337,21 @@ _RESPONSE: Shape = {
             "response": TEXT,
             "tool_calls": _list(_CALL),
             "parts": _list(_RESPONSE_PART),
-            "audio_file": _lost("there are no audio conversations"),
-            "audio_sample_rate": _idle("there are no audio conversations"),
-            "audio_mime_type": _idle("there are no audio conversations"),
+            "audio_file": _lost("audio conversations are not supported"),
+            "audio_sample_rate": _idle("audio conversations are not supported"),
+            "audio_mime_type": _idle("audio conversations are not supported"),
         }
     ),
+    # A scalar is short for its `content`.
     "type": ["string", "number", "boolean", "object", "null"],
 }
 _RESPONSES = _object(
     {
         "defaultResponse": TEXT,
         "default_response": TEXT,
+        # The keys are numbers in YAML; the reader of mock responses turns them into texts.
         "turns": {**_map(_RESPONSE), "propertyNames": {"pattern": "^[0-9]+$"}},
-        "steps": _lost("a scenario has one prompt, and no steps that it is composed of"),
+        "steps": _lost("a scenario has one prompt, without steps"),
     }
 )
 RESPONSES: Final = _object(
@@ -356,18 +360,18 @@ RESPONSES: Final = _object(
         "default_response": TEXT,
         "scenarios": _map(_RESPONSES),
         "selfplay": _map(_RESPONSES),
-        "judges": _idle("a judge is asked, and not scripted"),
+        "judges": _idle("judges are not scripted"),
     }
 )
-"""A file of mock responses."""
+"""Shape of a file of mock responses."""
 
 _METADATA = _object(
     {
         "name": TEXT,
-        "description": _idle("it describes the document, as `description` of its `spec` does"),
-        "namespace": _idle("names of scenarios have no namespace"),
+        "description": _idle("it only describes the document, as `description` in `spec` does"),
+        "namespace": _idle("scenarios have no namespace"),
         "labels": _map(TEXT),
-        "annotations": _idle("they are notes for people and other programs"),
+        "annotations": _idle("they are for people and other programs"),
     }
 )
 

@@ -1,4 +1,4 @@
-"""Descriptors of other systems, converted to our own form when they are read.
+"""Convert descriptors of other systems to our form when they are read.
 
     PromptKit manifest      apiVersion, kind: Tool, metadata, spec
     PromptKit's flat forms  inputSchema, mockResponse, endpoint ...; mock_result, http, timeout_ms ...
@@ -6,8 +6,8 @@
     function definition     parameters: {JSON Schema}; {type: function, function: {...}}
     MCP tool                name, inputSchema, annotations: {readOnlyHint ...}, icons, _meta, execution
 
-There is one mechanism: each foreign key is converted to our keys, and every other key passes through
-to be checked like our own. Where a part came from is kept, so problems point into the file as written.
+All forms share one mechanism: each foreign key is converted to our keys, and every other key is kept and
+checked like our own. Every part keeps its position, so problems point into the original file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAMES = {"src": "src", "mimeType": "mime_type", "mime_type": "mime_type", "size
 
 
 def convert_icon(icon: dict[str, JSON]) -> dict[str, JSON] | None:
-    """An icon as far as our form can hold it; None where the rest is not an icon."""
+    """The part of an icon that our form supports; None if it is not an icon."""
     parts = {_NAMES[key]: value for key, value in icon.items() if key in _NAMES}
     kept = {key: value for key, value in parts.items() if _judge(key).is_valid(value)}
     return kept if "src" in kept else None
@@ -68,6 +68,7 @@ _LENGTHS = {"min_length": ("minLength", "minItems"), "max_length": ("maxLength",
 
 _KNOWN_PARAMETER_KEYS = ("name", "type", "required", "item_type", "schema", *_PARAMETER_KEYS, *_LENGTHS)
 
+# Python's names of types, which parameter lists may use.
 _TYPES = {
     "str": "string",
     "int": "integer",
@@ -83,7 +84,7 @@ _GATHERED = {("annotations",), ("labels",), ("metadata",), ("mock",)}
 
 
 def is_manifest(value: JSON, kind: str) -> bool:
-    """Whether a document is a PromptKit manifest of a kind: `Tool`, `Scenario` ..."""
+    """Whether a document is a PromptKit manifest of a kind such as `Tool` or `Scenario`."""
     return _is_manifest(value) and isinstance(value, dict) and value["kind"] == kind
 
 
@@ -93,20 +94,20 @@ def is_tool(value: JSON) -> bool:
 
 
 def is_arena(value: JSON) -> bool:
-    """Whether a document is an arena of PromptKit."""
+    """Whether a document is a PromptKit arena."""
     return is_manifest(value, "Arena")
 
 
 def normalise(document: Document, files: Files | None = None) -> tuple[list[Document], list[Problem]] | None:
-    """A document of another system in our own form.
+    """Convert a document of another system to our form.
 
     Args:
-        document: As it was read.
-        files: The files that it may name.
+        document: The original document.
+        files: The files that it may refer to.
 
     Returns:
-        The document in our form, if it describes a tool, and what is wrong with it, placed; None where the
-        document is not of a known foreign form.
+        The documents in our form, if it describes a tool, and its problems with positions; None if the
+        document has no known foreign form.
     """
     for detect, convert in _FORMS:
         if detect(document.value):
@@ -115,18 +116,18 @@ def normalise(document: Document, files: Files | None = None) -> tuple[list[Docu
 
 
 def is_tool_manifest(value: JSON) -> bool:
-    """Whether a document means to be a manifest of PromptKit, of whatever kind."""
+    """Whether a document is meant to be a PromptKit manifest of any kind."""
     return _is_manifest(value) or _lacks_version(value)
 
 
 def read_manifest(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
-    """The tools of a manifest in our own form."""
+    """Convert the tools of a manifest."""
     value = document.value
-    assert isinstance(value, dict)  # noqa: S101 -- every manifest is
+    assert isinstance(value, dict)  # noqa: S101 -- `is_tool_manifest` was true
     if _is_manifest(value):
         return _manifest(document, value, files)
-    message = f"`apiVersion` is missing, without which this is no manifest of `kind: {value['kind']}`"
-    hint = "write `apiVersion: promptkit.altairalabs.ai/v1alpha1`"
+    message = f"missing `apiVersion` of a manifest of `kind: {value['kind']}`"
+    hint = "add `apiVersion: promptkit.altairalabs.ai/v1alpha1`"
     missing = Problem(code="missing_key", message=message, pointer="/apiVersion", hint=hint)
     return [], [document.place(missing)]
 
@@ -136,10 +137,11 @@ def _is_manifest(value: JSON) -> bool:
 
 
 _KINDS = frozenset(("Arena", "Persona", "PromptConfig", "Provider", "Scenario", "Tool"))
-"""Kinds of manifests of PromptKit."""
+"""Kinds of PromptKit manifests."""
 
 
 def _lacks_version(value: JSON) -> bool:
+    # A common mistake. Without this check the file would be ignored silently.
     if not isinstance(value, dict):
         return False
     kind, alone = value.get("kind"), value.keys().isdisjoint(("apiVersion", "name"))
@@ -147,7 +149,7 @@ def _lacks_version(value: JSON) -> bool:
 
 
 def is_function(value: JSON) -> bool:
-    """Whether a document is the definition of a function: `{type: function, function: {...}}`."""
+    """Whether a document is a function definition: `{type: function, function: {...}}`."""
     return (
         isinstance(value, dict)
         and value.get("type") == "function"
@@ -156,7 +158,7 @@ def is_function(value: JSON) -> bool:
 
 
 def read_function(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
-    """The definition of a function in our own form."""
+    """Convert a function definition."""
     value: Any = document.value
     form = _DescriptorBuilder(document, "/function", files)
     form.check_rest(value, ("type", "function"), "")
@@ -173,7 +175,7 @@ def has_foreign_keys(value: JSON) -> bool:
 
 
 def read_foreign_keys(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
-    """A descriptor with keys of other systems in our own form."""
+    """Convert a descriptor with keys of other systems."""
     value: Any = document.value
     return _DescriptorBuilder(document, "", files).of(value)
 
@@ -189,24 +191,24 @@ def _manifest(
     document: Document, value: dict[str, Any], files: Files | None
 ) -> tuple[list[Document], list[Problem]]:
     if value["kind"] == "Arena":
-        from toolcrib.formats.promptkit.arenas import tools_of  # noqa: PLC0415 -- few folders have one
+        from toolcrib.formats.promptkit.arenas import tools_of  # noqa: PLC0415 -- most projects have no arena
 
         return tools_of(document, files)
     if value["kind"] != "Tool":
-        message = f"a manifest of kind `{value['kind']}` describes no tool, and no arena names it"
-        hint = "run the folder of its arena, with `-k` and its name" if value["kind"] == "Scenario" else ""
+        message = f"a manifest of kind `{value['kind']}` is not a tool, and no arena refers to it"
+        hint = "run the folder of its arena with `-k NAME`" if value["kind"] == "Scenario" else ""
         problem = Problem(code="other_kind", message=message, pointer="/kind", hint=hint, severity="notice")
         return [], [document.place(problem)]
     spec, metadata = value.get("spec"), value.get("metadata")
     if not isinstance(spec, dict) or not isinstance(metadata, dict):
         missing = "spec" if not isinstance(spec, dict) else "metadata"
-        message = f"a manifest of kind `Tool` has an object `{missing}`"
+        message = f"`{missing}` of a manifest of kind `Tool` must be an object"
         return [], [document.place(Problem(code="missing_key", message=message, pointer=f"/{missing}"))]
     form = _DescriptorBuilder(document, "/spec", files)
     form.check_rest(value, ("apiVersion", "kind", "metadata", "spec"), "")
     form.check_rest(metadata, ("name", "namespace", "labels", "annotations"), "/metadata")
     if "name" in spec and spec["name"] != metadata.get("name"):
-        message = f"`metadata.name` is `{metadata.get('name')}` and `spec.name` is `{spec['name']}`; the first one counts"
+        message = f"`metadata.name` is `{metadata.get('name')}` and `spec.name` is `{spec['name']}`; the first one is used"
         form.problem("name_differs", message, "/spec/name", severity="warning")
     for key in ("name", "labels"):
         if key in metadata:
@@ -218,7 +220,7 @@ def _manifest(
 
 
 class _DescriptorBuilder:
-    """One document on its way into our form."""
+    """Converts one document."""
 
     def __init__(self, document: Document, place: str, files: Files | None) -> None:
         self._document = document
@@ -230,8 +232,9 @@ class _DescriptorBuilder:
         self._milliseconds: int | None = None
 
     def of(self, source: dict[str, Any]) -> tuple[list[Document], list[Problem]]:
-        """Turn every key, and give what came of it."""
-        # A title of its own counts more than one among the annotations; calls and templates read the arguments.
+        """Convert every key, and return the documents and the problems."""
+        # Last: annotations have a title that `title` overrides, and calls and templates need the input
+        # schema.
         for key, item in sorted(source.items(), key=lambda entry: entry[0] in _LAST):
             place = self._place + pointer_of((key,))
             turn = FOREIGN.get(key) or SHARED.get(key)
@@ -243,7 +246,7 @@ class _DescriptorBuilder:
         ]
 
     def put(self, path: tuple[str, ...], item: JSON, place: str) -> None:
-        """Set a part of the new document and note where it came from; what is gathered may have several parts."""
+        """Set a part of the new document and record its origin; objects in `_GATHERED` are merged."""
         holder = self._value
         for key in path[:-1]:
             holder = holder.setdefault(key, {})
@@ -258,34 +261,36 @@ class _DescriptorBuilder:
         for depth in range(1, len(path)):
             self._moves.setdefault(pointer_of(path[:depth]), place)
         if path[-1] in holder:
-            self.problem("duplicate_key", f"`{'.'.join(path)}` is said twice, here in another form", place)
+            self.problem("duplicate_key", f"duplicate `{'.'.join(path)}`, here in another form", place)
             return
+        # A copy, because later keys are merged into it.
         holder[path[-1]] = dict(item) if isinstance(item, dict) else item
         self._moves[pointer_of(path)] = place
 
     def note(self, path: tuple[str, ...], place: str) -> None:
-        """Note where a part came from that another `put` has set."""
+        """Record the origin of a part that another `put` has set."""
         self._moves[pointer_of(path)] = place
 
     def problem(
         self, code: str, message: str, place: str, *, hint: str = "", severity: Any = "error"
     ) -> None:
-        """Something is wrong at a place of the document as written."""
+        """Report a problem at a position of the original document."""
         self._problems.append(
             Problem(code=code, message=message, pointer=place, hint=hint, severity=severity)
         )
 
     def check_rest(self, value: dict[str, Any], known: tuple[str, ...], place: str) -> None:
-        """Keys that have no meaning are refused, never dropped."""
+        # A key without a meaning is refused, because dropping it silently would hide a typing error.
         for key in value:
             if key not in known:
-                message = f"`{key}` is no key here"
+                message = f"unknown key `{key}`"
                 self.problem(
                     "unknown_key", message, place + pointer_of((key,)), hint=did_you_mean(key, known)
                 )
 
     def _settle_mode(self) -> None:
-        """A mock answers where no mode is named; a mode without a block gets an empty one."""
+        # PromptKit needs no `mode` for a mock. A mode without a block gets an empty one, as our schema
+        # requires a block.
         mode = self._value.get("mode")
         if mode is None and "mock" in self._value:
             self._value["mode"] = "mock"
@@ -293,14 +298,14 @@ class _DescriptorBuilder:
             self._value[mode] = {}
             self.note((mode,), self._moves["/mode"])
 
-    # Foreign keys. Each returns whether it took the item; any other item passes through.
+    # Foreign keys. Each method returns whether it converted the item; other items are kept unchanged.
 
     def input_schema(self, item: JSON, place: str) -> bool:
         self.put(("input_schema",), item, place)
         return True
 
     def output_schema(self, item: JSON, place: str) -> bool:
-        """An empty schema means the same as a missing one."""
+        # An empty schema means the same as a missing one, but would declare structured content over MCP.
         if item != {}:
             self.put(("output_schema",), item, place)
         return True
@@ -309,21 +314,22 @@ class _DescriptorBuilder:
         return item == ""
 
     def timeout(self, item: JSON, place: str) -> bool:
-        """Milliseconds; none or less means the default."""
+        # PromptKit uses the default for zero and less.
         if isinstance(item, bool) or not isinstance(item, int):
-            self.problem("wrong_type", "a timeout in milliseconds is a whole number", place)
+            self.problem("wrong_type", "a timeout in milliseconds must be a whole number", place)
         elif item > 0:
             self._milliseconds = item
             self.put(("timeout",), f"{item}ms", place)
         return True
 
     def shorten_timeout(self, milliseconds: int, place: str) -> None:
-        """Limit a call to this time; a shorter timeout stays."""
+        """Limit a call to this time; a shorter timeout is kept."""
         if "timeout" not in self._value or (self._milliseconds or 0) > milliseconds:
             self._value["timeout"] = f"{milliseconds}ms"
             self._moves["/timeout"] = place
 
     def mock_result(self, item: JSON, place: str) -> bool:
+        # Mock results of PromptKit are literal, so braces in them must not become expressions.
         self.put(("mock", "result"), escape_expressions(item), place)
         return True
 
@@ -333,7 +339,7 @@ class _DescriptorBuilder:
 
     def mock_template(self, item: JSON, place: str) -> bool:
         if not isinstance(item, str):
-            self.problem("wrong_type", "a template is a text", place)
+            self.problem("wrong_type", "a template must be a text", place)
             return self._stand_in(place)
         try:
             present = [*_present(self._value.get("input_schema", True))]
@@ -349,17 +355,19 @@ class _DescriptorBuilder:
         return True
 
     def _strays(self, template: GoTranslation, place: str) -> list[Problem]:
-        """The arguments of a Go template that the input schema refuses; notices where it only does not name them."""
+        # Like our own templates: an argument that the schema excludes is an error, one that it only omits is
+        # a notice.
         schema = self._value.get("input_schema", True)
         described = [f".{name}" for name in described_names(schema)]
         severity: Severity = "notice" if closed_names(schema) is None else "error"
+        # Without any property, or with patterns or references, a name that is not listed may still be valid.
         if severity == "notice" and (not described or may_name_elsewhere(schema)):
             return []
         there = list_of_names(sorted(described), 20) if described else "none"
         return [
             Problem(
                 code="unknown_argument",
-                message=f"line {line} of the Go template: unknown argument `.{name}`; the input schema has {there}",
+                message=f"line {line} of the Go template: unknown argument `.{name}`; the input schema declares {there}",
                 pointer=place,
                 hint=did_you_mean(f".{name}", described) or "add it to the input schema",
                 severity=severity,
@@ -369,13 +377,13 @@ class _DescriptorBuilder:
         ]
 
     def _stand_in(self, place: str) -> bool:
-        """Put an empty template in place of one that is refused, so that it is not reported as missing."""
+        # An empty template, so that the refused one is not reported as missing, too.
         self.put(("mock", "template"), "", place)
         return True
 
     def mock_template_file(self, item: JSON, place: str) -> bool:
         if not isinstance(item, str):
-            self.problem("wrong_type", "the name of a file is a text", place)
+            self.problem("wrong_type", "the name of a file must be a text", place)
             return self._stand_in(place)
         before = len(self._problems)
         text = read_text(Origin(files=self._files), item, place, self._problems)
@@ -385,7 +393,7 @@ class _DescriptorBuilder:
 
     def mock_parts(self, item: JSON, place: str) -> bool:
         if not isinstance(item, list):
-            self.problem("wrong_type", "`mock_parts` is a list", place)
+            self.problem("wrong_type", "`mock_parts` must be a list", place)
             return self._stand_in(place)
         put_parts(self, item, place)
         return True
@@ -404,7 +412,7 @@ class _DescriptorBuilder:
         return isinstance(item, dict)
 
     def annotations(self, item: JSON, place: str) -> bool:
-        """MCP's hints under our names. Those that do not describe the tool's effects are kept in the metadata."""
+        """Convert MCP's hints. Annotations that do not describe the effects of a tool are kept in the metadata."""
         if not isinstance(item, dict):
             return False
         for key, value in item.items():
@@ -417,6 +425,7 @@ class _DescriptorBuilder:
                     self.put(("title",), value, where)
             elif key == "title" and value in (None, self._value["title"]):
                 continue
+            # Our own names and near misses go to the checks for our keys, which report typing errors.
             elif key in Annotations._fields or near_misses(key, _HINTS):
                 self.put(("annotations", key), value, where)
             else:
@@ -424,7 +433,7 @@ class _DescriptorBuilder:
         return True
 
     def icons(self, item: JSON, place: str) -> bool:
-        """MCP's icons under our names. Where one of them has more than ours can hold, all are kept in the metadata."""
+        """Convert MCP's icons. If one has keys that ours lack, the originals are kept in the metadata."""
         if not isinstance(item, list):
             return False
         icons = [icon for icon in item if isinstance(icon, dict)]
@@ -443,7 +452,6 @@ class _DescriptorBuilder:
         return keep
 
     def parameters(self, item: JSON, place: str) -> bool:
-        """A JSON Schema, or a list of parameters."""
         if not isinstance(item, list):
             return self.input_schema(item, place)
         properties: dict[str, JSON] = {}
@@ -452,12 +460,10 @@ class _DescriptorBuilder:
             where = f"{place}/{index}"
             name = entry.get("name") if isinstance(entry, dict) else None
             if not isinstance(entry, dict) or not isinstance(name, str):
-                self.problem("missing_key", "a parameter is an object with a `name`", where)
+                self.problem("missing_key", "a parameter must be an object with a `name`", where)
                 continue
             if name in properties:
-                self.problem(
-                    "duplicate_name", f"`{name}` is already the name of a parameter", f"{where}/name"
-                )
+                self.problem("duplicate_name", f"duplicate parameter `{name}`", f"{where}/name")
                 continue
             properties[name] = self._parameter(entry, ("input_schema", "properties", name), where)
             if entry.get("required") is True:
@@ -471,9 +477,9 @@ class _DescriptorBuilder:
         self.note(path, place)
         schema: dict[str, Any] = dict(entry["schema"]) if isinstance(entry.get("schema"), dict) else {}
         if "schema" in entry and not isinstance(entry["schema"], dict):
-            self.problem("wrong_type", "`schema` is an object", f"{place}/schema")
+            self.problem("wrong_type", "`schema` must be an object", f"{place}/schema")
         if not isinstance(entry.get("required", False), bool):
-            self.problem("wrong_type", "`required` is true or false", f"{place}/required")
+            self.problem("wrong_type", "`required` must be true or false", f"{place}/required")
         kind = entry.get("type")
         if kind is not None and kind != "any":
             schema["type"] = _TYPES.get(kind, kind) if isinstance(kind, str) else kind
@@ -494,7 +500,7 @@ class _DescriptorBuilder:
 
 
 def _present(schema: JSON) -> Iterator[str]:
-    """The arguments that every call has, and that are not null."""
+    """The arguments that every call has, and that are never null."""
     required = schema.get("required") if isinstance(schema, dict) else None
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if isinstance(required, list) and isinstance(properties, dict):
@@ -529,7 +535,7 @@ FOREIGN: dict[str, _Turn] = {
     "_meta": _keep("_meta"),
     "execution": _keep("execution"),
 }
-"""Keys that only other systems have: one of them beside `name` makes a document foreign."""
+"""Keys that only other systems have: one of them next to `name` makes a document foreign."""
 
 SHARED: dict[str, _Turn] = {
     "annotations": _DescriptorBuilder.annotations,
@@ -538,9 +544,10 @@ SHARED: dict[str, _Turn] = {
     "mode": _DescriptorBuilder.mode,
     "output_schema": _DescriptorBuilder.output_schema,
     "strict": _keep("strict"),
+    # A flat function definition has `type: function` next to `name`.
     "type": lambda _form, item, _place: item == "function",
 }
-"""Keys that need turning only in a document that is foreign."""
+"""Keys that are converted only in a foreign document."""
 
 
 _MANIFEST_KEYS = (
@@ -553,10 +560,10 @@ _MANIFEST_KEYS = (
     "timeout_ms",
     "http",
 )
-"""Keys of the `spec` of a PromptKit manifest."""
+"""Keys in the `spec` of a PromptKit manifest."""
 
 _GO_TEMPLATES = ("mockTemplate", "mock_template", "mock_template_file")
-"""Keys whose text is a Go template, or is in the file that they name."""
+"""Keys whose value is a Go template, or the name of a file with one."""
 
 _OF_GO = {
     "<": "lt",
@@ -568,7 +575,7 @@ _OF_GO = {
     "length": "len",
     "[]": "index",
 }
-"""What expressions call an operation -> what Go templates call it."""
+"""Operation in our expressions -> name in Go templates."""
 
 _OPERATION = re.compile(r"`([^`]+)`(?= needs)")
 
@@ -576,11 +583,11 @@ _OTHER_KEYS = ("name", "title", "description", *FOREIGN, *SHARED)
 
 
 def reword_problems(document: Document, problems: Iterable[Problem]) -> list[Problem]:
-    """Problems of a foreign document, where an unknown key gets a hint with the keys of its own system.
+    """Adapt problems to the foreign form: hints for unknown keys list the keys of the other system.
 
     Args:
-        document: As it was read.
-        problems: What is wrong with it, with pointers into the document as written.
+        document: The original document.
+        problems: Its problems, with pointers into the original document.
     """
     manifest = is_tool(document.value)
     wrapped = isinstance(document.value, dict) and isinstance(document.value.get("function"), dict)
@@ -593,7 +600,7 @@ def reword_problems(document: Document, problems: Iterable[Problem]) -> list[Pro
             message, hint = reword_go_problem(problem.message, problem.hint)
             told.append(problem._replace(message=message, hint=hint))
         elif problem.code == "unknown_key" and holder == place:
-            hint = did_you_mean(key, known) or f"known: {', '.join(f'`{name}`' for name in known)}"
+            hint = did_you_mean(key, known) or f"use one of {', '.join(f'`{name}`' for name in known)}"
             told.append(problem._replace(hint=hint))
         else:
             told.append(problem)
@@ -601,20 +608,21 @@ def reword_problems(document: Document, problems: Iterable[Problem]) -> list[Pro
 
 
 def original_pointer(origin: Origin, pointer: str) -> str:
-    """The pointer to a part of a tool in its document as it was written; the same where nothing was moved."""
-    place = origin.locate  # of a tool that comes from an index, what reads its document again
+    """The pointer to a part of a tool in its original document."""
+    place = origin.locate  # for a tool from the cache, a function that reads its document again
     document = getattr(place, "__self__", None) or getattr(place, "document", None)
     return document.original_pointer(pointer) or pointer if isinstance(document, Document) else pointer
 
 
 def is_go_template(origin: Origin, pointer: str) -> bool:
-    """Whether the part of a tool at a JSON Pointer was written as a Go template."""
+    """Whether the part at a JSON Pointer was a Go template in the original document."""
     return original_pointer(origin, pointer).rpartition("/")[2] in _GO_TEMPLATES
 
 
 def reword_go_problem(message: str, hint: str) -> tuple[str, str]:
-    """A fault of a translated Go template with the names that Go has, and a hint that can be followed there."""
+    """Use Go's names in a problem of a translated template, and drop hints that only apply to our templates."""
     told = _OPERATION.sub(lambda found: f"`{_OF_GO.get(found[1], found[1])}`", message)
     if told != message:
         hint = "declare the type of the argument in the input schema, and compare or read it as that type"
+    # A hint with a filter (`| default`) would not work in a Go template.
     return told, "" if "| " in hint else hint

@@ -1,4 +1,4 @@
-"""The files that an arena names: each is found, read and checked once, and keys without a counterpart are reported."""
+"""The files of an arena: each is found, read and checked once, and unsupported keys are reported."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ from toolcrib.loading.documents.files import read_bytes
 from toolcrib.schema.validation import Validator
 
 _MOCKS = "mock responses"
-"""Kind of a file that is no manifest."""
+"""Pseudo kind of a file that is not a manifest."""
 
 
 def check_document(node: SourceNode, kind: str) -> tuple[bool, list[Problem]]:
-    """Whether a document can be read, and all problems with it.
+    """Check the shape of a document.
 
     Args:
         node: The whole document.
-        kind: A kind of manifest, or nothing for a file of mock responses.
+        kind: A kind of manifest, or empty for mock responses.
 
     Returns:
-        False where its shape is wrong. An unknown key is a warning: everything else can be read.
+        Whether it can be read, and all its problems. An unknown key is only a warning, because the rest is
+        readable.
     """
     kind = kind or _MOCKS
+    # A bound, because a file of the wrong kind can have a fault in every line.
     faults = [problem_of(fault) for fault in _validator(kind).faults(node.value, most=100)]
     unknown = [_unknown(problem) for problem in faults if problem.code == "unknown_key"]
     wrong = [problem for problem in faults if problem.code != "unknown_key"]
@@ -40,7 +42,7 @@ def check_document(node: SourceNode, kind: str) -> tuple[bool, list[Problem]]:
 
 
 def _unknown(problem: Problem) -> Problem:
-    return problem._replace(severity="warning", message=f"{problem.message}, and has no effect")
+    return problem._replace(severity="warning", message=f"{problem.message}; it has no effect")
 
 
 def _shape(kind: str) -> Shape:
@@ -53,11 +55,12 @@ def _validator(kind: str) -> Validator:
 
 
 def _idle(shape: Shape, node: SourceNode) -> Iterator[Problem]:
-    """A problem for each key that has no counterpart."""
+    """A problem for each key without a counterpart."""
     if "x-idle" in shape:
         name = node.pointer.rpartition("/")[2]
+        # An empty value has no effect in PromptKit either.
         if node.value not in ("", [], {}, False):
-            message = f"`{name}` has no counterpart here: {shape['x-idle']}"
+            message = f"`{name}` has no effect here: {shape['x-idle']}"
             yield node.problem("no_counterpart", message, severity=shape["x-severity"])
         return
     for item in node.each():
@@ -79,10 +82,10 @@ _OF_KINDS = {
 
 
 class ArenaLibrary:
-    """The files beside an arena.
+    """The files next to an arena.
 
     Attributes:
-        problems: All problems with them.
+        problems: All their problems.
     """
 
     def __init__(self, arena: SourceNode, files: Files | None, problems: list[Problem]) -> None:
@@ -94,24 +97,24 @@ class ArenaLibrary:
         self._judged: dict[tuple[str, int, str], bool] = {}
 
     def tell(self, problem: Problem) -> None:
-        """Add a problem unless the same place has it already, even with another hint."""
+        """Add a problem unless it is already reported at this position, possibly with another hint."""
         said = (known for known in self.problems if known.message == problem.message)
         if not any(known._replace(hint=problem.hint) == problem for known in said):
             self.problems.append(problem)
 
     def path(self, name: str) -> str:
-        """A name relative to the arena's file, for one that is relative to its folder of configurations."""
+        """A path relative to the arena's file, from one relative to its configuration folder."""
         return posixpath.normpath(posixpath.join(self._base, name))
 
     def source(self, name: str) -> str:
-        """The same as a person names it."""
+        """The same path as people write it, relative to where they are."""
         return posixpath.normpath(posixpath.join(self._folder, self.path(name)))
 
     def manifests(self, file: SourceNode, kind: str) -> list[SourceNode]:
-        """The manifests of one kind in a file that is named somewhere; problems are reported."""
+        """The manifests of one kind in a file; problems are reported."""
         name = file.text
         if not name:
-            self.problems.append(file.problem("missing_key", "the name of a file is empty"))
+            self.problems.append(file.problem("missing_key", "empty file name"))
             return []
         before = len(self.problems)
         found = [
@@ -119,14 +122,15 @@ class ArenaLibrary:
             for document in self._documents(name, file)
             if isinstance(document.value, dict) and document.value.get("kind") == kind
         ]
+        # A file that cannot be read has been reported already.
         if not found and len(self.problems) == before:
-            message = f"`{name}` holds no manifest of `kind: {kind}`"
-            hint = f"{_OF_KINDS[kind]} is written as `apiVersion`, `kind: {kind}`, `metadata`, `spec`"
+            message = f"`{name}` contains no manifest of `kind: {kind}`"
+            hint = f"{_OF_KINDS[kind]} consists of `apiVersion`, `kind: {kind}`, `metadata`, `spec`"
             self.problems.append(file.problem("missing_manifest", message, hint))
         return [node for node in found if self.is_good(node, kind)]
 
     def responses(self, names: Collection[str], at: SourceNode) -> SourceNode | None:
-        """The first file of mock responses that exists; where none does, the first name is reported."""
+        """The first existing file of mock responses; if there is none, the first name is reported."""
         faults: list[Problem] = []
         for name in names:
             found: list[Problem] = []
@@ -145,7 +149,7 @@ class ArenaLibrary:
             return False
 
     def content(self, name: str, at: SourceNode) -> bytes | None:
-        """The content of a file; None where it can't be read, which is reported."""
+        """The content of a file; None if it cannot be read, which is reported."""
         found: list[Problem] = []
         content = read_bytes(Origin(files=self._files), self.path(name), at.pointer, found)
         self.problems += [at.document.place(problem) for problem in found]

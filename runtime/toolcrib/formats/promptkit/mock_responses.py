@@ -1,6 +1,6 @@
-"""From mock responses to the script of a model.
+"""Convert mock responses to the script of a model.
 
-PromptKit counts requests to the model: entry k answers the one that is made after k - 1 replies.
+PromptKit numbers the requests to the model: entry k is the reply to the request after k - 1 replies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ResponseSection:
     """The part of a file of mock responses for one scenario or persona.
 
     Attributes:
-        entries: Number of the request -> what is answered.
+        entries: Number of the request -> its reply.
     """
 
     def __init__(self, whole: SourceNode, section: SourceNode) -> None:
@@ -38,7 +38,7 @@ class ResponseSection:
 
     @property
     def default(self) -> SourceNode | None:
-        """What is answered to a request without an entry; None where nothing is."""
+        """The reply to a request without an entry; None if there is no default."""
         return next(
             (node for holder in (self._section, self._whole) for node in _defaults(holder) if node.text), None
         )
@@ -51,18 +51,18 @@ class ResponseSection:
 
 
 def responses_for_scenario(whole: SourceNode, scenario: str) -> ResponseSection:
-    """What there is for a scenario."""
+    """The responses for a scenario."""
     return ResponseSection(whole, whole.part("scenarios", scenario))
 
 
 def responses_for_persona(whole: SourceNode, persona: str, scenario: str) -> ResponseSection:
-    """The responses for a persona in a scenario: under its own name, else those of the scenario's model."""
+    """The responses for a persona in a scenario: those under its own name, else those of the scenario."""
     own = whole.part("selfplay", persona)
     return ResponseSection(whole, own) if own else responses_for_scenario(whole, scenario)
 
 
 def without_invalid_entries(whole: SourceNode, faults: Sequence[Problem]) -> SourceNode | None:
-    """A file without the entries in which something is wrong; None where something is wrong elsewhere in it."""
+    """A file without its invalid entries; None if it is invalid elsewhere."""
     for fault in faults:
         if fault.severity != "error":
             continue
@@ -74,17 +74,17 @@ def without_invalid_entries(whole: SourceNode, faults: Sequence[Problem]) -> Sou
 
 
 _STEPS_TO_ENTRY = 4
-"""`scenarios` or `selfplay`, a name, `turns`, a number."""
+"""Depth of an entry: `scenarios` or `selfplay`, a name, `turns`, a number."""
 
 
 def check_default_keys(whole: SourceNode) -> Iterator[Problem]:
-    """A warning for each default that PromptKit would pass over, since it spells the key otherwise."""
+    """A warning for each default that PromptKit ignores because of the spelling of its key."""
     holders = [whole, *(entry for key in ("scenarios", "selfplay") for _, entry in whole.part(key).entries())]
     for holder in holders:
         misspelt = holder.part("default_response")
         if misspelt:
-            message = "PromptKit reads `defaultResponse` and passes over `default_response`; here it counts"
-            yield misspelt.problem("unknown_key", message, "write `defaultResponse`", "warning")
+            message = "PromptKit ignores `default_response`; toolcrib reads it"
+            yield misspelt.problem("unknown_key", message, "use `defaultResponse`", "warning")
 
 
 def _defaults(holder: SourceNode) -> tuple[SourceNode, ...]:
@@ -92,7 +92,6 @@ def _defaults(holder: SourceNode) -> tuple[SourceNode, ...]:
 
 
 def _said(entry: SourceNode) -> SourceNode | None:
-    """The text of an entry; None where it has none."""
     if not isinstance(entry.value, dict):
         return entry
     for key in ("content", "text", "response"):
@@ -107,16 +106,18 @@ def calls_of(entry: SourceNode) -> list[SourceNode]:
 
 
 def reply_script(mocks: ResponseSection, fallback: PlacedValue) -> PlacedValue:
-    """The replies: one for each entry, and the default for any other request."""
+    """The script: one reply per entry, and the default for any other request."""
     numbered = sorted(mocks.entries.items())
     replies = [
         _reply(entry, {"when": place_value({"replies": number - 1}, entry)})
         for number, entry in numbered
+        # Entry 0 answers no request.
         if number
     ]
     default = mocks.default
     node = default if default is not None else fallback.places[""]
     said = place_value(escape_expressions(default.text), default) if default is not None else fallback
+    # `times: 0` is any number of times; optional, because every request may have an entry.
     last = {"say": said, "times": place_value(0, node), "optional": place_value(True, node)}
     return place_list(node, [*replies, place_object(node, last)])
 
@@ -129,6 +130,7 @@ def _reply(entry: SourceNode, parts: dict[str, PlacedValue | None]) -> PlacedVal
         parts["say"] = place_value(escape_expressions(said.text), said)
     elif texts:
         parts["say"] = place_value(escape_expressions("".join(text.text for text in texts)), texts[0])
+    # A reply needs a text or a call.
     elif not calls:
         parts["say"] = place_value("", entry)
     if len(calls) == 1:
@@ -147,7 +149,7 @@ def _call(call: SourceNode) -> dict[str, PlacedValue | None]:
 
 
 class ConversationCourse:
-    """How a conversation goes by its mocks: which request is the first of each turn, which tools each turn calls."""
+    """The course of a conversation according to its mocks: the requests and the called tools of each turn."""
 
     def __init__(self, mocks: ResponseSection, turns: int) -> None:
         self._mocks = mocks
@@ -156,6 +158,7 @@ class ConversationCourse:
         for _ in range(turns):
             called: list[str] = []
             number += 1
+            # A reply with calls is followed by another request within the turn.
             while tools := self._tools(number):
                 called += tools
                 number += 1
@@ -168,12 +171,12 @@ class ConversationCourse:
 
     @property
     def unanswered(self) -> list[int]:
-        """The requests for which there is neither an entry nor a default."""
+        """The requests without an entry and without a default."""
         if self._mocks.default is not None:
             return []
         return [number for number in range(1, self.requests + 1) if number not in self._mocks.entries]
 
     def span(self, turn: int, tool: str) -> tuple[int, int]:
-        """The numbers of the first and the last call of a tool in a turn, from 1; the last is less where there is none."""
+        """The numbers of the first and the last call of a tool in a turn, from 1; last < first if there is none."""
         before = sum(called.count(tool) for called in self.calls[:turn])
         return before + 1, before + self.calls[turn].count(tool)

@@ -1,12 +1,13 @@
-"""Converts the parts of a foreign descriptor that say how it is called to our blocks `live`, `client` and `mock`.
+"""Convert the call of a foreign descriptor to our blocks `live`, `client` and `mock`.
 
-An HTTP call is described by PromptKit's `http`, or by the flat `endpoint`. Everything there has its effect here or is
-refused with its line. Where PromptKit loses what was said, we do not: every argument goes somewhere unless `exclude`
-names it, values of `static_...` always go and can't be overridden, texts are encoded for their place, a variable that
-`headers_from_env` names has to be set, and `${VAR}` in the url and in headers is looked up.
+PromptKit describes an HTTP call in `http`, or in the flat form by `endpoint`. Every key is converted or
+refused with its line. Some behaviour is stricter than PromptKit's, which loses data silently: every argument
+is sent unless it is in `exclude`, `static_...` values are always sent and cannot be overridden, texts are
+encoded for their position, variables in `headers_from_env` must be set, and `${VAR}` in the URL and in
+headers is expanded.
 
-Of a tool that its caller fulfils, `consent` and `categories` are the same there and here. `timeout_ms` counts
-milliseconds. Answers are always checked here: with `validate_output: false` one that does not fit is passed on
+For tools that the client fulfils, `consent` and `categories` mean the same in both systems. `timeout_ms` is
+in milliseconds. Results are always checked here; `validate_output: false` passes an invalid one on
 (`on_invalid_result: pass`).
 """
 
@@ -54,34 +55,34 @@ _FROM_ENVIRONMENT = re.compile(r"([^=\s]+)=([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 
 
 class DescriptorBuilder(Protocol):
-    """The document that the block becomes a part of."""
+    """The descriptor under construction."""
 
     def put(self, path: tuple[str, ...], item: JSON, place: str) -> None:
-        """Set a part of it, and note the place where that was written."""
+        """Set a part, and record its original position."""
         ...
 
     def problem(self, code: str, message: str, place: str, *, hint: str = "") -> None:
-        """Something is wrong at a place of the document as written."""
+        """Report a problem at a position of the original document."""
         ...
 
     def check_rest(self, value: dict[str, Any], known: tuple[str, ...], place: str) -> None:
-        """Refuse keys that are not known."""
+        """Refuse unknown keys."""
         ...
 
     def shorten_timeout(self, milliseconds: int, place: str) -> None:
-        """A call takes no longer than this."""
+        """Limit the duration of a call."""
         ...
 
 
 def put_endpoint(form: DescriptorBuilder, url: JSON, place: str) -> None:
-    """The flat form's `endpoint`: all arguments are posted there as JSON."""
+    """Convert the flat `endpoint`: all arguments are posted to it as JSON."""
     _Http(form, {"url": url}, {}, place, url_place=place).put()
 
 
 def put_http(form: DescriptorBuilder, block: JSON, schema: JSON, place: str) -> None:
-    """PromptKit's `http`; `schema` is that of the arguments, in whose order they are sent."""
+    """Convert PromptKit's `http`; the arguments are sent in the order of their `schema`."""
     if not isinstance(block, dict):
-        form.problem("wrong_type", "`http` is an object", place)
+        form.problem("wrong_type", "`http` must be an object", place)
         form.put(("live",), {}, place)
         return
     properties = schema.get("properties") if isinstance(schema, dict) else None
@@ -90,7 +91,7 @@ def put_http(form: DescriptorBuilder, block: JSON, schema: JSON, place: str) -> 
 
 
 class _Http:
-    """One block on its way."""
+    """Converts one block."""
 
     def __init__(
         self,
@@ -112,7 +113,8 @@ class _Http:
         self._headers: set[str] = set()
 
     def put(self) -> None:
-        """Put everything in its place, and report what is wrong."""
+        """Convert all keys, and report problems."""
+        # PromptKit's default.
         method = self._block.get("method", "POST")
         method = method.upper() if isinstance(method, str) else method
         at = f"{self._place}/method" if "method" in self._block else self._place
@@ -124,6 +126,7 @@ class _Http:
         self._put_headers()
         excluded = set(self._arguments("exclude"))
         listed = self._arguments("query_params")
+        # Arguments that no key uses go to the body, or to the query of a request without one.
         left = [name for name in self._properties if name not in self._used | excluded]
         if method in _WITH_BODY:
             self._put_query(listed)
@@ -146,27 +149,35 @@ class _Http:
         for item, at in self._list(self._block, "headers_from_env", place):
             match = _FROM_ENVIRONMENT.fullmatch(item)
             if match is None:
-                message = f"`{item}` does not say which header a variable is for"
-                self._form.problem("wrong_form", message, at, hint="write `Authorization=API_TOKEN`")
+                message = f"invalid entry `{item}`"
+                self._form.problem(
+                    "wrong_form",
+                    message,
+                    at,
+                    hint="use `HEADER=VARIABLE`, for example `Authorization=API_TOKEN`",
+                )
             else:
                 self._header(match[1], f"${{{match[2]}}}", at)
 
     def _header(self, name: str, value: str, place: str) -> None:
+        # Header names are case-insensitive (RFC 9110, 5.1).
         if name.lower() in self._headers:
-            self._form.problem("duplicate_key", f"the header `{name}` is said twice", place)
+            self._form.problem("duplicate_key", f"duplicate header `{name}`", place)
             return
         self._headers.add(name.lower())
         self._form.put(("live", "headers", name), value, place)
 
-    # The query and the body.
+    # Query and body.
 
     def _put_query(self, names: list[str], *, all_of_them: bool = False) -> None:
         static = list(self._texts(self._request, "static_query", f"{self._place}/request"))
         fixed = {name for name, _value, _at in static}
         listed = dict(self._list(self._request, "query_params", f"{self._place}/request"))
+        # Without a schema the names are unknown, so the query gets all arguments.
         if all_of_them and not (self._properties or static or names):
             self._form.put(("live", "query"), {"from": "args"}, self._place)
         for name in names:
+            # An argument cannot override a static value.
             if name not in fixed:
                 place = listed.get(name, self._place)
                 self._form.put(("live", "query", name), self._argument(name), place)
@@ -174,7 +185,7 @@ class _Http:
             self._form.put(("live", "query", name), _literally(value), at)
 
     def _argument(self, name: str) -> str:
-        """An argument as a whole expression; an object or a list of such is sent as JSON, as PromptKit does."""
+        # As in PromptKit, an object or a list of objects is sent as JSON text.
         schema = self._properties.get(name)
         items = schema.get("items") if isinstance(schema, dict) else None
         if _has_type(schema, "object") or _has_type(items, "object", "array"):
@@ -187,11 +198,14 @@ class _Http:
         place = f"{self._place}/request"
         static = self._request.get("static_body")
         if static is not None and not isinstance(static, dict):
-            self._form.problem("wrong_type", "`static_body` is an object", f"{place}/static_body")
+            self._form.problem("wrong_type", "`static_body` must be an object", f"{place}/static_body")
             static = None
         mapping = self._mapping(self._request, place)
+        # Every argument is used elsewhere, so the request has no body.
         if self._properties and not (names or static or mapping):
             return
+        # With `exclude`, the arguments are listed one by one; otherwise the body also contains those that the
+        # schema does not name.
         if excluded:
             body: JSON = {name: _whole(name) for name in names}
             self._form.put(("live", "body", "json"), body, f"{place}/exclude")
@@ -199,6 +213,7 @@ class _Http:
             self._form.put(("live", "body", "from"), "args", self._place)
             self._form.put(("live", "body", "as"), "json", self._place)
         if static:
+            # A JMESPath literal is JSON between backticks, so a backtick must be escaped.
             written = json.dumps(static, ensure_ascii=False).replace("`", "\\`")
             select = f"merge({f'({mapping})' if mapping else '@'}, `{written}`)"
             self._form.put(("live", "body", "select"), select, f"{place}/static_body")
@@ -210,11 +225,9 @@ class _Http:
             if key in self._request:
                 message = f"`{key}` has no effect: a {method} request has no body"
                 place = f"{self._place}/request/{key}"
-                self._form.problem(
-                    "needless_key", message, place, hint="leave it out, or write another method"
-                )
+                self._form.problem("needless_key", message, place, hint="remove it, or use another method")
 
-    # The rest.
+    # Response, media, timeout.
 
     def _put_rest(self) -> None:
         mapping = self._mapping(self._response, f"{self._place}/response")
@@ -236,22 +249,22 @@ class _Http:
         enabled = media.get("enabled", False)
         if not isinstance(enabled, bool):
             self._form.problem(
-                "wrong_type", "`enabled` is true or false", f"{self._place}/multimodal/enabled"
+                "wrong_type", "`enabled` must be true or false", f"{self._place}/multimodal/enabled"
             )
         return enabled is True
 
     def _put_timeout(self) -> None:
         milliseconds, place = self._block.get("timeout_ms", 0), f"{self._place}/timeout_ms"
         if isinstance(milliseconds, bool) or not isinstance(milliseconds, int):
-            self._form.problem("wrong_type", "a timeout in milliseconds is a whole number", place)
+            self._form.problem("wrong_type", "a timeout in milliseconds must be a whole number", place)
         elif milliseconds > 0:
             self._form.put(("live", "timeouts", "read"), f"{milliseconds}ms", place)
             self._form.shorten_timeout(milliseconds, place)
 
-    # How parts are read.
+    # Reading of keys.
 
     def _template(self, text: str, place: str) -> str:
-        """A text with Go's `{{.x}}` as ours; the arguments in it are used up."""
+        """Convert a text with Go's `{{.x}}`; the arguments in it count as used."""
         try:
             translated = translate(text)
         except ExpressionError as error:
@@ -263,16 +276,16 @@ class _Http:
     def _object(self, holder: dict[str, Any], key: str, known: tuple[str, ...], place: str) -> dict[str, Any]:
         value = holder.get(key, {})
         if not isinstance(value, dict):
-            self._form.problem("wrong_type", f"`{key}` is an object", f"{place}/{key}")
+            self._form.problem("wrong_type", f"`{key}` must be an object", f"{place}/{key}")
             return {}
         self._form.check_rest(value, known, f"{place}/{key}")
         return value
 
     def _texts(self, holder: dict[str, Any], key: str, place: str) -> Iterator[tuple[str, str, str]]:
-        """The members of an object whose values are texts; Go takes a number or boolean for one."""
+        """The members of an object whose values are texts; like Go, it also accepts numbers and booleans."""
         members = holder.get(key, {})
         if not isinstance(members, dict):
-            self._form.problem("wrong_type", f"`{key}` is an object", f"{place}/{key}")
+            self._form.problem("wrong_type", f"`{key}` must be an object", f"{place}/{key}")
             return
         for name, value in members.items():
             at = f"{place}/{key}/{name.replace('~', '~0').replace('/', '~1')}"
@@ -281,44 +294,44 @@ class _Http:
             elif isinstance(value, bool | int | float):
                 yield name, json.dumps(value), at
             else:
-                self._form.problem("wrong_type", f"`{name}` is a text", at)
+                self._form.problem("wrong_type", f"`{name}` must be a text", at)
 
     def _list(self, holder: dict[str, Any], key: str, place: str) -> Iterator[tuple[str, str]]:
         """The texts of a list."""
         items = holder.get(key, [])
         if not isinstance(items, list):
-            self._form.problem("wrong_type", f"`{key}` is a list", f"{place}/{key}")
+            self._form.problem("wrong_type", f"`{key}` must be a list", f"{place}/{key}")
             return
         for index, item in enumerate(items):
             if isinstance(item, str):
                 yield item, f"{place}/{key}/{index}"
             else:
-                self._form.problem("wrong_type", f"`{key}` holds texts", f"{place}/{key}/{index}")
+                self._form.problem(
+                    "wrong_type", f"the items of `{key}` must be texts", f"{place}/{key}/{index}"
+                )
 
     def _arguments(self, key: str) -> list[str]:
-        """The names of arguments in a list; one that the schema does not know is a slip."""
+        """The arguments in a list; one that is not in the schema is reported."""
         names = []
         for name, at in self._list(self._request, key, f"{self._place}/request"):
             if self._properties and name not in self._properties:
                 hint = did_you_mean(name, self._properties)
-                self._form.problem(
-                    "unknown_argument", f"the schema knows no argument `{name}`", at, hint=hint
-                )
+                self._form.problem("unknown_argument", f"unknown argument `{name}`", at, hint=hint)
             else:
                 names.append(name)
         return names
 
     def _mapping(self, holder: dict[str, Any], place: str) -> str:
-        """A JMESPath expression on one line; empty for none."""
+        """A JMESPath expression without surrounding spaces; empty for none."""
         mapping = holder.get("body_mapping", "")
         if not isinstance(mapping, str):
-            self._form.problem("wrong_type", "`body_mapping` is a text", f"{place}/body_mapping")
+            self._form.problem("wrong_type", "`body_mapping` must be a text", f"{place}/body_mapping")
             return ""
         return mapping.strip()
 
 
 def _literally(text: str) -> str:
-    """A text that holds no expression; `${VAR}` in it is looked up."""
+    """A text with literal braces; `${VAR}` is expanded."""
     pieces = _LOOK_UP.split(text)
     return "".join(
         piece if place % 2 else str(escape_expressions(piece)) for place, piece in enumerate(pieces)
@@ -331,7 +344,7 @@ def _whole(name: str) -> str:
 
 
 def _as_path(name: str) -> str:
-    """A member of the answer as a path of ours, which may have several steps."""
+    # Our paths have several steps; a name with a dot or the like is one step in quotes.
     return name if _STEP.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
@@ -343,7 +356,7 @@ def _has_type(schema: Any, *names: str) -> bool:
 
 
 def put_client(form: DescriptorBuilder, block: dict[str, JSON], place: str) -> None:
-    """PromptKit's `client`; an unknown key passes through, to be checked like one of ours."""
+    """Convert PromptKit's `client`; unknown keys are kept and checked like ours."""
     form.put(("client",), {}, place)
     for key, item in block.items():
         turn = _TURNS.get(key)
@@ -355,16 +368,16 @@ def put_client(form: DescriptorBuilder, block: dict[str, JSON], place: str) -> N
 
 
 def _timeout(form: DescriptorBuilder, item: JSON, place: str) -> None:
-    """None or less means the tool's own."""
+    # PromptKit uses the tool's timeout for zero and less.
     if isinstance(item, bool) or not isinstance(item, int):
-        form.problem("wrong_type", "a timeout in milliseconds is a whole number", place)
+        form.problem("wrong_type", "a timeout in milliseconds must be a whole number", place)
     elif item > 0:
         form.put(("client", "timeout"), f"{item}ms", place)
 
 
 def _validate_output(form: DescriptorBuilder, item: JSON, place: str) -> None:
     if not isinstance(item, bool):
-        form.problem("wrong_type", "`validate_output` is true or false", place)
+        form.problem("wrong_type", "`validate_output` must be true or false", place)
     elif not item:
         form.put(("on_invalid_result",), "pass", place)
 
@@ -387,7 +400,7 @@ _NAMES: Final = {
 
 
 def put_parts(form: DescriptorBuilder, parts: list[JSON], place: str) -> None:
-    """The parts of an answer; where one gives a size, which ours do not have, all are kept in the metadata as well."""
+    """Convert the parts of a result. Sizes have no counterpart, so parts with a size are kept in the metadata, too."""
     content: list[JSON] = [_part(form, part, f"{place}/{index}") for index, part in enumerate(parts)]
     form.put(("mock", "content"), content, place)
     if any(_has_size(part) for part in parts):
@@ -396,12 +409,12 @@ def put_parts(form: DescriptorBuilder, parts: list[JSON], place: str) -> None:
 
 def _part(form: DescriptorBuilder, part: Any, place: str) -> dict[str, Any]:
     if not isinstance(part, dict):
-        form.problem("wrong_type", "a part is an object", place)
+        form.problem("wrong_type", "a part must be an object", place)
         return {"type": "text", "text": ""}
     form.check_rest(part, _PART_KEYS, place)
     media = part.get("media", {})
     if not isinstance(media, dict):
-        form.problem("wrong_type", "`media` is an object", f"{place}/media")
+        form.problem("wrong_type", "`media` must be an object", f"{place}/media")
         media = {}
     form.check_rest(media, _MEDIA_KEYS, f"{place}/media")
     kind = part.get("type")
@@ -409,11 +422,11 @@ def _part(form: DescriptorBuilder, part: Any, place: str) -> dict[str, Any]:
     content |= {"text": escape_expressions(part["text"])} if "text" in part else {}
     content |= {new: escape_expressions(media[old]) for old, new in _NAMES.items() if old in media}
     if content["type"] == "resource":
+        # MCP requires a URI for resources.
         content.setdefault("uri", f"file:{media.get('file_path', 'data')}")
     return content
 
 
 def _has_size(part: JSON) -> bool:
-    """Whether a part gives a width or height, which our parts do not have."""
     media = part.get("media") if isinstance(part, dict) else None
     return isinstance(media, dict) and ("width" in media or "height" in media)

@@ -1,4 +1,4 @@
-"""From a prompt of PromptKit to the system prompt, the guardrails and the policy of an agent."""
+"""Convert a PromptKit prompt to the system prompt, the guardrails and the policy of an agent."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _BOUNDS: Final[Mapping[str, str]] = {
     "max_identical_tool_calls": "max_identical",
     "max_cost_usd": "max_cost",
 }
-"""Their key -> ours. None or less is their way to say nothing."""
+"""PromptKit's key -> ours. Zero, a negative number or null means no bound."""
 
 _IDLE_THERE: Final = ("max_tool_calls_per_turn", "max_total_tool_calls", "max_calls_per_minute")
-"""Bounds that PromptKit reads and never enforces."""
+"""Bounds that PromptKit reads but never enforces."""
 
 
 def policy_keys(sources: Sequence[SourceNode], allowed: PlacedValue | None) -> dict[str, PlacedValue | None]:
     """The policy of a conversation.
 
     Args:
-        sources: Their policies; the first that sets a key counts.
-        allowed: The globs of the tools that are offered; None for all.
+        sources: PromptKit policies; the first one that sets a key applies.
+        allowed: Globs of the offered tools; None for all.
     """
     parts: dict[str, PlacedValue | None] = {"allow": allowed}
     for theirs, ours in _BOUNDS.items():
@@ -55,7 +55,7 @@ def _first(
 
 
 def place_names(node: SourceNode) -> PlacedValue:
-    """A list of names, or one of them alone, each once."""
+    """A list of unique names from a list or a single name."""
     items = list(node.each()) if isinstance(node.value, list) else [node]
     texts = {item.text: item for item in items if item.text}
     return place_list(node, [place_value(text, item) for text, item in texts.items()])
@@ -67,32 +67,30 @@ def report_unenforced_bounds(sources: Sequence[SourceNode]) -> Iterator[Problem]
         for key in _IDLE_THERE:
             node = source.part(key)
             if node and node.value > 0:
-                message = (
-                    f"PromptKit reads `{key}` and never enforces it; here a call beyond it ends the turn"
-                )
-                hint = f"`policy.{_BOUNDS[key]}` of the scenario"
+                message = f"PromptKit does not enforce `{key}`; toolcrib does: a call beyond it ends the turn"
+                hint = f"it becomes `policy.{_BOUNDS[key]}` of the scenario"
                 yield node.problem("enforced_here", message, hint, "notice")
 
 
 _PLACE: Final = re.compile(r"\{\{\s*\.?([A-Za-z_][A-Za-z0-9_.-]*)\s*\}\}")
 _PASSES: Final = 3
-"""How often places within what was put in are filled in again, as PromptKit does."""
+"""Number of passes that fill placeholders, including those in inserted values, as in PromptKit."""
 
 
 _FRAGMENTS: Final = "fragments"
-"""Where the text of a fragment may be asked for by a way that no variable has."""
+"""Prefix of placeholders for fragments."""
 
-_WAY_TO_VALUES: Final = "give it under `vars` of the prompt or `variables` of the scenarios"
-_WAYS_TO_FRAGMENTS: Final = {_FRAGMENTS: "name it under `fragments` of the prompt, with its `path`"}
+_WAY_TO_VALUES: Final = "set it in `vars` of the prompt or `variables` of the scenario"
+_WAYS_TO_FRAGMENTS: Final = {_FRAGMENTS: "add it to `fragments` of the prompt, with its `path`"}
 
 
 class ArenaPrompt(NamedTuple):
     """A prompt of an arena.
 
     Attributes:
-        name: By which the arena knows it.
+        name: Its name in the arena.
         spec: Its content.
-        given: What the arena gives for its variables.
+        given: The arena's values for its variables.
     """
 
     name: str
@@ -101,12 +99,12 @@ class ArenaPrompt(NamedTuple):
 
     @property
     def task_type(self) -> str:
-        """What scenarios choose it by."""
+        """The task type by which scenarios choose it."""
         return self.spec.part("task_type").text or self.name
 
     @property
     def allowed(self) -> PlacedValue:
-        """The globs of the tools that it offers; a prompt that names none offers none."""
+        """The globs of the offered tools; a prompt without globs offers no tools."""
         named = self.spec.part("allowed_tools") or self.spec.part("tools")
         return place_names(named) if named else place_list(self.spec, [])
 
@@ -114,7 +112,7 @@ class ArenaPrompt(NamedTuple):
 def prompt_of_scenario(
     prompts: list[ArenaPrompt], scenario: SourceNode, library: ArenaLibrary
 ) -> ArenaPrompt | None:
-    """The prompt of a scenario; None where there is none, which is reported."""
+    """The prompt of a scenario; None if there is none, which is reported."""
     asked = scenario.part("task_type")
     known = {prompt.name: prompt for prompt in prompts} | {prompt.task_type: prompt for prompt in prompts}
     if asked.text in known:
@@ -122,18 +120,18 @@ def prompt_of_scenario(
     if not asked.text and len(prompts) == 1:
         return prompts[0]
     if asked.text:
-        message = f"no prompt of the arena has the task type `{asked.text}`: nothing instructs the agent"
-        hint = did_you_mean(asked.text, known) or f"its prompts are for: {', '.join(known) or 'nothing'}"
+        message = f"unknown task type `{asked.text}`; the agent has no system prompt"
+        hint = did_you_mean(asked.text, known) or f"use one of {', '.join(known) or 'none'}"
         library.problems.append(asked.problem("no_prompt", message, hint, "warning"))
     elif prompts:
-        message = "the scenario names no `task_type`, and the arena has several prompts: nothing instructs the agent"
-        hint = f"write one of: {', '.join(known)}"
+        message = "missing `task_type`, and the arena has several prompts; the agent has no system prompt"
+        hint = f"use one of {', '.join(known)}"
         library.problems.append(scenario.problem("no_prompt", message, hint, "warning"))
     return None
 
 
 def system_prompt(prompt: ArenaPrompt, scenario: SourceNode, library: ArenaLibrary) -> PlacedValue | None:
-    """The text that instructs the agent, with its variables put in; None where there is none."""
+    """The system prompt with its variables filled in; None if there is none."""
     template = prompt.spec.part("system_template")
     if not template.text:
         return None
@@ -142,14 +140,14 @@ def system_prompt(prompt: ArenaPrompt, scenario: SourceNode, library: ArenaLibra
     for _ in range(_PASSES):
         text = _PLACE.sub(lambda place: values.get(place[1], place[0]), text)
     for name in dict.fromkeys(_PLACE.findall(text)):
-        message = f"`{{{{{name}}}}}` of the prompt has no value, and stays as it is"
+        message = f"`{{{{{name}}}}}` in the prompt has no value and stays unchanged"
         hint = did_you_mean(name, values) or _WAYS_TO_FRAGMENTS.get(name.partition(".")[0], _WAY_TO_VALUES)
         library.tell(template.problem("unresolved_variable", message, hint, "warning"))
     return place_value(escape_expressions(text), template)
 
 
 def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:
-    """The guardrails for each answer; a validator without a counterpart is reported, and never checked."""
+    """The guardrails for each reply; a validator without a counterpart is reported and never checked."""
     found = []
     for node in prompt.spec.part("validators").each():
         if node.part("enabled").value is False:
@@ -159,7 +157,7 @@ def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:
         faults: list[Problem] = []
         check_guardrails([entry], "", faults)
         if faults:
-            message = f"the validator `{entry['type']}` has no counterpart, so it is never judged: {faults[0].message}"
+            message = f"the validator `{entry['type']}` is not supported and not checked: {faults[0].message}"
             library.tell(node.problem("no_counterpart", message, faults[0].hint, "warning"))
             entry = {"type": entry["type"], "unsupported": faults[0].message}
         found.append(place_value(entry, node))
@@ -167,8 +165,9 @@ def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:
 
 
 def _variables(prompt: ArenaPrompt, scenario: SourceNode) -> dict[str, str]:
-    """Name -> value: of the prompt, over it of the arena, over that of the scenario."""
+    """Name -> value: those of the scenario override those of the arena, which override those of the prompt."""
     about = scenario.part("context_metadata")
+    # PromptKit's built-in variables: templates use them without a declaration.
     values = {
         "context_slot": "",
         "domain": about.part("domain").text or "general",
@@ -185,7 +184,7 @@ def _variables(prompt: ArenaPrompt, scenario: SourceNode) -> dict[str, str]:
 
 
 def _fragments(prompt: ArenaPrompt, library: ArenaLibrary) -> dict[str, str]:
-    """Name of a fragment, also with `fragments.` before it -> its text."""
+    """Name of a fragment, with and without the prefix `fragments.` -> its text."""
     texts = {}
     for fragment in prompt.spec.part("fragments").each():
         file = fragment.part("path") or fragment.part("file")
@@ -193,13 +192,15 @@ def _fragments(prompt: ArenaPrompt, library: ArenaLibrary) -> dict[str, str]:
         if file:
             texts[name] = _fragment(file, library)
         else:
-            message = f"the fragment `{name}` names no file, and PromptKit's own registry of them is not read"
+            message = (
+                f"the fragment `{name}` has no `path`; PromptKit's registry of fragments is not supported"
+            )
             library.tell(fragment.problem("no_counterpart", message, severity="warning"))
     return texts | {f"{_FRAGMENTS}.{name}": text for name, text in texts.items()}
 
 
 def _fragment(file: SourceNode, library: ArenaLibrary) -> str:
-    """The text of a fragment: of the `system_template` or `content` of a manifest, or the file as it is."""
+    """The text of a fragment: a key of a manifest, or the whole file."""
     from toolcrib.loading.documents.document import parse_documents  # noqa: PLC0415 -- few prompts have fragments
 
     text = (library.content(file.text, file) or b"").decode("utf-8", errors="replace")

@@ -1,6 +1,6 @@
-"""From a scenario of PromptKit to one of ours: its turns, faults and assertions, its prompt, its provider, its mocks.
+"""Convert a PromptKit scenario: turns, faults, assertions, prompt, provider and mocks.
 
-An assertion is nearly the same here and there; what is not is reported.
+Assertions are nearly the same in both systems; the differences are reported.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class UserTurn(NamedTuple):
     """A message of the user.
 
     Attributes:
-        node: The turn as written.
+        node: The original turn.
         text: Its content: a text or a list of parts.
     """
 
@@ -71,7 +71,7 @@ class UserTurn(NamedTuple):
 
 
 def placeholder_variants(turns: SourceNode) -> dict[str, PlacedValue]:
-    """Placeholder -> all that is put in its place, of all turns."""
+    """Placeholder -> its variants in all turns."""
     found: dict[str, dict[str, SourceNode]] = {}
     homes: dict[str, SourceNode] = {}
     for turn in turns.each():
@@ -87,7 +87,7 @@ def placeholder_variants(turns: SourceNode) -> dict[str, PlacedValue]:
 
 
 def with_placeholders(text: str, names: Collection[str]) -> str:
-    """A text for expressions: what looks like one is itself, and a placeholder is its variant."""
+    """A text with literal braces escaped, and placeholders as matrix expressions."""
     if not names:
         return str(escape_expressions(text))
     pieces = re.split(rf"\{{({'|'.join(map(re.escape, names))})\}}", text)
@@ -98,14 +98,14 @@ def with_placeholders(text: str, names: Collection[str]) -> str:
 
 
 def _before(text: str, *, last: bool) -> str:
-    """A piece as it is, also where its last sign would open another expression together with the one that follows."""
+    # A piece that ends with `{` or `$` would open another expression together with the next one.
     if last or text[-1:] not in {"{", "$"}:
         return str(escape_expressions(text))
     return f"{escape_expressions(text[:-1])}{{{{ '{text[-1]}' }}}}"
 
 
 def user_text(turn: SourceNode, names: Collection[str], library: ArenaLibrary) -> PlacedValue | None:
-    """The user's message in a turn; None where it is empty, which is reported."""
+    """The user's message in a turn; None if it is empty, which is reported."""
     parts = turn.part("parts")
     if parts.value:
         items = [item for part in parts.each() if (item := _part(part, names, library)) is not None]
@@ -113,7 +113,7 @@ def user_text(turn: SourceNode, names: Collection[str], library: ArenaLibrary) -
     content = turn.part("content")
     if not content.text:
         library.problems.append(
-            turn.problem("missing_key", "`content` is missing: the user says nothing", severity="warning")
+            turn.problem("missing_key", "missing `content`: the user says nothing", severity="warning")
         )
         return None
     return place_value(with_placeholders(content.text, names), content)
@@ -125,7 +125,7 @@ def _part(part: SourceNode, names: Collection[str], library: ArenaLibrary) -> Pl
         return place_value(with_placeholders(part.part("text").text, names), part.part("text"))
     media = part.part("media")
     if kind not in _MEDIA or not media:
-        message = f"a part of type `{kind}` has no counterpart here"
+        message = f"a part of type `{kind}` is not supported"
         library.problems.append(part.problem("no_counterpart", message, severity="warning"))
         return None
     entry: dict[str, JSON] = {"type": _MEDIA[kind]}
@@ -144,10 +144,10 @@ def _part(part: SourceNode, names: Collection[str], library: ArenaLibrary) -> Pl
 
 
 class Persona:
-    """Gives the messages of a persona in a scenario, in order.
+    """Returns the messages of a persona in a scenario, in order.
 
     Args:
-        mocks: Its responses; None where it has none.
+        mocks: Its responses; None if there are none.
     """
 
     def __init__(self, mocks: ResponseSection | None) -> None:
@@ -155,7 +155,7 @@ class Persona:
         self._number = 0
 
     def texts(self, turn: SourceNode) -> list[PlacedValue]:
-        """Its messages in a turn; as many as there are, and as the turn wants."""
+        """Its messages in a turn: as many as the turn needs, or fewer if the responses end."""
         least = turn.part("turns").value or 1
         most = max(least, turn.part("max_turns").value or 0)
         found = []
@@ -163,49 +163,52 @@ class Persona:
             node = self._mocks.text(self._number + 1) if self._mocks is not None else None
             if node is None:
                 break
+            # The responses of a persona are numbered through all turns of the scenario.
             self._number += 1
             found.append(place_value(escape_expressions(node.text), node))
         return found
 
 
 def client_answers(turn: SourceNode, problems: list[Problem]) -> PlacedValue | None:
-    """How the caller fulfils tools in a turn; None where the turn does not say."""
+    """The client's answers in a turn; None if the turn has none."""
     overrides = turn.part("consent_overrides")
     parts: dict[str, PlacedValue | None] = {}
     for tool, node in overrides.entries():
         if node.text in _CONSENT:
             parts[tool] = place_value(node.text, node)
         else:
-            hint = did_you_mean(node.text, _CONSENT) or f"write one of: {', '.join(_CONSENT)}"
-            problems.append(node.problem("not_allowed", f"`{node.text}` is no answer to a consent", hint))
+            hint = did_you_mean(node.text, _CONSENT) or f"use one of {', '.join(_CONSENT)}"
+            problems.append(
+                node.problem("not_allowed", f"`{node.text}` is not a valid answer to a consent request", hint)
+            )
     return place_object(overrides, parts) if parts else None
 
 
 def turn_faults(
     turn: SourceNode, number: int, course: ConversationCourse | None, problems: list[Problem]
 ) -> Iterator[PlacedValue]:
-    """What goes wrong with tools in a turn.
+    """The tool failures of a turn.
 
     Args:
         turn: The turn.
-        number: Its place among those of the conversation, from 0.
-        course: The course of the conversation; None where a model decides.
-        problems: Receives what has no counterpart here.
+        number: Its index in the conversation, from 0.
+        course: The course of the conversation; None if a model decides.
+        problems: Receives problems with failures that have no counterpart.
     """
     for failure in turn.part("chaos", "tool_failures").each():
         tool, mode = failure.part("tool"), failure.part("mode")
         injected = _injected(mode.text, failure)
         if injected is None:
-            hint = (
-                did_you_mean(mode.text, ("error", "timeout", "slow")) or "write `error`, `timeout` or `slow`"
-            )
-            problems.append(mode.problem("not_allowed", f"`{mode.text}` is no way to fail", hint))
+            hint = did_you_mean(mode.text, ("error", "timeout", "slow")) or "use `error`, `timeout` or `slow`"
+            problems.append(mode.problem("not_allowed", f"unknown failure mode `{mode.text}`", hint))
             continue
         due = _due(failure, number, course, problems)
         if due is not None:
             likely = failure.part("probability")
+            # PromptKit's zero value means "not set": the tool always fails.
             chance = likely.value if likely and 0 < likely.value < 1 else None
             when = due | ({"probability": chance} if chance is not None else {})
+            # PromptKit does not require that a failure happens, and a random one may not.
             entry: dict[str, JSON] = {"tool": tool.text, "inject": injected, "must_fire": False}
             yield place_value(entry | ({"when": when} if when else {}), failure)
 
@@ -223,20 +226,23 @@ def _injected(mode: str, failure: SourceNode) -> JSON:
 def _due(
     failure: SourceNode, number: int, course: ConversationCourse | None, problems: list[Problem]
 ) -> dict[str, JSON] | None:
-    """Which calls of the tool are meant: those of the turn; None where there are none, which is reported."""
+    # Our faults count calls in a conversation, PromptKit's apply to a turn. The mock responses tell which
+    # calls a turn makes; with a model they are unknown.
     tool = failure.part("tool").text
     if course is None:
-        message = f"`{tool}` fails in every turn: where a model calls, nobody knows beforehand which calls are of this one"
+        message = f"`{tool}` fails in every turn, because the calls of a model in this turn are not known in advance"
         problems.append(failure.problem("no_counterpart", message, severity="warning"))
         return {}
     first, last = course.span(number, tool)
     if last < first:
-        message = f"nothing fails: by the mock responses `{tool}` is not called in this turn"
+        message = f"the failure has no effect: the mock responses do not call `{tool}` in this turn"
         problems.append(failure.problem("no_counterpart", message, severity="warning"))
         return None
     meant = f"call {first}" if first == last else f"calls {first} to {last}"
-    message = f"what fails in this turn is {meant} of `{tool}`, as the mock responses have it"
-    hint = "a model that calls otherwise (`toolcrib run --provider`) meets the failure in another turn"
+    message = (
+        f"the failure applies to {meant} of `{tool}`, which are those of this turn in the mock responses"
+    )
+    hint = "with a real model (`toolcrib run --provider`), the failure may happen in another turn"
     problems.append(failure.problem("no_counterpart", message, hint, "notice"))
     return {"call": first if first == last else {"$gte": first, "$lte": last}}
 
@@ -244,7 +250,7 @@ def _due(
 _THEIRS_ALONE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("agent_invoked", "agent_not_invoked", "agent_response_contains", "a2a_eval", "a2a_eval_session"),
-        "agents are not called as tools yet",
+        "agents as tools are not supported",
     ),
     **dict.fromkeys(
         (
@@ -257,10 +263,10 @@ _THEIRS_ALONE: Final[Mapping[str, str]] = {
             "workflow_transition_order",
             "workflow_transitioned_to",
         ),
-        "a scenario has one prompt, and no states or steps that it is composed of",
+        "a scenario has one prompt, without states or steps",
     ),
     **dict.fromkeys(
-        ("skill_activated", "skill_activation_order", "skill_not_activated"), "there are no skills"
+        ("skill_activated", "skill_activation_order", "skill_not_activated"), "skills are not supported"
     ),
     **dict.fromkeys(
         (
@@ -273,7 +279,7 @@ _THEIRS_ALONE: Final[Mapping[str, str]] = {
             "video_duration",
             "video_resolution",
         ),
-        "what a model says is text",
+        "replies of a model are text",
     ),
     **dict.fromkeys(
         (
@@ -290,24 +296,24 @@ _THEIRS_ALONE: Final[Mapping[str, str]] = {
             "text_toxicity",
             "toxicity",
         ),
-        "`llm_judge` asks a model in words of its own",
+        "use `llm_judge`",
     ),
-    **dict.fromkeys(("rest_eval", "rest_eval_session"), "`tool_exec` calls a tool that judges"),
-    "cosine_similarity": "`directional` compares texts",
-    "latency_budget": "time is virtual where answers are scripted",
+    **dict.fromkeys(("rest_eval", "rest_eval_session"), "use `tool_exec`, which calls a tool to judge"),
+    "cosine_similarity": "use `directional` to compare texts",
+    "latency_budget": "time is virtual if replies are scripted",
 }
-"""Types that PromptKit has and we have not -> why, or what is near."""
+"""Assertion types of PromptKit without a counterpart -> the reason, or an alternative."""
 
 
 def convert_assertion(node: SourceNode, problems: list[Problem], *, of_turn: bool) -> PlacedValue:
-    """An assertion in our form; one without a counterpart is reported, and stays as one that is never checked.
+    """Convert an assertion; one without a counterpart is reported and never checked.
 
-    One of a turn that looks at calls sees the whole conversation so far, as in PromptKit.
+    An assertion of a turn that checks calls sees the whole conversation up to that turn, as in PromptKit.
     """
     kind, params, when = node.part("type"), node.part("params"), node.part("when")
     why = _THEIRS_ALONE.get(kind.text)
     if why is not None:
-        message = f"the assertion `{kind.text}` has no counterpart, so it is never judged: {why}"
+        message = f"the assertion `{kind.text}` is not supported and not checked: {why}"
         problems.append(kind.problem("no_counterpart", message, severity="warning"))
         return place_object(
             node, {"type": place_value(kind.text, kind), "unsupported": place_value(why, kind)}
@@ -331,14 +337,14 @@ def convert_assertion(node: SourceNode, problems: list[Problem], *, of_turn: boo
 
 
 def _message(node: SourceNode, given: dict[str, Any]) -> tuple[SourceNode, dict[str, Any]]:
-    """The message of an assertion, which may be among its parameters, and the other parameters."""
+    """The message of an assertion, which may be one of its parameters, and the other parameters."""
     message, within = node.part("message"), node.part("params", "message")
     rest = {key: value for key, value in given.items() if key != "message"}
     return (message if message.text or not within else within), rest
 
 
 def _known(kind: str, params: SourceNode, problems: list[Problem]) -> dict[str, Any]:
-    """The parameters that the type has here; PromptKit ignores any other, which is reported."""
+    """The parameters that the type has here; PromptKit ignores others, so they are reported and dropped."""
     given = {key: value for key, value in (params.value or {}).items() if value is not None}
     faults: list[Problem] = []
     check_assertions([{"type": kind, "params": given}], "", faults)
@@ -347,7 +353,7 @@ def _known(kind: str, params: SourceNode, problems: list[Problem]) -> dict[str, 
         if fault.code == "unknown_key" and path[:-1] == ["0", "params"] and path[-1] in given:
             del given[path[-1]]
             told = params.part(path[-1]).problem(
-                "unknown_key", f"{fault.message}, and has no effect", fault.hint, "warning"
+                "unknown_key", f"{fault.message}; it has no effect", fault.hint, "warning"
             )
             problems.append(told)
     return given
@@ -357,6 +363,7 @@ def _of_calls(kind: str, params: Mapping[str, JSON]) -> bool:
     """Whether an assertion checks calls rather than messages."""
     alias = ALIASES.get(kind)
     own = alias.kind if alias is not None else kind
+    # A wrapper is what it wraps: it looks at calls if the wrapped type does.
     held = params.get("eval_type")
     return _of_calls(held, {}) if isinstance(held, str) else own not in SPEAKING
 
@@ -364,21 +371,21 @@ def _of_calls(kind: str, params: Mapping[str, JSON]) -> bool:
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _USER: Final = "user"
 _SILENT: Final = ("assistant", "system", "tool")
-"""Roles that PromptKit's own engine refuses in a turn."""
+"""Roles that PromptKit's engine refuses in a turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArenaContext:
-    """What the scenarios of an arena have in common.
+    """Common data of the scenarios of an arena.
 
     Attributes:
         arena: The arena.
         library: Its files.
         prompts: Its prompts.
-        providers: Its providers, by id.
-        roles: Role that plays a user -> the provider that does.
-        personas: The names of those that it may play.
-        choice: Chooses who answers.
+        providers: Its providers by id.
+        roles: Role that simulates a user -> its provider.
+        personas: Names of the personas.
+        choice: Chooses the provider of a scenario.
     """
 
     arena: SourceNode
@@ -391,20 +398,20 @@ class ArenaContext:
 
     @property
     def spec(self) -> SourceNode:
-        """The arena's specification."""
+        """The specification of the arena."""
         return self.arena.part("spec")
 
 
 def scenario_of(
     name: str, scenario: SourceNode, labels: SourceNode, setting: ArenaContext
 ) -> ComposedDocument | None:
-    """One scenario as a document of ours; None where nothing can be run, which is reported.
+    """Convert a scenario; None if it cannot be run, which is reported.
 
     Args:
-        name: Its name, by which mock responses know it.
+        name: Its name in mock responses.
         scenario: Its content.
-        labels: What its manifest is labelled with.
-        setting: What it has in common with others.
+        labels: The labels of its manifest.
+        setting: Common data of the arena.
     """
     chosen = setting.choice.for_scenario(scenario)
     if chosen is None or not chosen.readable:
@@ -413,7 +420,7 @@ def scenario_of(
 
 
 class _Conversation:
-    """One scenario on its way."""
+    """Converts one scenario."""
 
     def __init__(self, name: str, scenario: SourceNode, setting: ArenaContext, chosen: AgentProvider) -> None:
         self._name = name
@@ -428,12 +435,12 @@ class _Conversation:
         self._readable = True
 
     def document(self, labels: SourceNode) -> ComposedDocument | None:
-        """The whole scenario; None where its messages are unknown, or it has none."""
+        """The whole scenario; None if it has no messages, or they cannot be read."""
         said = [each for turn in self._scenario.part("turns").each() for each in self._said(turn)]
         if not self._readable:
             return None
         if not said:
-            message = "nothing of this scenario can be run: the user says nothing in it"
+            message = "the scenario cannot be run: it has no user message"
             self._problems.append(self._scenario.part("turns").problem("no_turns", message))
             return None
         course = ConversationCourse(self._mocks, len(said)) if self._chosen.scripted else None
@@ -459,12 +466,12 @@ class _Conversation:
         return compose(scenario, place_object(scenario, parts))
 
     def _own_name(self) -> str:
-        """The name; what a name of ours can't have becomes `_`."""
+        """The name, with `_` in place of characters that our names exclude."""
         name = _FOREIGN.sub("_", self._name)[:128]
         if not name or not (name[0].isalpha() or name[0] == "_"):
             name = f"_{name}"[:128]
         if name != self._name:
-            message = f"the scenario `{self._name}` is called `{name}` here"
+            message = f"the scenario `{self._name}` is renamed to `{name}`"
             self._problems.append(self._scenario.problem("renamed", message, severity="notice"))
         return name
 
@@ -493,6 +500,7 @@ class _Conversation:
             "system": system_prompt(prompt, scenario, self._library) if prompt else None,
             "policy": place_object(sources[0], policy) if any(policy.values()) else None,
             "judge": judge_keys(spec, self._setting.providers, self._problems),
+            # Warnings, because PromptKit ignores unused responses and unknown tools.
             "unused_turns": place_value("warn", scenario) if scripted else None,
             "unknown_tools": place_value("warn", scenario),
             "script": reply_script(self._mocks, place_value(self._chosen.fallback, scenario))
@@ -505,7 +513,7 @@ class _Conversation:
         return place_object(scenario, parts)
 
     def _whole(self) -> list[PlacedValue]:
-        """What must be true of the whole conversation: by the scenario, then by the arena."""
+        """Assertions on the whole conversation: those of the scenario, then those of the arena."""
         own = self._scenario.part("conversation_assertions").each()
         common = self._setting.spec.part("globals", "conversation_assertions").each()
         return self._assertions([*own, *common], of_turn=False)
@@ -528,13 +536,13 @@ class _Conversation:
         return list(turn_faults(said.node, index, course, self._problems))
 
     def _said(self, turn: SourceNode) -> list[UserTurn]:
-        """The user's messages in a turn: one, or as many as a persona has."""
+        """The user's messages in a turn: one, or those of a persona."""
         role = turn.part("role").text
         if role == _USER and not turn.part("persona"):
             text = user_text(turn, self._variants, self._library)
             return [UserTurn(turn, text)] if text is not None else []
         if role in _SILENT:
-            message = f"a turn of the role `{role}` has no counterpart here, and PromptKit refuses it as well: it is left out"
+            message = f"unsupported role `{role}`, which PromptKit refuses as well; the turn is dropped"
             self._problems.append(turn.part("role").problem("no_counterpart", message, severity="warning"))
             return []
         if not turn.part("persona"):
@@ -543,40 +551,41 @@ class _Conversation:
         return [UserTurn(turn, text) for text in self._played(turn, role)]
 
     def _tell_nobody(self, role: SourceNode) -> None:
-        """Report a turn without a persona, in which nobody speaks."""
+        """Report a turn without a persona, which has no message."""
         known = [_USER, *self._setting.roles]
         if role.text in known:
-            message = f"nobody speaks in this turn of the role `{role.text}`: it names no `persona`"
-            hint = f"the arena has: {', '.join(sorted(filter(None, self._setting.personas))) or 'none'}"
+            message = f"this turn of the role `{role.text}` has no message: add a `persona`"
+            hint = f"use one of {', '.join(sorted(filter(None, self._setting.personas))) or 'none'}"
         else:
-            message = f"there is no role `{role.text}`: the turn is left out"
-            hint = did_you_mean(role.text, known) or f"the roles are: {', '.join(known)}"
+            message = f"unknown role `{role.text}`; the turn is dropped"
+            hint = did_you_mean(role.text, known) or f"use one of {', '.join(known)}"
         self._problems.append(role.problem("not_allowed", message, hint, "warning"))
 
     def _played(self, turn: SourceNode, role: str) -> list[PlacedValue]:
         """The messages of a persona."""
         name = turn.part("persona").text
         if name not in self._setting.personas:
-            message = f"the arena has no persona `{name}`"
+            message = f"unknown persona `{name}`"
             hint = did_you_mean(name, self._setting.personas)
             self._problems.append(turn.part("persona").problem("missing_manifest", message, hint, "warning"))
         persona = self._personas.setdefault(name, Persona(self._mocks_of(name, role)))
         texts = persona.texts(turn)
         wanted = turn.part("turns").value or 1
         if len(texts) < wanted and self._readable:
-            left = f"{wanted - len(texts)} of its {wanted} turns are left out"
-            message = f"no mock responses say what the persona `{name}` says: {left}"
-            hint = f"write them as `selfplay: {{{name}: {{turns: {{1: ...}}}}}}` in the mock responses; a model can't play a user here"
+            left = f"{wanted - len(texts)} of its {wanted} turns are dropped"
+            message = f"the mock responses lack messages of the persona `{name}`: {left}"
+            hint = f"add `selfplay: {{{name}: {{turns: {{1: ...}}}}}}` to the mock responses; simulating a user with a model is not supported"
             self._problems.append(turn.problem("no_counterpart", message, hint, "warning"))
         return texts
 
     def _mocks_of(self, persona: str, role: str) -> ResponseSection | None:
-        """What there is of a persona: of the mock that plays its role, else under its name in the mock of the agent."""
+        """The responses of a persona: those of its role's mock provider, or those under its name in the agent's mock."""
         node = self._setting.roles.get(role)
         provider = self._setting.providers.get(node.text) if node is not None else None
         whole = self._setting.choice.responses_of(provider) if provider is not None else None
         if whole is not None:
             return responses_for_persona(whole, persona, self._name)
+        # Unreadable responses have been reported. Further problems about missing messages would mislead.
         if provider is not None and provider.has_responses:
             self._readable = False
         whole = self._chosen.mocks
@@ -585,12 +594,12 @@ class _Conversation:
         return responses_for_persona(whole, persona, self._name)
 
     def _tell_unanswered(self, course: ConversationCourse | None, said: Sequence[UserTurn]) -> None:
-        """Report the requests that PromptKit's mock answers with its fallback."""
+        """Report requests that PromptKit's mock answers with its fallback."""
         if course is None or not course.unanswered or not self._mocks.is_whole:
             return
         numbers = ", ".join(map(str, course.unanswered))
         message = (
-            f"the mock responses say nothing to request {numbers} of `{self._name}`, and have no default"
+            f"the mock responses have neither a reply to request {numbers} of `{self._name}` nor a default"
         )
-        hint = f"write `defaultResponse`; as in PromptKit the answer is `{self._chosen.fallback}`"
+        hint = f"add `defaultResponse`; until then the reply is `{self._chosen.fallback}`, as in PromptKit"
         self._problems.append(said[0].node.problem("no_response", message, hint, "warning"))

@@ -1,4 +1,4 @@
-"""Parts of documents as they were written, and what is made of them: each part knows where it came from."""
+"""Parts of documents that keep their positions, and values composed of such parts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from toolcrib.loading.documents.document import Document
 
 @dataclass(frozen=True, slots=True)
 class SourceNode:
-    """A part of a document, as it was written.
+    """A part of an original document.
 
     Attributes:
         document: The document.
-        pointer: Its JSON Pointer there.
-        value: Its value; None where it is absent.
+        pointer: JSON Pointer of the part in the document.
+        value: Its value; None if it is missing.
     """
 
     document: Document
@@ -27,7 +27,7 @@ class SourceNode:
     value: Any
 
     def part(self, *steps: str | int) -> SourceNode:
-        """A part of it; one that is absent has the value None."""
+        """A part of this one; a missing part has the value None."""
         value, pointer = self.value, self.pointer
         for step in steps:
             pointer = f"{pointer}/{pointer_step(step)}"
@@ -39,53 +39,54 @@ class SourceNode:
         return SourceNode(self.document, pointer, value)
 
     def each(self) -> Iterator[SourceNode]:
-        """The items of a list; nothing for anything else."""
+        """The items of a list; nothing for other values."""
         for index in range(len(self.value) if isinstance(self.value, list) else 0):
             yield self.part(index)
 
     def entries(self) -> Iterator[tuple[str, SourceNode]]:
-        """The keys of an object that have a value, with it; nothing for anything else."""
+        """The keys of an object whose value is not null, with their parts; nothing for other values."""
         for key, value in self.value.items() if isinstance(self.value, dict) else ():
             if value is not None:
                 yield key, self.part(key)
 
     @property
     def text(self) -> str:
-        """A scalar as a text, a number as it was written; empty for nothing."""
+        """A scalar as text, with a number as it was written; empty for null."""
         if isinstance(self.value, str):
             return self.value
         if self.value is None:
             return ""
+        # YAML reads `1.10` as 1.1, but a version or a code has to keep its digits.
         exact = self.document.written(self.pointer)
         return exact if exact is not None else str(self.value).lower()
 
     @property
     def as_written(self) -> SourceNode:
-        """The same with what could not be read of it."""
+        """The same part in the document, with the entries that `without` removed."""
         return SourceNode(self.document, "", self.document.value).part(*keys_of(self.pointer))
 
     def without(self, *steps: str) -> SourceNode:
-        """The same, with nothing at a place in it."""
+        """The same part with null in place of an inner part."""
         first, *more = steps
         rest = self.part(first).without(*more).value if more else None
         return SourceNode(self.document, self.pointer, {**self.value, first: rest})
 
     def problem(self, code: str, message: str, hint: str = "", severity: Severity = "error") -> Problem:
-        """A problem of what is written here, placed."""
+        """A problem at this position."""
         problem = Problem(code=code, message=message, pointer=self.pointer, hint=hint, severity=severity)
         return self.document.place(problem)
 
     def __bool__(self) -> bool:
-        """Whether the part is present."""
+        """Whether the part exists."""
         return self.value is not None
 
 
 class PlacedValue(NamedTuple):
-    """A value that was made of what is written.
+    """A value composed of parts.
 
     Attributes:
         value: The value.
-        places: Pointer within it -> where that part came from.
+        places: Pointer within the value -> origin of that part.
     """
 
     value: Any
@@ -93,12 +94,12 @@ class PlacedValue(NamedTuple):
 
 
 def place_value(value: JSON, node: SourceNode) -> PlacedValue:
-    """A value whose parts all come from one place, below which they have the same keys."""
+    """A value with a single origin that has the same keys as the value."""
     return PlacedValue(value, {"": node})
 
 
 def place_object(node: SourceNode, parts: Mapping[str, PlacedValue | None]) -> PlacedValue:
-    """An object of parts; those that are None are left out."""
+    """An object of parts; parts that are None are omitted."""
     kept = {key: part for key, part in parts.items() if part is not None}
     places = {
         f"/{pointer_step(key)}{at}": where for key, part in kept.items() for at, where in part.places.items()
@@ -114,17 +115,17 @@ def place_list(node: SourceNode, parts: Sequence[PlacedValue]) -> PlacedValue:
 
 @dataclass(frozen=True, slots=True)
 class ComposedDocument(Document):
-    """A document that was made of parts of several others.
+    """A document composed of parts of several documents.
 
     Attributes:
-        places: Pointer -> where that part came from; the longest prefix counts.
+        places: Pointer -> origin of that part; the longest matching prefix applies.
     """
 
     places: Mapping[str, SourceNode] | None = None
 
     @property
     def is_composed(self) -> bool:
-        """It was put together of parts of several files."""
+        """True: the parts may come from several files."""
         return True
 
     def _origin(self, pointer: str) -> tuple[Document, str] | None:
@@ -138,20 +139,20 @@ class ComposedDocument(Document):
         return node.document, node.pointer + pointer[len(prefix) :]
 
     def position(self, pointer: str, *, key: bool = False) -> tuple[int, int]:
-        """1-based line and column in the file that gives the document its place; of what stands elsewhere its beginning."""
+        """1-based line and column in the main file; a part from another file has the line of the document."""
         found = self._origin(pointer)
         if found is None or found[0].source != self.source:
             return (self.line, 1)
         return found[0].position(found[1], key=key)
 
     def place_of(self, pointer: str) -> str:
-        """`file:line` of a place, in whichever file it is."""
+        """`file:line` of a part, in the file that contains it."""
         found = self._origin(pointer)
         document, inner = found if found is not None else (self, "")
         return f"{document.source}:{document.position(inner)[0]}"
 
     def place(self, problem: Problem) -> Problem:
-        """The problem in the file that holds the part."""
+        """The problem, placed in the file that contains the part."""
         found = None if problem.line else self._origin(problem.pointer)
         if found is None:
             return problem.at(problem.source or self.source, problem.line or self.line, problem.column or 1)
@@ -159,7 +160,7 @@ class ComposedDocument(Document):
         return document.place(problem._replace(pointer=_existing(document, pointer, problem.code)))
 
     def written(self, pointer: str) -> str | None:
-        """The characters of a YAML scalar without quotes."""
+        """The characters of an unquoted YAML scalar."""
         found = self._origin(pointer)
         return None if found is None else found[0].written(found[1])
 

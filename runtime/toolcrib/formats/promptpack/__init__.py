@@ -1,4 +1,4 @@
-"""PromptPacks, as a format that loading reads and `toolcrib export` writes."""
+"""PromptPack: a format that loading reads and `toolcrib export` writes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ if TYPE_CHECKING:
 
 
 def is_promptpack(value: JSON) -> bool:
-    """Whether a document is meant to be a PromptPack: it has prompts or tools, and a template engine or the schema of PromptPacks."""
+    """Whether a document is a PromptPack: it has prompts or tools, and a template engine or the PromptPack schema."""
     if not isinstance(value, dict) or not ("prompts" in value or "tools" in value):
         return False
+    # `prompts` and `tools` are common keys of other formats, so a second mark is required.
     schema = value.get("$schema")
     return "template_engine" in value or (isinstance(schema, str) and "promptpack" in schema.casefold())
 
 
 def _convert(document: Document, where: DocumentContext) -> Conversion:
-    from toolcrib.formats.promptpack.pack_reader import convert_promptpack  # noqa: PLC0415 -- few folders have one
+    from toolcrib.formats.promptpack.pack_reader import convert_promptpack  # noqa: PLC0415 -- most projects have no PromptPack
 
     return convert_promptpack(document, where.files)
 
 
 def _documents(document: Document, _files: Files | None) -> Sequence[Document]:
-    from toolcrib.formats.promptpack.pack_reader import documents_in  # noqa: PLC0415 -- as above
+    from toolcrib.formats.promptpack.pack_reader import documents_in  # noqa: PLC0415 -- most projects have no PromptPack
 
     return documents_in(document)
 

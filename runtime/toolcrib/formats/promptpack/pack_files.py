@@ -1,4 +1,4 @@
-"""A PromptPack as a folder of our own: `pack.yaml`, a descriptor for each tool, and the files that they name."""
+"""Write a PromptPack as a pack folder: `pack.yaml`, a descriptor per tool, and the files that they refer to."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from toolcrib.loading.sources import LoadedDocuments, parse_files
 _ORDER: Final = ("name", "title", "version", "description", "annotations", "input_schema", "output_schema")
 _LAST: Final = ("metadata",)
 _APART: Final = frozenset(("prompts", "input_schema", "output_schema", "mode", "metadata"))
-"""Keys with an empty line before them."""
+"""Keys that are preceded by an empty line."""
 
 _DEVICES: Final = re.compile(r"(?i)con|prn|aux|nul|com[0-9]|lpt[0-9]")
-"""Names that Windows keeps for itself, whatever the suffix."""
+"""File names that Windows reserves, with any suffix."""
 
 _TOOLS: Final = "tools"
-"""The folder of the descriptors."""
+"""Folder of the descriptors."""
 
 
 class PackFiles(NamedTuple):
-    """A folder that was read back before it is written.
+    """A folder that has been read back before it is written.
 
     Attributes:
         contents: Path within the folder (with `/`) -> content.
-        refused: What has no file -> why.
-        problems: What the loader reports on the files, placed within the folder.
+        refused: Part without a file -> the reason.
+        problems: Problems that the loader reports for the files.
     """
 
     contents: Mapping[str, str | bytes]
@@ -48,15 +48,15 @@ class PackFiles(NamedTuple):
 
 
 def files_of_promptpack(loaded: LoadedDocuments, pack: Pack, kinds: Kinds) -> PackFiles:
-    """The files of a PromptPack and of what binds its tools.
+    """The files for a PromptPack and the bindings of its tools.
 
-    They are YAML, and JSON where YAML would be read as anything else. A file that is not read back as what the
-    PromptPack says is refused, and the others are not.
+    Files are YAML, or JSON if YAML would be read back differently. A file that does not read back as the
+    original is refused; the others are not affected.
 
     Args:
-        loaded: What was read of the PromptPack.
+        loaded: The loaded PromptPack and its tools.
         pack: Its pack.
-        kinds: What the installed modes say of their blocks.
+        kinds: Block schemas of the installed modes.
     """
     tools = [tool for tool in loaded.tools if tool.origin.pack == pack.name]
     return _FileSet(pack, tools, kinds).files()
@@ -73,12 +73,14 @@ class _FileSet:
     def files(self) -> PackFiles:
         """All files."""
         as_json: set[str] = set()
-        for _attempt in ("as YAML", "with JSON where YAML is read as anything else"):
+        for _attempt in ("as YAML", "with JSON if YAML changes the value"):
             contents = self._contents(as_json)
             read = parse_files(contents, self._kinds)
             different = {*self._different(read)}
             if not different:
                 break
+            # YAML first, because people edit the files. Files that YAML changes are written as JSON, and what
+            # JSON changes, too, is refused.
             as_json |= different
         else:
             self._refuse(different, read)
@@ -87,7 +89,7 @@ class _FileSet:
         return PackFiles(contents, self._refused, tuple(read.problems))
 
     def _contents(self, as_json: set[str]) -> dict[str, str | bytes]:
-        """The files; those of the names that are given as JSON, those that were refused not at all."""
+        """The files: `as_json` lists the names that are written as JSON; refused ones are omitted."""
         told = _value(self._pack.origin)
         contents: dict[str, str | bytes] = {}
         suffix = "json" if "" in as_json else "yaml"
@@ -102,19 +104,20 @@ class _FileSet:
             contents[self._files[tool.name]] = _text(self._descriptor(tool), suffix)
             for name, content in _beside(tool.origin.files):
                 path = posixpath.normpath(f"{_TOOLS}/{name}")
+                # A bindings file may refer to files outside of the folder; they are not copied.
                 if not path.startswith("../"):
                     contents[path] = content
         return contents
 
     def _descriptor(self, tool: Descriptor) -> dict[str, Any]:
-        """The content of the file of a tool; a name alone would not be a descriptor."""
+        # A document with only a name is not recognised as a descriptor.
         said = _value(tool.origin)
         if is_descriptor(said, self._kinds.modes):
             return said
         return said | {"input_schema": tool.input_schema}
 
     def _different(self, read: LoadedDocuments) -> Iterator[str]:
-        """The names of tools that are not read back as they are meant; the empty name for the pack."""
+        """The names of tools that differ when they are read back; the empty name is the pack."""
         back = {tool.name: tool for tool in read.tools}
         for tool in self._tools:
             if tool.name not in self._refused and (
@@ -126,15 +129,15 @@ class _FileSet:
             yield ""
 
     def _refuse(self, names: set[str], read: LoadedDocuments) -> None:
-        """Leave out what is not read back unchanged, with what the loader reports on it."""
+        """Omit files that differ when they are read back, with the loader's problem as the reason."""
         for name in sorted(names):
             told = next((each for each in read.problems if each.source == self._files[name]), None)
-            why = f": {told.code}: {told.message}" if told is not None else ", when it is read back"
-            self._refused[name or "pack"] = f"a file would not say what the PromptPack says{why}"
+            why = f": {told.code}: {told.message}" if told is not None else ""
+            self._refused[name or "pack"] = f"a file cannot represent it exactly{why}"
 
 
 def _value(origin: Origin) -> dict[str, Any]:
-    """The content of the document behind something, in our own form."""
+    """The content of the document that something was read from, in our own form."""
     value = document_of_origin(origin).value
     said = value if isinstance(value, dict) else {}
     return {key: item for key, item in said.items() if item or key not in {"metadata", "prompts"}}
@@ -151,7 +154,7 @@ def _text(said: Mapping[str, Any], suffix: str) -> str:
 
 
 def _free(name: str, stems: set[str]) -> str:
-    """A name for a file that no other one has, also where case makes no difference."""
+    """A unique file name, also on file systems that ignore case."""
     stem = f"{name}_" if _DEVICES.fullmatch(name.partition(".")[0]) else name
     free, number = stem, 1
     while free.casefold() in stems:
@@ -162,7 +165,7 @@ def _free(name: str, stems: set[str]) -> str:
 
 
 def _beside(files: Files | None) -> Iterator[tuple[str, bytes]]:
-    """The files that a descriptor names, as they were when it was read."""
+    """The files that a descriptor refers to, with the content from the time when it was read."""
     if isinstance(files, OverlaidFiles):
         yield from _beside(files.upper)
         yield from _beside(files.lower)
@@ -171,7 +174,7 @@ def _beside(files: Files | None) -> Iterator[tuple[str, bytes]]:
 
 
 def _essence(tool: Descriptor) -> tuple[JSON, ...]:
-    """What must come back."""
+    # Schemas are compared as JSON: `1` and `1.0` are equal in Python. The origin differs by nature.
     whole = tool._replace(origin=Origin(), fixture=NO_FIXTURE)
     schemas = compact([whole.input_schema, whole.output_schema])
     return (schemas, repr(whole._replace(input_schema=True, output_schema=True)))

@@ -1,11 +1,12 @@
-"""A PromptPack in our own form: contracts of tools, prompts, and what binds the tools beside them.
+"""Read a PromptPack: contracts of tools, prompts, and the bindings of the tools in a second file.
 
-    name.pack.json          one PromptPack: contracts and prompts; any JSON or YAML file of that form will do
-    name.bindings.yaml      what binds its tools, by their names; or `bindings.yaml`, for all PromptPacks of the folder
+    name.pack.json          one PromptPack: contracts and prompts; any JSON or YAML file of this form is
+    accepted name.bindings.yaml      bindings of its tools by name; or `bindings.yaml`, for all PromptPacks of
+    the folder
 
-Nothing is lost: what has no counterpart here is kept under `metadata` and reported as a notice. Where a part came from
-is kept as well, so problems point into the files as they are written. Places of variables in texts become expressions,
-and fragments are put in their place.
+Nothing is lost: parts without a counterpart are stored under `metadata` and reported as notices. Every part
+keeps the position that it came from, so problems point into the original files. Placeholders of variables
+become expressions, and fragments are inlined.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from toolcrib.loading.documents.positions import excerpt
 from toolcrib.loading.format_contract import Conversion, ForeignTool, OverrideFile
 
 SYNTAX: Final = "{{variable}}"
-"""How places are written unless a PromptPack says otherwise."""
+"""Default syntax of placeholders."""
 
 LONGEST: Final = 200_000
-"""Characters that a text has at most with its fragments in place."""
+"""Maximum length of a text with its fragments, in characters."""
 
 _PLACE: Final = r"\s*(?:(?:fragments\.|fragment:\s*)(?P<fragment>[\w.-]+)|(?P<name>[A-Za-z_]\w*))\s*"
-"""What stands in a place: `fragments.name`, as the specification writes it, `fragment:name`, or a name alone."""
+"""Content of a placeholder: `fragments.name` (the specification), `fragment:name`, or only a name."""
 _OPEN_END: Final = re.compile(r"[{$]+\Z")
 
 
 class TemplateProblem(NamedTuple):
-    """What is wrong with a text."""
+    """A fault of a template."""
 
     code: str
     message: str
@@ -47,12 +48,12 @@ class TemplateProblem(NamedTuple):
 
 
 class TemplateText(NamedTuple):
-    """A text in our form.
+    """A converted text.
 
     Attributes:
-        text: With expressions in its places; empty where it is refused.
-        names: The variables that it reads, in order.
-        fault: Why it can't be put together; None where it can.
+        text: The text with expressions for placeholders; empty if it is refused.
+        names: The variables that it uses, in order.
+        fault: Why it is refused; None if it is valid.
     """
 
     text: str
@@ -61,15 +62,13 @@ class TemplateText(NamedTuple):
 
 
 class _InvalidTemplate(Exception):
-    """A text that can't be put together."""
-
     def __init__(self, *, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.fault = TemplateProblem(code, message, hint)
 
 
 def placeholder_pattern(syntax: str) -> re.Pattern[str] | None:
-    """The pattern of the places in a text, from `syntax` with the word `variable`; None without that word."""
+    """The pattern of placeholders for a `syntax` that contains the word `variable`; None without that word."""
     before, word, behind = syntax.partition("variable")
     if not word or not before:
         return None
@@ -77,33 +76,33 @@ def placeholder_pattern(syntax: str) -> re.Pattern[str] | None:
 
 
 _MOST_FRAGMENTS: Final = 1_000
-"""So often fragments are put into one text."""
+"""Maximum number of fragments in one text. Fragments that each use another one twice grow exponentially."""
 
 
 class Templates:
-    """Turns texts of one PromptPack.
+    """Converts the texts of one PromptPack.
 
     Attributes:
-        used: Names of the fragments that were put in place.
+        used: Names of the fragments that were inlined.
     """
 
     def __init__(self, place: re.Pattern[str], fragments: Mapping[str, str]) -> None:
-        """Take what all its texts share.
+        """Prepare to convert texts.
 
         Args:
-            place: What finds the places (`placeholder_pattern`).
-            fragments: Name -> text for a place of that name.
+            place: Pattern of placeholders (`placeholder_pattern`).
+            fragments: Name -> text.
         """
         self._place = place
         self._fragments = fragments
         self.used: set[str] = set()
 
     def convert(self, text: str, declared: Collection[str]) -> TemplateText:
-        """A text in our form.
+        """Convert a text.
 
         Args:
-            text: As it is written.
-            declared: Names of variables, which are no fragments.
+            text: The original text.
+            declared: Names of variables; they take precedence over fragments of the same name.
         """
         made = _TextBuilder()
         try:
@@ -130,27 +129,25 @@ class Templates:
     def _fragment(self, name: str, within: tuple[str, ...], made: _TextBuilder) -> str:
         if name in within:
             circle = " -> ".join([*within[within.index(name) :], name])
-            raise _InvalidTemplate(
-                code="endless_fragment", message=f"fragments lead back to themselves: {circle}"
-            )
+            raise _InvalidTemplate(code="endless_fragment", message=f"circular fragments: {circle}")
         if name not in self._fragments:
             those = ", ".join(f"`{each}`" for each in self._fragments)
-            known = f"the fragments are: {those}" if those else "write it under `fragments`"
+            known = f"use one of {those}" if those else "add it to `fragments`"
             hint = did_you_mean(name, self._fragments) or known
             raise _InvalidTemplate(
-                code="unknown_fragment", message=f"there is no fragment `{excerpt(name)}`", hint=hint
+                code="unknown_fragment", message=f"unknown fragment `{excerpt(name)}`", hint=hint
             )
         made.fragments += 1
         if made.fragments > _MOST_FRAGMENTS:
             raise _InvalidTemplate(
-                code="too_large", message=f"more than {_MOST_FRAGMENTS:,} fragments come together in one text"
+                code="too_large", message=f"the text exceeds {_MOST_FRAGMENTS:,} fragments"
             )
         self.used.add(name)
         return self._fragments[name]
 
 
 class _TextBuilder:
-    """A text that comes together."""
+    """Assembles a text."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -159,43 +156,45 @@ class _TextBuilder:
         self._length = 0
 
     def add(self, text: str) -> None:
-        """Add literal characters, so that they open nothing together with the ones before."""
+        """Add literal text."""
         if not text:
             return
+        # A piece that begins with such a character could form `{{`, `{%`, `{#` or `${` with the end of the
+        # piece before.
         if text[0] in "{%#$":
             self._close()
         self.parts.append(str(escape_expressions(text)))
         self._length += len(self.parts[-1])
         if self._length > LONGEST:
             raise _InvalidTemplate(
-                code="too_large", message=f"with its fragments the text has more than {LONGEST:,} characters"
+                code="too_large", message=f"with its fragments, the text exceeds {LONGEST:,} characters"
             )
 
     def add_place(self, name: str) -> None:
-        """Add the place of a variable."""
+        """Add an expression for a variable."""
         self._close()
         self.names[name] = None
         self.parts.append(f"{{{{ {name} }}}}")
 
     def _close(self) -> None:
-        """Quote an end that would open something together with what follows."""
+        """Quote trailing characters that would open an expression together with the next piece."""
         end = _OPEN_END.search(self.parts[-1]) if self.parts else None
         if end is not None:
             self.parts[-1] = f"{self.parts[-1][: end.start()]}{{{{ '{end[0]}' }}}}"
 
 
 NO_COUNTERPART = "no_counterpart"
-"""Code of what is told of a part that means nothing here."""
+"""Code of the notice about a part that has no meaning here."""
 
 _KINDS: Mapping[type, str] = {str: "a text", dict: "an object", list: "a list", bool: "true or false"}
 
 
 class PackTranslation:
-    """Collects what is wrong with a document.
+    """Collects the problems of a document.
 
     Attributes:
-        document: As it was read.
-        moves: Pointer into our own form -> pointer into the document.
+        document: The original document.
+        moves: Pointer into the converted document -> pointer into the original.
     """
 
     def __init__(self, document: Document) -> None:
@@ -211,47 +210,47 @@ class PackTranslation:
         return tools if isinstance(tools, dict) else ()
 
     def placed(self) -> Iterator[Problem]:
-        """All that is wrong, in the file."""
+        """All problems, with positions in the file."""
         return map(self.document.place, self._problems)
 
     def tell(
         self, code: str, message: str, pointer: str, *, hint: str = "", severity: Severity = "error"
     ) -> None:
-        """Something is wrong at a place of the document."""
+        """Report a problem at a position of the document."""
         self._problems.append(
             Problem(code=code, message=message, pointer=pointer, hint=hint, severity=severity)
         )
 
     def take(self, holder: Mapping[str, Any], key: str, kind: type, place: str) -> Any:
-        """The value of a key, if it is of a type; None where it is absent, or of another type, which is reported."""
+        """The value of a key; None if it is missing, or has another type, which is reported."""
         value = holder.get(key)
         if key not in holder or isinstance(value, kind):
             return value
-        message = f"`{key}` is {_KINDS[kind]}, and {excerpt(compact(value))} is not"
+        message = f"`{key}` must be {_KINDS[kind]}, got {excerpt(compact(value))}"
         self.tell("wrong_type", message, f"{place}/{pointer_step(key)}")
         return None
 
     def want(self, holder: Mapping[str, Any], keys: Collection[str], place: str, of: str) -> None:
-        """Tell which of the keys are missing or empty that a PromptPack needs, and we do not."""
+        """Report missing or empty keys that PromptPacks require and we do not."""
         for key in keys:
             if holder.get(key, "") == "":
-                message = f"{of} has `{key}`, and here it is {'empty' if key in holder else 'missing'}"
+                message = f"`{key}` of {of} is {'empty' if key in holder else 'missing'}"
                 self.tell("missing_key", message, f"{place}/{pointer_step(key)}", severity="warning")
 
     def unknown(self, key: str, known: Collection[str], place: str) -> None:
-        """Tell of a key that PromptPacks do not have; it is kept."""
+        """Report a key that PromptPacks do not have; it is kept."""
         near = did_you_mean(key, known)
-        message = f"`{key}` is no key of a PromptPack here; it is kept under `metadata` and has no effect"
+        message = f"unknown key `{key}`; it is kept under `metadata` and has no effect"
         self.tell("unknown_key", message, f"{place}/{pointer_step(key)}", hint=near, severity="warning")
 
     def kept(self, key: str, place: str, means: str) -> None:
-        """Tell of a key that has no counterpart here; it is kept."""
-        message = f"`{key}` has no counterpart here: {means}; it is kept under `metadata`"
+        """Report a key that has no counterpart here; it is kept."""
+        message = f"`{key}` has no effect here ({means}); it is kept under `metadata`"
         self.tell(NO_COUNTERPART, message, f"{place}/{pointer_step(key)}", severity="notice")
 
 
 def foreign_metadata(parts: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The metadata that holds what of a PromptPack has no counterpart here."""
+    """Metadata for the parts of a PromptPack that have no counterpart here."""
     return {"promptpack": dict(parts)} if parts else {}
 
 
@@ -265,11 +264,11 @@ _OF_SCHEMAS: Final = frozenset(
         "unevaluatedProperties",
     )
 )
-"""Keywords of JSON Schema under which an object may stand."""
+"""Keywords of JSON Schema whose value may be an object."""
 
 
 def contracts_of(document: Document, translation: PackTranslation) -> Iterator[ForeignTool]:
-    """The contracts of a PromptPack, each with its problems; anything else is reported to `translation`."""
+    """The contracts of a PromptPack with their problems; other problems go to `translation`."""
     value = document.value
     tools = translation.take(value, "tools", dict, "") if isinstance(value, dict) else None
     for key, said in (tools or {}).items():
@@ -277,16 +276,17 @@ def contracts_of(document: Document, translation: PackTranslation) -> Iterator[F
         if isinstance(said, dict):
             yield _contract(document, key, said, pointer)
         else:
-            translation.tell("wrong_type", f"the tool `{excerpt(key)}` is an object", pointer)
+            translation.tell("wrong_type", f"the tool `{excerpt(key)}` must be an object", pointer)
 
 
 def _contract(document: Document, key: str, said: dict[str, Any], pointer: str) -> ForeignTool:
     translation = PackTranslation(document)
     translation.want(said, ("name", "description"), pointer, "a tool of a PromptPack")
     if said.get("name", key) != key:
-        message = f"the tool stands under `{excerpt(key)}` and calls itself `{excerpt(str(said['name']))}`; the first one counts"
+        message = f"the tool has the key `{excerpt(key)}` and the name `{excerpt(str(said['name']))}`; the key is used"
         translation.tell("name_differs", message, f"{pointer}/name", severity="notice")
     own: dict[str, JSON] = {"name": key}
+    # The name is the key of the contract, so its problems point to the contract.
     moves = {"": pointer, "/name": pointer}
     if "description" in said:
         own["description"] = said["description"]
@@ -297,10 +297,8 @@ def _contract(document: Document, key: str, said: dict[str, Any], pointer: str) 
     if isinstance(parameters, dict) and _is_shorthand(parameters):
         own["input_schema"] = _schema_of(parameters)
         moves["/input_schema/properties"] = f"{pointer}/parameters"
-        message = (
-            "`parameters` is a JSON Schema, and here it maps names to schemas; it is read as its `properties`"
-        )
-        hint = 'write `{"type": "object", "properties": {...}, "required": [...]}`'
+        message = "`parameters` must be a JSON Schema, but maps names to schemas; it is read as `properties`"
+        hint = 'use `{"type": "object", "properties": {...}, "required": [...]}`'
         translation.tell("wrong_form", message, f"{pointer}/parameters", hint=hint, severity="warning")
     rest = {each: item for each, item in said.items() if each not in _KEYS}
     for each in rest:
@@ -313,9 +311,10 @@ def _contract(document: Document, key: str, said: dict[str, Any], pointer: str) 
 
 
 def _is_shorthand(parameters: Mapping[str, JSON]) -> bool:
-    """Whether the object maps names to schemas where a JSON Schema has its keywords."""
+    # Some generators write the properties without the schema around them.
     return (
         bool(parameters)
+        # A parameter named like a keyword, such as `items`, is ambiguous; then it is a schema.
         and _OF_SCHEMAS.isdisjoint(parameters)
         and all(isinstance(each, dict) and "type" in each for each in parameters.values())
     )
@@ -334,8 +333,8 @@ def _tell_unknown(translation: PackTranslation, key: str, pointer: str) -> None:
     if key not in envelope("descriptor")["properties"] and key not in KNOWN_MODES:
         translation.unknown(key, _KEYS, pointer)
         return
-    message = f"`{key}` is no key of a contract; it is kept under `metadata` and has no effect"
-    hint = "what binds a tool stands beside the PromptPack, in a `bindings.yaml`"
+    message = f"unknown key `{key}` in a contract; it is kept under `metadata` and has no effect"
+    hint = "bind the tool in a `bindings.yaml` next to the PromptPack"
     translation.tell("unknown_key", message, f"{pointer}/{pointer_step(key)}", hint=hint, severity="warning")
 
 
@@ -350,7 +349,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "dict": "object",
     "map": "object",
 }
-"""How a PromptPack may call the type of a variable -> how JSON does."""
+"""Type of a variable in a PromptPack -> type in JSON Schema."""
 
 _POLICY: Final[Mapping[str, str]] = {
     "tool_choice": "tool_choice",
@@ -364,22 +363,22 @@ _POLICY: Final[Mapping[str, str]] = {
     "max_cost_usd": "max_cost",
     "stop_on_tool": "stop_on_tool",
 }
-"""Key of a tool policy -> ours; those after `blocklist` are PromptKit's own."""
+"""Key of a tool policy -> our key; those after `blocklist` are extensions of PromptKit."""
 
 _MEANS: Final[Mapping[str, str]] = {
-    "evals": "write assertions in a scenario",
-    "media": "whatever the provider takes is sent",
-    "model_overrides": "the same text and settings go to every model",
-    "pipeline": "there are no stages to choose",
-    "tested_models": "it tells what was tried elsewhere",
+    "evals": "use assertions in a scenario",
+    "media": "all media that the provider accepts are sent",
+    "model_overrides": "every model gets the same text and settings",
+    "pipeline": "stages are not supported",
+    "tested_models": "it is only informative",
 }
-"""Key that does nothing here -> what that means."""
+"""Key without effect -> the reason."""
 
 _CHOICES: Final = ("auto", "required", "none")
-"""What `tool_choice` of a PromptPack may be; the name of one of its tools is understood as well."""
+"""Values of `tool_choice` in a PromptPack; the name of one of its tools is accepted as well."""
 
 _PARAMETERS: Final = ("temperature", "max_tokens", "top_p", "top_k", "frequency_penalty", "presence_penalty")
-"""Settings that a PromptPack knows."""
+"""Settings in the PromptPack specification."""
 
 _PLAIN: Final = ("description", "version")
 _VERSION: Final = re.compile(r"v?\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?")
@@ -388,11 +387,11 @@ _ORDER: Final = (
     *("title", "description", "version", "system", "variables", "tools", "policy", "settings", "guardrails"),
     "metadata",
 )
-"""Our keys, as a reader wants them."""
+"""Our keys in their order."""
 
 
 class PromptTranslation:
-    """Turns one prompt."""
+    """Converts one prompt."""
 
     def __init__(self, translation: PackTranslation, templates: Templates, pointer: str, key: str) -> None:
         self._translation = translation
@@ -403,16 +402,16 @@ class PromptTranslation:
         self._kept: dict[str, JSON] = {}
 
     def document(self, said: Any) -> dict[str, JSON] | None:
-        """The prompt in our form; None where there is none, which is reported."""
+        """The converted prompt; None if it is unusable, which is reported."""
         tell = self._translation.tell
         if not isinstance(said, dict):
-            tell("wrong_type", f"the prompt `{excerpt(self._key)}` is an object", self._at)
+            tell("wrong_type", f"the prompt `{excerpt(self._key)}` must be an object", self._at)
             return None
         self._translation.want(said, ("id", "name", "version"), self._at, "a prompt of a PromptPack")
         if "system_template" not in said:
             tell(
                 "missing_key",
-                "a prompt has a `system_template`, and here it is missing",
+                "`system_template` of a prompt is missing",
                 f"{self._at}/system_template",
             )
             return None
@@ -436,7 +435,9 @@ class PromptTranslation:
     def _check_version(self, said: Mapping[str, Any]) -> None:
         version = said.get("version")
         if isinstance(version, str) and version and not _VERSION.fullmatch(version):
-            message = f"the version of a prompt is three numbers: `1.0.0`; got `{excerpt(version)}`"
+            message = (
+                f"the version of a prompt must have three numbers such as `1.0.0`, got `{excerpt(version)}`"
+            )
             self._translation.tell("wrong_form", message, f"{self._at}/version", severity="warning")
 
     def _put(self, own: str, key: str, said: Mapping[str, Any]) -> None:
@@ -445,11 +446,11 @@ class PromptTranslation:
             self._note(own, key)
 
     def _note(self, own: str, place: str) -> None:
-        """Note where a part came from; both are pointers below the prompt, without their first slash."""
+        """Record the origin of a part; both are pointers relative to the prompt, without the leading slash."""
         self._translation.moves[f"{self._at}/{own}"] = f"{self._at}/{place}"
 
     def _turn(self, key: str, item: Any, said: Mapping[str, Any]) -> None:
-        """One key of the prompt that is neither plain, nor its text or its variables."""
+        """Convert a key of the prompt, except plain keys, its text and its variables."""
         turn = _TURNS.get(key)
         if turn is not None:
             kind, take = turn
@@ -466,10 +467,10 @@ class PromptTranslation:
             self._kept[key] = item
             self._translation.unknown(key, [*_READ, *_MEANS], self._at)
 
-    # The text.
+    # Text.
 
     def _system(self, text: str, variables: dict[str, JSON]) -> bool:
-        """Put the text, and the variables that it reads without a declaration. False where it is refused."""
+        """Set the text, and declare the variables that it uses without a declaration. False if it is refused."""
         place = f"{self._at}/system_template"
         converted = self._templates.convert(text, variables)
         if converted.fault is not None:
@@ -479,7 +480,7 @@ class PromptTranslation:
             return False
         for name in converted.names:
             if name not in variables:
-                message = f"the text reads `{name}`, which `variables` does not declare; it is a text that must be given"
+                message = f"the text uses the undeclared variable `{name}`; it is added as a required text"
                 self._translation.tell("undeclared_variable", message, place, severity="notice")
                 variables[name] = {"required": True}
                 self._note(f"variables/{pointer_step(name)}", "system_template")
@@ -487,7 +488,7 @@ class PromptTranslation:
         self._note("system", "system_template")
         return True
 
-    # The variables.
+    # Variables.
 
     def _variables(self, said: Mapping[str, Any]) -> dict[str, JSON]:
         found: dict[str, JSON] = {}
@@ -496,11 +497,9 @@ class PromptTranslation:
             place = f"{self._at}/variables/{index}"
             name = entry.get("name") if isinstance(entry, dict) else None
             if not isinstance(name, str):
-                self._translation.tell("wrong_type", "a variable is an object with a `name`", place)
+                self._translation.tell("wrong_type", "a variable must be an object with a `name`", place)
             elif name in found:
-                self._translation.tell(
-                    "duplicate_name", f"the variable `{excerpt(name)}` is declared twice", place
-                )
+                self._translation.tell("duplicate_name", f"duplicate variable `{excerpt(name)}`", place)
             else:
                 found[name], left = self._variable(name, entry, place)
                 self._note(f"variables/{pointer_step(name)}", f"variables/{index}")
@@ -513,7 +512,7 @@ class PromptTranslation:
     def _variable(
         self, name: str, said: dict[str, Any], place: str
     ) -> tuple[dict[str, JSON], dict[str, JSON]]:
-        """A variable in our form, and what of it is kept apart."""
+        """A variable in our form, and the parts of it that are stored in the metadata."""
         own: dict[str, JSON] = {"required": said.get("required", "default" not in said)}
         rest: dict[str, JSON] = {}
         kind = said.get("type", "string")
@@ -521,12 +520,12 @@ class PromptTranslation:
         if own["type"] != kind:
             rest["type"] = kind
             if not isinstance(kind, str) or kind not in _TYPES:
-                message = f"`{excerpt(str(kind))}` is no type of JSON; `string` is read"
+                message = f"unknown type `{excerpt(str(kind))}`; `string` is used"
                 self._translation.tell("wrong_value", message, f"{place}/type", severity="warning")
         for key, item in said.items():
             if key == "default" and own["required"] is True:
                 rest[key] = item
-                message = "a variable that must be given needs no `default`, and this one is not used"
+                message = "a required variable has no `default`; it is ignored"
                 self._translation.tell("contradiction", message, f"{place}/default", severity="warning")
             elif key in {"default", "description"}:
                 own[key] = item
@@ -545,20 +544,20 @@ class PromptTranslation:
 
     def _of_variable(self, key: str, place: str) -> None:
         if key == "binding":
-            self._translation.kept(key, place, "a value is given by whoever asks for the prompt")
+            self._translation.kept(key, place, "the caller provides the value")
         elif key != "example":
             self._translation.unknown(
                 key, ("name", "type", "required", "default", "description", "validation"), place
             )
 
     def _validation(self, said: dict[str, Any], rest: dict[str, JSON], place: str) -> None:
-        """Bounds of a variable; its values alone have a counterpart."""
+        # Only `enum` has a counterpart.
         left = {key: item for key, item in said.items() if key != "enum"}
         if left:
             rest["validation"] = left
-            self._translation.kept("validation", place, f"of {', '.join(left)} nothing is checked")
+            self._translation.kept("validation", place, f"not checked: {', '.join(left)}")
 
-    # What else has a counterpart.
+    # Tools, policy, settings, validators.
 
     def _tools(self, said: list[Any]) -> None:
         self._own["tools"] = said
@@ -582,18 +581,16 @@ class PromptTranslation:
     def _check_choice(self, choice: JSON) -> None:
         if not isinstance(choice, str) or choice in _CHOICES or choice in self._translation.tools:
             return
-        message = f"`tool_choice` is {', '.join(f'`{each}`' for each in _CHOICES)} or the name of a tool, and not `{excerpt(choice)}`"
+        message = f"`tool_choice` must be {', '.join(f'`{each}`' for each in _CHOICES)} or the name of a tool, got `{excerpt(choice)}`"
         near = did_you_mean(choice, [*_CHOICES, *self._translation.tools])
         self._translation.tell(
             "wrong_value", message, f"{self._at}/tool_policy/tool_choice", hint=near, severity="warning"
         )
 
     def _parameters(self, said: dict[str, Any]) -> None:
-        """Settings of the provider; null means no bound, as a missing key does."""
+        # PromptPacks use null for "no limit", as if the key were missing.
         for key in (key for key in said if key not in _PARAMETERS):
-            message = (
-                f"`{excerpt(key)}` is no parameter of a PromptPack; it is given to the provider as it is"
-            )
+            message = f"unknown parameter `{excerpt(key)}`; it is passed to the provider unchanged"
             place = f"{self._at}/parameters/{pointer_step(key)}"
             near = did_you_mean(key, _PARAMETERS)
             self._translation.tell("unknown_key", message, place, hint=near, severity="warning")
@@ -601,7 +598,8 @@ class PromptTranslation:
         self._note("settings", "parameters")
 
     def _validators(self, said: list[Any]) -> None:
-        """Those that are switched on and known here. How strictly they are meant is kept apart, as the others are."""
+        # Enabled validators with a counterpart become guardrails. Their strictness has none, and is stored
+        # with the rest.
         own: list[dict[str, JSON]] = []
         lost: dict[str, None] = {}
         for index, each in enumerate(said):
@@ -615,11 +613,13 @@ class PromptTranslation:
             self._kept["validators"] = said
         if lost:
             listed = ", ".join(f"`{key}`" for key in sorted(lost))
-            message = f"{listed} of validators has no counterpart here: one that is enabled is told where it is broken"
+            message = (
+                f"{listed} of validators has no effect here: violations of an enabled validator are reported"
+            )
             self._translation.tell(NO_COUNTERPART, message, f"{self._at}/validators", severity="notice")
 
     def _guardrail(self, said: JSON, place: str) -> dict[str, JSON]:
-        """A validator as a guardrail; one without a counterpart is reported, and never checked."""
+        """Convert a validator to a guardrail; one without a counterpart is reported and never checked."""
         from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415 -- most prompts have none
 
         given = said if isinstance(said, dict) else {}
@@ -628,7 +628,7 @@ class PromptTranslation:
         check_guardrails([own], "", problems)
         if not problems:
             return own
-        message = f"this validator is never judged, and is kept under `metadata`: {problems[0].message}"
+        message = f"this validator is not checked; it is kept under `metadata`: {problems[0].message}"
         self._translation.tell(NO_COUNTERPART, message, place, hint=problems[0].hint, severity="warning")
         kind = own.get("type")
         named = kind if isinstance(kind, str) and kind else "validator"
@@ -643,7 +643,7 @@ _TURNS: Final[Mapping[str, tuple[type, Callable[[PromptTranslation, Any], None]]
     "parameters": (dict, PromptTranslation._parameters),  # noqa: SLF001
     "validators": (list, PromptTranslation._validators),  # noqa: SLF001
 }
-"""Key -> what it has to be, and what makes our own of it."""
+"""Key -> its type, and the method that converts it."""
 
 _READ: Final = frozenset({"id", "name", "system_template", "variables", *_PLAIN, *_TURNS})
 
@@ -654,23 +654,23 @@ _PACK_READ: Final = frozenset(
 )
 
 _PACK_MEANS: Final[Mapping[str, str]] = {
-    "agents": "no prompt is called as an agent",
-    "compositions": "no composition is run",
-    "evals": "write assertions in a scenario",
-    "skills": "no skills are loaded",
-    "workflow": "no state leads to another",
+    "agents": "agents are not supported",
+    "compositions": "compositions are not supported",
+    "evals": "use assertions in a scenario",
+    "skills": "skills are not supported",
+    "workflow": "workflows are not supported",
 }
-"""Key that does nothing here -> what that means."""
+"""Key without effect -> the reason."""
 
 _TOLD: Final = frozenset({"compilation", "metadata", "name"})
-"""Keys that do nothing anywhere but tell."""
+"""Keys that are only informative, in PromptPacks as well."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _LONGEST_NAME: Final = 64
 
 
 def pack_of(translation: PackTranslation) -> Document:
-    """The document that is to a PromptPack what `pack.yaml` is to a pack; problems are reported to `translation`."""
+    """Convert a PromptPack to the document of a `pack.yaml`; problems are reported to `translation`."""
     document = translation.document
     said: dict[str, Any] = document.value if isinstance(document.value, dict) else {}
     translation.want(said, _REQUIRED, "", "a PromptPack")
@@ -697,22 +697,22 @@ def _name(said: Mapping[str, Any], translation: PackTranslation) -> str:
     left = re.sub(r"[^a-z0-9]+", "-", (name if isinstance(name, str) else stem).casefold())
     own = left.lstrip("-0123456789")[:_LONGEST_NAME].rstrip("-") or "promptpack"
     if name is None:
-        message, code = "a PromptPack has an `id`", "missing_key"
+        message, code = "`id` of a PromptPack is missing", "missing_key"
     else:
-        message, code = f"`{excerpt(str(name))}` is no id", "wrong_form"
-    hint = f"an id begins with a lower case letter and goes on with these, digits and `-`, at most {_LONGEST_NAME} in all"
-    translation.tell(
-        code, f"{message}; the pack is called `{own}` here", "/id", hint=hint, severity="warning"
+        message, code = f"`{excerpt(str(name))}` is not a valid id", "wrong_form"
+    hint = (
+        f"use lower-case letters, digits and `-`, beginning with a letter, at most {_LONGEST_NAME} characters"
     )
+    translation.tell(code, f"{message}; the pack is named `{own}`", "/id", hint=hint, severity="warning")
     return own
 
 
 def _version(said: Mapping[str, Any], translation: PackTranslation) -> JSON:
-    """The version without a leading `v`."""
+    # The specification allows a leading `v`, our packs do not.
     version = said.get("version")
     if version is None:
         translation.tell(
-            "missing_key", "a PromptPack has a `version`", "/version", hint='write `"version": "1.0.0"`'
+            "missing_key", "`version` of a PromptPack is missing", "/version", hint='add `"version": "1.0.0"`'
         )
         return "0.0.0"
     return version.removeprefix("v") if isinstance(version, str) else version
@@ -723,7 +723,9 @@ def _prompts(said: Mapping[str, Any], translation: PackTranslation) -> dict[str,
     for name, text in texts.items():
         if not isinstance(text, str):
             translation.tell(
-                "wrong_type", f"the fragment `{excerpt(name)}` is a text", f"/fragments/{pointer_step(name)}"
+                "wrong_type",
+                f"the fragment `{excerpt(name)}` must be a text",
+                f"/fragments/{pointer_step(name)}",
             )
     fragments = {name: text for name, text in texts.items() if isinstance(text, str)}
     templates = Templates(_places(said, translation), fragments)
@@ -735,7 +737,7 @@ def _prompts(said: Mapping[str, Any], translation: PackTranslation) -> dict[str,
             prompts[key] = prompt
     for name in fragments:
         if name not in templates.used:
-            message = f"no prompt uses the fragment `{excerpt(name)}`, which is left out"
+            message = f"unused fragment `{excerpt(name)}`; it is dropped"
             translation.tell("unused_name", message, f"/fragments/{pointer_step(name)}", severity="notice")
     return prompts
 
@@ -745,16 +747,16 @@ def _places(said: Mapping[str, Any], translation: PackTranslation) -> re.Pattern
     syntax = translation.take(engine, "syntax", str, "/template_engine")
     place = None if syntax is None else placeholder_pattern(syntax)
     if syntax is not None and place is None:
-        message = f"`{excerpt(syntax)}` does not say how a variable is written; `{SYNTAX}` is read"
-        hint = "write it with the word `variable`"
+        message = f"invalid syntax `{excerpt(syntax)}`; `{SYNTAX}` is used"
+        hint = "use a syntax with the word `variable`"
         translation.tell("wrong_form", message, "/template_engine/syntax", hint=hint, severity="warning")
     default = placeholder_pattern(SYNTAX)
-    assert default is not None  # noqa: S101 -- it has the word
+    assert default is not None  # noqa: S101 -- the default contains the word
     return place or default
 
 
 def _engine(said: Mapping[str, Any]) -> dict[str, JSON]:
-    """The parts of the template engine that are kept: all but the syntax, since its texts were converted."""
+    # The texts have been converted, so their syntax is not kept: an export would apply it to converted texts.
     engine = said.get("template_engine")
     if not isinstance(engine, dict):
         return {}
@@ -767,29 +769,30 @@ _OWN_SUFFIX: Final = re.compile(r"(?i)(?:\.pack)?\.(?:json|yaml|yml)$")
 _FILES: Final = re.compile(r"(?i)(?:.+\.)?bindings\.(?:yaml|yml|json)")
 
 _OF_CONTRACT: Final = ("name", "description", "input_schema", "parameters")
-"""What the contract says, and no binding changes."""
+"""Keys of the contract, which a binding cannot change."""
 
 
 def is_bindings(source: str) -> bool:
-    """Whether a file is called like one of bindings."""
+    """Whether a file has the name of a bindings file."""
     return _FILES.fullmatch(_name_of(source)) is not None
 
 
 def read_bindings(document: Document, tools: Collection[str], files: Files | None) -> OverrideFile:
-    """What lies beside a PromptPack and binds its tools.
+    """Read the bindings of a PromptPack's tools.
 
     Args:
         document: The PromptPack.
         tools: The names of its tools.
-        files: The files beside it.
+        files: The files next to it.
     """
     source, content, problem = _found(document.source, files)
     if content is None:
         return OverrideFile(source, problems=() if problem is None else (problem,))
     documents, problems = parse_documents(source, content, whole=True)
+    # A file of comments only is a good start for bindings.
     problems = [each for each in problems if each.code != "empty_document"]
     if len(documents) > 1:
-        message = "the file holds several documents, and bindings are one"
+        message = "a bindings file must contain a single document"
         problems.append(documents[1].place(Problem(code="several_documents", message=message)))
     if not documents:
         return OverrideFile(source, problems=tuple(problems))
@@ -803,21 +806,25 @@ def read_bindings(document: Document, tools: Collection[str], files: Files | Non
 def _bound(document: Document, translation: PackTranslation) -> Iterator[Document]:
     value = document.value
     if not isinstance(value, dict):
-        translation.tell("wrong_type", "bindings are an object: tool -> how it is called", "")
+        translation.tell("wrong_type", "bindings must be an object: tool -> binding", "")
         return
     for tool, entry in value.items():
         pointer = f"/{pointer_step(tool)}"
+        # For editors.
         if tool == "$schema" and isinstance(entry, str):
             continue
         if not isinstance(entry, dict):
-            hint = "such as `{mock: {result: done}}`"
-            translation.tell("wrong_type", f"what binds `{excerpt(tool)}` is an object", pointer, hint=hint)
+            hint = "for example `{mock: {result: done}}`"
+            translation.tell(
+                "wrong_type", f"the binding of `{excerpt(tool)}` must be an object", pointer, hint=hint
+            )
             continue
         for key in _OF_CONTRACT:
             if key in entry:
-                message = f"`{key}` is said by the PromptPack, and no binding changes it"
-                translation.tell("not_allowed", message, f"{pointer}/{key}", hint="leave it out here")
+                message = f"`{key}` is defined by the PromptPack and cannot be overridden"
+                translation.tell("not_allowed", message, f"{pointer}/{key}", hint="remove it here")
         own: dict[str, JSON] = {key: item for key, item in entry.items() if key not in _OF_CONTRACT}
+        # A binding becomes an override of the tool that the contract defines.
         bound = document.moved({**own, "name": tool, "override": True}, {"": pointer, "/name": pointer})
         yield replace(bound, line=document.position(pointer, key=True)[0])
 
@@ -828,18 +835,16 @@ def _tool_of(document: Document) -> str:
 
 def _stray(document: Document, tools: Collection[str]) -> Problem:
     name = _tool_of(document)
-    message = f"there is no tool `{excerpt(name)}` that this could bind"
+    message = f"unknown tool `{excerpt(name)}`"
     those = (
-        f"the tools are: {', '.join(f'`{each}`' for each in tools)}"
-        if tools
-        else "the PromptPack has no tools"
+        f"use one of {', '.join(f'`{each}`' for each in tools)}" if tools else "the PromptPack has no tools"
     )
     hint = did_you_mean(name, tools) or those
     return document.place(Problem(code="unknown_tool", message=message, pointer="", hint=hint))
 
 
 def _found(source: str, files: Files | None) -> tuple[str, bytes | None, Problem | None]:
-    """The file that binds the tools of a PromptPack: how it is called in problems, and what is in it."""
+    """Find the bindings file of a PromptPack: its name for problems, its content, and a problem if it cannot be read."""
     if files is None:
         return "", None, None
     name = _name_of(source)
@@ -851,13 +856,13 @@ def _found(source: str, files: Files | None) -> tuple[str, bytes | None, Problem
             continue
         except OSError as error:
             reason = str(error) if error.errno is None else error.strerror
-            problem = Problem(code="file_unreadable", message=f"the file can't be read: {reason}")
+            problem = Problem(code="file_unreadable", message=f"cannot read the file: {reason}")
             return folder + each, None, problem.at(folder + each, 1, 1)
     return "", None, None
 
 
 def _names(name: str) -> Iterator[str]:
-    """How a file may be called that binds the tools of one; its own before that of the folder."""
+    """Possible names of a bindings file; the PromptPack's own come before that of the folder."""
     stem = _OWN_SUFFIX.sub("", name)
     own = [f"{stem}.bindings"] if stem and stem != name else []
     for each in (*own, "bindings"):
@@ -869,11 +874,11 @@ def _name_of(source: str) -> str:
 
 
 def convert_promptpack(document: Document, files: Files | None) -> Conversion:
-    """Read a PromptPack, and what binds its tools.
+    """Convert a PromptPack and the bindings of its tools.
 
     Args:
-        document: As it was read; `is_promptpack` holds of it.
-        files: Those beside it, among which its bindings are looked for.
+        document: The original document; `is_promptpack` is true for it.
+        files: The files next to it, in which bindings are searched.
     """
     translation = PackTranslation(document)
     pack = pack_of(translation)
@@ -890,7 +895,7 @@ def convert_promptpack(document: Document, files: Files | None) -> Conversion:
 
 
 def documents_in(document: Document) -> list[Document]:
-    """The documents in our own form that are in a PromptPack, or in a file of bindings; none in any other."""
+    """The converted documents in a PromptPack or a bindings file; none for any other document."""
     if is_promptpack(document.value):
         read = convert_promptpack(document, None)
         pack = [] if read.pack is None else [read.pack]

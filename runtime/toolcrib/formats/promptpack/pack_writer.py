@@ -1,4 +1,4 @@
-"""Our tools and prompts as one PromptPack, and what it can't say of them."""
+"""Export tools and prompts as one PromptPack, and list what it cannot express."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _PLACE: Final = re.compile(r"\{\{\s*(?:fragment:\s*)?[A-Za-z_][\w.-]*\s*\}\}", r
 _SETTINGS: Final = ("temperature", "max_tokens", "top_p", "top_k", "frequency_penalty", "presence_penalty")
 _CHOICES: Final = ("auto", "required", "none")
 _KEPT: Final = ("evals", "media", "model_overrides", "pipeline", "tested_models")
-"""Keys of a prompt that an import keeps under `metadata`, and an export writes again."""
+"""Keys of a prompt that an import stores under `metadata`, and an export restores."""
 
 
 def names_by_globs(globs: Iterable[str], names: Mapping[str, str]) -> list[str]:
-    """The exported names of the tools that fit some globs; a glob that none fits stays, for it may mean others."""
+    """The exported names of the tools that match some globs; a glob without a match is kept as it is."""
     found: dict[str, None] = {}
     for glob in globs:
         fitting = [own for tool, own in names.items() if fnmatchcase(tool, glob)]
+        # The glob may be for tools that are not part of this export. `*` alone means all tools, here none.
         found |= dict.fromkeys(fitting or ([] if glob == "*" else [glob]))
     return list(found)
 
@@ -43,10 +44,10 @@ class PromptExport:
     """
 
     def __init__(self, prompt: Prompt, names: Mapping[str, str]) -> None:
-        """Take a prompt.
+        """Prepare to write a prompt.
 
         Args:
-            prompt: With the names that its tools have among those of `names`.
+            prompt: The prompt; its tools are named as in `names`.
             names: Name of a tool -> its name in the PromptPack.
         """
         self._prompt = prompt
@@ -56,7 +57,7 @@ class PromptExport:
         self._kept: dict[str, Any] = dict(kept) if isinstance(kept, dict) else {}
 
     def document(self, *, id_: str, version: str) -> dict[str, JSON]:
-        """The prompt, its keys in the order of the specification."""
+        """The prompt, with the keys in the order of the specification."""
         prompt = self._prompt
         own: dict[str, JSON] = {
             "id": self._kept.get("id", id_),
@@ -74,17 +75,18 @@ class PromptExport:
         lost = [key for key in prompt.metadata if key != "promptpack"]
         lost += [key for key in self._kept if key not in {*_KEPT, "id", "validators", "variables"}]
         if lost:
-            self.losses.append(f"its metadata {', '.join(f'`{key}`' for key in lost)} is not written")
+            self.losses.append(f"its metadata {', '.join(f'`{key}`' for key in lost)} is dropped")
         return own
 
-    # The text.
+    # Text.
 
     def _template(self) -> str:
-        """The text with places of variables; other expressions are written as they are."""
+        """The text with placeholders for variables; other expressions stay as they are."""
         written: list[str] = []
         places = 0
         for piece in split(self._prompt.system):
             if isinstance(piece, str):
+                # `$${` is our escape for `${`, which means nothing in a PromptPack.
                 written.append(piece.replace("$${", "${"))
                 continue
             source = piece.source.strip()
@@ -94,23 +96,27 @@ class PromptExport:
             else:
                 written.append(self._constant(piece.source))
         text = "".join(written)
+        # PromptPacks have no escape for braces, so literal text can look like a placeholder.
         if len(_PLACE.findall(text)) > places:
-            self.losses.append("its text has `{{ ... }}` that stands for no variable, and reads as if it did")
+            self.losses.append("its text contains a literal `{{ ... }}`, which will be read as a variable")
         return text
 
     def _constant(self, source: str) -> str:
-        """An expression that is always the same, as what it comes to; any other as it is written."""
+        """The result of a constant expression; any other expression unchanged, which is a loss."""
         whole = f"{{{{{source}}}}}"
         rendering = compile_value(whole, frozenset(self._prompt.variables), [])
         if rendering.constant:
             try:
                 return str(rendering.render({}))
             except ExpressionError:
-                pass  # told below, as any that can't be written
-        self.losses.append(f"its text computes `{whole}`, and a PromptPack only fills in variables")
+                pass  # reported below
+        self.losses.append(
+            f"its text contains the expression `{whole}`, but PromptPacks support only variables"
+        )
         return whole
 
     def _variable(self, variable: PromptVariable) -> dict[str, JSON]:
+        # An import stores the parts of a variable that have no counterpart here.
         kept = self._kept.get("variables", {}).get(variable.name, {})
         own: dict[str, JSON] = {"name": variable.name, "type": variable.type, "required": variable.required}
         if not variable.required:
@@ -123,7 +129,7 @@ class PromptExport:
             bounds["enum"] = list(variable.values)
         return own | ({"validation": bounds} if bounds else {})
 
-    # What the model may do.
+    # Policy, settings, validators.
 
     def _policy(self) -> dict[str, JSON]:
         policy = self._prompt.policy
@@ -131,7 +137,7 @@ class PromptExport:
         if policy.tool_choice in _CHOICES:
             own |= {"tool_choice": policy.tool_choice} if policy.tool_choice != "auto" else {}
         else:
-            self.losses.append(f"the choice of the tool `{policy.tool_choice}` is not written")
+            self.losses.append(f"`tool_choice: {policy.tool_choice}` is dropped")
         if policy.max_rounds != NO_POLICY.max_rounds:
             own["max_rounds"] = policy.max_rounds
         if policy.max_calls_per_turn:
@@ -143,22 +149,23 @@ class PromptExport:
         )
         lost = [each.name for each in fields(policy) if each.name not in told]
         lost = [name for name in lost if getattr(policy, name) != getattr(NO_POLICY, name)]
+        # `allow` is no loss if it equals the tools of the prompt.
         if policy.allow not in (self._prompt.tools, NO_POLICY.allow):
             lost.append("allow")
         if lost:
-            self.losses.append(f"its policy without {', '.join(f'`{name}`' for name in lost)}")
+            self.losses.append(f"its policy loses {', '.join(f'`{name}`' for name in lost)}")
         return {"tool_policy": own} if own else {}
 
     def _settings(self) -> dict[str, JSON]:
         said = self._prompt.settings
         lost = [key for key in said if key not in _SETTINGS]
         if lost:
-            self.losses.append(f"its settings without {', '.join(f'`{key}`' for key in lost)}")
+            self.losses.append(f"its settings lose {', '.join(f'`{key}`' for key in lost)}")
         own = {key: item for key, item in said.items() if key in _SETTINGS}
         return {"parameters": own} if own else {}
 
     def _validators(self) -> dict[str, JSON]:
-        """As they were imported, or else ours."""
+        """The validators as they were imported, or else those of the guardrails."""
         if "validators" in self._kept:
             return {"validators": self._kept["validators"]}
         own: list[JSON] = [
@@ -173,8 +180,9 @@ class PromptExport:
 
 
 SCHEMA: Final = "https://promptpack.org/schema/latest/promptpack.schema.json"
-"""Where editors find the schema of PromptPacks."""
+"""URL of the PromptPack schema, for editors."""
 
+# The pattern of the PromptPack schema: Semantic Versioning 2.0.0 with an optional `v`.
 _SEMVER: Final = re.compile(
     r"v?(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
     r"(-(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?"
@@ -186,10 +194,10 @@ _TOOL_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _ID: Final = 100
 _PACK_NAME: Final = 200
 _DESCRIPTION: Final = 5000
-"""Characters that a PromptPack allows."""
+"""Maximum lengths in characters, from the PromptPack schema."""
 
 _PACK_KEPT: Final = ("metadata", "evals", "workflow", "agents", "skills", "compositions")
-"""Keys of a PromptPack that an import keeps under `metadata`, and an export writes again."""
+"""Keys of a PromptPack that an import stores under `metadata`, and an export restores."""
 
 _OF_PACK: Final = ("author", "licence", "toolsets", "defaults", "requires", "fixture")
 _TITLES: Final = {"fixture": "store and state"}
@@ -197,15 +205,15 @@ _TITLES: Final = {"fixture": "store and state"}
 _SAID: Final = frozenset(
     {"bindings", "description", "faults", "fixture", "input_schema", "metadata", "mode", "name", "origin"}
 )
-"""Fields of a tool that a contract says, that it never has in a file, or that are told in words of their own."""
+"""Fields of a tool that a contract contains, that a file never has, or whose loss is reported separately."""
 
 
 class PackExport(NamedTuple):
-    """A PromptPack.
+    """An exported PromptPack.
 
     Attributes:
         document: The content of its file.
-        losses: What it can't say, one line each.
+        losses: What it cannot express, one line each.
     """
 
     document: dict[str, JSON]
@@ -215,12 +223,12 @@ class PackExport(NamedTuple):
 def export_promptpack(
     tools: Iterable[Descriptor], packs: Sequence[Pack] = (), *, name: str = ""
 ) -> PackExport:
-    """One PromptPack of some tools, and of the prompts of their packs.
+    """Export tools, and the prompts of their packs, as one PromptPack.
 
     Args:
         tools: The tools.
-        packs: Those that they came in. Of one, the PromptPack has name and version.
-        name: What it is called where there is none, or several.
+        packs: The packs that they belong to. A single pack gives the PromptPack its name and version.
+        name: Name of the PromptPack if there is no pack, or several.
     """
     return _Export(sorted(tools, key=lambda tool: tool.name), packs, name).exported()
 
@@ -234,7 +242,7 @@ class _Export:
         self._losses: list[str] = []
 
     def exported(self) -> PackExport:
-        """The PromptPack, its keys in the order of the specification."""
+        """The PromptPack, with the keys in the order of the specification."""
         kept = self._kept_of_pack()
         version = self._version()
         names = self._names()
@@ -266,19 +274,20 @@ class _Export:
         version = self._only.version if self._only is not None else "1.0.0"
         if _SEMVER.fullmatch(version):
             return version
-        self._losses.append(f"the version `{version}` is no semantic version (2.0.0); `0.0.0` is written")
+        self._losses.append(f"the version `{version}` is not a semantic version (2.0.0); replaced by `0.0.0`")
         return "0.0.0"
 
     def _description(self) -> dict[str, JSON]:
         text = self._only.description if self._only is not None else ""
         if len(text) > _DESCRIPTION:
-            self._losses.append(f"of the description the first {_DESCRIPTION:,} characters are written")
+            self._losses.append(f"the description exceeds {_DESCRIPTION:,} characters and is truncated")
         return {"description": text[:_DESCRIPTION]} if text else {}
 
     # Tools.
 
     def _names(self) -> dict[str, str]:
-        """Name of a tool -> its name in the PromptPack, where names have letters, digits and `_`."""
+        """Name of a tool -> its name in the PromptPack, which consists of letters, digits and `_`."""
+        # Valid names are reserved first, so that an alias never takes the name of another tool.
         names = {tool.name: tool.name for tool in self._tools if _TOOL_NAME.fullmatch(tool.name)}
         taken = set(names)
         for tool in self._tools:
@@ -292,7 +301,7 @@ class _Export:
             taken.add(alias)
             names[tool.name] = alias
             self._losses.append(
-                f"the tool `{tool.name}` is called `{alias}`: names have letters, digits and `_`"
+                f"the tool `{tool.name}` is renamed to `{alias}`: names consist of letters, digits and `_`"
             )
         return names
 
@@ -302,25 +311,25 @@ class _Export:
         if not description:
             description = tool.name
             self._losses.append(
-                f"`{tool.name}` has no description, and a contract needs one; its name is written"
+                f"`{tool.name}` has no description, which a contract requires; its name is used instead"
             )
         if lost:
-            self._losses.append(f"`{tool.name}` without {', '.join(lost)}")
+            self._losses.append(f"`{tool.name}` loses {', '.join(lost)}")
         return {"name": name, "description": description, "parameters": _parameters(tool.input_schema)}
 
     # Prompts.
 
     def _prompts(self, names: Mapping[str, str], version: str) -> dict[str, JSON]:
-        """The prompts of all packs; a minimal one where there is none, since a PromptPack needs one."""
+        """The prompts of all packs; a minimal one if there are none, since a PromptPack requires one."""
         prompts: dict[str, JSON] = {}
         for pack in self._packs:
             for prompt in pack.prompts.values():
                 key = prompt.name if prompt.name not in prompts else f"{pack.name}-{prompt.name}"
                 if key != prompt.name:
-                    self._losses.append(f"the prompt `{pack.name}/{prompt.name}` is called `{key}`")
+                    self._losses.append(f"the prompt `{pack.name}/{prompt.name}` is renamed to `{key}`")
                 prompts[key] = self._prompt(prompt.within(pack.namespace), key, names, version)
         if not prompts:
-            self._losses.append("there is no prompt, and a PromptPack needs one: `assistant` was made up")
+            self._losses.append("missing prompt, which a PromptPack requires; `assistant` was added")
             made_up = Prompt(name="assistant", title="Assistant", system=_MADE_UP)
             prompts["assistant"] = self._prompt(made_up, "assistant", names, version)
         return prompts
@@ -329,7 +338,7 @@ class _Export:
         own = prompt.version if _SEMVER.fullmatch(prompt.version) else version
         if prompt.version not in ("", own):
             self._losses.append(
-                f"prompt `{key}`: the version `{prompt.version}` is no semantic version (2.0.0)"
+                f"prompt `{key}`: the version `{prompt.version}` is not a semantic version (2.0.0)"
             )
         export = PromptExport(prompt, names)
         document = export.document(id_=_slug(key, "_") or "prompt", version=own)
@@ -343,30 +352,30 @@ class _Export:
                 f"metadata.{key}" for key in pack.metadata if key != "promptpack" or pack is not self._only
             ]
             if lost:
-                self._losses.append(f"the pack `{pack.name}` without {', '.join(lost)}")
+                self._losses.append(f"the pack `{pack.name}` loses {', '.join(lost)}")
         for key in sorted(left):
-            self._losses.append(f"`{key}` of the PromptPack that this was made of is not written")
+            self._losses.append(f"`{key}` of the original PromptPack is dropped")
 
 
 _MADE_UP: Final = "You are a helpful assistant with access to tools. Use them to answer accurately."
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What makes a value say anything: itself, or of a store and states one of them."""
+    # A tuple counts if any part does.
     yield from value if isinstance(value, tuple) else (value,)
 
 
 def _slug(text: str, between: str) -> str:
-    """A text as an id: lower case letters and digits, of which a letter is first, and something between them."""
+    """Convert a text to an id of lower-case letters, digits and separators that begins with a letter."""
     allowed = "a-z0-9_-" if between == "_" else "a-z0-9-"
     return re.sub(rf"[^{allowed}]+", between, text.casefold()).lstrip("-_0123456789").rstrip("-_")
 
 
 def _lost(tool: Descriptor) -> Iterator[str]:
-    """What a contract can't say of a tool."""
+    """Parts of a tool that a contract cannot express."""
     for mode in tool.bindings:
         yield f"its `{mode}` block" + (
-            " (the mode in force)" if mode == tool.mode and len(tool.bindings) > 1 else ""
+            " (the active mode)" if mode == tool.mode and len(tool.bindings) > 1 else ""
         )
     defaults = Descriptor._field_defaults
     for field in Descriptor._fields:
@@ -377,7 +386,7 @@ def _lost(tool: Descriptor) -> Iterator[str]:
 
 
 def _parameters(schema: Schema) -> dict[str, JSON]:
-    """A schema of arguments as PromptPacks have it: of type `object`, with `properties` that are objects."""
+    """A schema of arguments as PromptPacks require it: `type: object`, and `properties` that are objects."""
     said: dict[str, Any] = schema if isinstance(schema, dict) else ({} if schema else {"not": {}})
     properties = said.get("properties", {})
     objects = {

@@ -1,4 +1,4 @@
-"""Tools as providers of models want them declared, and the arguments of their calls back in the tools' own form."""
+"""Declare tools to model providers, and restore the arguments of their calls to the tools' own form."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ __all__ = [
 
 
 def compile_strict(schema: Schema, otherwise: Callable[[Schema], DialectSchema]) -> DialectSchema:
-    """A schema for OpenAI's strict mode; what `otherwise` makes of it where strict mode is not possible, with the reason."""
+    """A schema for OpenAI's strict mode, or the result of `otherwise`, with the reasons, if strict mode is impossible."""
     read = argument_schema(schema, references=False)
     compiler = StrictCompiler()
     part = compiler.compile(as_object_schema(read.schema))
     if compiler.why_not:
+        # `strict` is a flag of the whole tool, so a single unsupported keyword rules it out.
         loose = otherwise(schema)
         return loose._replace(losses=(*compiler.why_not, *loose.losses))
     return _compiled(part, (*read.losses, *compiler.losses), strict=True)
@@ -60,30 +61,31 @@ def compile_gemini(schema: Schema) -> DialectSchema:
 
 
 def _compiled(part: SchemaPart, losses: tuple[Loss, ...], *, strict: bool = False) -> DialectSchema:
-    """The compiled schema; the description of its root becomes a note on the tool, since models see that."""
+    # Models see the description of a tool, but not the one at the root of its schema, so it becomes a note on
+    # the tool.
     told: dict[str, JSON] = {key: value for key, value in part.schema.items() if key != "description"}
     note = part.schema.get("description")
     return DialectSchema(told, note if isinstance(note, str) else "", strict, losses, part.restore)
 
 
 MOST_SCHEMAS: Final = 4096
-"""Schemas of which each dialect remembers what it made."""
+"""Maximum number of compiled schemas that each dialect caches."""
 
 Envelope: TypeAlias = Callable[[str, str, DialectSchema], dict[str, JSON]]
-"""The name, the description and the compiled schema -> the whole that is sent."""
+"""Name, description and compiled schema -> the declaration that is sent."""
 
 SchemaCompiler: TypeAlias = Callable[[Schema], DialectSchema]
 
 
 class Dialect(NamedTuple):
-    """A form in which tools are declared.
+    """A form in which a provider expects tools.
 
     Attributes:
-        name: Names it.
-        summary: Whose it is, on one line.
-        compile: A schema of arguments -> the same in the dialect. It is worked out once for each schema object.
-        envelope: What is put around a compiled schema.
-        names: What a tool may be called.
+        name: Name of the dialect.
+        summary: Whose dialect it is, on one line.
+        compile: Schema of arguments -> the same in the dialect. Cached per schema object.
+        envelope: Wraps a compiled schema.
+        names: Pattern of valid tool names.
     """
 
     name: str
@@ -94,7 +96,8 @@ class Dialect(NamedTuple):
 
 
 def _once(compile_schema: SchemaCompiler) -> SchemaCompiler:
-    """The same, once for each schema object: descriptors of all profiles and scenarios share theirs."""
+    # Descriptors of all profiles and scenarios share their schema objects, so one compilation serves them
+    # all.
     return cached_per_schema(lambda schema: compile_schema(cast(Schema, schema)), MOST_SCHEMAS)
 
 
@@ -112,7 +115,7 @@ def _chat(name: str, description: str, compiled: DialectSchema) -> dict[str, JSO
 
 
 def _responses(name: str, description: str, compiled: DialectSchema) -> dict[str, JSON]:
-    # `strict` is true there unless it is said.
+    # The responses API treats a missing `strict` as true.
     return {"type": "function", **_plain(name, description, compiled), "strict": compiled.strict}
 
 
@@ -122,7 +125,7 @@ def _anthropic(name: str, description: str, compiled: DialectSchema) -> dict[str
 
 def _gemini(name: str, description: str, compiled: DialectSchema) -> dict[str, JSON]:
     told = _plain(name, description, compiled)
-    # An object without properties is refused.
+    # Gemini refuses an object without properties.
     return told if compiled.schema["properties"] else {"name": name, "description": description}
 
 
@@ -133,20 +136,20 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
     {
         dialect.name: dialect
         for dialect in (
-            Dialect("plain", "JSON Schema as it is, for providers of one's own", _open(PLAIN), _plain),
-            Dialect("openai", "OpenAI's chat completions, and what is compatible with them", _OPENAI, _chat),
-            Dialect("openai_strict", "the same in strict mode, where a schema allows it", _STRICT, _chat),
-            Dialect("openai_responses", "OpenAI's responses", _OPENAI, _responses),
+            Dialect("plain", "plain JSON Schema, for your own providers", _open(PLAIN), _plain),
+            Dialect("openai", "OpenAI chat completions and compatible APIs", _OPENAI, _chat),
+            Dialect("openai_strict", "the same, in strict mode if the schema allows it", _STRICT, _chat),
+            Dialect("openai_responses", "OpenAI responses", _OPENAI, _responses),
             Dialect(
                 "openai_responses_strict",
-                "the same in strict mode, where a schema allows it",
+                "the same, in strict mode if the schema allows it",
                 _STRICT,
                 _responses,
             ),
-            Dialect("anthropic", "Anthropic's messages", _open(ANTHROPIC), _anthropic),
+            Dialect("anthropic", "Anthropic messages", _open(ANTHROPIC), _anthropic),
             Dialect(
                 "gemini",
-                "Gemini's function declarations",
+                "Gemini function declarations",
                 _once(compile_gemini),
                 _gemini,
                 re.compile("[a-zA-Z_][a-zA-Z0-9_-]{0,63}"),
@@ -160,16 +163,16 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
 def declare(
     tools: Iterable[Descriptor], dialect: str, names: Mapping[str, str] = NOTHING
 ) -> tuple[Declaration, ...]:
-    """The declarations of tools, in the order of the tools' names: for the same tools byte by byte the same.
+    """Declare tools, sorted by name. The same tools give the same bytes, which keeps prompt caches valid.
 
     Args:
         tools: The tools.
         dialect: One of `DIALECTS`.
-        names: Name of a tool -> what the model is to call it, as `Registry.alias_of` says. One that is not there
-            gets an alias by the same rules.
+        names: Name of a tool -> the name that the model sees, as returned by `Registry.alias_of`. A missing one is
+            derived by the same rules.
 
     Raises:
-        ConfigurationError: There is no such dialect; a name is none that the dialect takes; two tools have one name.
+        ConfigurationError: Unknown dialect, a name that is invalid in the dialect, or two tools with one name.
     """
     form = _named(dialect)
     chosen = sorted(tools, key=lambda tool: tool.name)
@@ -179,31 +182,32 @@ def declare(
 
 def _named(dialect: str) -> Dialect:
     if dialect not in DIALECTS:
-        hint = did_you_mean(dialect, DIALECTS) or f"there are: {', '.join(f'`{name}`' for name in DIALECTS)}"
-        raise ConfigurationError(f"there is no dialect `{dialect}`", code="no_such_dialect", hint=hint)
+        hint = did_you_mean(dialect, DIALECTS) or f"use one of {', '.join(f'`{name}`' for name in DIALECTS)}"
+        raise ConfigurationError(f"unknown dialect `{dialect}`", code="no_such_dialect", hint=hint)
     return DIALECTS[dialect]
 
 
 def _called(tools: list[str], dialect: Dialect, names: Mapping[str, str]) -> dict[str, str]:
-    """Name of a tool -> what the model is to call it."""
+    """Name of a tool -> the name that the model sees."""
     aliases = aliases_of(tools)
     called = {tool: names.get(tool, aliases.get(tool, tool)) for tool in tools}
-    # Where a dialect takes fewer names than others do, an alias that is good elsewhere needs one more.
+    # Gemini's names must begin with a letter or `_`. An alias that suits all other dialects needs a second
+    # one there.
     safe = [name for name in called.values() if DIALECTS["plain"].names.fullmatch(name)]
     again = aliases_for(safe, dialect.names)
     seen: dict[str, str] = {}
     for tool, name in called.items():
         alias = called[tool] = again.get(name, name)
         if dialect.names.fullmatch(alias) is None:
-            _refuse(f"`{alias[:200]}` of `{tool}` is no name for a tool in the dialect `{dialect.name}`")
+            _refuse(f"`{alias[:200]}` of `{tool}` is not a valid tool name in the dialect `{dialect.name}`")
         if alias in seen:
-            _refuse(f"`{seen[alias]}` and `{tool}` would both be called `{alias}`")
+            _refuse(f"`{seen[alias]}` and `{tool}` have the same alias `{alias}`")
         seen[alias] = tool
     return called
 
 
 def _refuse(message: str) -> None:
-    hint = "use `Registry.alias_of`, which gives each tool a name of its own that every provider takes"
+    hint = "use `Registry.alias_of`: it returns a unique name that is valid for every provider"
     raise ConfigurationError(message, code="invalid_alias", hint=hint)
 
 

@@ -1,18 +1,17 @@
-"""Schemas of arguments as compilers read them: in JSON Schema 2020-12, each subschema with the place it was written at.
+"""Schemas of arguments in the form that compilers read: JSON Schema 2020-12, each subschema with its original position.
 
-**References** are written out (`schema.dereference`) where that is exact and at most doubles the schema. Else they
-stay, where the dialect follows them; where it does not, they are written out as far as that goes, and what is lost
-is reported. A reference that can't be written out at all becomes a schema that takes any value.
+**References** are inlined (`schema.dereference`) if that is exact and at most doubles the schema. Otherwise
+they stay, if the dialect resolves them. If it does not, they are inlined as far as possible, and the losses
+are reported. A reference that cannot be inlined at all becomes a schema that accepts any value.
 
-**Older drafts**: `items` as a list, `additionalItems`, `dependencies` and `exclusiveMinimum: true` become what 2020-12
-has for them, since some providers refuse them.
+**Older drafts**: array-valued `items`, `additionalItems`, `dependencies` and `exclusiveMinimum: true` are
+converted to 2020-12, since some providers refuse them.
 
-**Left out** is what has no meaning for a model that gives arguments: `$schema`, `$id`, `$comment`, `readOnly`,
-`writeOnly` and keywords that begin with `x-`. `default` and `examples` of a place that is marked as secret are not
-shown to models.
+**Dropped** keywords mean nothing to a model: `$schema`, `$id`, `$comment`, `readOnly`, `writeOnly` and
+keywords that begin with `x-`. `default` and `examples` of a secret are not shown to models.
 
-Compilers also need the types of values, schemas that must all hold as one (`schema.all_of`), and how the branches of
-`anyOf` and `oneOf` relate.
+The functions for compilers infer types, merge schemas (`schema.all_of`), and compare the branches of `anyOf`
+and `oneOf`.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from toolcrib.security.redaction import is_secret_schema
 
 
 class Loss(NamedTuple):
-    """Something of the tool's own schema that a declaration can't express. Calls are checked by that schema all the same.
+    """Part of a tool's schema that a declaration cannot express. Calls are still checked by the tool's own schema.
 
     Attributes:
         pointer: JSON Pointer into the tool's input schema.
-        keyword: The keyword that is left out or changed.
-        message: What became of it, on one line.
+        keyword: The keyword that was dropped or changed.
+        message: What happened to it, on one line.
     """
 
     pointer: str
@@ -92,26 +91,27 @@ KEYWORDS_OF: Final[Mapping[str, frozenset[str]]] = {
     "boolean": frozenset(),
     "null": frozenset(),
 }
-"""Type -> keywords that say something of its values only."""
+"""Type -> keywords that constrain only values of this type."""
 
 _OF_SOME: Final = frozenset().union(*KEYWORDS_OF.values())
 _GUESSED: Final = ("object", "array", "string", "number")
-"""Types that keywords may tell; `format` tells none."""
+"""Types that can be inferred from keywords. `format` is no evidence: it exists for strings and numbers."""
 
 
 def type_of(value: JSON) -> str:
-    """The type of a value; `integer` of any number without a fraction."""
+    """The JSON Schema type of a value; `integer` for any number without a fraction."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int | float):
+        # JSON Schema Validation 2020-12, 6.1.1: `1.0` is an integer.
         return "integer" if value == value // 1 else "number"
     return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
 
 
 def named_values(schema: dict[str, JSON]) -> list[JSON] | None:
-    """The values that a subschema names; None where it names none."""
+    """The values in `const` or `enum` of a subschema; None without either."""
     if "const" in schema:
         return [schema["const"]]
     named = schema.get("enum")
@@ -119,26 +119,27 @@ def named_values(schema: dict[str, JSON]) -> list[JSON] | None:
 
 
 def declared_types(schema: dict[str, JSON]) -> list[str]:
-    """The types that a subschema says; empty where it says none."""
+    """The types in `type` of a subschema; empty if it is missing."""
     said = schema.get("type")
     kinds = [said] if isinstance(said, str) else said if isinstance(said, list) else []
     known = [kind for kind in kinds if isinstance(kind, str) and kind in KEYWORDS_OF]
+    # `number` includes `integer`.
     return [kind for kind in known if kind != "integer" or "number" not in known]
 
 
 def infer_types(schema: dict[str, JSON]) -> list[str]:
-    """The types that the keywords of a subschema are about, where it says none."""
+    """The types that a subschema without `type` constrains by its keywords."""
     return [kind for kind in _GUESSED if (KEYWORDS_OF[kind] - {"format"}) & schema.keys()]
 
 
 def is_of_type(value: JSON, kind: str) -> bool:
-    """Whether a value is of a type."""
+    """Whether a value is of a type; an integer is also a number."""
     own = type_of(value)
     return own == kind or (own == "integer" and kind == "number")
 
 
 def narrow_to_type(schema: dict[str, JSON], kind: str) -> dict[str, JSON]:
-    """The schema for values of one type, without the keywords that say nothing of it."""
+    """The schema for values of one type, without keywords for other types."""
     told: dict[str, JSON] = {
         key: value for key, value in schema.items() if key not in _OF_SOME or key in KEYWORDS_OF[kind]
     }
@@ -150,12 +151,12 @@ def narrow_to_type(schema: dict[str, JSON], kind: str) -> dict[str, JSON]:
 
 
 PLACE: Final = "$comment"
-"""Where a subschema says where it was written. The keyword is for readers, so that it survives what is done to others."""
+"""Keyword that carries the position of a subschema. It has no meaning in JSON Schema, so every transformation keeps it."""
 
 COMBINATORS: Final = ("allOf", "anyOf", "oneOf")
 
 _SPARE: Final = 256
-"""Bytes by which a schema without references may be longer than twice its length."""
+"""Number of bytes by which an inlined schema may exceed twice its original length."""
 
 _LATEST: Final = "https://json-schema.org/draft/2020-12/schema"
 _LOCAL: Final = ("#/$defs/", "#/definitions/")
@@ -164,15 +165,15 @@ _IDENTIFIERS: Final = frozenset(
     ("$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary")
 )
 _OTHERS: Final = frozenset(("additionalProperties", "unevaluatedItems", "unevaluatedProperties"))
-"""Keywords of whatever is not named, at which a boolean says more plainly what is meant than a schema does."""
+"""Keywords for which a boolean is clearer than a schema."""
 
 
 class ArgumentSchema(NamedTuple):
-    """A schema as compilers read it.
+    """A schema in the form that compilers read.
 
     Attributes:
-        schema: Every subschema of it is an object, but booleans that open or close something.
-        losses: What is different from what was written.
+        schema: Every subschema is an object, except booleans of `additionalProperties` and the like.
+        losses: Differences from the original schema.
     """
 
     schema: dict[str, JSON]
@@ -180,16 +181,18 @@ class ArgumentSchema(NamedTuple):
 
 
 def argument_schema(schema: Schema, *, references: bool) -> ArgumentSchema:
-    """A schema of arguments in the form that compilers read.
+    """Convert a schema of arguments to the form that compilers read.
 
     Args:
-        schema: A schema of any draft from draft-04 to 2020-12. It is not changed.
-        references: Whether references may stay.
+        schema: A schema of any draft from draft-04 to 2020-12; it is not modified.
+        references: Whether the dialect resolves references.
     """
+    # Positions are added first, because inlining and merging move subschemas.
     marked = _marked(schema if isinstance(schema, dict) else {} if schema else {"not": {}}, "")
     if not has_references(marked):
         return _Reader().read(marked)
     inlined = dereference(marked)
+    # Inlining a schema that is used in many places can make it exponentially larger.
     is_short = len(compact(inlined.schema)) <= 2 * len(compact(marked)) + _SPARE
     if references and (inlined.remarks or not is_short) and _may_stay(marked):
         return _Reader(references=True).read(marked)
@@ -199,12 +202,12 @@ def argument_schema(schema: Schema, *, references: bool) -> ArgumentSchema:
 
 
 def pointer_of_schema(schema: dict[str, JSON]) -> str:
-    """JSON Pointer to where a subschema was written."""
+    """JSON Pointer to the original position of a subschema."""
     return str(schema.get(PLACE, ""))
 
 
 def without_places(schema: dict[str, JSON]) -> dict[str, JSON]:
-    """The schema, without saying where its subschemas were written."""
+    """The schema without the positions of its subschemas."""
     return with_subschemas(
         {keyword: value for keyword, value in schema.items() if keyword != PLACE}, without_places
     )
@@ -213,7 +216,7 @@ def without_places(schema: dict[str, JSON]) -> dict[str, JSON]:
 def with_subschemas(
     schema: dict[str, JSON], change: Callable[[dict[str, JSON]], dict[str, JSON]]
 ) -> dict[str, JSON]:
-    """The schema with each of its direct subschemas changed; booleans stay."""
+    """The schema with `change` applied to its direct subschemas; booleans stay."""
 
     def changed(inner: Schema, _path: Path) -> JSON:
         return change(inner) if isinstance(inner, dict) else inner
@@ -222,7 +225,7 @@ def with_subschemas(
 
 
 def _marked(schema: dict[str, JSON], pointer: str) -> dict[str, JSON]:
-    """The schema, each of whose subschemas says where it stands."""
+    """The schema with the position of each subschema."""
 
     def marked(inner: Schema, path: Path) -> JSON:
         return _marked(inner, pointer + pointer_to(path)) if isinstance(inner, dict) else inner
@@ -232,7 +235,8 @@ def _marked(schema: dict[str, JSON], pointer: str) -> dict[str, JSON]:
 
 
 def _may_stay(schema: dict[str, JSON]) -> bool:
-    """Whether the references of a schema mean the same wherever it is read, and nothing is done to where they lead."""
+    # References may stay only if they mean the same after compilation: into `$defs`, which stay in place, and
+    # not across an `$id`, which changes their base (JSON Schema 2020-12, 8.2.1).
     if schema.get("$schema", _LATEST) != _LATEST or any(
         keyword in schema for keyword in (*COMBINATORS, "$ref")
     ):
@@ -246,7 +250,7 @@ def _may_stay(schema: dict[str, JSON]) -> bool:
 
 
 class _Reader:
-    """Reads one schema.
+    """Converts one schema.
 
     Args:
         references: Whether references and definitions stay.
@@ -268,11 +272,9 @@ class _Reader:
         told: dict[str, JSON] = {PLACE: place}
         for keyword, value in _updated(schema).items():
             if secret and keyword in {"default", "examples"}:
-                self._lose(place, keyword, "is not told, since the place is secret")
+                self._lose(place, keyword, "dropped, because the field is secret")
             elif keyword in REFERENCES and not self._references:
-                self._lose(
-                    place, keyword, f"{compact(value)} can't be written out, so that any value is taken"
-                )
+                self._lose(place, keyword, f"{compact(value)} cannot be inlined; any value is accepted")
             elif not self._is_needless(keyword):
                 told[keyword] = self._value(keyword, value, place)
         return told
@@ -284,7 +286,6 @@ class _Reader:
         return spoken or keyword.startswith("x-")
 
     def _value(self, keyword: str, value: JSON, place: str) -> JSON:
-        """The value of a keyword, its subschemas in the form that compilers read."""
         if isinstance(value, bool) and (keyword in _OTHERS or (keyword == "items" and not value)):
             return value
         return with_members(keyword, value, lambda inner, _path: self._subschema(inner, place))
@@ -294,7 +295,7 @@ class _Reader:
 
 
 def _updated(schema: dict[str, JSON]) -> dict[str, JSON]:
-    """The keywords of a subschema, those of older drafts as 2020-12 writes them."""
+    """The keywords of a subschema, converted from older drafts to 2020-12."""
     told: dict[str, Any] = dict(schema)
     if isinstance(told.get("items"), list):
         told["prefixItems"] = told.pop("items")
@@ -302,30 +303,32 @@ def _updated(schema: dict[str, JSON]) -> dict[str, JSON]:
             told["items"] = told["additionalItems"]
     told.pop("additionalItems", None)
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        # A boolean `exclusiveMinimum` is from draft-04.
         if isinstance(told.get(exclusive), bool) and told.pop(exclusive) and bound in told:
             told[exclusive] = told.pop(bound)
     for name, wanted in (told.pop("dependencies", None) or {}).items():
         keyword = "dependentRequired" if isinstance(wanted, list) else "dependentSchemas"
+        # 2019-09 split `dependencies` by the type of its values.
         told[keyword] = {**told.get(keyword, {}), name: wanted}
     return told
 
 
 ANNOTATIONS: Final = ("title", "description", "default", "examples", "deprecated")
-"""Keywords for readers. Of two, the one nearer to the place counts."""
+"""Keywords for readers. The outer one wins when schemas are merged."""
 
 _REFINING: Final = frozenset(
     ("required", "dependentRequired", "minProperties", "maxProperties", "not", "properties", "type", PLACE)
 ) | frozenset(ANNOTATIONS)
-"""What a branch says that brings nothing new to the schema that it stands in."""
+"""Keywords of a branch that only refines the schema around it."""
 
 
 def without_keywords(schema: dict[str, JSON], *keywords: str) -> dict[str, JSON]:
-    """The schema without some keywords."""
+    """The schema without the given keywords."""
     return {key: value for key, value in schema.items() if key not in keywords}
 
 
 def merge_all_of(schema: dict[str, JSON]) -> tuple[dict[str, JSON], list[dict[str, JSON]]]:
-    """The schema with its `allOf` merged into it, and the branches that can't be."""
+    """The schema with `allOf` merged into it, and the branches that cannot be merged."""
     branches = schema.get("allOf")
     told = without_keywords(schema, "allOf")
     apart: list[dict[str, JSON]] = []
@@ -339,7 +342,9 @@ def merge_all_of(schema: dict[str, JSON]) -> tuple[dict[str, JSON], list[dict[st
 
 
 def intersect_schemas(own: dict[str, JSON], other: dict[str, JSON]) -> dict[str, JSON] | None:
-    """A schema that takes what both take; None where none can be written without `allOf`."""
+    """A schema that accepts the values that both accept; None if that needs `allOf`."""
+    # The `unevaluated...` keywords depend on the subschema that contains them (JSON Schema 2020-12, 11), so
+    # they cannot be moved to another one.
     if not _can_join_names(own, other) or "unevaluatedProperties" in other or "unevaluatedItems" in other:
         return None
     told: dict[str, Any] | None = merge(own, other, _rules_at(pointer_of_schema(own)))
@@ -350,7 +355,8 @@ def intersect_schemas(own: dict[str, JSON], other: dict[str, JSON]) -> dict[str,
 
 
 def _can_join_names(own: dict[str, JSON], other: dict[str, JSON]) -> bool:
-    """Whether properties of both may stand side by side, so that what is said of all others means the same."""
+    # `additionalProperties` applies to the properties that its own schema does not name. With names from both
+    # schemas, it would apply to fewer.
     for one, another in ((own, other), (other, own)):
         if one.get("additionalProperties", True) is True:
             continue
@@ -365,7 +371,7 @@ def _names(schema: dict[str, JSON]) -> Mapping[str, JSON]:
 
 
 def _rules_at(place: str) -> MergeRules:
-    """The tighter of two values at each keyword; `place` is where the first schema was written."""
+    """Rules for the tighter of two values of each keyword; `place` is the position of the first schema."""
 
     def properties(_keyword: str, mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
         return {name: _together(name, mine, theirs, place) for name in {**mine, **theirs}}
@@ -380,7 +386,7 @@ def _together(name: str, mine: dict[str, Any], theirs: dict[str, Any], place: st
 
 
 def _same(keyword: str, mine: Any, theirs: Any) -> Any:
-    """The value that both have, wherever its subschemas were written."""
+    # Equal values merge, even if they come from different positions.
     return (
         mine
         if canonical(without_places({keyword: mine})) == canonical(without_places({keyword: theirs}))
@@ -415,9 +421,10 @@ _TIGHTEST: Final[Mapping[str, Join]] = {
 
 
 def _common_types(own: dict[str, JSON], other: dict[str, JSON]) -> JSON:
-    """The types that both take; None where there is none."""
+    """The types that both accept; None if there is no common one."""
     mine, theirs = declared_types(own), declared_types(other)
     common: list[JSON] = [kind for kind in mine if kind in theirs]
+    # Every integer is a number.
     if "number" in theirs and "integer" in mine and "integer" not in common:
         common.append("integer")
     if "number" in mine and "integer" in theirs:
@@ -426,25 +433,25 @@ def _common_types(own: dict[str, JSON], other: dict[str, JSON]) -> JSON:
 
 
 def are_of_other_types(one: dict[str, JSON], other: dict[str, JSON]) -> bool:
-    """Whether the types that two schemas say have none in common."""
+    """Whether both schemas declare types, and none in common."""
     return bool(declared_types(one) and declared_types(other)) and _common_types(one, other) is None
 
 
 def is_refinement(branch: JSON, beside: dict[str, JSON]) -> bool:
-    """Whether a branch only says more of properties that stand beside it."""
+    """Whether a branch only refines properties that are declared next to it."""
     if not isinstance(branch, dict) or not _names(beside):
         return False
     return not branch.keys() - _REFINING and not _names(branch).keys() - _names(beside).keys()
 
 
 def are_disjoint(branches: Sequence[JSON]) -> bool:
-    """Whether no value fits two branches: by their types, or by a property of each that has other values in each."""
+    """Whether no value matches two branches: their types differ, or a required property has different values in each."""
     schemas = [branch for branch in branches if isinstance(branch, dict)]
     return not any(_share(one, other) for one, other in combinations(schemas, 2))
 
 
 def _share(one: dict[str, JSON], other: dict[str, JSON]) -> bool:
-    """Whether some value may fit both, as far as one can see."""
+    """Whether a value may match both, as far as it can be seen without solving the schemas."""
     if are_of_other_types(one, other):
         return False
     values, others = named_values(one), named_values(other)
@@ -457,6 +464,7 @@ def _share(one: dict[str, JSON], other: dict[str, JSON]) -> bool:
 
 def _tells_apart(name: str, one: dict[str, JSON], other: dict[str, JSON]) -> bool:
     for schema in (one, other):
+        # A property that may be missing distinguishes nothing.
         wanted = schema.get("required")
         if not isinstance(wanted, list) or name not in wanted:
             return False

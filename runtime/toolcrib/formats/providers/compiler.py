@@ -1,15 +1,15 @@
-"""What the compilers of all dialects make of a tool, and what those of narrow dialects have in common.
+"""Shared types and functions of the dialect compilers, and the base of the compilers for narrow dialects.
 
-In a narrow dialect a schema is of one type, or one of several. A compiler goes through a schema once. Each subschema is
-taken apart into **options** of one type each: `allOf` is merged, `anyOf` and `oneOf` are multiplied out with what
-stands beside them, several types become several options. Then each option is written as the dialect has it. A keyword
-that the dialect lacks is put into words in the description, and is a loss; so is whatever else can't be said. Unless a
-loss says otherwise, every value that the tool takes can be given: what is declared takes more than the tool does, not
-less.
+In a narrow dialect, a schema has one type or is a union. A compiler visits a schema once. It splits each
+subschema into **options** of one type each: `allOf` is merged, `anyOf` and `oneOf` are combined with the
+keywords next to them, and several types become several options. Each option is then written in the dialect. A
+keyword that the dialect lacks is moved to the description and recorded as a loss, as is anything else that
+cannot be expressed. Unless a loss says otherwise, the declaration accepts every value that the tool accepts,
+and possibly more.
 
-Every compiled part restores values: each `restore_...` function makes a `Restore`, which gives an argument the tool's
-own form again. Whatever has another form than the one that was declared is passed on as it is: the tool's own schema
-checks it, and says what is wrong with it. So arguments that a model gives in the tool's own form stay what they are.
+Every compiled part restores values: the `restore_...` functions build a `Restore`, which converts an argument
+to the tool's own form. A value that does not have the declared form is passed on unchanged, and the tool's
+own schema reports the error. Arguments that a model gives in the tool's own form therefore also work.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ from toolcrib.formats.providers.argument_schema import (
 from toolcrib.schema.validation import Validator
 
 Restore: TypeAlias = Callable[[JSON], JSON]
-"""A value as it was declared -> the same in the tool's own form."""
+"""Converts a value in its declared form to the tool's own form."""
 
 
 def restore_as_is(value: JSON) -> JSON:
-    """The value itself."""
+    """Return the value itself."""
     return value
 
 
 def restore_members(
     inner: Mapping[str, Restore], names: Mapping[str, str], left_out: Collection[str]
 ) -> Restore:
-    """Restores objects.
+    """Restore objects.
 
     Args:
-        inner: Declared name -> what restores its value; those that are kept are not there.
-        names: Declared name -> the tool's own, where they differ.
-        left_out: Declared names whose null stands for a property that is not given.
+        inner: Declared name -> restores its value; names with unchanged values are omitted.
+        names: Declared name -> the tool's own name, if they differ.
+        left_out: Declared names whose null means that the property is omitted.
     """
     if not (inner or names or left_out):
         return restore_as_is
@@ -71,6 +71,7 @@ def restore_members(
         if not isinstance(value, dict):
             return value
         return {
+            # A model may have used both names. The tool's own one wins, and its schema reports the other.
             names.get(key, key) if names.get(key, key) not in value else key: inner.get(key, restore_as_is)(
                 item
             )
@@ -82,34 +83,35 @@ def restore_members(
 
 
 def restore_each(inner: Restore) -> Restore:
-    """Restores lists whose items are all declared alike."""
+    """Restore lists whose items all have one declaration."""
     if inner is restore_as_is:
         return restore_as_is
     return lambda value: [inner(item) for item in value] if isinstance(value, list) else value
 
 
 def restore_named_values(values: Mapping[str, JSON]) -> Restore:
-    """Restores values that are declared as texts."""
+    """Restore values that are declared as strings."""
     if all(text == value for text, value in values.items()):
         return restore_as_is
     return lambda value: values.get(value, value) if isinstance(value, str) else value
 
 
 def restore_json_text(value: JSON) -> JSON:
-    """Restores a value that is declared as JSON text; a text that is not JSON is the value itself."""
+    """Restore a value that is declared as JSON text; a text that is not valid JSON is the value itself."""
     if not isinstance(value, str):
         return value
     try:
         return decode_json(value)
+    # Also raised by a text that only looks like JSON, and by one nested too deep.
     except (ValueError, RecursionError):
         return value
 
 
 def restore_one_of(choices: Sequence[tuple[Restore, Schema]]) -> Restore:
-    """Restores values that fit one of several schemas: by the first whose outcome the tool's own schema takes.
+    """Restore values of a union, by the first branch whose result the tool's own schema accepts.
 
     Args:
-        choices: What restores, and the tool's own schema of what it restores.
+        choices: Restores a value, and the tool's own schema for the restored value.
     """
     if all(restore is restore_as_is for restore, _schema in choices):
         return restore_as_is
@@ -120,6 +122,7 @@ class _FirstFit:
     def __init__(self, choices: Sequence[tuple[Restore, Schema]]) -> None:
         self._choices = choices
 
+    # Validators are compiled on the first call: most declarations are never called.
     @cached_property
     def _judges(self) -> list[Validator]:
         return [Validator(schema) for _restore, schema in self._choices]
@@ -129,13 +132,15 @@ class _FirstFit:
         for candidate, judge in zip(candidates, self._judges, strict=True):
             if judge.is_valid(candidate):
                 return candidate
+        # No branch is valid. The converted value gives the more helpful error.
         return next((candidate for candidate in candidates if candidate != value), value)
 
 
 def restore_unwrapped(name: str, inner: Restore) -> Restore:
-    """Restores arguments that are declared as one property."""
+    """Restore arguments that are declared as one property."""
 
     def restore(value: JSON) -> JSON:
+        # Some models ignore the wrapper and give the arguments directly.
         if not isinstance(value, dict) or value.keys() != {name}:
             return value
         whole = inner(value[name])
@@ -145,36 +150,36 @@ def restore_unwrapped(name: str, inner: Restore) -> Restore:
 
 
 LONGEST_SENTENCE: Final = 200
-"""Characters of JSON that a description takes up at most."""
+"""Maximum length of the JSON in a sentence, in characters."""
 
 _PHRASES: Final[Mapping[str, str]] = {
-    "contains": "Has an item like {}",
+    "contains": "At least one item matches {}",
     "contentEncoding": "Encoded as {}",
     "contentMediaType": "Media type: {}",
     "const": "Always {}",
     "default": "Default: {}",
-    "dependentRequired": "Properties that need others: {}",
+    "dependentRequired": "Dependent properties: {}",
     "deprecated": "Deprecated",
     "enum": "One of {}",
     "examples": "Examples: {}",
     "exclusiveMaximum": "Less than {}",
-    "exclusiveMinimum": "More than {}",
+    "exclusiveMinimum": "Greater than {}",
     "format": "Format: {}",
-    "maxItems": "Items at most: {}",
-    "maxLength": "Characters at most: {}",
-    "maxProperties": "Properties at most: {}",
+    "maxItems": "Maximum items: {}",
+    "maxLength": "Maximum length: {}",
+    "maxProperties": "Maximum properties: {}",
     "maximum": "At most {}",
-    "minItems": "Items at least: {}",
-    "minLength": "Characters at least: {}",
-    "minProperties": "Properties at least: {}",
+    "minItems": "Minimum items: {}",
+    "minLength": "Minimum length: {}",
+    "minProperties": "Minimum properties: {}",
     "minimum": "At least {}",
-    "multipleOf": "A multiple of {}",
+    "multipleOf": "Multiple of {}",
     "not": "Not: {}",
     "pattern": "Pattern: {}",
     "patternProperties": "Properties by pattern: {}",
-    "prefixItems": "The items, in order: {}",
-    "propertyNames": "Names of properties: {}",
-    "uniqueItems": "No item twice",
+    "prefixItems": "Items in order: {}",
+    "propertyNames": "Property names: {}",
+    "uniqueItems": "Items are unique",
 }
 
 _PLAIN: Final = frozenset(
@@ -194,7 +199,7 @@ _PLAIN: Final = frozenset(
         "unevaluatedProperties",
     )
 )
-"""Keywords that are told as they are; of others than these nobody knows what they mean."""
+"""Keywords that are quoted with their JSON. Unknown keywords are dropped, because their meaning is unknown."""
 
 _CHOICES: Final[Mapping[str, str]] = {"anyOf": "Give at least one of", "oneOf": "Give exactly one of"}
 _REQUIRING: Final = frozenset(("required", "type", PLACE))
@@ -207,16 +212,16 @@ _NEEDLESS: Final[Mapping[str, JSON]] = {
     "minProperties": 0,
     "uniqueItems": False,
 }
-"""Values with which a keyword says nothing."""
+"""Values with which a keyword has no effect."""
 
 
 def is_needless(keyword: str, value: JSON) -> bool:
-    """Whether a keyword could as well not be there."""
+    """Whether a keyword has no effect with this value."""
     return keyword in _NEEDLESS and _NEEDLESS[keyword] == value
 
 
 def sentence_for(keyword: str, value: JSON) -> str:
-    """A sentence for a keyword; empty where it would be too long."""
+    """A sentence for a keyword; empty if it would be too long."""
     forms = _required(value) if keyword in _CHOICES else []
     if forms:
         return f"{_CHOICES[keyword]}: {'; '.join(forms)}."
@@ -232,7 +237,7 @@ def sentence_for(keyword: str, value: JSON) -> str:
 
 
 def _required(branches: JSON) -> list[str]:
-    """The properties that each branch requires, where no branch has anything else."""
+    # Branches that only have `required` become plain words instead of JSON.
     forms: list[str] = []
     for branch in branches if isinstance(branches, list) else ():
         wanted = (
@@ -245,7 +250,7 @@ def _required(branches: JSON) -> list[str]:
 
 
 def with_sentences(description: JSON, notes: Iterable[str]) -> str:
-    """A description, and further sentences."""
+    """A description followed by further sentences."""
     said = description.strip() if isinstance(description, str) else ""
     more = " ".join(note for note in notes if note)
     if not said or not more:
@@ -254,25 +259,25 @@ def with_sentences(description: JSON, notes: Iterable[str]) -> str:
 
 
 MOST_OPTIONS: Final = 32
-"""Options of one subschema; one with more is not taken apart."""
+"""Maximum number of options of a subschema. Nested unions multiply, so a small schema can have millions."""
 
 _ALTERNATIVES: Final = ("anyOf", "oneOf")
 _NOTED: Final = ("default", "examples", "deprecated")
-"""Annotations that no narrow dialect has a place for."""
+"""Annotations that no narrow dialect supports."""
 
 
 _OF_OTHERS: Final = frozenset(
     ("additionalProperties", "patternProperties", "propertyNames", "minProperties", "unevaluatedProperties")
 )
-"""Keywords of an object that has properties which it does not name."""
+"""Keywords of an object that has properties without naming them."""
 
 
 class SchemaPart(NamedTuple):
     """A compiled subschema.
 
     Attributes:
-        schema: As the dialect has it.
-        restore: A value of it -> the same in the tool's own form.
+        schema: The subschema in the dialect.
+        restore: Converts a value to the tool's own form.
     """
 
     schema: dict[str, JSON]
@@ -280,10 +285,10 @@ class SchemaPart(NamedTuple):
 
 
 class TypeOption(NamedTuple):
-    """One type of values that a subschema takes.
+    """One type of the values that a subschema accepts.
 
     Attributes:
-        kind: Its type; empty for any.
+        kind: The type; empty for any.
         schema: Its constraints, in the tool's own form.
     """
 
@@ -292,17 +297,17 @@ class TypeOption(NamedTuple):
 
 
 class TooManyOptionsError(Exception):
-    """A subschema has too many options to be taken apart."""
+    """A subschema has more than `MOST_OPTIONS` options."""
 
 
 class NarrowCompiler(ABC):
     """Compiles one schema.
 
     Attributes:
-        losses: What the dialect can't express, as far as was compiled.
-        kept: The keywords that the dialect has, beside those that the compiler writes itself.
-        formats: Type -> the formats that the dialect has.
-        object_keywords: The keywords that `properties` takes care of.
+        losses: Constraints that the dialect cannot express, collected during compilation.
+        kept: Keywords that the dialect supports, in addition to those that the compiler writes itself.
+        formats: Type -> formats that the dialect supports.
+        object_keywords: Keywords that `properties` handles.
     """
 
     kept: ClassVar[frozenset[str]]
@@ -314,50 +319,50 @@ class NarrowCompiler(ABC):
 
     @abstractmethod
     def anything(self, schema: dict[str, JSON]) -> SchemaPart:
-        """What takes values of all types."""
+        """A schema for values of all types."""
 
     @abstractmethod
     def values(self, schema: dict[str, JSON], kind: str, values: list[JSON]) -> SchemaPart:
-        """What takes the values that a schema names; all are of one type."""
+        """A schema for named values of one type."""
 
     @abstractmethod
     def properties(self, schema: dict[str, JSON], inner: dict[str, dict[str, JSON]]) -> SchemaPart:
-        """An object, of all the properties that the schema names."""
+        """An object with all properties that the schema names."""
 
     @abstractmethod
     def nullable(self, part: SchemaPart) -> SchemaPart:
-        """What takes null too."""
+        """The same, or null."""
 
     @abstractmethod
     def union(self, parts: list[SchemaPart], description: str) -> dict[str, JSON]:
-        """One of several."""
+        """A union."""
 
     def lose(self, schema: dict[str, JSON], keyword: str, message: str) -> None:
-        """Record what the dialect can't express."""
+        """Record what the dialect cannot express."""
         self.losses[Loss(pointer_of_schema(schema), keyword, message)] = None
 
     def left_over(self, schema: dict[str, JSON], keyword: str) -> str:
-        """A sentence for the description in place of a keyword that the dialect lacks."""
+        """A sentence for the description that replaces a keyword which the dialect lacks."""
         return self.in_words(schema, keyword)
 
     def in_words(self, schema: dict[str, JSON], keyword: str) -> str:
-        """A sentence for a keyword; empty where the keyword has no effect, or the sentence is too long."""
+        """A sentence for a keyword; empty if the keyword has no effect or the sentence would be too long."""
         if is_needless(keyword, schema[keyword]):
             return ""
         said = sentence_for(keyword, schema[keyword])
-        self.lose(schema, keyword, "is told in the description" if said else "is left out")
+        self.lose(schema, keyword, "moved to the description" if said else "dropped")
         return said
 
     def is_kept(self, keyword: str, value: JSON, kind: str) -> bool:
-        """Whether the dialect has a keyword, with this value and at this type."""
+        """Whether the dialect supports a keyword with this value and for this type."""
         if keyword == "format":
             return value in self.formats.get(kind, ())
         return keyword in self.kept and (keyword == "title" or keyword in KEYWORDS_OF.get(kind, ()))
 
-    # The rest is the same for all dialects.
+    # The methods below are the same for all dialects.
 
     def part(self, schema: dict[str, JSON]) -> SchemaPart:
-        """A subschema, compiled."""
+        """Compile a subschema."""
         flat = self.flat(schema)
         options = self.options(flat)
         if options is None:
@@ -369,7 +374,7 @@ class NarrowCompiler(ABC):
         return part if len(rest) == len(options) else self.nullable(part)
 
     def flat(self, schema: dict[str, JSON]) -> dict[str, JSON]:
-        """The schema without `allOf`, and without branches that only refine what is beside them."""
+        """The schema without `allOf`, and without branches that only refine the keywords next to them."""
         told, apart = merge_all_of(schema)
         notes = [self.left_over({PLACE: pointer_of_schema(schema), "allOf": [one]}, "allOf") for one in apart]
         for keyword in _ALTERNATIVES:
@@ -380,12 +385,13 @@ class NarrowCompiler(ABC):
         return {**told, "description": with_sentences(told.get("description"), notes)} if any(notes) else told
 
     def options(self, flat: dict[str, JSON]) -> list[TypeOption] | None:
-        """What a value may be; None where there are too many options."""
+        """The options of a schema; None if there are too many."""
         try:
             found = list(self._multiplied(flat, [MOST_OPTIONS]))
         except TooManyOptionsError:
-            self.lose(flat, "anyOf", f"has more than {MOST_OPTIONS} options: any value is taken")
+            self.lose(flat, "anyOf", f"has more than {MOST_OPTIONS} options; any value is accepted")
             return None
+        # One branch without a type accepts everything, so the union does.
         is_open = any(not option.kind for option in found)
         return [TypeOption("", flat)] if not found or (is_open and len(found) > 1) else found
 
@@ -395,25 +401,30 @@ class NarrowCompiler(ABC):
         if not isinstance(branches, list):
             yield from self.by_type(flat)
             return
+        # Narrow dialects only have `anyOf`.
         if keyword == "oneOf" and not are_disjoint(branches):
             self.lose(
-                flat, keyword, "is told as `anyOf`: a value that fits two branches is refused all the same"
+                flat, keyword, "declared as `anyOf`; a value that matches two branches is still refused"
             )
         if "unevaluatedProperties" in flat and not are_disjoint(branches):
             self.lose(
-                flat, "unevaluatedProperties", "holds for each branch: properties of several can't be given"
+                flat,
+                "unevaluatedProperties",
+                "applies to each branch; properties of several branches cannot be combined",
             )
         own = without_keywords(flat, keyword, *ANNOTATIONS, PLACE)
         for branch in branches:
+            # One counter for the whole recursion: the branches of nested unions multiply.
             left[0] -= 1
             if left[0] < 0:
                 raise TooManyOptionsError
             if isinstance(branch, dict) and not are_of_other_types(own, branch):
+                # As `allOf`, so that `flat` merges the branch with the keywords next to the union.
                 both: dict[str, JSON] = {PLACE: pointer_of_schema(branch), **own, "allOf": [branch]}
                 yield from self._multiplied(self.flat(both if own else branch), left)
 
     def by_type(self, flat: dict[str, JSON]) -> Iterator[TypeOption]:
-        """A schema without alternatives, for each type that it takes."""
+        """The options of a schema without alternatives, one per type."""
         kinds = declared_types(flat)
         values = named_values(flat)
         if values is not None:
@@ -422,16 +433,17 @@ class NarrowCompiler(ABC):
             ]
             kinds = [kind for kind in dict.fromkeys(own) if not kinds or kind in kinds]
         elif not kinds:
+            # Narrow dialects require a type.
             kinds = infer_types(flat)
             if kinds:
                 told = " or ".join(f"`{kind}`" for kind in kinds)
-                self.lose(flat, "type", f"is not said: taken for {told}, which the other keywords are about")
+                self.lose(flat, "type", f"is not set; assumed to be {told} from the other keywords")
         yield from (TypeOption(kind, narrow_to_type(flat, kind)) for kind in kinds)
         if not kinds:
             yield TypeOption("", flat)
 
     def several(self, flat: dict[str, JSON], options: list[TypeOption]) -> SchemaPart:
-        """What takes what one of several takes."""
+        """A union of several options."""
         parts = [self.only(option.schema, option) for option in options]
         notes = [self.left_over(flat, keyword) for keyword in _NOTED if keyword in flat]
         judged = [
@@ -443,7 +455,7 @@ class NarrowCompiler(ABC):
         )
 
     def only(self, flat: dict[str, JSON], option: TypeOption) -> SchemaPart:
-        """The only option of a schema, whose annotations count before those of the option."""
+        """The only option of a schema, whose annotations override those of the option."""
         nearer: dict[str, JSON] = {key: flat[key] for key in ANNOTATIONS if key in flat}
         told = {**option.schema, **nearer}
         values = named_values(told)
@@ -458,10 +470,10 @@ class NarrowCompiler(ABC):
         )
 
     def arguments(self, schema: dict[str, JSON]) -> dict[str, JSON]:
-        """The object at the root; one without any keyword on properties is that of a tool without arguments."""
+        """The object at the root. Without any keyword about properties, the tool has no arguments."""
         if named_properties(schema) or _OF_OTHERS & schema.keys():
             return schema
-        self.lose(schema, "additionalProperties", "is not said: no arguments can be given")
+        self.lose(schema, "additionalProperties", "is not set; no arguments can be given")
         return {**schema, "additionalProperties": False}
 
     def object(self, schema: dict[str, JSON]) -> SchemaPart:
@@ -469,16 +481,18 @@ class NarrowCompiler(ABC):
         return self.described(schema, self.properties(schema, named_properties(schema)), self.object_keywords)
 
     def items(self, schema: dict[str, JSON]) -> SchemaPart:
-        """A list, as far as one schema goes that holds for all its items."""
+        """An array, with one schema for all its items."""
         said, first = schema.get("items"), schema.get("prefixItems")
         rest = [said] if isinstance(said, dict) else []
+        # Narrow dialects have no tuples. The union of all item schemas accepts every tuple that the tool
+        # accepts.
         branches = [*first, *rest] if isinstance(first, list) else rest
         inner: dict[str, JSON] = {PLACE: pointer_of_schema(schema)}
         part = self.part({**inner, "anyOf": [*branches]} if branches else inner)
         return SchemaPart({"type": "array", "items": part.schema}, restore_each(part.restore))
 
     def described(self, schema: dict[str, JSON], part: SchemaPart, done: Collection[str]) -> SchemaPart:
-        """What was compiled, with the keywords that the dialect has; the others, except those in `done`, are put into words."""
+        """Add the keywords that the dialect supports; the others, except those in `done`, become sentences."""
         kind = part.schema.get("type")
         kept: dict[str, JSON] = {}
         notes: list[str] = []
@@ -496,13 +510,13 @@ class NarrowCompiler(ABC):
 
 
 def as_object_schema(schema: dict[str, JSON]) -> dict[str, JSON]:
-    """The schema at the root, where values are always objects."""
+    """The schema at the root, where every value is an object."""
     kinds = declared_types(schema)
     return {**schema, "type": "object"} if not kinds or "object" in kinds else schema
 
 
 def named_properties(schema: dict[str, JSON]) -> dict[str, dict[str, JSON]]:
-    """The properties that an object's schema names, also those that it only requires."""
+    """The properties that an object's schema names, including those that it only requires."""
     said = schema.get("properties")
     inner = (
         {name: one for name, one in said.items() if isinstance(one, dict)} if isinstance(said, dict) else {}
@@ -511,6 +525,7 @@ def named_properties(schema: dict[str, JSON]) -> dict[str, dict[str, JSON]]:
     free: dict[str, JSON] = {PLACE: pointer_of_schema(schema)}
     other = extra if isinstance(extra, dict) else free
     wanted = schema.get("required")
+    # Narrow dialects refuse a required name without a declaration.
     for name in wanted if isinstance(wanted, list) else ():
         if isinstance(name, str):
             inner.setdefault(name, other)
@@ -518,17 +533,17 @@ def named_properties(schema: dict[str, JSON]) -> dict[str, dict[str, JSON]]:
 
 
 class Declaration(NamedTuple):
-    """A tool as one provider takes it.
+    """A tool in a provider's form.
 
     Attributes:
-        name: What the model calls it.
+        name: The name that the model sees.
         tool: Its name in the registry.
-        description: What it is for.
+        description: Its description.
         schema: JSON Schema of the arguments, in the provider's dialect.
-        definition: The whole, exactly as it is sent.
-        strict: Whether the provider holds the model to the schema.
-        losses: What the dialect can't express.
-        restore: Arguments as the model gives them -> as the tool's own schema has them.
+        definition: The complete declaration as it is sent.
+        strict: Whether the provider enforces the schema.
+        losses: What the dialect cannot express.
+        restore: Converts the arguments of the model to the form of the tool's own schema.
     """
 
     name: str
@@ -545,11 +560,11 @@ class DialectSchema(NamedTuple):
     """A schema of arguments in a dialect.
 
     Attributes:
-        schema: As the dialect has it.
-        note: What is added to the description of the tool; empty for nothing.
-        strict: Whether the provider is to hold the model to the schema.
-        losses: What the dialect can't express.
-        restore: Arguments as they are declared -> in the tool's own form.
+        schema: The schema.
+        note: Text to add to the description of the tool; may be empty.
+        strict: Whether the provider is asked to enforce the schema.
+        losses: What the dialect cannot express.
+        restore: Converts declared arguments to the tool's own form.
     """
 
     schema: dict[str, JSON]
@@ -565,12 +580,13 @@ _OTHER: Final = re.compile("[^A-Za-z0-9_]")
 
 
 def aliases_for(names: Iterable[str], taken: re.Pattern[str]) -> dict[str, str]:
-    """Name -> another one that the dialect takes, of those that it does not; none is used twice.
+    """Name -> alias, for each name that the dialect refuses; aliases are unique.
 
     Args:
         names: Names that belong together, such as those of an object's properties.
-        taken: What the dialect takes, at most 64 characters.
+        taken: Pattern of valid names, at most 64 characters long.
     """
+    # Valid names come first, so that an alias never displaces one.
     every = list(names)
     used = {name for name in every if taken.fullmatch(name)}
     found: dict[str, str] = {}
@@ -582,7 +598,8 @@ def aliases_for(names: Iterable[str], taken: re.Pattern[str]) -> dict[str, str]:
 
 
 def wrapper_for(schema: dict[str, JSON]) -> str:
-    """A name for the property that holds all arguments, unlike any property of the schema."""
+    """A name for the property that holds all arguments; it differs from every property of the schema."""
+    # Equal names would make an argument of that name look like the wrapper, and it would be unwrapped.
     name = "arguments"
     used = {key for path in _named(schema) for key in path}
     while name in used:
@@ -601,8 +618,10 @@ def _free(name: str, used: set[str]) -> str:
     start = plain if plain and not plain[0].isdigit() else f"_{plain}"
     if len(start) <= LONGEST_NAME and start not in used:
         return start
+    # A name in JSON may contain lone surrogates, which UTF-8 refuses.
     salted = name.encode(errors="surrogatepass")
     while True:
+        # A hash of the name, not a number: the alias must not depend on the other names.
         digest = blake2b(salted, digest_size=4).hexdigest()
         alias = f"{start[: LONGEST_NAME - 9]}_{digest}"
         if alias not in used:

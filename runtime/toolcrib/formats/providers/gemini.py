@@ -1,12 +1,13 @@
-"""Schemas for Gemini's function declarations: a select subset of OpenAPI 3.0 (`Schema` of the Gemini API).
+"""Schemas for Gemini's function declarations: a subset of OpenAPI 3.0 (`Schema` of the Gemini API).
 
-A schema is of one type, or `anyOf` and nothing beside it; null is said by `nullable`; values of `enum` are texts;
-an object names at least one property, and names begin with a letter or `_` and go on with these and digits.
+A schema has one type, or `anyOf` and no other keyword. `nullable` allows null. Values of `enum` are strings.
+An object has at least one property, and property names consist of letters, digits and `_` and do not begin
+with a digit.
 
-- Whatever has no fixed form, an object of any properties, a map, a value of any type, is given as JSON text.
-- Values of `enum` that are no texts are declared as their JSON text.
-- Properties beyond those named can't be forbidden, and can't be declared.
-- Other keywords are told in the description.
+- Values without a fixed form (an object with arbitrary properties, a map, a value of any type) are given as JSON text.
+- Values of `enum` that are not strings are declared as their JSON text.
+- Undeclared properties can be neither forbidden nor declared.
+- Other keywords are moved to the description.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from toolcrib.formats.providers.compiler import (
 )
 
 NAMES: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-"""Names of properties."""
+"""Pattern of valid property names."""
 
 
 class GeminiCompiler(NarrowCompiler):
@@ -63,7 +64,7 @@ class GeminiCompiler(NarrowCompiler):
     }
 
     def compile(self, schema: dict[str, JSON]) -> SchemaPart:
-        """The schema of arguments; without properties where there are none to give."""
+        """The schema of arguments; without properties if the tool has no arguments."""
         flat = self.flat(schema)
         options = [] if named_values(flat) is not None else self.options(flat) or []
         objects = [option for option in options if option.kind == "object"]
@@ -76,11 +77,11 @@ class GeminiCompiler(NarrowCompiler):
             return self.described(
                 whole, SchemaPart({"type": "object", "properties": {}}), self.object_keywords
             )
+        # Without named properties, Gemini could not express the object, so it is wrapped as JSON text.
         part = self.only(flat, TypeOption("object", whole))
         return part if named_properties(whole) else self._wrapped(part, flat)
 
     def _wrapped(self, part: SchemaPart, schema: dict[str, JSON]) -> SchemaPart:
-        """Arguments as one property, since the root can't say what they are."""
         wrapper = wrapper_for(schema)
         told: dict[str, JSON] = {
             "type": "object",
@@ -90,7 +91,7 @@ class GeminiCompiler(NarrowCompiler):
         return SchemaPart(told, restore_unwrapped(wrapper, part.restore))
 
     def by_type(self, flat: dict[str, JSON]) -> Iterator[TypeOption]:
-        """As for every dialect; named values are all declared as texts."""
+        """The options of each type; all named values are declared as strings."""
         values = named_values(flat)
         if values is None:
             yield from super().by_type(flat)
@@ -108,32 +109,39 @@ class GeminiCompiler(NarrowCompiler):
         return self.text(schema, "a value of any type")
 
     def text(self, schema: dict[str, JSON], what: str) -> SchemaPart:
-        """What is given as JSON text."""
+        """A value that is given as JSON text."""
         self.lose(schema, "type", f"{what} is given as JSON text")
         return SchemaPart({"type": "string", "description": f"JSON text of {what}."}, restore_json_text)
 
     def values(self, schema: dict[str, JSON], kind: str, values: list[JSON]) -> SchemaPart:
-        """A text that is one of some."""
+        """An `enum` of strings."""
         if kind == "null":
+            # `nullable` is how Gemini expresses null.
             return self.nullable(
                 SchemaPart({"type": "string", "description": "Always null."}, lambda _value: None)
             )
         texts: dict[str, JSON] = {}
+        # Strings first: of `"1"` and `1`, which have the same text, the string keeps it.
         for value in sorted(values, key=lambda value: not isinstance(value, str)):
             text = value if isinstance(value, str) else compact(value)
             if text in texts:
-                self.lose(schema, "enum", f"{text} means the text, and can't mean another value too")
+                self.lose(
+                    schema,
+                    "enum",
+                    f"`{text}` stands for the string; another value with the same text cannot be given",
+                )
             else:
                 texts[text] = value
         restore = restore_named_values(texts)
+        # Gemini refuses an empty string in `enum`.
         if "" in texts:
-            self.lose(schema, "enum", "has an empty text: the values are told in the description")
+            self.lose(schema, "enum", "contains an empty string; the values are moved to the description")
             return SchemaPart({"type": "string", "description": sentence_for("enum", values)}, restore)
         order = [value if isinstance(value, str) else compact(value) for value in values]
         return SchemaPart({"type": "string", "enum": list(dict.fromkeys(order))}, restore)
 
     def properties(self, schema: dict[str, JSON], inner: dict[str, dict[str, JSON]]) -> SchemaPart:
-        """An object; JSON text where it names no property."""
+        """An object, or JSON text if it has no named property."""
         extra = schema.get("additionalProperties", schema.get("unevaluatedProperties"))
         if not inner:
             note = sentence_for("additionalProperties", extra) if isinstance(extra, dict) else ""
@@ -144,7 +152,7 @@ class GeminiCompiler(NarrowCompiler):
             )
         if extra is not None:
             what = "forbidden" if extra is False else "declared"
-            self.lose(schema, "additionalProperties", f"properties beyond those named can't be {what}")
+            self.lose(schema, "additionalProperties", f"undeclared properties cannot be {what}")
         names = aliases_for(inner, NAMES)
         parts = {names.get(name, name): self.part(one) for name, one in inner.items()}
         wanted = schema.get("required")
@@ -164,7 +172,7 @@ class GeminiCompiler(NarrowCompiler):
         return SchemaPart({**told, "required": required} if required else told, restore)
 
     def nullable(self, part: SchemaPart) -> SchemaPart:
-        """What takes null too; of several, the first does."""
+        """The same, or null. In a union, `nullable` is set on the first branch."""
         branches = part.schema.get("anyOf")
         if isinstance(branches, list) and isinstance(branches[0], dict):
             first: dict[str, JSON] = {**branches[0], "nullable": True}
@@ -172,7 +180,7 @@ class GeminiCompiler(NarrowCompiler):
         return SchemaPart({**part.schema, "nullable": True}, part.restore)
 
     def union(self, parts: list[SchemaPart], description: str) -> dict[str, JSON]:
-        """One of several. `anyOf` must be alone, so the description is put on the first."""
+        """An `anyOf`. It must have no siblings, so the description is moved to the first branch."""
         first, *rest = (part.schema for part in parts)
         if description:
             first = {**first, "description": with_sentences(description, [str(first.get("description", ""))])}
@@ -180,6 +188,6 @@ class GeminiCompiler(NarrowCompiler):
 
 
 def is_closed(schema: dict[str, JSON]) -> bool:
-    """Whether an object that names no property takes none."""
+    """Whether an object without named properties accepts none at all."""
     extra = schema.get("additionalProperties", schema.get("unevaluatedProperties"))
     return extra is False and "patternProperties" not in schema

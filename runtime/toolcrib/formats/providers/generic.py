@@ -1,15 +1,15 @@
-"""Schemas for providers that take nearly all of JSON Schema, and do not hold the model to it.
+"""Schemas for providers that accept nearly all of JSON Schema, and do not enforce it.
 
-Two of them refuse some of it with the whole request, all tools included:
+Two of them refuse the whole request, with all of its tools, for some schemas:
 
-- OpenAI wants `type: object` and `properties` at the root, with no `allOf`, `anyOf`, `oneOf`, `enum` or `not` there,
-  and `items` at every list.
-- Anthropic wants `type: object` at the root, with no `allOf`, `anyOf` or `oneOf`, and names of properties there that
+- OpenAI requires `type: object` and `properties` at the root, without `allOf`, `anyOf`, `oneOf`, `enum` or `not`, and
+  `items` in every array.
+- Anthropic requires `type: object` at the root, without `allOf`, `anyOf` or `oneOf`, and names of properties there that
   match `^[a-zA-Z0-9_.-]{1,64}$`.
 
-What the root can't say is merged into it. Branches that only say more of properties that stand beside them are told
-in the description of the tool, which is a loss; arguments of several forms are declared as one property `arguments`,
-which is none: what a model gives there is taken for the arguments.
+`allOf` is merged into the root. Branches that only refine the properties next to them are moved to the
+description of the tool, which is a loss. Arguments of several forms are declared as one property `arguments`.
+That is not a loss, because its value becomes the arguments.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from toolcrib.formats.providers.compiler import (
 
 
 class RootRules(NamedTuple):
-    """What a provider refuses.
+    """Keywords that a provider refuses at the root.
 
     Attributes:
-        refused: Keywords that the root may not have.
-        names: The names that properties of the root may have; None for any.
-        explicit: Whether the root must have `properties`, and lists `items`.
+        refused: Forbidden keywords.
+        names: Pattern of valid property names; None for any name.
+        explicit: Whether `properties` is required at the root, and `items` in arrays.
     """
 
     refused: frozenset[str] = frozenset()
@@ -64,13 +64,14 @@ ANTHROPIC: Final = RootRules(frozenset(("allOf", "anyOf", "oneOf")), re.compile(
 _NAMING: Final = frozenset(
     ("dependentSchemas", "if", "then", "else", "not", "patternProperties", "propertyNames")
 )
-"""Keywords that speak of properties by their names, in ways that other names would not fit."""
+"""Keywords that refer to properties by name, in ways that renaming cannot follow."""
 
 
 def compile_open(schema: Schema, rules: RootRules) -> DialectSchema:
-    """A schema of arguments for a provider that takes nearly all of JSON Schema."""
+    """A schema of arguments for a provider that accepts nearly all of JSON Schema."""
     read = argument_schema(schema, references=True)
     opener = _Opener(rules)
+    # Arguments are always objects, so the type changes nothing, and both providers insist on it.
     root, restore = opener.root({**read.schema, "type": "object"})
     if rules.explicit:
         root = _explicit({"properties": {}, **root})
@@ -80,11 +81,11 @@ def compile_open(schema: Schema, rules: RootRules) -> DialectSchema:
 
 
 class _Opener:
-    """Makes the root of one schema what a provider takes.
+    """Adapts the root of one schema to a provider.
 
     Attributes:
-        losses: What it can't express any more.
-        notes: What is put into words instead.
+        losses: Constraints that the provider cannot express.
+        notes: Constraints moved to the description.
     """
 
     def __init__(self, rules: RootRules) -> None:
@@ -101,6 +102,7 @@ class _Opener:
             and all(is_refinement(branch, told) for branch in branches)
         ]
         forms = {"anyOf", "oneOf"} & told.keys() & self._rules.refused - set(refining)
+        # A union at the root can be neither merged nor described in words.
         if forms or apart:
             return self._wrapped(schema)
         for keyword in (*refining, "enum", "const", "not"):
@@ -109,7 +111,6 @@ class _Opener:
         return self._renamed(told)
 
     def _wrapped(self, schema: dict[str, JSON]) -> tuple[dict[str, JSON], Restore]:
-        """Arguments of several forms as one property."""
         wrapper = wrapper_for(schema)
         told: dict[str, JSON] = {
             "type": "object",
@@ -120,11 +121,13 @@ class _Opener:
         return told, restore_unwrapped(wrapper, restore_as_is)
 
     def _renamed(self, schema: dict[str, JSON]) -> tuple[dict[str, JSON], Restore]:
-        """The root with names of properties that the provider takes."""
+        """The root with valid property names."""
         inner = schema.get("properties")
         names = aliases_for(inner, self._rules.names) if self._rules.names and isinstance(inner, dict) else {}
         if not names or not isinstance(inner, dict):
             return schema, restore_as_is
+        # These keywords could contradict the new names, so they become text before the properties are
+        # renamed.
         for keyword in sorted(_NAMING & schema.keys()):
             schema = self._told_in_words(schema, keyword)
         told = {**schema, "properties": {names.get(name, name): one for name, one in inner.items()}}
@@ -140,16 +143,17 @@ class _Opener:
 
     def _told_in_words(self, schema: dict[str, JSON], keyword: str) -> dict[str, JSON]:
         said = sentence_for(keyword, schema[keyword])
-        message = "is told in the description" if said else "is left out"
+        message = "moved to the description" if said else "dropped"
         self.losses[Loss(pointer_of_schema(schema), keyword, message)] = None
         self.notes.append(said)
         return without_keywords(schema, keyword)
 
 
 def _explicit(schema: dict[str, JSON]) -> dict[str, JSON]:
-    """The schema, in which every list has `items`."""
+    """The schema with `items` in every array."""
     told = with_subschemas(schema, _explicit)
     return (
+        # `items: {}` accepts everything, as a missing `items` does.
         {**told, "items": {PLACE: pointer_of_schema(schema)}}
         if "array" in declared_types(told) and "items" not in told
         else told

@@ -1,14 +1,15 @@
-"""Schemas in OpenAI's strict mode, where the model can't give anything else.
+"""Schemas for OpenAI's strict mode, in which the model cannot produce anything else.
 
-"Structured outputs", supported schemas: every object is closed and all its properties are required, so an optional
-one may be null instead, which stands for not being given; the root is an object and no `anyOf`; there are no
-`allOf`, `oneOf`, `not`, `if`, `dependentRequired`, `dependentSchemas`, `patternProperties`, lists of `prefixItems`,
-and no value of any type; at most 10 levels of objects, 5,000 properties, 1,000 values of `enum` (15,000 characters
-in one of more than 250), and 120,000 characters in names and values.
+From "Structured outputs", supported schemas: every object is closed and all its properties are required, so
+an optional one may be null instead, which means that it is omitted; the root is an object and not `anyOf`;
+`allOf`, `oneOf`, `not`, `if`, `dependentRequired`, `dependentSchemas`, `patternProperties`, `prefixItems` and
+values of any type are not supported; at most 10 levels of objects, 5,000 properties, 1,000 `enum` values
+(15,000 characters in an `enum` of more than 250), and 120,000 characters in names and values.
 
-A tool that can't be declared so is declared without strict mode, and the losses say why. What only bounds values
-(`minLength`, `uniqueItems` ...) or is for readers (`default`, `examples`) is told in descriptions, and costs no tool
-its strict mode. An object that lists properties and says nothing of others is closed.
+A tool that does not fit is declared without strict mode, and its losses give the reasons. Keywords that only
+bound values (`minLength`, `uniqueItems` ...) or inform readers (`default`, `examples`) are moved to
+descriptions and do not prevent strict mode. An object that lists its properties and does not set
+`additionalProperties` is closed.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ _STRUCTURAL: Final = frozenset(
         "unevaluatedItems",
     )
 )
-"""Keywords that a description can't stand for."""
+"""Keywords whose meaning would be lost in a description."""
 
+# The grammars of strict mode have no look-around.
 _LOOKS_AROUND: Final = ("(?=", "(?!", "(?<=", "(?<!")
 
 
@@ -65,7 +67,7 @@ class StrictCompiler(NarrowCompiler):
     """Compiles a schema for strict mode.
 
     Attributes:
-        why_not: Why the schema has no form in strict mode; empty where it has.
+        why_not: The reasons why strict mode is impossible; empty if it is possible.
     """
 
     kept: ClassVar[frozenset[str]] = frozenset(
@@ -92,7 +94,7 @@ class StrictCompiler(NarrowCompiler):
         self.why_not: dict[Loss, None] = {}
 
     def compile(self, schema: dict[str, JSON]) -> SchemaPart:
-        """The schema of arguments in strict mode; useless where `why_not` is not empty."""
+        """The schema of arguments in strict mode; not usable unless `why_not` is empty."""
         flat = self.flat(schema)
         options = self.options(flat) or []
         objects = [option for option in options if option.kind == "object"]
@@ -105,9 +107,9 @@ class StrictCompiler(NarrowCompiler):
         return part
 
     def _wrapped(self, flat: dict[str, JSON], objects: list[TypeOption]) -> SchemaPart:
-        """Arguments of several forms as one property, since the root can't have several."""
+        # The root must not be `anyOf`, so arguments of several forms become one property.
         if not objects:
-            self.refuse(flat, "type", "no object fits")
+            self.refuse(flat, "type", "no object is valid")
             return SchemaPart({})
         part = self.several(flat, objects)
         wrapper = wrapper_for(flat)
@@ -120,37 +122,37 @@ class StrictCompiler(NarrowCompiler):
         return SchemaPart(told, restore_unwrapped(wrapper, part.restore))
 
     def refuse(self, schema: dict[str, JSON], keyword: str, why: str) -> None:
-        """Record why the schema has no form in strict mode."""
+        """Record why strict mode is impossible."""
         self.why_not[Loss(pointer_of_schema(schema), keyword, f"{why}: declared without strict mode")] = None
 
     def left_over(self, schema: dict[str, JSON], keyword: str) -> str:
-        """As for every dialect; a keyword that a description can't replace costs the tool its strict mode."""
+        """Move a keyword to the description, or give up strict mode if a description cannot replace it."""
         if keyword in _STRUCTURAL:
-            self.refuse(schema, keyword, "strict mode has no such keyword")
+            self.refuse(schema, keyword, "strict mode does not support this keyword")
             return ""
         return super().left_over(schema, keyword)
 
     def is_kept(self, keyword: str, value: JSON, kind: str) -> bool:
-        """Whether the dialect has a keyword, with this value and at this type."""
+        """Whether the dialect supports a keyword with this value and for this type."""
         if keyword == "pattern" and isinstance(value, str) and any(sign in value for sign in _LOOKS_AROUND):
             return False
         return super().is_kept(keyword, value, kind) and not is_needless(keyword, value)
 
     def anything(self, schema: dict[str, JSON]) -> SchemaPart:
-        """Nothing that strict mode has."""
-        self.refuse(schema, "type", "strict mode has no value of any type")
+        """Refuse: strict mode does not support values of any type."""
+        self.refuse(schema, "type", "strict mode does not support values of any type")
         return SchemaPart({})
 
     def values(self, schema: dict[str, JSON], kind: str, values: list[JSON]) -> SchemaPart:
-        """One of some values."""
+        """An `enum`."""
         if kind == "null":
             return SchemaPart({"type": "null"})
         if not values or kind not in {"string", "number", "integer", "boolean"}:
-            self.refuse(schema, "enum", "strict mode takes only texts, numbers and booleans here")
+            self.refuse(schema, "enum", "strict mode accepts only strings, numbers and booleans here")
         return SchemaPart({"type": kind, "enum": values})
 
     def properties(self, schema: dict[str, JSON], inner: dict[str, dict[str, JSON]]) -> SchemaPart:
-        """A closed object, whose optional properties may be null instead."""
+        """A closed object, in which optional properties may be null."""
         self._close(schema, inner)
         wanted = schema.get("required")
         required = wanted if isinstance(wanted, list) else []
@@ -159,10 +161,9 @@ class StrictCompiler(NarrowCompiler):
         left_out = set()
         for name, one in inner.items():
             part = self.part(one)
+            # If the tool accepts null, a null of the model could mean either; it is passed on as null.
             if name not in required and _takes_null(part.schema):
-                self.lose(
-                    one, "required", "null is given where it is left out, which the tool can tell apart"
-                )
+                self.lose(one, "required", "null is given if it is omitted, and the tool also accepts null")
             elif name not in required:
                 part = self.nullable(part)
                 left_out.add(name)
@@ -183,28 +184,29 @@ class StrictCompiler(NarrowCompiler):
         if extra is False:
             return
         if extra is None and inner:
-            self.lose(
-                schema, "additionalProperties", "is not said: properties beyond those named can't be given"
-            )
+            self.lose(schema, "additionalProperties", "is not set; undeclared properties cannot be given")
         elif extra is None:
-            self.refuse(schema, "properties", "strict mode has no objects with properties of any name")
+            self.refuse(
+                schema, "properties", "strict mode does not support objects with arbitrary properties"
+            )
         else:
-            self.refuse(schema, keyword, "strict mode has no properties of any name")
+            self.refuse(schema, keyword, "strict mode does not support arbitrary properties")
 
     def nullable(self, part: SchemaPart) -> SchemaPart:
-        """What takes null too."""
+        """The same, or null."""
         told = dict(part.schema)
         branches, kind, values = told.get("anyOf"), told.get("type"), told.get("enum")
         if isinstance(branches, list):
             told["anyOf"] = [*branches, {"type": "null"}]
         elif isinstance(kind, str):
             told["type"] = [kind, "null"]
+            # `enum` excludes a null that it does not list, whatever `type` allows.
             if isinstance(values, list):
                 told["enum"] = [*values, None]
         return SchemaPart(told, part.restore)
 
     def union(self, parts: list[SchemaPart], description: str) -> dict[str, JSON]:
-        """One of several."""
+        """An `anyOf`."""
         told: dict[str, JSON] = {"anyOf": [part.schema for part in parts]}
         return {**told, "description": description} if description else told
 
@@ -218,19 +220,19 @@ def _takes_null(schema: dict[str, JSON]) -> bool:
 
 
 def _beyond_limits(schema: dict[str, JSON]) -> Iterator[str]:
-    """What of a compiled schema is more than strict mode takes."""
+    """The limits of strict mode that a compiled schema exceeds."""
     seen = list(_walk(schema, 0))
     names = [name for one, _level in seen for name in _properties(one)]
     enums = [values for one, _level in seen if isinstance(values := one.get("enum"), list)]
     texts = [[value for value in values if isinstance(value, str)] for values in enums]
     counts = {
-        f"more than {MOST_LEVELS} levels of objects": max(level for _one, level in seen) > MOST_LEVELS,
-        f"more than {MOST_PROPERTIES:,} properties": len(names) > MOST_PROPERTIES,
-        f"more than {MOST_VALUES:,} values of `enum`": sum(map(len, enums)) > MOST_VALUES,
-        f"more than {MOST_CHARACTERS:,} characters in names and values": sum(map(len, names))
+        f"exceeds {MOST_LEVELS} levels of objects": max(level for _one, level in seen) > MOST_LEVELS,
+        f"exceeds {MOST_PROPERTIES:,} properties": len(names) > MOST_PROPERTIES,
+        f"exceeds {MOST_VALUES:,} values of `enum`": sum(map(len, enums)) > MOST_VALUES,
+        f"exceeds {MOST_CHARACTERS:,} characters in names and values": sum(map(len, names))
         + sum(len(text) for some in texts for text in some)
         > MOST_CHARACTERS,
-        f"more than {MOST_CHARACTERS_OF_LARGE_ENUM:,} characters in an `enum` of more than {LARGE_ENUM} values": any(
+        f"exceeds {MOST_CHARACTERS_OF_LARGE_ENUM:,} characters in an `enum` of more than {LARGE_ENUM} values": any(
             len(some) > LARGE_ENUM and sum(map(len, some)) > MOST_CHARACTERS_OF_LARGE_ENUM for some in texts
         ),
     }
@@ -242,7 +244,7 @@ def _properties(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _walk(schema: dict[str, Any], level: int) -> Iterator[tuple[dict[str, Any], int]]:
-    """Every compiled subschema and how many objects enclose it, itself included."""
+    """Every compiled subschema, and the number of objects around it including itself."""
     level += "properties" in schema
     yield schema, level
     inner = [*_properties(schema).values(), *schema.get("anyOf", ())]

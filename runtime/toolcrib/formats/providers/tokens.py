@@ -1,12 +1,12 @@
-"""How many tokens a declaration takes of a model's context.
+"""Count the tokens that a declaration takes of a model's context.
 
-What is counted is the JSON that is sent, without blanks. Providers put it into words of their own before a model
-reads it, and none says how; so the counts compare tools and dialects, and a bill may differ by some percent.
+The count is that of the compact JSON that is sent. Providers rewrite it before a model reads it, and none
+documents how. The counts compare tools and dialects; a bill may differ by some percent.
 
-**Exactly** counted, with the extra `tokens`, it is with `o200k_base`, the encoding of OpenAI's models since GPT-4o.
-Anthropic and Google publish no encoding of theirs. Without the extra the tokens are **estimated**: a word is one
-token and one more for each further ten letters, three digits are one, and so are four bytes of all else but blanks.
-Of the declarations of tools, nine in ten are estimated with less than a tenth of error.
+With the extra `tokens`, the count is **exact** for `o200k_base`, the encoding of OpenAI's models since
+GPT-4o. Anthropic and Google do not publish theirs. Without the extra, the count is an **estimate**: one token
+per word plus one for each further ten letters, one per three digits, and one per four bytes of anything else
+except whitespace. For nine in ten tool declarations the estimate is less than ten percent off.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class TokenCounter(NamedTuple):
     """Counts the tokens of texts.
 
     Attributes:
-        count: Text -> tokens.
-        exact: Whether it counts with the encoding, or estimates.
+        count: Text -> number of tokens.
+        exact: Whether the count is exact; otherwise it is an estimate.
     """
 
     count: Callable[[str], int]
@@ -35,20 +35,22 @@ class TokenCounter(NamedTuple):
 
 
 def token_counter() -> TokenCounter:
-    """What counts best of what is installed."""
+    """The exact counter if the extra `tokens` is installed, else the estimate."""
     try:
         with warnings.catch_warnings():
-            # It reads its data by a function that Python 3.11 and 3.12 warn of, and later ones do not.
+            # bpe-openai calls a function of importlib.resources that is deprecated in Python 3.11 and 3.12
+            # only.
             warnings.simplefilter("ignore", DeprecationWarning)
             from bpe_openai import get_encoding  # noqa: PLC0415 -- an extra, and large
     except ImportError:
         return TokenCounter(estimate_tokens, exact=False)
+    # `ordinary`: a description that contains `<|endoftext|>` is text and not a special token.
     encode = get_encoding(ENCODING).encode_ordinary
     return TokenCounter(lambda text: len(encode(text)), exact=True)
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a text has; see the module for the rule."""
+    """Estimated number of tokens of a text; the module docstring gives the rule."""
     return sum(_weight(piece) for piece in _PIECES.finditer(text))
 
 

@@ -1,4 +1,4 @@
-"""`auth`: what proves who sends the requests of a tool or to a server. Named as OpenAPI's security schemes."""
+"""`auth`: authentication of the requests of a tool or to a server. Schemes are named as in OpenAPI."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 @cache
 def auth_schema() -> dict[str, Any]:
-    """JSON Schema of what an `auth` may be, with its `$defs`; their names begin with `auth_`. Not to be changed."""
+    """The JSON Schema of `auth`; its `$defs` have the prefix `auth_`. Callers must not change the returned object."""
     from importlib.resources import files  # noqa: PLC0415 -- slow to import; no call needs the schema
 
     read: dict[str, Any] = json.loads(files(__package__).joinpath("schema.json").read_text(encoding="utf-8"))

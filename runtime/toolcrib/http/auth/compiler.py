@@ -1,4 +1,4 @@
-"""Compiles an `auth`, of a tool or of a server: its schemes in their order, each with a place of its own."""
+"""Compile the `auth` of a tool or server: a list of schemes, each setting a different header, parameter or cookie."""
 
 from __future__ import annotations
 
@@ -39,24 +39,26 @@ if TYPE_CHECKING:
 
 
 class CombinedAuth:
-    """Schemes that all apply, in their order: a hook sees what those before it have added."""
+    """Several schemes, applied in order: a hook sees what earlier schemes added."""
 
     def __init__(self, schemes: Sequence[Auth]) -> None:
         self.hosts: tuple[str, ...] = tuple(host for scheme in schemes for host in scheme.hosts)
         self._schemes = schemes
 
     async def apply(self, draft: RequestDraft, clock: Clock, fetch: Fetch) -> None:
-        """Add what each of them adds; see `Auth.apply`."""
+        """Apply each scheme; see `Auth.apply`."""
         for scheme in self._schemes:
             await scheme.apply(draft, clock, fetch)
 
     def show(self, draft: RequestDraft) -> None:
-        """Add what each of them adds, masked."""
+        """Add the masked credentials of each scheme."""
         for scheme in self._schemes:
             scheme.show(draft)
 
     async def renewed(self, clock: Clock, fetch: Fetch, used: RequestDraft | None = None) -> bool:
-        """Whether any of them has something new; each is asked. See `Auth.renewed`."""
+        """Renew each scheme; whether any has a new credential. See `Auth.renewed`."""
+        # A list, not a generator: any() would stop at the first new credential and leave other schemes
+        # expired.
         return any([await scheme.renewed(clock, fetch, used) for scheme in self._schemes])
 
 
@@ -73,21 +75,21 @@ def compile_auth(
     """Compile the `auth` of a block.
 
     Args:
-        block: What holds it, with `url`, `headers`, `cookies` and `query`, each of which may be left out; what they
-            fill can't be a credential's place. It fits its schema.
-        pointer: Where the block stands in its document: `/live`.
+        block: The block that contains `auth`, valid against its schema. Its optional `url`, `headers`, `cookies` and
+            `query` must not set the same names as a credential.
+        pointer: The pointer of the block in its document: `/live`.
         place: Pointer -> `file:line`.
-        problems: Receives every fault.
-        secrets: Where secrets are looked up; None to check only.
-        tokens: Shared by all that asks for tokens, so that the same credentials get one token; its own unless given.
-        folder: The trusted project whose modules may be hooks; empty for none.
+        problems: Receives every problem.
+        secrets: Resolves secrets; None to check only.
+        tokens: Token cache; share it so that equal credentials share one token. Default: a new one.
+        folder: The trusted project folder from which hooks may be imported; empty for none.
 
     Returns:
-        None where the block has no `auth`, or is only checked.
+        None if the block has no `auth` or is only checked.
 
     Raises:
-        MissingSecret: A secret is not there, or can't be sent.
-        MissingHook: A hook is not there.
+        MissingSecret: A secret is missing or cannot be sent.
+        MissingHook: A hook does not exist.
     """
     auth = block.get("auth")
     if auth is None:
@@ -120,16 +122,17 @@ def _compiled(
 
 
 def _check_spot(fields: AuthFields, spots: dict[Spot, str]) -> None:
-    """Whether a scheme's place is free, and one where a credential may stand."""
+    """Check that the target of a scheme is unused and may carry a credential."""
     kind, where, name = fields.choice("type"), fields.choice("in"), fields.choice("name")
+    # A hook decides at call time which headers it sets; `HookAuth` checks them then.
     if kind == "python":
         return
     if kind != "apiKey":
         where, name = "header", "Authorization"
     spot = (where, name.lower() if where == "header" else name)
     if spot in spots:
-        message = f"the {where} `{name}` is written twice: here and at {spots[spot]}"
-        fields.tell("duplicate_credential", message, hint="leave one of them out; only one can be sent")
+        message = f"the {where} `{name}` is set twice: here and at {spots[spot]}"
+        fields.tell("duplicate_credential", message, hint="remove one of them; only one can be sent")
     fault = fault_of_name(name) if where != "query" else None
     if fault is not None and not (where == "cookie" and fault.code == "reserved_header"):
         fields.tell(fault.code, fault.message.replace("header", where), "name", hint=fault.hint)
@@ -137,13 +140,15 @@ def _check_spot(fields: AuthFields, spots: dict[Spot, str]) -> None:
 
 
 def _spots_of(block: Mapping[str, Any], pointer: str) -> Iterator[tuple[Spot, str]]:
-    """The places that the rest of the block fills, each with its pointer."""
+    """The headers, cookies and parameters that the rest of the block sets, each with its pointer."""
     for key, where in (("headers", "header"), ("cookies", "cookie"), ("query", "query")):
         names = block.get(key, {})
         if key != "query" or "from" not in names:
             for name in names:
                 yield (where, name.lower() if where == "header" else name), f"{pointer}/{key}"
     _path, _mark, query = str(block.get("url", "")).partition("?")
+    # A parameter in the URL and a credential of the same name would be sent twice; servers differ in which
+    # counts.
     for piece in filter(None, query.split("&")):
         yield ("query", unquote_plus(piece.partition("=")[0])), f"{pointer}/url"
 
@@ -156,24 +161,24 @@ def _check_url(block: Mapping[str, Any], fields: AuthFields) -> None:
 
 
 TOKENS = ExchangeBounds(body=1024 * 1024)
-"""What asking for a token may take."""
+"""Limits of a token request."""
 
 
 def unchanged(request: HTTPRequest) -> HTTPRequest:
-    """The request, sent where it says."""
+    """The default of `AuthContext.aimed`: the request itself."""
     return request
 
 
 @dataclass(frozen=True, slots=True)
 class AuthContext:
-    """How tokens are asked for, and where what proves who asks may go.
+    """How tokens are requested, and which origins may receive credentials.
 
     Attributes:
-        client: Carries requests for tokens; of the same egress guard as the requests to the server.
-        clock: By which tokens end.
-        origins: The server's own: `https://crm.example.com`. A request to any other gets no credential.
-        aimed: Where a request for a token is sent in place of where it says.
-        bounds: What one may take.
+        client: Sends token requests; has the same egress guard as the requests to the server.
+        clock: Determines when tokens expire.
+        origins: The server's own origins, such as `https://crm.example.com`. Others never receive a credential.
+        aimed: Maps a token request to the address it is sent to; a project can replace origins (`origins`).
+        bounds: Limits of a token request.
     """
 
     client: HTTPClient
@@ -184,29 +189,30 @@ class AuthContext:
 
 
 class RequestAuth:
-    """Proves who asks, request by request. It may be used by many tasks at once."""
+    """Authenticates the requests to one server. Safe for concurrent tasks."""
 
     def __init__(self, auth: Auth, way: AuthContext, owner: str) -> None:
-        """Hold what it takes.
+        """Create the authentication of one server.
 
         Args:
-            auth: What proves it.
-            way: How tokens are asked for.
-            owner: Whose connections to token servers may be reused.
+            auth: The compiled schemes.
+            way: How tokens are requested.
+            owner: Owner of the connections to token servers.
         """
         self._auth = auth
         self._way = way
         self._owner = owner
 
     async def applied(self, request: HTTPRequest) -> HTTPRequest:
-        """The request with what proves who asks, in place of what has the same name.
+        """The request with credentials, which replace headers of the same name.
 
-        A request to another origin than the server's own stays as it is: a redirect takes no credential along.
+        Requests to other origins than the server's own are returned unchanged.
 
         Raises:
-            AuthFailure: There is nothing to add.
-            EgressRefused: The guard refused the address of the tokens.
+            AuthFailure: No credential could be obtained.
+            EgressRefused: The guard refused the token URL.
         """
+        # A redirect to another origin must not carry the credential along.
         if request.origin not in self._way.origins:
             return request
         draft = RequestDraft.of(request)
@@ -214,15 +220,15 @@ class RequestAuth:
         return draft.finished()
 
     async def renewed(self, refused: HTTPRequest) -> bool:
-        """After status 401: whether there is something new, so that the bare request may be tried once more.
+        """After status 401: whether a new credential is available, so that the request can be retried.
 
         Args:
-            refused: The request as it was sent. What proved it is not given again; where somebody else has had it
-                renewed since then, that is taken.
+            refused: The request as sent. Its credential is not used again; a credential that another task has
+                renewed since counts as new.
 
         Raises:
-            AuthFailure: Something new could not be had.
-            EgressRefused: As for `applied`.
+            AuthFailure: No new credential could be obtained.
+            EgressRefused: The guard refused the token URL.
         """
         if refused.origin not in self._way.origins:
             return False
@@ -231,7 +237,8 @@ class RequestAuth:
     async def _fetch(self, request: HTTPRequest) -> HTTPResponse:
         way = self._way
         aimed = way.aimed(request)
-        with way.clock.outside():  # of a token, which may be worth only one request, nothing is sent twice
+        with way.clock.outside():
+            # Never repeated: refresh tokens may be valid for a single request (RFC 6749 section 10.4).
             return await way.client.send(
                 aimed, way.bounds, hosts=(aimed.host,), owner=self._owner, repeatable=False
             )
@@ -240,21 +247,21 @@ class RequestAuth:
 def compile_server_auth(
     server: Server, secrets: SecretResolver, way: AuthContext, *, tokens: TokenCache | None = None
 ) -> RequestAuth | None:
-    """Compile the `auth` of a server and look its secrets up.
+    """Compile the `auth` of a server and resolve its secrets.
 
     Args:
-        server: Whose it is.
-        secrets: Where secrets are looked up.
-        way: How tokens are asked for.
-        tokens: Shared by servers, so that the same credentials get one token; its own unless given.
+        server: The server.
+        secrets: Resolves secrets.
+        way: How tokens are requested.
+        tokens: Token cache; share it so that equal credentials share one token. Default: a new one.
 
     Returns:
-        None where the server has no `auth`.
+        None if the server has no `auth`.
 
     Raises:
-        MissingSecret: A secret is not there, or can't be sent; `pointer` tells where: `/auth/token`.
-        MissingHook: A hook is not there.
-        DocumentError: There is an error in it, which was told when it was read.
+        MissingSecret: A secret is missing or cannot be sent; `pointer` is its place, such as `/auth/token`.
+        MissingHook: A hook does not exist.
+        DocumentError: The block is invalid; its problems were reported when the document was read.
     """
 
     def place(pointer: str) -> str:

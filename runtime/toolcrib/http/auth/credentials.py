@@ -1,4 +1,4 @@
-"""The texts of an `auth` block: checked when a document is loaded, looked up when a tool is bound."""
+"""Values of an `auth` block: checked when a document is loaded, resolved when a tool is bound."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from toolcrib.security.secrets import (
 )
 
 CredentialPlace: TypeAlias = Literal["header", "query", "cookie", "basic", "form", "address"]
-"""Where a text is sent; it decides which characters can't be in it."""
+"""Where a value is sent, which determines the characters it may contain."""
 
 STAND_IN: Final = "x"
-"""What stands in for a text that is not looked up yet, or that has faults."""
+"""Placeholder for a value that is not resolved yet or is invalid."""
 
 _EXPRESSION: Final = re.compile(r"\{\{|\{%|\{#")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -33,9 +33,9 @@ class AuthFields:
     """The keys of one scheme.
 
     Attributes:
-        block: The scheme, as it was written.
-        pointer: Where it stands.
-        secrets: Where secrets are looked up; None while a document is only checked.
+        block: The scheme as written.
+        pointer: Its pointer in the document.
+        secrets: Resolves secrets; None while a document is only checked.
     """
 
     def __init__(
@@ -50,47 +50,48 @@ class AuthFields:
         return key in self.block
 
     def choice(self, key: str, default: str = "") -> str:
-        """A key that is written as it is."""
+        """The value of a key without variables."""
         return str(self.block.get(key, default))
 
     def tell(
         self, code: str, message: str, key: str = "", *, hint: str = "", severity: Severity = "error"
     ) -> None:
-        """Add a problem of a key, or of the whole scheme."""
+        """Report a problem of a key or of the whole scheme."""
         place = f"{self.pointer}/{key}" if key else self.pointer
         self._problems.append(
             Problem(code=code, message=message, pointer=place, hint=hint, severity=severity)
         )
 
     def secret(self, key: str, place: CredentialPlace, *, blank: bool = False) -> str:
-        """A text that is secret even where it is written in the document; registered, unless it is a default.
+        """A value that is secret even if it is written in the document. It is registered unless it is a default.
 
         Raises:
-            MissingSecret: It is not there, or empty and not `blank`, or can't be sent.
+            MissingSecret: It is missing, empty (unless `blank`) or cannot be sent.
         """
         pieces = self._pieces(key)
         looked_up = any(isinstance(piece, SecretVariable) for piece in pieces)
         if pieces and not looked_up:
-            message = f"the secret `{key}` is written in the document, where everybody who reads it knows it"
-            hint = f"put it into the environment and write `{key}: ${{{self._suggested(key)}}}`"
+            message = f"the secret `{key}` is in the document, readable by anyone who can open it"
+            hint = f"put it in the environment and write `{key}: ${{{self._suggested(key)}}}`"
             self.tell("literal_secret", message, key, hint=hint, severity="warning")
         text = self._filled(key, place, pieces)
         if not text and not blank:
             raise MissingSecret(
                 _first(pieces),
                 f"the secret `{key}` is empty",
-                hint="give it a value; a call is not made without it",
+                hint="set a value; without it no call is sent",
                 pointer=f"{self.pointer}/{key}",
             )
+        # A default is public in the document; masking a common word such as `test` would garble every output.
         if self.secrets is not None and text != _written(pieces):
             self.secrets.register(text)
         return text
 
     def text(self, key: str, place: CredentialPlace) -> str:
-        """A text that is only secret as far as it is looked up; an address only behind its host.
+        """A value of which only resolved variables are secret; in an address only the part after the host.
 
         Raises:
-            MissingSecret: Something in it is not there, or can't be sent.
+            MissingSecret: A variable is missing or cannot be sent.
         """
         return self._filled(key, place, self._pieces(key))
 
@@ -102,8 +103,8 @@ class AuthFields:
             self.tell(error.code, error.message, key, hint=error.hint)
             return [_UNREAD]
         if any(isinstance(piece, str) and _EXPRESSION.search(piece) for piece in pieces):
-            message = "authentication is the same for every call, and no expression is worked out here"
-            hint = "look the value up: `${VAR}`; what differs from call to call is made by `type: python`"
+            message = "`auth` cannot contain expressions: it is the same for every call"
+            hint = "use a variable, `${VAR}`; for values that differ from call to call use `type: python`"
             self.tell("expression_not_allowed", message, key, hint=hint)
             return [_UNREAD]
         return pieces
@@ -117,7 +118,7 @@ class AuthFields:
             text = STAND_IN if None in known else "".join(map(str, known))
             fault = credential_fault(text, place)
             if fault:
-                self.tell("unusable_credential", f"`{key}` {fault}", key, hint="mend it, or leave it out")
+                self.tell("unusable_credential", f"`{key}` {fault}", key, hint="fix it or remove it")
             return text or STAND_IN
         at = f"{self.pointer}/{key}"
         text = ""
@@ -127,6 +128,7 @@ class AuthFields:
                     text += unescape_dollars(piece)
                     continue
                 value = self.secrets.look_up(piece, secret=place != "address")
+                # Scheme, host and port stay visible: errors and egress rules name them.
                 if place == "address" and value != piece.default:
                     self.secrets.register(secret_part(text, value))
                 text += value
@@ -134,10 +136,8 @@ class AuthFields:
             raise error.at(at) from None
         fault = credential_fault(text, place)
         if fault:
-            name = next(
-                (f", which is `{piece.text}`," for piece in pieces if isinstance(piece, SecretVariable)), ""
-            )
-            hint = "what is looked up is taken whole; only one newline at the end of a file is left out"
+            name = next((f" (`{piece.text}`)" for piece in pieces if isinstance(piece, SecretVariable)), "")
+            hint = "the value is used unchanged; only one newline at the end of a file is removed"
             raise UnusableSecret(_first(pieces), f"`{key}`{name} {fault}", hint=hint, pointer=at)
         return text
 
@@ -146,7 +146,7 @@ class AuthFields:
 
 
 _UNREAD: Final = SecretVariable("env", "", STAND_IN, "")
-"""Stands in for a text that has faults."""
+"""Placeholder for an invalid value."""
 
 
 def _first(pieces: list[str | SecretVariable]) -> SecretVariable | None:
@@ -154,7 +154,7 @@ def _first(pieces: list[str | SecretVariable]) -> SecretVariable | None:
 
 
 def _written(pieces: list[str | SecretVariable]) -> str | None:
-    """The text that the defaults in the document give; None where they don't, or where there are none."""
+    """The value that the defaults in the document yield; None if a variable has no default or there is no variable."""
     texts = [
         piece.default if isinstance(piece, SecretVariable) else unescape_dollars(piece) for piece in pieces
     ]
@@ -162,19 +162,19 @@ def _written(pieces: list[str | SecretVariable]) -> str | None:
 
 
 def credential_fault(text: str, place: CredentialPlace) -> str:
-    """Why a text can't be sent at a place, as the rest of a sentence that holds nothing of it; empty if it can."""
+    """Why a value cannot be sent at a place, as a verb phrase that does not quote the value; empty if it can."""
     control = _CONTROL.search(text)
     if control is not None:
         kind = "a line break" if control[0] in "\r\n" else "a control character"
-        return f"holds {kind} at character {control.start() + 1}"
+        return f"contains {kind} at character {control.start() + 1}"
     if place in {"header", "cookie"}:
         if text != text.strip():
-            return "begins or ends with a blank, which would be lost on the way"
+            return "begins or ends with a space, which would be lost in transit"
         other = _NOT_ASCII.search(text)
         if other is not None:
-            return f"holds a character that is not ASCII at character {other.start() + 1}"
+            return f"contains a non-ASCII character at character {other.start() + 1}"
         if place == "cookie":
             return cookie_fault(text)
     if place == "basic" and ":" in text:
-        return f"holds a `:` at character {text.index(':') + 1}, which would end the user name (RFC 7617 section 2)"
+        return f"contains a `:` at character {text.index(':') + 1}, which would end the user name (RFC 7617 section 2)"
     return ""

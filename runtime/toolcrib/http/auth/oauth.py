@@ -1,6 +1,6 @@
-"""OAuth 2.0 without people: client credentials and refresh tokens (RFC 6749 sections 4.4 and 6).
+"""OAuth 2.0 without user interaction: client credentials and refresh tokens (RFC 6749 sections 4.4 and 6).
 
-Tokens are fetched once for everybody who needs them, and kept while they last.
+Tokens are cached until they expire; concurrent callers share one token request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from toolcrib.security.secrets import SecretResolver
 
 
 class TokenEndpoint(NamedTuple):
-    """Where tokens are asked for.
+    """A token URL.
 
     Attributes:
         scheme: `http` or `https`.
@@ -44,12 +44,12 @@ class TokenEndpoint(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The address without its query."""
+        """The URL without its query, which may be secret."""
         return HTTPRequest("POST", self.scheme, self.host, self.port, self.target.partition("?")[0]).url
 
 
 def parse_token_endpoint(text: str) -> TokenEndpoint | None:
-    """The address that a text is; None where it is none, or has a user name or a fragment."""
+    """Parse a token URL; None if it is invalid or has a user name or a fragment."""
     fit = text.isascii() and text.isprintable() and not any(each in text for each in ' "<>\\^`{|}#')
     try:
         parts = urlsplit(text)
@@ -63,18 +63,20 @@ def parse_token_endpoint(text: str) -> TokenEndpoint | None:
 
 
 _MARGIN = 30.0
-"""Seconds before its end from which on a token is replaced; of short-lived tokens the last tenth."""
+"""A token is replaced this many seconds before it expires, or in the last tenth of a shorter lifetime."""
 
+# Scenarios run on clocks of their own. The bound keeps a long test run from collecting one entry per
+# scenario.
 _MOST_CLOCKS = 64
 
 
 class Token(NamedTuple):
-    """What a token server gave.
+    """The response of a token server.
 
     Attributes:
         value: The access token.
-        lifetime: Seconds that it lasts, from when it was asked for; None where nobody said.
-        refresh_token: The one that takes the place of the one that was used; empty for none.
+        lifetime: Seconds from the request until it expires; None if not stated.
+        refresh_token: Replaces the refresh token that was used; empty for none.
     """
 
     value: str
@@ -86,24 +88,26 @@ class Token(NamedTuple):
 
 
 Ask = Callable[[str], Coroutine[Any, Any, Token]]
-"""Asks for a token, with the refresh token that is good now."""
+"""Requests a token with the current refresh token."""
 
 
 class _Flight:
-    """A request for a token that is under way, and how many wait for it."""
+    """A pending token request, and how many callers wait for it."""
 
     def __init__(self, asking: Coroutine[Any, Any, Token]) -> None:
-        # In a context of its own: it is no part of the call that happened to come first, and may outlive it.
+        # A fresh context: the request does not belong to the call that happened to start it, and may outlive
+        # it.
         self.task = asyncio.get_running_loop().create_task(asking, context=Context())
         self.waiting = 0
 
     def can_be_joined(self) -> bool:
-        """Whether it goes on in the running event loop."""
+        """Whether it is pending in the running event loop."""
+        # A task of another loop cannot be awaited here.
         return not self.task.done() and self.task.get_loop() is asyncio.get_running_loop()
 
 
 class TokenAccount:
-    """One identity at one token server, and the token it has now."""
+    """One client identity at one token server, with its current token."""
 
     def __init__(self, refresh_token: str) -> None:
         self._refresh_token = refresh_token
@@ -112,10 +116,10 @@ class TokenAccount:
         self._flight: _Flight | None = None
 
     async def token(self, clock: Clock, ask: Ask) -> str:
-        """The token to use now. Everybody who needs a new one at the same time waits for the same request.
+        """The current token. Concurrent callers that need a new one wait for the same request.
 
-        Whatever `ask` raises is raised for each of them. A caller that is cancelled leaves the others waiting;
-        with the last one the request is cancelled.
+        An exception of `ask` is raised for each of them. Cancelling one caller does not affect the others;
+        cancelling the last one cancels the request.
         """
         token = self._token
         if token is not None and self._lasts(token, clock):
@@ -126,6 +130,7 @@ class TokenAccount:
         flight.waiting += 1
         try:
             with clock.outside():
+                # Shielded, so that cancelling one caller does not cancel the request for the others.
                 return (await asyncio.shield(flight.task)).value
         finally:
             flight.waiting -= 1
@@ -133,11 +138,13 @@ class TokenAccount:
                 await self._given_up(flight)
 
     def refuse(self, value: str) -> None:
-        """Do not give this token again."""
+        """Drop this token if it is still the current one."""
+        # Another task may have renewed it already; its token must survive.
         if self._token is not None and self._token.value == value:
             self._token = None
 
     async def _asked(self, clock: Clock, ask: Ask) -> Token:
+        # The lifetime counts from before the request, so a slow response cannot extend it.
         began = clock.monotonic()
         token = await ask(self._refresh_token)
         self._refresh_token = token.refresh_token or self._refresh_token
@@ -152,9 +159,11 @@ class TokenAccount:
         await asyncio.wait([flight.task])
 
     def _lasts(self, token: Token, clock: Clock) -> bool:
-        """Whether a token lasts, by this clock; on a clock that has not seen it before, its whole life begins."""
+        """Whether a token is still valid by this clock."""
         if token.lifetime is None:
             return True
+        # Clocks are not comparable (scenarios run on virtual ones): on a new clock the full lifetime starts
+        # over.
         now = clock.monotonic
         if now not in self._ends:
             if len(self._ends) == _MOST_CLOCKS:
@@ -168,24 +177,24 @@ def _usable(lifetime: float) -> float:
 
 
 class TokenCache:
-    """The accounts of an executor: tools with the same credentials share their tokens."""
+    """Token accounts: tools with equal credentials share their tokens."""
 
     def __init__(self) -> None:
         self._accounts: dict[tuple[object, ...], TokenAccount] = {}
 
     def account(self, identity: tuple[object, ...], refresh_token: str = "") -> TokenAccount:
-        """The account of an identity: token address, client, scopes and everything else that tells it from others."""
+        """The account of an identity: token URL, client, scopes and all else that is sent to the token server."""
         return self._accounts.setdefault((*identity, refresh_token), TokenAccount(refresh_token))
 
 
 _HINTS: Final = {
-    "invalid_client": "check `client_id` and `client_secret`, and whether the server wants `client_auth: body`",
-    "invalid_grant": "the refresh token is not good any more; get a new one",
+    "invalid_client": "check `client_id` and `client_secret`, and whether the server requires `client_auth: body`",
+    "invalid_grant": "the refresh token is no longer valid; get a new one",
     "invalid_scope": "check `scopes`",
     "unauthorized_client": "this client may not use this `flow`",
     "unsupported_grant_type": "the server does not offer this `flow`",
 }
-"""What can be done about the errors of RFC 6749 section 5.2."""
+"""Error code of RFC 6749 section 5.2 -> hint."""
 
 _CODE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
@@ -202,10 +211,10 @@ _MOST_SECRETS: Final = 16
 
 
 class Grant:
-    """What is sent for a token, but for the refresh token.
+    """The fixed part of a token request, without the refresh token.
 
     Attributes:
-        address: Where to.
+        address: The token URL.
     """
 
     def __init__(
@@ -217,15 +226,15 @@ class Grant:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Equal for grants that may share their tokens."""
+        """Equal for grants that can share their tokens."""
         return self.address, self._headers, self._form
 
     async def ask(self, clock: Clock, fetch: Fetch, secrets: SecretResolver, refresh_token: str) -> Token:
-        """Ask for a token.
+        """Request a token.
 
         Raises:
-            AuthFailure: There is none.
-            EgressRefused: The guard refused the address.
+            AuthFailure: The server returned no token.
+            EgressRefused: The guard refused the token URL.
         """
         form = [*self._form, *([("refresh_token", refresh_token)] if refresh_token else [])]
         address = self.address
@@ -234,7 +243,7 @@ class Grant:
             response = await fetch(request)
         except HTTPError as error:
             raise AuthFailure(
-                f"no token could be had from {address.shown}: {error.message}",
+                f"cannot get a token from {address.shown}: {error.message}",
                 retryable=error.fault in _PASSING,
                 details={"token_url": address.shown, "fault": error.fault.value},
             ) from None
@@ -243,23 +252,27 @@ class Grant:
             told = _told(response)
         except DuplicateKey as error:
             if good:
-                raise self._unusable(f"{error} of what {self.address.shown} answered") from None
+                raise self._unusable(f"{error} in the response of {self.address.shown}") from None
             told = {}
+        # Before any message is built: an error description may echo a token.
         _register(told, secrets)
         if not good:
             raise self._refused(response, told, clock, secrets)
         return self._token(told)
 
     def _token(self, told: dict[str, JSON]) -> Token:
-        """What a good answer says (RFC 6749 section 5.1)."""
+        """The token in a successful response (RFC 6749 section 5.1)."""
+        # Required by the RFC, yet some servers omit `token_type`.
         value, kind = told.get("access_token"), told.get("token_type", "Bearer")
         if not isinstance(value, str) or _TOKEN.fullmatch(value) is None:
             what = (
-                "has no `access_token`" if value is None else "has an `access_token` that no header can carry"
+                "has no `access_token`"
+                if value is None
+                else "has an `access_token` that cannot be sent in a header"
             )
-            raise self._unusable(f"what {self.address.shown} answered {what}")
+            raise self._unusable(f"the response of {self.address.shown} {what}")
         if not isinstance(kind, str) or not kind.lower().startswith("bearer"):
-            raise self._unusable(f"{self.address.shown} gave a token of another type than `Bearer`")
+            raise self._unusable(f"{self.address.shown} returned a token that is not of type `Bearer`")
         refresh_token = told.get("refresh_token")
         return Token(
             value, _seconds(told.get("expires_in")), refresh_token if isinstance(refresh_token, str) else ""
@@ -273,10 +286,11 @@ class Grant:
     def _refused(
         self, response: HTTPResponse, told: dict[str, JSON], clock: Clock, secrets: SecretResolver
     ) -> AuthFailure:
-        """What an answer says that gives no token (RFC 6749 section 5.2)."""
+        """The failure for an error response (RFC 6749 section 5.2)."""
+        # `error` and `error_description` are third-party text: masked, shortened and kept on one line.
         status = response.status
         details: dict[str, JSON] = {"token_url": self.address.shown, "status": status}
-        message = f"{self.address.shown} gave no token: status {status}"
+        message = f"{self.address.shown} returned no token: status {status}"
         code, description = told.get("error"), told.get("error_description")
         if isinstance(code, str) and _CODE.fullmatch(code) is not None:
             details["error"] = secrets.hide_in_text(code)
@@ -284,7 +298,7 @@ class Grant:
         if isinstance(description, str) and description:
             message += f" ({_line(secrets.hide_in_text(description))})"
         if 300 <= status < 400:
-            message += "; redirects are not followed, so `token_url` has to name the last address"
+            message += "; redirects are not followed, so `token_url` must be the final URL"
         elif isinstance(code, str) and code in _HINTS:
             message += f"; {_HINTS[code]}"
         wait = seconds_to_wait(dict(response.headers), clock.now())
@@ -294,11 +308,11 @@ class Grant:
 
 
 class OAuth:
-    """A bearer token that somebody else gives, got when it is needed.
+    """A bearer token from a token server, requested when needed.
 
     Attributes:
-        spot: Where it goes.
-        hosts: The host that gives it.
+        spot: The header that carries it.
+        hosts: The host of the token server.
     """
 
     spot: Spot = ("header", "authorization")
@@ -310,11 +324,11 @@ class OAuth:
         self._secrets = secrets
 
     async def apply(self, draft: RequestDraft, clock: Clock, fetch: Fetch) -> None:
-        """Add the token, which is fetched if there is none that lasts.
+        """Add the token, requesting a new one if the cached one has expired.
 
         Raises:
-            AuthFailure: None could be had.
-            EgressRefused: The guard refused the address of the tokens.
+            AuthFailure: No token could be obtained.
+            EgressRefused: The guard refused the token URL.
         """
         set_header(draft, "Authorization", f"Bearer {await self._current(clock, fetch)}")
 
@@ -323,11 +337,11 @@ class OAuth:
         set_header(draft, "Authorization", f"Bearer {HIDDEN}")
 
     async def renewed(self, clock: Clock, fetch: Fetch, used: RequestDraft | None = None) -> bool:
-        """Get a token that is not the one that was used.
+        """Obtain a token that differs from the one that was used.
 
         Raises:
-            AuthFailure: None could be had.
-            EgressRefused: The guard refused the address of the tokens.
+            AuthFailure: No token could be obtained.
+            EgressRefused: The guard refused the token URL.
         """
         before = await self._current(clock, fetch) if used is None else _bearer_of(used)
         self._account.refuse(before)
@@ -340,10 +354,10 @@ class OAuth:
 
 
 def compile_oauth2(fields: AuthFields, tokens: TokenCache) -> OAuth | None:
-    """`{type: oauth2, flow: client_credentials|refresh_token, token_url, ...}`; None while it is only checked.
+    """Compile `{type: oauth2, flow: client_credentials|refresh_token, token_url, ...}`; None if it is only checked.
 
     Raises:
-        MissingSecret: A secret is not there, or can't be sent.
+        MissingSecret: A secret is missing or cannot be sent.
     """
     address = token_address(fields)
     client_id = fields.text("client_id", "form")
@@ -356,7 +370,7 @@ def compile_oauth2(fields: AuthFields, tokens: TokenCache) -> OAuth | None:
         form.append(("client_id", client_id))
     elif fields.choice("client_auth", "basic") == "body":
         form += [("client_id", client_id), ("client_secret", client_secret)]
-    else:  # section 2.3.1: each is encoded as in a form before they are joined
+    else:  # RFC 6749 section 2.3.1: both are form-encoded before they are joined
         value = basic_header(fields, quote_plus(client_id), quote_plus(client_secret))
         headers.append(("Authorization", value))
     if fields.secrets is None or address is None:
@@ -374,18 +388,18 @@ def _optional(fields: AuthFields) -> Iterator[tuple[str, str]]:
 
 
 def token_address(fields: AuthFields) -> TokenEndpoint | None:
-    """The `token_url`; None where it is none, which is reported, or not known yet.
+    """The `token_url`; None if it is invalid, which is reported, or not known until its variables are resolved.
 
     Raises:
-        MissingSecret: Something in it is not there.
+        MissingSecret: A variable in it is missing.
     """
     text = fields.text("token_url", "address")
     if text == STAND_IN and fields.secrets is None:
         return None
     address = parse_token_endpoint(text)
     if address is None:
-        message = "`token_url` is no address that tokens can be asked for at"
-        hint = "write `https://host/path`, without a user name or a fragment (RFC 6749 section 3.2)"
+        message = "`token_url` is not a valid token URL"
+        hint = "use `https://host/path` without a user name or fragment (RFC 6749 section 3.2)"
         fields.tell("invalid_url", message, "token_url", hint=hint)
     elif "${" not in fields.choice("token_url"):
         warn_of_plain_text(address, fields, "token_url")
@@ -393,14 +407,16 @@ def token_address(fields: AuthFields) -> TokenEndpoint | None:
 
 
 def warn_of_plain_text(address: TokenEndpoint, fields: AuthFields, key: str = "") -> None:
-    """Warn of credentials that go to another machine without encryption."""
+    """Warn about credentials that are sent to another machine without encryption."""
     if address.scheme == "http" and not is_loopback(address.host):
-        message = f"credentials go to {address.host} without encryption: everybody on the way can read them"
+        message = (
+            f"credentials go to {address.host} without encryption; anyone on the network path can read them"
+        )
         fields.tell("unencrypted_secret", message, key, hint="write `https://`", severity="warning")
 
 
 def _told(response: HTTPResponse) -> dict[str, JSON]:
-    """The members of an answer; none where it is no object. DuplicateKey where one is there twice."""
+    """The members of a JSON response; empty if it is not an object. Raises DuplicateKey."""
     try:
         told = decode_json(response.body)
     except DuplicateKey:
@@ -411,7 +427,8 @@ def _told(response: HTTPResponse) -> dict[str, JSON]:
 
 
 def _register(told: dict[str, JSON], secrets: SecretResolver) -> None:
-    """Everything that an answer gives away is masked before anything is done with it."""
+    """Register every secret in a response for masking."""
+    # Bounded: a hostile response with thousands of secret-looking members would slow down all later masking.
     values = [
         value
         for name, value in told.items()
@@ -422,7 +439,7 @@ def _register(told: dict[str, JSON], secrets: SecretResolver) -> None:
 
 
 def _seconds(lifetime: JSON) -> float | None:
-    """The lifetime of a token in seconds; some servers write it as text. None where it is no number."""
+    """The lifetime of a token in seconds; None if it is not a finite number. Some servers send it as a string."""
     if isinstance(lifetime, bool) or not isinstance(lifetime, int | float | str):
         return None
     try:
@@ -433,7 +450,7 @@ def _seconds(lifetime: JSON) -> float | None:
 
 
 def _line(text: str) -> str:
-    """What somebody else wrote, short and on one line."""
+    """Third-party text, shortened and on one line."""
     shown = "".join(each if each.isprintable() else " " for each in text)
     return shown if len(shown) <= 200 else f"{shown[:199]}…"
 

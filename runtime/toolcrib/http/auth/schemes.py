@@ -1,4 +1,4 @@
-"""The schemes of authentication: what each must be and how it fails; apiKey, http basic and bearer; hooks in Python."""
+"""Authentication schemes: their protocol and error, `apiKey`, `http` (basic and bearer), and Python hooks."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from toolcrib.security.redaction import HIDDEN
 from toolcrib.security.secrets import SecretResolver
 
 Fetch: TypeAlias = Callable[[HTTPRequest], Awaitable[HTTPResponse]]
-"""An exchange through the egress guard. Raises HTTPError and EgressRefused."""
+"""Sends a request through the egress guard. Raises HTTPError and EgressRefused."""
 
 
 class AuthFailure(Exception):
-    """No credential could be had for a call, so the call was not made. Nothing in it is secret.
+    """No credential could be obtained, so the request was not sent. Contains no secrets.
 
     Attributes:
-        message: What failed, and the way out.
-        retryable: Whether it may work later.
+        message: What failed and how to fix it.
+        retryable: Whether a later attempt may succeed.
         details: Facts: `token_url`, `status`, `error`, `retry_after` (seconds), `hook` ...
     """
 
@@ -41,56 +41,56 @@ class AuthFailure(Exception):
 
 
 class Auth(Protocol):
-    """A compiled `auth`: what proves who sends the requests of a tool.
+    """A compiled `auth` that authenticates the requests of a tool.
 
     Attributes:
-        hosts: The hosts that it asks for tokens.
+        hosts: The hosts of its token servers.
     """
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts that it asks for tokens."""
+        """The hosts of its token servers."""
         ...
 
     async def apply(self, draft: RequestDraft, clock: Clock, fetch: Fetch) -> None:
-        """Add what proves it, in place of what has the same name.
+        """Add the credential, replacing headers and parameters of the same name.
 
         Raises:
-            AuthFailure: There is nothing to add.
-            EgressRefused: The guard refused the address of the tokens.
+            AuthFailure: No credential could be obtained.
+            EgressRefused: The guard refused the token URL.
         """
         ...
 
     def show(self, draft: RequestDraft) -> None:
-        """Add what `apply` would add, with `***` for what is secret. Nothing is asked for."""
+        """Add what `apply` would add, with secrets as `***`. Sends no request."""
         ...
 
     async def renewed(self, clock: Clock, fetch: Fetch, used: RequestDraft | None = None) -> bool:
-        """After status 401: whether there is something new to try.
+        """After status 401: whether a new credential is available.
 
         Args:
-            clock: The call's time.
-            fetch: Makes an exchange.
-            used: The draft that was refused. What it had is not given again, and what somebody else has had
-                renewed since then is taken as it is.
+            clock: The clock of the call.
+            fetch: Sends a request.
+            used: The draft that was refused. Its credential is not used again; one that another task has renewed
+                since counts as new.
 
         Raises:
-            AuthFailure: Something new could not be had.
-            EgressRefused: As for `apply`.
+            AuthFailure: No new credential could be obtained.
+            EgressRefused: The guard refused the token URL.
         """
         ...
 
 
 Spot: TypeAlias = tuple[str, str]
-"""Where a credential goes: (`header`, `query` or `cookie`, its name; of a header in lower case)."""
+"""The target of a credential: (`header`, `query` or `cookie`; name, in lower case for a header)."""
 
 
 class StaticAuth:
-    """One credential at one place.
+    """A fixed credential in one header, parameter or cookie.
 
     Attributes:
-        spot: Where it goes.
-        hosts: None.
+        spot: Its target.
+        hosts: Always empty.
     """
 
     hosts: tuple[str, ...] = ()
@@ -101,12 +101,13 @@ class StaticAuth:
         self._value = value
         self._shown = shown
 
-    async def apply(self, draft: RequestDraft, clock: Clock, fetch: Fetch) -> None:  # noqa: ARG002 -- needs neither
-        """Add it."""
+    async def apply(self, draft: RequestDraft, clock: Clock, fetch: Fetch) -> None:  # noqa: ARG002 -- fixed value
+        """Add the credential."""
         self._put(draft, self._value)
 
     def show(self, draft: RequestDraft) -> None:
-        """Add it, masked."""
+        """Add the masked credential."""
+        # `set_query` would percent-encode the asterisks.
         if self.spot[0] == "query":
             draft.set_query(self._name, "")
             draft.query[-1] += self._shown
@@ -114,7 +115,7 @@ class StaticAuth:
             self._put(draft, self._shown)
 
     async def renewed(self, clock: Clock, fetch: Fetch, used: RequestDraft | None = None) -> bool:  # noqa: ARG002 -- as above
-        """There is nothing else to try."""
+        """Always False: there is no other credential."""
         return False
 
     def _put(self, draft: RequestDraft, value: str) -> None:
@@ -130,28 +131,28 @@ class StaticAuth:
 
 
 def set_header(draft: RequestDraft, name: str, value: str) -> None:
-    """Put a header that is a credential in place of those of the same name."""
+    """Set a header, replacing all of the same name."""
     lower = name.lower()
     draft.headers = [header for header in draft.headers if header[0].lower() != lower]
     draft.headers.append((name, value))
 
 
 def compile_api_key(fields: AuthFields) -> StaticAuth:
-    """`{type: apiKey, in: header|query|cookie, name, value}`: the value as it is.
+    """Compile `{type: apiKey, in: header|query|cookie, name, value}`; the value is sent unchanged.
 
     Raises:
-        MissingSecret: It is not there, or can't be sent.
+        MissingSecret: The value is missing or cannot be sent.
     """
     where = fields.choice("in")
-    value = fields.secret("value", where)  # type: ignore[arg-type] # the schema has no others
+    value = fields.secret("value", where)  # type: ignore[arg-type] # the schema allows no other places
     return StaticAuth(where, fields.choice("name"), value)
 
 
 def compile_bearer(fields: AuthFields) -> StaticAuth:
-    """`{type: http, scheme: bearer, token}` (RFC 6750 section 2.1).
+    """Compile `{type: http, scheme: bearer, token}` (RFC 6750 section 2.1).
 
     Raises:
-        MissingSecret: The token is not there, or can't be sent.
+        MissingSecret: The token is missing or cannot be sent.
     """
     return StaticAuth(
         "header", "Authorization", f"Bearer {fields.secret('token', 'header')}", f"Bearer {HIDDEN}"
@@ -159,10 +160,10 @@ def compile_bearer(fields: AuthFields) -> StaticAuth:
 
 
 def compile_basic(fields: AuthFields) -> StaticAuth:
-    """`{type: http, scheme: basic, username, password}` (RFC 7617), as UTF-8. The password may be empty.
+    """Compile `{type: http, scheme: basic, username, password}` (RFC 7617), as UTF-8. The password may be empty.
 
     Raises:
-        MissingSecret: One of them is not there, or can't be sent.
+        MissingSecret: The user name or password is missing or cannot be sent.
     """
     username = fields.text("username", "basic")
     password = fields.secret("password", "form", blank=True)
@@ -170,7 +171,8 @@ def compile_basic(fields: AuthFields) -> StaticAuth:
 
 
 def basic_header(fields: AuthFields, username: str, password: str) -> str:
-    """The value of `Authorization` for a user name and password; both together are registered."""
+    """The value of `Authorization` for a user name and password."""
+    # The pair is registered, too: a log of the decoded or encoded header would contain it as one string.
     both = f"{username}:{password}"
     if fields.secrets is not None and len(both) > 1:
         fields.secrets.register(both)
@@ -178,13 +180,13 @@ def basic_header(fields: AuthFields, username: str, password: str) -> str:
 
 
 class HookRequest(NamedTuple):
-    """What a hook sees of a request.
+    """The request that a hook receives.
 
     Attributes:
         method: In upper case.
-        url: The whole address, as it will be sent.
-        headers: (name, value) in order; names as they were written.
-        body: What is sent.
+        url: The full URL as sent.
+        headers: (name, value) in order; names as written.
+        body: The body.
     """
 
     method: str
@@ -194,14 +196,14 @@ class HookRequest(NamedTuple):
 
 
 Hook = Callable[[HookRequest], Any]
-"""Returns, or is awaited for, `{"headers": {name: value}, "query": {name: value}}`; each may be left out."""
+"""Returns (or awaits to) `{"headers": {name: value}, "query": {name: value}}`; both keys are optional."""
 
 
 class HookAuth:
-    """Asks a function what to add to each request.
+    """Calls a Python function that returns what to add to each request.
 
     Attributes:
-        hosts: None.
+        hosts: Always empty.
     """
 
     hosts: tuple[str, ...] = ()
@@ -210,36 +212,35 @@ class HookAuth:
         """Import the function.
 
         Raises:
-            MissingHook: There is none.
+            MissingHook: The function does not exist.
         """
         self._path = path
         self._secrets = secrets
         self._hook: Hook = load_hook(path, place, folder)
 
-    async def apply(self, draft: RequestDraft, clock: Clock, fetch: Fetch) -> None:  # noqa: ARG002 -- it asks nobody
+    async def apply(self, draft: RequestDraft, clock: Clock, fetch: Fetch) -> None:  # noqa: ARG002 -- a hook sends its own requests
         """Add what the function returns.
 
         Raises:
-            AuthFailure: It failed, or returned something else.
+            AuthFailure: The function failed or returned an invalid value.
         """
         request = draft.finished()
         view = HookRequest(request.method, request.url, request.headers, request.body)
         with clock.outside():
             answer = await self._asked(self._hook, view)
         for name, value in self._part(answer, "headers"):
+            # A hook must not set framing headers such as `Content-Length` or `Host`.
             if fault_of_name(name) is not None:
-                raise self._wrong(
-                    "returned a header with a name that none can have, or that is not its to write"
-                )
+                raise self._wrong("returned a header with an invalid or reserved name")
             set_header(draft, name, value)
         for name, value in self._part(answer, "query"):
             draft.set_query(name, value)
 
     def show(self, draft: RequestDraft) -> None:
-        """Nothing: what the function would add is known when it is asked, and not before."""
+        """Adds nothing: what the function returns is only known when it is called."""
 
     async def renewed(self, clock: Clock, fetch: Fetch, used: RequestDraft | None = None) -> bool:  # noqa: ARG002 -- as above
-        """There is nothing else to try: the function was asked for this very request."""
+        """Always False: the function was already called for this request."""
         return False
 
     async def _asked(self, hook: Hook, view: HookRequest) -> Mapping[str, Any]:
@@ -247,7 +248,7 @@ class HookAuth:
             answer = hook(view)
             if isawaitable(answer):
                 answer = await answer
-        except Exception as error:  # noqa: BLE001 -- code of somebody else may raise anything
+        except Exception as error:  # noqa: BLE001 -- third-party code may raise anything
             raise self._broken(error) from None
         if not isinstance(answer, Mapping) or not answer.keys() <= {"headers", "query"}:
             what = "None" if answer is None else f"a `{type(answer).__name__}`"
@@ -257,25 +258,26 @@ class HookAuth:
         return answer
 
     def _part(self, answer: Mapping[str, Any], key: str) -> list[tuple[str, str]]:
-        """The names and values of one part, checked and registered."""
+        """The names and values of `headers` or `query`, checked and registered as secrets."""
         part = answer.get(key, {})
         if not isinstance(part, Mapping):
-            raise self._wrong(f"returned `{key}` that are no mapping of texts")
+            raise self._wrong(f"returned `{key}` that is not a mapping of strings")
         for name, value in part.items():
             if not isinstance(name, str) or not isinstance(value, str):
-                raise self._wrong(f"returned `{key}` that are no mapping of texts")
+                raise self._wrong(f"returned `{key}` that is not a mapping of strings")
             self._secrets.register(value, passing=True)
             fault = credential_fault(value, "header" if key == "headers" else "query") or credential_fault(
                 name, "query"
             )
             if fault:
-                raise self._wrong(f"returned `{key}` with a text that {fault}")
+                raise self._wrong(f"returned `{key}` with a string that {fault}")
         return list(part.items())
 
     def _wrong(self, what: str) -> AuthFailure:
         return AuthFailure(f"the hook `{self._path}` {what}", details={"hook": self._path})
 
     def _broken(self, error: Exception) -> AuthFailure:
+        # Only type and place of the exception: its message may contain a secret.
         frames = traceback.extract_tb(error.__traceback__)
         kind = type(error).__name__
         place = f"{frames[-1].filename}:{frames[-1].lineno}"
@@ -284,15 +286,15 @@ class HookAuth:
 
 
 def compile_hook(fields: AuthFields, place: Callable[[str], str], folder: str = "") -> HookAuth | None:
-    """`{type: python, call: "package.module:function"}`; nothing is imported while it is only checked.
+    """Compile `{type: python, call: "package.module:function"}`. Nothing is imported if it is only checked.
 
     Args:
-        fields: Its keys.
+        fields: The keys of the scheme.
         place: Pointer -> `file:line`.
-        folder: The trusted project whose modules may be hooks; empty for none.
+        folder: The trusted project folder from which hooks may be imported; empty for none.
 
     Raises:
-        MissingHook: There is no such function.
+        MissingHook: The function does not exist.
     """
     if fields.secrets is None:
         return None

@@ -1,8 +1,8 @@
-"""The index: a loaded project as bytes, and back. Each part is decoded when somebody asks for it.
+"""The index: encode a loaded project as bytes, and decode each part of it on demand.
 
-The bytes are the length of the header (8, big-endian), the header and the parts. Values are plain data for JSON: a list
-is an encoded value, and its first item, the tag, names a class, a tuple, a mapping or a list. Anything but a list is
-itself. The tags of classes are in a table of this module; an unknown tag is an error.
+The bytes are the length of the header (8, big-endian), the header and the parts. Values are JSON: a list is an encoded
+value whose first item, the tag, names a class or a container; anything else stands for itself. The tags of classes
+are in a table of this module, and an unknown tag is an error.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ CLASSES: Final = MappingProxyType(
         "Toolset": "toolcrib.core.model",
     }
 )
-"""The classes whose values an index may hold -> their modules. No module name is taken from an index."""
+"""Classes whose values an index may contain, and their modules."""
+# Unlike `pickle`, an index cannot name a module or a callable: a forged one can at worst contain wrong values.
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _TUPLE, _LIST, _PLAIN_LIST, _DICT, _MAPPING = "()", "[]", "[=]", "{}", "{=}"
@@ -88,18 +89,20 @@ def encode_value(value: Any) -> Any:
     """Encode a value as plain data.
 
     Raises:
-        NotCacheable: Something is no plain data, does not lie on disk, or is out of date.
+        NotCacheable: Some value cannot be encoded, is not on disk, or is stale.
     """
     if type(value) in _SCALARS:
         return value
     if isinstance(value, Origin):
         return _plain_origin(value)
-    if value is BUILT_IN_LIMITS:  # those of most tools
+    # Most tools share these two values; one tag each keeps them shared after decoding, too.
+    if value is BUILT_IN_LIMITS:
         return [_LIMITS]
     if value is NO_FIXTURE:
         return [_NOTHING_KEPT]
     if isinstance(value, Collection) and value.file:
-        value = value._replace(rows=None)  # they are read again where a mock asks for them
+        # The rows may have 64 MiB; they are read again when a mock needs them.
+        value = value._replace(rows=None)
     plain = _plain_container(value)
     if plain is not None:
         return plain
@@ -109,11 +112,12 @@ def encode_value(value: Any) -> Any:
         return [tag, *(encode_value(getattr(value, name)) for name in names)]
     from toolcrib.loading.cache.document_codec import NotCacheable  # noqa: PLC0415 -- a start from an index reads no documents
 
-    raise NotCacheable(f"`{tag}` is no plain data")
+    raise NotCacheable(f"`{tag}` cannot be encoded")
 
 
 def _plain_container(value: Any) -> Any:
-    """Encode a container, which most often holds nothing but JSON; None for any other value."""
+    """Encode a container; None for any other value."""
+    # A container of nothing but JSON is stored as it is: checking that in C is faster than encoding every item.
     kind = type(value)
     if kind is dict:
         return value if not why_not_json(value) else [_DICT, _plain_items(value)]
@@ -125,6 +129,7 @@ def _plain_container(value: Any) -> Any:
         return [_TUPLE, *map(encode_value, value)]
     if kind is set or kind is frozenset:
         tag = _SET if kind is set else _FROZEN_SET
+        # Sorted, because the order of sets differs between processes and equal projects should give equal bytes.
         return [tag, *map(encode_value, sorted(value, key=repr))]
     return [_BYTES, value.decode("latin-1")] if kind is bytes else None
 
@@ -137,8 +142,8 @@ def decode_value(value: Any, kinds: Kinds | None = None) -> Any:
     """Decode a value.
 
     Args:
-        value: What `encode_value` made.
-        kinds: Brings the formats in which documents are found again that are not our own.
+        value: The result of `encode_value`.
+        kinds: Supplies the foreign formats, which are needed to find positions in their documents.
 
     Raises:
         KeyError: A tag is unknown.
@@ -160,7 +165,7 @@ def decode_value(value: Any, kinds: Kinds | None = None) -> Any:
 
 
 def with_row_reader(collection: Collection) -> Collection:
-    """Let a collection whose rows lie in a file read them when a mock first asks for them."""
+    """Make a collection whose rows are in a file read them when a mock first needs them."""
     if not collection.file or collection.fault:
         return collection
 
@@ -219,7 +224,8 @@ def _plain_origin(origin: Origin) -> Any:
     )
 
     if origin.stale:
-        raise NotCacheable(f"{origin.source} is not what is in force: {origin.stale}")
+        # A stale tool comes from a version of the file that no longer exists, so it could not be loaded again.
+        raise NotCacheable(f"{origin.source} differs from the active version: {origin.stale}")
     text = encode_document(document_of_origin(origin), origin.files, "")
     values = [encode_value(getattr(origin, name)) for name in _OF_ORIGIN]
     return [_ORIGIN, values, encode_value(text), encode_value(encode_files(origin.files))]
@@ -233,7 +239,7 @@ def _origin_from(value: list[Any], kinds: Kinds | None) -> Origin:
 
 
 class _LazyPositions:
-    """From JSON Pointers to lines and columns. The text is read again when somebody asks."""
+    """Maps JSON Pointers to lines and columns; reads the text again on first use."""
 
     __slots__ = ("_kinds", "_locate", "_text")
 
@@ -244,7 +250,7 @@ class _LazyPositions:
 
     @property
     def document(self) -> Document | None:
-        """The document, read again; None where it is no longer there."""
+        """The document, read again; None if it does not exist any more."""
         from toolcrib.loading.cache.document_codec import decode_document  # noqa: PLC0415 -- as below
 
         return decode_document(self._text, self._formats())
@@ -263,7 +269,7 @@ class _LazyPositions:
 
 
 class _LazyFiles:
-    """The files that a document names. What reads them is imported when one is read."""
+    """The files that a document names; their reader is imported when one is read."""
 
     __slots__ = ("_files", "_plain")
 
@@ -295,18 +301,18 @@ T = TypeVar("T")
 
 
 class SettingsByProfile(NamedTuple):
-    """What a project puts in force, by profile.
+    """The settings of a project, by profile.
 
     Attributes:
-        default: Without a profile that somebody asks for.
-        named: Name of a profile -> what it puts in force; None outside projects.
+        default: The settings if no profile is requested.
+        named: Profile name -> settings; None outside projects.
     """
 
     default: Settings
     named: Mapping[str, Settings] | None
 
     def chosen(self, profile: str | None, chosen_by: str) -> Settings | None:
-        """What is in force under a profile; as `loading.projects.settings_of`, but None where that may raise."""
+        """The settings of a profile; like `loading.projects.settings_of`, but None if that would raise."""
         if profile is None or (self.named is None and chosen_by == PROFILE_VARIABLE):
             return self.default
         found = self.named.get(profile) if self.named is not None else None
@@ -324,20 +330,19 @@ def encode_index(
     """The bytes of an index.
 
     Raises:
-        NotCacheable: Something can't be told as plain data.
-        ValueError: As above, in a schema or block.
+        NotCacheable: Some value cannot be encoded, or would not be reproducible by a later start.
+        ValueError: A schema or block contains a value that is not JSON.
     """
     from toolcrib.loading.cache.document_codec import NotCacheable, encode_scenario  # noqa: PLC0415 -- a start from an index reads none
 
     if stock.seen is None:
-        raise NotCacheable("not everything that was looked at can be followed")
+        raise NotCacheable("not every file that was read can be tracked")
     if stock.withheld:
-        raise NotCacheable("some data was withheld, and may be read by the next start")
+        raise NotCacheable("some data was withheld in an untrusted workspace, and the next start may read it")
     for problem in stock.problems:
         if problem.code == "file_unreadable" and not problem.pointer:
-            raise NotCacheable(
-                f"{problem.source} may be readable for another user, or later, without a trace"
-            )
+            # A change of permissions or of the user need not change the metadata that fingerprints compare.
+            raise NotCacheable(f"{problem.source} is unreadable, and may become readable without a change")
     blobs: list[bytes] = []
     end = 0
 
@@ -366,14 +371,14 @@ def encode_index(
 
 
 class _Fixtures:
-    """What stores begin with, each put once, however many tools share it."""
+    """Writes each initial store once, however many tools share it."""
 
     def __init__(self, put: Callable[[Any], Span]) -> None:
         self._put = put
         self._spans: dict[int, Span] = {}
 
     def apart(self, tool: Descriptor) -> list[Any]:
-        """The encoded tool without its fixture, and the span of the fixture; None where its store begins empty."""
+        """The encoded tool without its fixture, and the span of the fixture; None if the store is initially empty."""
         fixture = tool.fixture
         if fixture is NO_FIXTURE:
             return [encode_value(tool), None]
@@ -384,19 +389,19 @@ class _Fixtures:
 
 _LARGE = frozenset({"registry", "packs", "projects", "scenarios", "seen"})
 _REST = tuple(name for name in LoadedProject._fields if name not in _LARGE)
-"""What is needed whenever tools are called or listed, and small."""
+"""Small fields that every start needs; they are decoded together."""
 
 
 class CachedProject:
-    """What was read of an index that holds good.
+    """A loaded project from a valid index.
 
     Attributes:
-        modes: The modes that were installed.
-        profiles: What the project puts in force.
+        modes: The modes that were installed when it was written.
+        profiles: The settings of the project, by profile.
     """
 
     def __init__(self, head: IndexHeader, parts: memoryview) -> None:
-        """Decode what every start needs.
+        """Decode the parts that every start needs.
 
         Raises:
             AttributeError, LookupError, TypeError, ValueError: The index has another form, or values of unknown
@@ -413,10 +418,10 @@ class CachedProject:
         self.profiles: SettingsByProfile = decode_value(profiles)
 
     def load(self, kinds: Kinds) -> LoadedProject:
-        """The loaded project; its tools, packs, settings and scenarios are decoded when they are asked for.
+        """The loaded project, whose tools, packs, settings and scenarios are decoded on first use.
 
         Args:
-            kinds: What the modes say of their blocks, for the scenarios, and the formats of other systems.
+            kinds: The schemas of the modes' blocks, for the scenarios, and the foreign formats.
         """
         rest = {name: decode_value(value, kinds) for name, value in self._rest.items()}
         return LoadedProject(
@@ -443,7 +448,7 @@ class CachedProject:
         return tool if kept is None else tool._replace(fixture=self._fixture((kept[0], kept[1])))
 
     def _fixture(self, span: Span) -> Fixture:
-        """What the stores of several tools begin with: one value, as it was."""
+        """The initial store at a span; tools that shared one before share the same object again."""
         if span not in self._fixtures:
             self._fixtures[span] = decode_value(self._decoded(span))
         return self._fixtures[span]
@@ -456,7 +461,7 @@ class CachedProject:
 
 
 class _Cards(Mapping[str, Card]):
-    """The cards by name; all of them are decoded at once when the first is asked for."""
+    """The cards by name. All are decoded together on first use, because a query reads all of them."""
 
     def __init__(self, names: Mapping[str, Span], part: Callable[[str], Any]) -> None:
         self._names = names
@@ -489,7 +494,7 @@ def _card_from(values: list[Any]) -> Card:
 
 
 class _LazySequence(Sequence[T]):
-    """Values that are made when somebody looks at them."""
+    """A sequence whose values are created on first use."""
 
     def __init__(self, make: Callable[[], Iterable[T]]) -> None:
         self._make = make
@@ -512,24 +517,24 @@ class _LazySequence(Sequence[T]):
 
 
 def default_index() -> Index | None:
-    """The index in the user's cache folder; None where it is turned off, or there is no such folder."""
+    """The index in the user's cache folder; None if it is turned off or the folder does not exist."""
     folder = index_folder()
     return Index(folder) if folder is not None else None
 
 
 class Index:
-    """The loaded projects in a cache folder. Several processes may read and write at once."""
+    """The loaded projects in a cache folder. Several processes may read and write it concurrently."""
 
     def __init__(
         self,
         folder: str,
         around: Callable[[Iterable[str]], EnvironmentFingerprint | None] = fingerprint_environment,
     ) -> None:
-        """Use a folder; it is made when something is written.
+        """Use a folder, which is created on the first write.
 
         Args:
-            folder: Where the files of indexes lie.
-            around: What judges documents now: from where the modes lie to the surroundings.
+            folder: The folder of the index files.
+            around: Returns the fingerprint of the environment for the locations of modes.
         """
         self._cabinet = IndexFolder(folder)
         self._around = around
@@ -543,7 +548,7 @@ class Index:
         return self._cabinet.why_unused()
 
     def recall(self, key: bytes) -> CachedProject | None:
-        """The loaded project under a key, if nothing that it came from is different now."""
+        """The loaded project of a key, if nothing that it was loaded from has changed."""
         try:
             body = self._cabinet.read(key)
             if body is None:
@@ -554,8 +559,10 @@ class Index:
                 return None
             recalled = CachedProject(fresh, parts)
         except UNREADABLE as error:
+            # The index is only a cache: whatever is wrong with it, the documents are read instead.
             _tell("an index was not read", error)
             return None
+        # Files that were touched just before the index was written are compared by content until this rewrite.
         if fresh.doubts < head.doubts:
             self._write(key, fresh.encoded(parts))
         return recalled
@@ -570,20 +577,21 @@ class Index:
         built_in: Container[str] = (),
         listings: Listings | None = None,
     ) -> None:
-        """Write a loaded project, if all of it can be encoded as plain data.
+        """Write a loaded project, if all of it can be encoded.
 
         Args:
-            key: What it was read for.
-            stock: What reading and linking came to, before any profile is applied.
-            targets: Where the modes lie that judged it: mode -> `module:class`.
-            profiles: What its project puts in force.
-            built_in: The modes that are toolcrib's own.
-            listings: What a list shows; None where it has more to tell than tools.
+            key: The key of the request that it was loaded for.
+            stock: The loaded and linked project, before any profile is applied.
+            targets: The modes that checked it: mode -> `module:class`.
+            profiles: The settings of its project.
+            built_in: The modes that are part of toolcrib.
+            listings: The output of `toolcrib list`; None if it has more to print than tools.
         """
         from toolcrib.loading.cache.document_codec import NotCacheable  # noqa: PLC0415 -- a start from an index reads no documents
 
         around = self._around(targets.values())
         if around is None:
+            # The documents were checked by code that is not on disk any more, which no fingerprint describes.
             _tell("no index was written", "code was changed after it was imported")
             return
         try:
@@ -602,7 +610,7 @@ class Index:
 
 
 def project_profiles(stock: LoadedProject) -> SettingsByProfile:
-    """The settings in force under each profile of a loaded project."""
+    """The settings of each profile of a loaded project."""
     from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- as above
 
     project = stock.project

@@ -2,8 +2,7 @@
 
 A file starts with a header of fixed size. The header is authenticated with the user's key before anything in it is
 used; it holds the length and the authentication code (MAC) of the content. So a file that is damaged, cut short or
-written by somebody else is ignored, whatever it contains. The key is 32 random bytes in a file that only the user can
-read.
+written by another user is ignored. The key is 32 random bytes in a file that only the user can read.
 """
 
 from __future__ import annotations
@@ -47,10 +46,11 @@ def read_key() -> bytes:
 
     Raises:
         FileNotFoundError: There is no key yet.
-        OSError: The key can't be used; the message says why.
+        OSError: The key cannot be used; the message gives the reason.
     """
     folder = _state_folder()
     path = os.path.join(folder, _KEY_NAME)
+    # Check the open handle, not the path: the path could be replaced between the check and the read.
     handle = os.open(path, _READ_KEY)
     try:
         why = _why_refused(path, os.fstat(handle)) or _why_folder_refused(folder)
@@ -65,10 +65,10 @@ def read_key() -> bytes:
 
 
 def read_or_make_key() -> bytes:
-    """Read the user's key, and make it if there is none.
+    """Read the user's key, and create it if there is none.
 
     Raises:
-        OSError: The key can't be used, or can't be made; the message says why.
+        OSError: The key cannot be used or created; the message gives the reason.
     """
     try:
         return read_key()
@@ -80,7 +80,7 @@ def read_or_make_key() -> bytes:
 
 
 def why_no_key() -> str:
-    """Why there is no usable key, as the end of a sentence; empty if there is one, or one can be made."""
+    """Why there is no usable key, as the end of a sentence; empty if there is one or it can be created."""
     folder = state_folder()
     if folder is None:
         return f"there is no folder for its key; set {STATE_VARIABLE}"
@@ -88,16 +88,17 @@ def why_no_key() -> str:
         read_key()
     except FileNotFoundError:
         why = why_unused(folder)
-        return f"its key can't be kept in {folder}: {why}" if why else _why_in_work_tree(folder)
+        return f"its key cannot be kept in {folder}: {why}" if why else _why_in_work_tree(folder)
     except DamagedKeyError:
-        return ""  # it is replaced by the next start
+        return ""  # the next start replaces it
     except OSError as error:
-        return str(error) if error.errno is None else f"its key can't be read: {error}"
+        return str(error) if error.errno is None else f"cannot read its key: {error}"
     return ""
 
 
 def _make_key() -> bytes:
     folder = _state_folder()
+    # A key in a work tree would be committed, and everyone with the repository could forge indexes.
     why = _why_in_work_tree(folder)
     if not why:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -119,13 +120,13 @@ def _write(draft: str, key: bytes) -> None:
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
     try:
         if os.write(handle, key) != len(key):
-            raise OSError(f"there is no room for {draft}")
+            raise OSError(f"no space left for {draft}")
     finally:
         os.close(handle)
 
 
 def _publish(draft: str, path: str) -> None:
-    """Give a complete key its name, so that no process reads half a key, and all processes use the same one."""
+    """Rename a complete key, so that no process reads half a key and all processes use the same one."""
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -155,19 +156,19 @@ def _why_refused(path: str, found: os.stat_result) -> str:
 def _why_folder_refused(folder: str) -> str:
     """Why the folder of a key is not used; empty if only the user decides what is in it."""
     why = why_writable_by_others(os.stat(folder))
-    return f"its key can't be kept in {folder}: {why}" if why else _why_in_work_tree(folder)
+    return f"its key cannot be kept in {folder}: {why}" if why else _why_in_work_tree(folder)
 
 
 def _why_in_work_tree(folder: str) -> str:
     top = find_work_tree(folder)
-    return f"the folder of its key, {folder}, lies in the work tree {top}" if top else ""
+    return f"the folder of its key, {folder}, is in the work tree {top}" if top else ""
 
 
 FILES = 64
-"""So many indexes are kept, those that were used last."""
+"""Number of indexes that are kept; the least recently used are deleted."""
 
 BYTES = 256 << 20
-"""So large may they be together."""
+"""Maximum size of all indexes together, in bytes."""
 
 _SUFFIX = ".index"
 _LEFT_OVER = 3600
@@ -203,13 +204,13 @@ class IndexFolder:
     def why_unused(self) -> str:
         """Why no index is read or written, as the end of a sentence about the file; empty if indexes are used."""
         top = find_work_tree(self._folder)
-        return f"it lies in the work tree {top}" if top else why_unused(self._folder) or why_no_key()
+        return f"it is in the work tree {top}" if top else why_unused(self._folder) or why_no_key()
 
     def read(self, key: bytes) -> memoryview | None:
-        """What was written under a key, whole and unharmed; None where there is nothing.
+        """The body stored under a key; None if there is no authentic one.
 
         Raises:
-            OSError: The file, or the user's key, can't be read.
+            OSError: The file or the user's key cannot be read.
         """
         path = self.path(key)
         try:
@@ -236,23 +237,24 @@ class IndexFolder:
             os.close(handle)
         if not _is_same(mac_key, _mac(mac_key, content), header[_BODY_MAC:_HEADER_MAC]):
             return None
+        # The time of modification orders the clean-up by last use. Once a day is enough and saves a write per start.
         if found.st_mtime < time.time() - _DAY:
             _if_possible(os.utime, path)
         return memoryview(content)
 
     def write(self, key: bytes, body: bytes) -> None:
-        """Write what belongs to a key. A reader sees what was there before, or all of this.
+        """Store a body under a key, atomically: a reader sees the old body or the new one.
 
         Args:
-            key: What it belongs to.
+            key: The key.
             body: The content.
 
         Raises:
-            OSError: It can't be written; nothing is left of it.
+            OSError: It cannot be written; no partial file remains.
         """
         top = find_work_tree(self._folder)
         if top:
-            raise PermissionError(f"{self._folder} lies in the work tree {top}")
+            raise PermissionError(f"{self._folder} is in the work tree {top}")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         if not self._is_safe():
             raise PermissionError(f"others may write to {self._folder}")
@@ -273,14 +275,14 @@ class IndexFolder:
         self._tidy()
 
     def _is_safe(self) -> bool:
-        """Whether only the user decides what is in the folder."""
+        """Whether only the user can change the folder."""
         try:
             return not why_writable_by_others(os.stat(self._folder)) and not find_work_tree(self._folder)
         except OSError:
             return False
 
     def _tidy(self) -> None:
-        """Remove what was used longest ago, and drafts that nobody finished."""
+        """Delete the least recently used indexes, and drafts of processes that died."""
         size = 0
         for number, (used, length, path) in enumerate(sorted(self._files(), reverse=True)):
             size += length
@@ -313,20 +315,18 @@ def _mac(mac_key: bytes, content: bytes | memoryview) -> bytes:
 
 
 def _is_same(mac_key: bytes, found: bytes, expected: bytes) -> bool:
-    """Whether two MACs are equal; the time that this takes does not show where they differ.
-
-    Importing `hmac.compare_digest` takes longer than making two more MACs.
-    """
+    """Whether two MACs are equal, in a time that does not depend on where they differ."""
+    # Comparing MACs of the MACs hides the timing. Importing `hmac` for `compare_digest` takes longer than that.
     return _mac(mac_key, found) == _mac(mac_key, expected)
 
 
 def _mac_of_header(mac_key: bytes, header: bytes, key: bytes) -> bytes:
-    """The MAC of a header for one key, so that no other index can take this one's place."""
+    """The MAC of a header for one key, so that an index cannot be moved to the file of another key."""
     return blake2b(header + key, key=mac_key, digest_size=_MAC, person=b"index header").digest()
 
 
 def _if_possible(act: Callable[[str], None], path: str) -> None:
-    """Do something with a file that does no harm if it fails."""
+    """Do something with a file, and ignore a failure."""
     try:  # noqa: SIM105 -- contextlib is slow to import
         act(path)
     except OSError:

@@ -1,7 +1,7 @@
-"""Text to documents, safely: YAML and JSON, bounded, with lines and columns for whoever asks.
+"""Parse YAML and JSON text into documents, within bounds.
 
-No text, however hostile, raises, hangs or takes the process down: what is wrong with it comes back as
-problems. Lines and columns are not kept while reading; they are worked out from the text when asked.
+Hostile text cannot raise, hang or exhaust the process: faults are returned as problems. Lines and columns are not
+recorded while reading; they are computed from the text on demand.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _NOT_BLOCKING: Final = getattr(os, "O_NONBLOCK", 0)
 
 
 class _Text:
-    """A file's text; the places in it are found when somebody asks, and then kept."""
+    """The text of a file; positions are computed on first use and kept."""
 
     def __init__(
         self, text: str | Callable[[], str] = "", *, as_json: bool = False, whole: bool = False
@@ -76,12 +76,12 @@ class _Text:
 
     @cached_property
     def text(self) -> str:
-        """What is written there; read now if it was not before."""
+        """The text, read on first use."""
         return self._given if isinstance(self._given, str) else self._given()
 
     @cached_property
     def roots(self) -> list[TextPosition]:
-        """The places of its documents, by their index."""
+        """The positions of its documents, by index."""
         if not self.as_json:
             return root_positions(yaml_text.marks(self.text))
         whole = root_positions(json_text.marks(self.text))
@@ -94,10 +94,10 @@ class Document:
     """One document of a text.
 
     Attributes:
-        source: The file, as it was named.
-        index: 0-based place among the documents of the file, empty and refused ones counted.
+        source: The file, as the user named it.
+        index: 0-based number among the documents of the file, counting empty and rejected ones.
         line: 1-based line where it begins.
-        value: What it says.
+        value: The parsed value.
     """
 
     source: str
@@ -110,16 +110,16 @@ class Document:
 
     @property
     def is_composed(self) -> bool:
-        """Whether it was put together of parts of several files, so that none of them holds it."""
+        """Whether it combines parts of several files, so that no single file contains it."""
         return False
 
     @property
     def is_json(self) -> bool:
-        """Whether it was written as JSON, where a number is a number on purpose."""
+        """Whether it is JSON, where an unquoted number is meant as a number."""
         return self._text.as_json
 
     def position(self, pointer: str, *, key: bool = False) -> tuple[int, int]:
-        """1-based line and column of a value, or of its key; of the nearest ancestor if it is absent."""
+        """1-based line and column of a value or its key; those of the nearest ancestor if it is absent."""
         place = self._place(pointer)
         if place is None:
             return (self.line, 1)
@@ -127,7 +127,7 @@ class Document:
         return (mark.line, mark.column)
 
     def place(self, problem: Problem) -> Problem:
-        """The problem with file, line and column filled in; one that has a line keeps it."""
+        """Fill in file, line and column of a problem. A problem that has a line keeps it."""
         if problem.line:
             return problem.at(problem.source or self.source, problem.line, problem.column)
         line, column = self.position(problem.pointer, key=problem.code in _OF_KEYS)
@@ -137,7 +137,10 @@ class Document:
         return problem.at(self.source, line, column)
 
     def original_pointer(self, pointer: str, *, missing: bool = False) -> str:
-        """Where a part came from; its nearest ancestor where nothing stands. A key that an object misses may end it."""
+        """The pointer of a part in the text as written, or of its nearest existing ancestor.
+
+        With `missing`, the last step may be a key that the object does not have.
+        """
         for moves in reversed(self._moves):
             pointer = _came_from(pointer, moves)
         there: JSON = self._written
@@ -154,15 +157,16 @@ class Document:
         return pointer
 
     def moved(self, value: JSON, moves: Mapping[str, str]) -> Document:
-        """The same text with another value.
+        """The same text with a converted value.
 
-        `moves` tells where its parts came from: new pointer -> old pointer, the longest prefix counts.
+        `moves` maps new pointers to old ones, so that problems of the new value point at the original text. The
+        longest prefix applies.
         """
         written = self._written if self._moves else self.value
         return replace(self, value=value, _moves=(*self._moves, moves), _written=written)
 
     def written(self, pointer: str) -> str | None:
-        """The characters of a YAML scalar without quotes (`1.10`); None for anything else."""
+        """The source characters of an unquoted YAML scalar (`1.10`); None for anything else."""
         place = self._place(pointer)
         exact = place is not None and not self._text.as_json and place.mark.plain
         return place.mark.text if exact and place is not None else None
@@ -191,12 +195,17 @@ def parse_documents(
     json: bool | None = None,
     number_keys: bool = False,
 ) -> tuple[list[Document], list[Problem]]:
-    """The documents of a text that are without error, and everything that is wrong with the others.
+    """Parse the documents of a text.
 
-    A `source` that ends in `.json` is read as JSON, where a list stands for its elements unless it is
-    asked for as a `whole`; any other name as YAML, where `---` divides documents, unless it is said which
-    of the two it is. With `number_keys` a whole number may be a key, and is its text. Problems come placed:
-    file, line and column.
+    Args:
+        source: Name of the text in problems. A name that ends in `.json` selects JSON, any other YAML.
+        text: The text; YAML separates documents with `---`.
+        whole: Read a JSON list as one document instead of one document per element.
+        json: Whether the text is JSON, overriding `source`.
+        number_keys: Accept whole numbers as keys and convert them to text.
+
+    Returns:
+        The documents without errors, and all problems with file, line and column.
     """
     as_json = _is_json(source) if json is None else json
     problems = Problems()
@@ -207,14 +216,14 @@ def parse_documents(
 
 
 def cached_document(source: str, index: int, line: int, value: JSON, read: Callable[[], bytes]) -> Document:
-    """A document of a file that was read before.
+    """A document that was parsed before, such as one from the index.
 
     Args:
-        source: The file, as it was named.
-        index: Its place among the documents of the file.
-        line: Where it begins.
-        value: What it says.
-        read: Reads the file again, when somebody asks where something stands. OSError leaves that open.
+        source: The file, as the user named it.
+        index: Its number among the documents of the file.
+        line: The line where it begins.
+        value: The parsed value.
+        read: Reads the file again when a position is needed. With an OSError, positions are unknown.
     """
 
     def text() -> str:
@@ -231,7 +240,7 @@ def _is_json(source: str) -> bool:
 
 
 def parse_json(source: str, text: str | bytes) -> tuple[JSON, list[Problem]]:
-    """The value of a JSON text, under the same bounds; None, with problems, where it is none."""
+    """Parse a JSON text within the same bounds; None, with problems, if it is invalid."""
     problems = Problems()
     _, found = _read(text, problems, as_json=True, whole=True)
     value = found[0].value if found else None
@@ -252,12 +261,13 @@ def _read(
 
 
 def _decoded(text: str | bytes, problems: Problems) -> str:
+    # Characters first: encoding a huge text would copy it only to measure it.
     if len(text) > BYTES:
         _refuse_size(len(text), problems)
     try:
         data = text.encode() if isinstance(text, str) else text
     except UnicodeEncodeError as error:
-        message = f"the text holds half of a surrogate pair, U+{ord(error.object[error.start]):04X}"
+        message = f"the text contains a lone surrogate, U+{ord(error.object[error.start]):04X}"
         line, column = line_and_column(error.object[: error.start])
         problems.report(Problem(code="lone_surrogate", message=message, line=line, column=column))
         raise StopReading from None
@@ -267,38 +277,38 @@ def _decoded(text: str | bytes, problems: Problems) -> str:
 
 
 def _refuse_size(size: int, problems: Problems) -> None:
-    message = f"the text has {size:,} bytes or more; at most {BYTES:,} are read"
+    message = f"the text has {size:,} bytes or more; the limit is {BYTES:,}"
     problems.report(
-        Problem(code="too_large", message=message, line=1, column=1, hint="divide it into several files")
+        Problem(code="too_large", message=message, line=1, column=1, hint="split it into several files")
     )
     raise StopReading
 
 
 def read_documents(path: str | Path, source: str) -> tuple[list[Document], list[Problem]]:
-    """The documents of a file, named `source` in problems; never more than `BYTES` are read of it.
+    """Parse the documents of a file, reading at most `BYTES`.
 
-    A file that is gone is a notice, for folders change while they are read; a file that can't be read,
-    or is none (a folder, a pipe), is an error.
+    A missing file is only a notice, because folders change while they are read. A file that cannot be read or is not
+    a regular file (a folder, a pipe) is an error.
     """
     try:
         data = first_bytes(path)
     except FileNotFoundError:
-        message = "the file is gone since its folder was listed"
+        message = "the file was deleted after its folder was listed"
         return [], [Problem(code="file_vanished", message=message, severity="notice", source=source)]
     except (OSError, ValueError) as error:
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-        message = f"the file can't be read: {reason}"
+        message = f"cannot read the file: {reason}"
         return [], [Problem(code="file_unreadable", message=message, source=source)]
     return parse_documents(source, data)
 
 
 def first_bytes(path: str | Path, most: int = BYTES) -> bytes:
-    """A file's first bytes, one more than `most` where there are more.
+    """Read a file up to `most` bytes, or one more if it is longer.
 
     Raises:
-        OSError: It can't be read, or is no regular file.
+        OSError: It cannot be read, or is not a regular file.
     """
-    # Opening a pipe would wait for its writer, so nothing blocks before it is known to be a file.
+    # Opening a named pipe blocks until it has a writer. `fstat` on the open handle cannot race with a rename.
     opened = os.open(path, os.O_RDONLY | _NOT_BLOCKING)
     try:
         status = os.fstat(opened)
@@ -310,7 +320,8 @@ def first_bytes(path: str | Path, most: int = BYTES) -> bytes:
 
 
 def _read_to(opened: int, most: int, likely: int) -> bytes:
-    """A file's first bytes. Only what is `likely` is asked for at first: room for much costs more than reading it."""
+    """Read up to `most` bytes from a handle; `likely` is the expected size plus one."""
+    # `os.read` allocates what it is asked for: asking for `most` (64 MiB) costs more than reading a small file.
     data = b""
     asked = min(likely, most)
     while asked and (piece := os.read(opened, asked)):
@@ -322,12 +333,12 @@ def _read_to(opened: int, most: int, likely: int) -> bytes:
 
 
 def parse_content(name: str, content: Content, *, line: int = 1) -> tuple[list[Document], list[Problem]]:
-    """The documents that a content holds, and what is wrong with it, placed.
+    """Parse documents from text, bytes or mappings in memory.
 
     Args:
-        name: What it is called in problems; a text is read as JSON if it ends in `.json`.
-        content: What was given; anything else than a `Content` is a problem too.
-        line: Where mappings stand that somebody else has read.
+        name: Their name in problems; text is read as JSON if it ends in `.json`.
+        content: The content. A value of another type is a problem, not an exception.
+        line: The line to report for mappings, which have no text.
     """
     if isinstance(content, str | bytes):
         return parse_documents(name, content)
@@ -344,6 +355,7 @@ def _from_mappings(name: str, contents: Sequence[object], line: int) -> tuple[li
     for index, content in enumerate(contents):
         value, fault = as_json(as_dict(content))
         if fault is None:
+            # The caller may change its mapping later, and descriptors are immutable.
             documents.append(Document(name, index, line, deepcopy(value)))
             continue
         message = f"expected {fault.expected}, got {fault.got}"
@@ -355,23 +367,23 @@ def _from_mappings(name: str, contents: Sequence[object], line: int) -> tuple[li
 def single_document(
     source: str, documents: Sequence[Document], problems: Sequence[Problem], kind: str, hint: str
 ) -> tuple[Document | None, list[Problem]]:
-    """The one document of a file that holds one, and what is wrong with the file so far.
+    """The one document of a file that must have exactly one, and the problems of the file.
 
     Args:
-        source: The file, as it was named.
-        documents: What was read of it.
-        problems: What was wrong with its text.
-        kind: What the document describes: `pack`, `project`.
-        hint: What to write into an empty file.
+        source: The file, as the user named it.
+        documents: The documents that were read from it.
+        problems: The problems of its text.
+        kind: The kind of document: `pack`, `project`.
+        hint: The hint for an empty file.
     """
     told = [problem for problem in problems if problem.code != "empty_document"]
     if not documents and not told:
-        message = f"the file describes no {kind}: it is empty"
+        message = f"the file is empty; expected a {kind}"
         told.append(
             Problem(code="empty_document", message=message, hint=hint, source=source, line=1, column=1)
         )
     if len(documents) > 1:
-        message = f"the file holds {len(documents)} documents, and a {kind} is one"
+        message = f"the file contains {len(documents)} documents; expected one {kind}"
         told.append(
             documents[1].place(Problem(code="several_documents", message=message, hint="keep one of them"))
         )
@@ -411,7 +423,8 @@ def _is_number(value: JSON) -> bool:
 
 @cache
 def _gives_texts() -> Validator:
-    """The judge of schemas that give no number for a text: much quicker than looking for one."""
+    """A validator that accepts schemas without numbers in place of text; much faster than searching for them."""
+    # Nearly every schema passes, and a compiled validator visits it faster than `_numbers_for_texts` does.
     text = {"anyOf": [{"const": "string"}, {"contains": {"const": "string"}, "type": "array"}]}
     number = {"contains": {"enum": ["number", "integer"]}, "type": "array"}
     texts: dict[str, Any] = {"required": ["type"], "properties": {"type": {**text, "not": number}}}
@@ -430,7 +443,7 @@ def _gives_texts() -> Validator:
 
 
 def _numbers_for_texts(root: JSON, path: Steps) -> Iterator[Steps]:
-    """The paths of numbers that a schema gives for texts."""
+    """The paths of numbers in a schema where its `type` requires text."""
     rest: list[tuple[Steps, JSON]] = [(path, root)]
     while rest:
         at, schema = rest.pop()

@@ -1,7 +1,6 @@
-"""Where documents and the files beside them are read: folders on disk, mappings in memory.
+"""Read the files that documents refer to, from folders on disk or mappings in memory.
 
-Nothing outside the folder that was given is read: a path in a document may not leave it, also not
-by a symbolic link.
+A path in a document cannot leave the folder that was given, not even through a symbolic link.
 """
 
 from __future__ import annotations
@@ -44,53 +43,53 @@ __all__ = [
 ]
 
 PACK_FILES = ("pack.yaml", "pack.yml", "pack.json")
-"""A folder with one of these is a pack."""
+"""A folder that contains one of these files is a pack."""
 
 DATA_BYTES = 64 * BYTES
-"""How large a file may be that a document names as data."""
+"""Maximum size of a data file that a document names, in bytes."""
 
 
 def pack_file(folder: Path) -> Path | None:
-    """The file that makes a folder a pack; None where there is none."""
+    """The pack file of a folder, if any."""
     paths = (folder / name for name in PACK_FILES)
     return next((path for path in paths if os.path.isfile(path)), None)
 
 
 def is_outside(path: Path, root: Path) -> bool:
-    """Whether a file, its links resolved, lies outside a folder."""
+    """Whether a file is outside a folder after links are resolved."""
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
 class PathCollector(Protocol):
-    """Is told of the files that documents name."""
+    """Receives the paths of files that documents name, such as a `set`."""
 
     def add(self, path: str, /) -> None:
-        """A file is about to be looked at."""
+        """Record a file that is about to be read or looked for."""
         ...
 
 
 class ExternalAccess(Protocol):
-    """What may be asked for besides the files of a folder, and is noted there."""
+    """Access to the environment and to files of the operator; implementations record what was used."""
 
     def variable(self, name: str, /) -> str | None:
-        """A variable of the environment."""
+        """The value of an environment variable."""
         ...
 
     def names(self, source: str, path: str, name: str, /) -> None:
-        """A path of a document names a variable, set or not."""
+        """Record that a path in a document names a variable, set or not."""
         ...
 
     def permits(self, source: str, path: str, name: str, /) -> bool:
-        """Whether a variable that is set may be looked up in a path of a document."""
+        """Whether a path in a document may use a variable that is set."""
         ...
 
     def file(self, path: str, /) -> None:
-        """A file of the operator's is about to be looked at."""
+        """Record a file of the operator that is about to be read."""
         ...
 
 
 class _PlainEnvironment:
-    """The environment, for a reading that nobody follows."""
+    """The process environment, without recording what is used."""
 
     def variable(self, name: str, /) -> str | None:
         return os.environ.get(name)
@@ -109,7 +108,7 @@ PLAIN_ENVIRONMENT: ExternalAccess = _PlainEnvironment()
 
 
 def external_access(files: Files | None) -> ExternalAccess:
-    """Where a document looks up variables, given the files beside it."""
+    """The external access of a document, given the files that it may read."""
     return getattr(files, "outside", PLAIN_ENVIRONMENT)
 
 
@@ -118,10 +117,10 @@ class DiskFiles:
     """Files on disk, named relative to a folder.
 
     Attributes:
-        folder: What names are relative to.
-        root: What may not be left.
-        touched: Is told of every file that is looked for, as it was named and with links resolved.
-        outside: Where variables are looked up.
+        folder: Folder that names are relative to.
+        root: Folder that no name may leave.
+        touched: Receives the path of every file that is looked for, as named and with links resolved.
+        outside: Access to environment variables.
     """
 
     folder: Path
@@ -130,21 +129,22 @@ class DiskFiles:
     outside: ExternalAccess = PLAIN_ENVIRONMENT
 
     def read(self, name: str) -> bytes:
-        """The content of a file.
+        """Read a file.
 
         Raises:
-            OSError: It does not exist, is not a regular file, is too large, or lies outside `root`.
+            OSError: It does not exist, is not a regular file, is too large, or is outside `root`.
         """
         if "\0" in name:
-            raise FileNotFoundError(f"`{excerpt(name)}` holds a NUL character, and no file is called so")
+            raise FileNotFoundError(f"`{excerpt(name)}` is not a valid path: it contains a NUL character")
         named = self.folder / name
-        self.touched.add(str(named))  # before anything is decided, for it may be a link
+        # Recorded before the checks: a link that is rejected today may be replaced by a file, which must cause a reload.
+        self.touched.add(str(named))
         path = Path(os.path.realpath(named))
         if not path.is_relative_to(os.path.realpath(self.root)):
-            raise PermissionError(f"`{excerpt(name)}` lies outside {self.root}")
+            raise PermissionError(f"`{excerpt(name)}` is outside {self.root}")
         self.touched.add(str(path))
         if not path.is_file():
-            raise FileNotFoundError(f"there is no file `{excerpt(name)}` in {self.folder}")
+            raise FileNotFoundError(f"no file `{excerpt(name)}` in {self.folder}")
         if path.stat().st_size > DATA_BYTES:
             raise OSError(_too_large(name))
         return path.read_bytes()
@@ -162,10 +162,10 @@ class MemoryFiles:
 
     Attributes:
         contents: Path -> content.
-        folder: What names are relative to.
-        touched: Is told the path of every file that is read.
-        key: What stands before the path there.
-        outside: Where variables are looked up.
+        folder: Folder that names are relative to.
+        touched: Receives the path of every file that is read.
+        key: Prefix of the paths in `touched`.
+        outside: Access to environment variables.
     """
 
     contents: Mapping[str, str | bytes]
@@ -175,16 +175,16 @@ class MemoryFiles:
     outside: ExternalAccess = PLAIN_ENVIRONMENT
 
     def read(self, name: str) -> bytes:
-        """The content of a file.
+        """Read a file.
 
         Raises:
-            OSError: It is not there, or the name leads outside.
+            OSError: It does not exist, or the name leaves the mapping with `..`.
         """
         path = self._path(name)
         content = self.contents.get(path)
         if content is None:
             hint = did_you_mean(path, self.contents)
-            raise FileNotFoundError(f"there is no file `{excerpt(name)}`{'; ' + hint if hint else ''}")
+            raise FileNotFoundError(f"no file `{excerpt(name)}`{'; ' + hint if hint else ''}")
         self.touched.add(self.key + path)
         return content.encode("utf-8") if isinstance(content, str) else content
 
@@ -201,31 +201,33 @@ class MemoryFiles:
             elif parts:
                 parts.pop()
             else:
-                raise PermissionError(f"`{excerpt(name)}` leads outside")
+                raise PermissionError(f"`{excerpt(name)}` leaves its folder")
         return "/".join(parts)
 
 
 class CachedFiles:
-    """The files beside a document, those that it names as they were when it was read: they are a part of it.
+    """The files of a document; those read while it was loaded keep their content of that time.
+
+    A descriptor and the files it names must be from the same moment, also when a later bind reads them again.
 
     Attributes:
-        files: Where they are read.
-        contents: Name -> content of those that are kept.
+        files: The underlying files.
+        contents: Name -> content of the files that are kept.
     """
 
     __slots__ = ("_open", "contents", "files")
 
     def __init__(self, files: Files, contents: Mapping[str, bytes] | None = None) -> None:
-        """Keep what is read until `close`; nothing more where `contents` are given."""
+        """Keep every file that is read until `close`; with `contents`, keep only those."""
         self.files = files
         self.contents = dict(contents or {})
         self._open = contents is None
 
     def read(self, name: str) -> bytes:
-        """The content of a file.
+        """Read a file, from the kept contents if possible.
 
         Raises:
-            OSError: It is not kept, and can't be read.
+            OSError: It is not kept, and cannot be read.
         """
         content = self.contents.get(name)
         if content is None:
@@ -235,18 +237,18 @@ class CachedFiles:
         return content
 
     def close(self) -> None:
-        """The document was read: whatever is read from now on is as it is on disk."""
+        """Stop keeping files: the document is loaded, and later reads return the file on disk."""
         self._open = False
 
 
 def files_at(files: Files, pointer: str) -> Files:
-    """The files that a place of a document may name: of one that was laid over another, those of whichever wrote it."""
+    """The files that a part of a document may read. In an override, those of the document that wrote the part."""
     of: Callable[[str], Files | None] | None = getattr(files, "of", None)
     return files if of is None else of(pointer) or files
 
 
 def file_key(files: Files | None, name: str) -> str:
-    """By what a reader tells a file from others; the name itself where there are no files."""
+    """The identity of a file for a reader; the name itself without files."""
     match files:
         case DiskFiles():
             return os.path.realpath(files.folder / name)
@@ -256,14 +258,14 @@ def file_key(files: Files | None, name: str) -> str:
 
 
 def read_operator_file(path: str, files: Files | None = None) -> bytes:
-    """A file that the operator names, relative to the working directory.
+    """Read a file that the operator names, relative to the working directory.
 
     Args:
         path: The file.
-        files: Those beside the document that asks for it; what follows them follows this file as well.
+        files: The files of the document that needs it; a reload that watches them watches this file, too.
 
     Raises:
-        OSError: It does not exist, is no regular file, or is too large.
+        OSError: It does not exist, is not a regular file, or is too large.
     """
     external_access(files).file(path)
     touched: PathCollector | None = getattr(files, "touched", None)
@@ -273,38 +275,40 @@ def read_operator_file(path: str, files: Files | None = None) -> bytes:
     try:
         content = first_bytes(path, DATA_BYTES)
     except ValueError:
-        raise FileNotFoundError(f"`{excerpt(path)}` is no path: it holds a NUL character") from None
+        raise FileNotFoundError(
+            f"`{excerpt(path)}` is not a valid path: it contains a NUL character"
+        ) from None
     if len(content) > DATA_BYTES:
         raise OSError(_too_large(path))
     return content
 
 
 def _too_large(name: str) -> str:
-    return f"`{excerpt(name)}` is larger than {DATA_BYTES // BYTES} MiB"
+    return f"`{excerpt(name)}` exceeds {DATA_BYTES // BYTES} MiB"
 
 
 def read_bytes(origin: Origin, name: str, pointer: str, problems: list[Problem]) -> bytes:
-    """A file that a document names; where it can't be read, a problem is added and the answer is empty."""
+    """Read a file that a document names; if that fails, add a problem and return empty bytes."""
     try:
         if origin.files is None:
             raise FileNotFoundError(
-                f"`{excerpt(name)}` can't be found: the document came from memory, without files"
+                f"cannot find `{excerpt(name)}`: the document was loaded from memory, without files"
             )
         return files_at(origin.files, pointer).read(name)
     except OSError as error:
-        text = str(error) if error.errno is None else f"`{excerpt(name)}` can't be read: {error.strerror}"
+        text = str(error) if error.errno is None else f"cannot read `{excerpt(name)}`: {error.strerror}"
         hint = "paths are relative to the file that names them and may not leave its folder or pack"
         problems.append(Problem(code="file_unreadable", message=text, pointer=pointer, hint=hint))
         return b""
 
 
 def read_text(origin: Origin, name: str, pointer: str, problems: list[Problem]) -> str:
-    """A UTF-8 text that a document names."""
+    """Read a UTF-8 text file that a document names."""
     content = read_bytes(origin, name, pointer, problems)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        message = f"`{name}` is not UTF-8: byte {error.start}"
+        message = f"`{name}` is not valid UTF-8: byte {error.start}"
         problems.append(
             Problem(code="invalid_utf8", message=message, pointer=pointer, hint="save the file as UTF-8")
         )
@@ -312,7 +316,7 @@ def read_text(origin: Origin, name: str, pointer: str, problems: list[Problem]) 
 
 
 def read_data(origin: Origin, name: str, pointer: str, problems: list[Problem]) -> JSON:
-    """The value of a JSON or YAML file that a document names; one document."""
+    """Read the one document of a JSON or YAML file that a document names."""
     before = len(problems)
     content = read_bytes(origin, name, pointer, problems)
     if len(problems) > before:
@@ -328,7 +332,7 @@ def read_data(origin: Origin, name: str, pointer: str, problems: list[Problem]) 
         for fault in faults
     ]
     if len(documents) > 1:
-        message = f"`{name}` holds {len(documents)} documents, and data is one"
+        message = f"`{name}` contains {len(documents)} documents; expected one"
         problems.append(
             Problem(code="several_documents", message=message, pointer=pointer, hint="keep one of them")
         )

@@ -1,7 +1,7 @@
-"""JSON, read strictly: texts of documents, large files of rows, and JSON with comments.
+"""Strict JSON: documents, large files of rows, and JSON with comments.
 
-The C decoder reads a valid text, with hooks that stop at a fault. Only then a slow scanner looks for lines, columns and
-pointers. A large file (`LargeJSON`) is searched member by member, so a fault in it costs a few passes over the file.
+The C decoder reads valid text; its hooks stop at a fault. Only then does a slow scanner find lines, columns and
+pointers. A large file (`LargeJSON`) is searched member by member, so a fault costs a few passes over the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ from toolcrib.loading.documents.positions import (
     walk_positions,
 )
 
+# RFC 8259, section 2: JSON knows these four blanks only; `str.strip` and `\s` would accept many more.
 _BLANKS: Final = re.compile(r"[ \t\n\r]*")
+# Possessive quantifiers (`*+`) keep an unclosed string linear: there is nothing to backtrack into.
 _STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
 _TOKEN: Final = re.compile(rf'{_STRING}|[{{}}\[\]]|[^\s"{{}}\[\],:]+', re.DOTALL)
 _OUTSIDE_BRACKETS: Final = re.compile(rf"{_STRING}|[^\[\]{{}}\"]+", re.DOTALL)
@@ -49,7 +51,7 @@ _Report: TypeAlias = Callable[[TextPosition, str, str, str], None]
 
 
 class _Fault(Exception):
-    """The decoder met something that JSON's grammar allows and we do not."""
+    """The decoder met something that JSON's grammar allows but documents may not contain."""
 
 
 def _refuse(_text: str) -> NoReturn:
@@ -72,13 +74,14 @@ def _decimal(text: str) -> float:
 _STRICT: Final = json.JSONDecoder(
     object_pairs_hook=unique_members, parse_int=_integer, parse_float=_decimal, parse_constant=_refuse
 )
+# Only finds where a faulty value ends. `len` replaces `int`, which raises ValueError beyond 4,300 digits.
 _LENIENT: Final = json.JSONDecoder(parse_int=len, parse_constant=len)
 
 
 def read_json(text: str, problems: Problems, *, whole: bool = False) -> list[ParsedDocument]:
-    """The document of a text, or the elements of its list unless it is `whole`.
+    """Read the document of a text, or each element of its list as a document unless it is `whole`.
 
-    An element with a fault is left out; a text that is no JSON gives nothing at all.
+    Elements with a fault are omitted. Text that is not valid JSON yields no documents.
     """
     listed = is_list(text) and not whole
     documents: list[ParsedDocument] = []
@@ -106,19 +109,20 @@ def is_list(text: str) -> bool:
 
 
 def skip_whitespace(text: str, start: int) -> int:
-    """The first place from `start` on that is no blank."""
+    """The index of the first character from `start` that is not a blank."""
     match = _BLANKS.match(text, start)
     return match.end() if match else start
 
 
 def _collect(text: str, documents: list[ParsedDocument], *, listed: bool) -> bool:
-    """Decode the documents one by one; True if one of them was left out for a fault."""
+    """Decode the documents one by one; return whether one was omitted because of a fault."""
     at = skip_whitespace(text, 0)
     faulty, index, line, counted = False, 0, 1, 0
     if listed:
         at = skip_whitespace(text, at + 1)
     going = not (listed and text.startswith("]", at))
     while going:
+        # Count from the last position: counting from the start each time would be quadratic in the elements.
         line, counted = line + text.count("\n", counted, at), at
         sound, value, at = decode_at(text, at)
         faulty = faulty or not sound
@@ -139,15 +143,16 @@ def _collect(text: str, documents: list[ParsedDocument], *, listed: bool) -> boo
 
 
 def decode_at(text: str, at: int) -> tuple[bool, JSON, int]:
-    """Whether the value that begins at a place is without fault, the value, and where it ends.
+    """Decode the value at an index: whether it is sound, the value, and the index after it.
 
     Raises:
-        JSONDecodeError: There is no value.
+        JSONDecodeError: No value begins there.
     """
     try:
         value, end = _STRICT.raw_decode(text, at)
     except (_Fault, DuplicateKey):
         return False, None, _LENIENT.raw_decode(text, at)[1]
+    # Python's decoder accepts a lone `\ud800`, which no UTF-8 file and no JSON message can carry.
     if _SURROGATE_ESCAPE.search(text, at, end):
         try:
             json.dumps(value, ensure_ascii=False).encode()
@@ -157,17 +162,19 @@ def decode_at(text: str, at: int) -> tuple[bool, JSON, int]:
 
 
 def check_bounds(text: str, problems: Problems, nodes: int | None) -> None:
-    """Look whether a text is nested too deep, or holds more keys and values than `nodes`; None for any number.
+    """Check the nesting depth of a text, and its number of keys and values if `nodes` is given.
 
     Raises:
-        StopReading: It is, which was told.
+        StopReading: A bound is exceeded; the problem was reported.
     """
+    # Before decoding: CPython's decoder recurses in C, so deep nesting ends in a RecursionError at best.
     if not _is_bounded(text, nodes):
         _refuse_unbounded(text, problems, nodes)
 
 
 def _is_bounded(text: str, most: int | None) -> bool:
-    """Whether depth and number of nodes are surely within bounds, found without a loop over tokens."""
+    """Whether the bounds surely hold. May return False for text within them (brackets inside strings)."""
+    # Whole-text operations in C instead of a loop over tokens: this runs for every document.
     opened = text.count("[") + text.count("{")
     if most is not None and opened + text.count(",") + text.count(":") >= most:
         return False
@@ -190,7 +197,7 @@ def _refuse_unbounded(text: str, problems: Problems, most: int | None) -> None:
             problems.report(Problem(code="too_deep", message=message, line=mark.line, column=mark.column))
             raise StopReading
         if most is not None and nodes > most:
-            message = f"the text holds more than {most} keys and values"
+            message = f"the text contains more than {most} keys and values"
             problems.report(
                 Problem(code="too_many_nodes", message=message, line=mark.line, column=mark.column)
             )
@@ -198,7 +205,7 @@ def _refuse_unbounded(text: str, problems: Problems, most: int | None) -> None:
 
 
 def report_faults(text: str, problems: Problems, *, listed: bool = False) -> None:
-    """Tell what JSON's grammar allows in a text and we do not."""
+    """Report what JSON's grammar allows but documents may not contain: duplicate keys, NaN, lone surrogates."""
 
     def report(place: TextPosition, code: str, message: str, hint: str) -> None:
         mark, pointer = place.mark, place.pointer()
@@ -212,14 +219,16 @@ def report_faults(text: str, problems: Problems, *, listed: bool = False) -> Non
 
     for place, is_key in walk_positions(marks(text)):
         if is_key and place.twin is not None and place.twin.key is not None:
-            lines = f"on line {place.twin.key.line} and on line {place.mark.line}"
-            message = f"the key `{excerpt(place.token)}` is written twice: {lines}"
+            lines = f"lines {place.twin.key.line} and {place.mark.line}"
+            message = f"duplicate key `{excerpt(place.token)}` on {lines}"
             report(place, "duplicate_key", message, "keep one of them")
         if place.mark.plain:
             _check_number(place, report)
         elif not is_encodable(place.mark.text):
-            message = f"the text `{excerpt(place.mark.text)}` holds half of a surrogate pair"
-            report(place, "lone_surrogate", message, "write the character itself, or both halves")
+            message = f"the text `{excerpt(place.mark.text)}` contains a lone surrogate"
+            report(
+                place, "lone_surrogate", message, "write the character itself, or the whole surrogate pair"
+            )
 
 
 def _check_number(place: TextPosition, report: _Report) -> None:
@@ -227,15 +236,15 @@ def _check_number(place: TextPosition, report: _Report) -> None:
     match = _NUMBER.fullmatch(text)
     hint = "put it in quotes if it is a text"
     if text in _NOT_FINITE or (match is not None and match.lastindex and not math.isfinite(float(text))):
-        message = f"`{excerpt(text)}` is no finite number"
+        message = f"`{excerpt(text)}` is not a finite number"
         report(place, "non_finite_number", message, hint)
     elif match is not None and not match.lastindex and len(text.lstrip("-")) > INTEGER_DIGITS:
-        message = f"a number has {len(text.lstrip('-'))} digits; at most {INTEGER_DIGITS} are read"
+        message = f"a number has {len(text.lstrip('-'))} digits; the limit is {INTEGER_DIGITS}"
         report(place, "number_too_long", message, hint)
 
 
 def report_syntax(text: str, error: json.JSONDecodeError, problems: Problems) -> None:
-    """Tell why a text is no JSON."""
+    """Report why a text is not valid JSON."""
     if not text.strip():
         problems.report(
             Problem(code="empty_document", message="the text is empty", line=1, column=1, severity="notice")
@@ -243,7 +252,7 @@ def report_syntax(text: str, error: json.JSONDecodeError, problems: Problems) ->
         return
     seen = text[error.pos : error.pos + 1]
     if seen and seen < " " and seen not in "\t\n\r":
-        message = f"the control character U+{ord(seen):04X} can't stand in JSON"
+        message = f"control character U+{ord(seen):04X} is not allowed in JSON"
         problems.report(
             Problem(
                 code="control_character",
@@ -255,14 +264,14 @@ def report_syntax(text: str, error: json.JSONDecodeError, problems: Problems) ->
         )
         return
     message = f"{error.msg}{f', found `{excerpt(text[error.pos :][:20])}`' if seen else ', found the end'}"
-    hint = "JSON has double quotes, no comments and no comma before a closing bracket"
+    hint = "JSON requires double quotes and allows no comments or trailing commas"
     problems.report(
         Problem(code="invalid_json", message=message, line=error.lineno, column=error.colno, hint=hint)
     )
 
 
 def marks(text: str) -> Iterator[Mark]:
-    """The text as marks. What is no JSON is followed as far as its tokens go."""
+    """Split a text into marks. Invalid JSON is followed as far as it consists of tokens."""
     line, line_start, last = 1, 0, 0
     for match in _TOKEN.finditer(text):
         start, token = match.start(), match.group()
@@ -294,9 +303,9 @@ class _Member(NamedTuple):
 
     Attributes:
         step: Its key, or its index as text.
-        key: Where its key begins; where it begins itself, in a list.
-        start: Where it begins.
-        end: Where it ends.
+        key: Offset of its key; of the value itself in a list.
+        start: Offset of the value.
+        end: Offset after the value.
     """
 
     step: str
@@ -306,11 +315,11 @@ class _Member(NamedTuple):
 
 
 class LargeJSON:
-    """A JSON text of any length.
+    """A JSON text without a limit on keys and values.
 
     Attributes:
-        value: What it says; None where it has faults.
-        problems: Its faults, placed.
+        value: The decoded value; None if there are problems.
+        problems: The problems, with lines and columns.
     """
 
     def __init__(self, source: str, content: bytes) -> None:
@@ -343,8 +352,8 @@ class LargeJSON:
         members = list(self._members())
         for member in members:
             if seen.setdefault(member.step, member.key) != member.key:
-                lines = f"on line {self._line(seen[member.step])} and on line {self._line(member.key)}"
-                message = f"the key `{excerpt(member.step)}` is written twice: {lines}"
+                lines = f"lines {self._line(seen[member.step])} and {self._line(member.key)}"
+                message = f"duplicate key `{excerpt(member.step)}` on {lines}"
                 fault = Problem(code="duplicate_key", message=message, hint="keep one of them")
                 self._found.report(self._at(fault, member, None))
             for problem in self._faults_in(member):
@@ -354,19 +363,19 @@ class LargeJSON:
             report_faults(self._text, self._found)
 
     def _faults_in(self, member: _Member) -> Problems:
-        """What is wrong with a member, placed as if its text stood alone; without a line what is with its key."""
+        """The problems of a member, with lines relative to its text; problems of its key have no line."""
         found = Problems()
         if not is_encodable(member.step):
-            message = f"the text `{excerpt(member.step)}` holds half of a surrogate pair"
-            hint = "write the character itself, or both halves"
+            message = f"the text `{excerpt(member.step)}` contains a lone surrogate"
+            hint = "write the character itself, or the whole surrogate pair"
             found.append(Problem(code="lone_surrogate", message=message, hint=hint))
         if not decode_at(self._text, member.start)[0]:
-            with suppress(StopReading):  # what was found until then is told
+            with suppress(StopReading):  # the problems found so far are still reported
                 report_faults(self._text[member.start : member.end], found)
         return found
 
     def place(self, problem: Problem) -> Problem:
-        """A problem of a part of the value, with the line and column where that stands."""
+        """A problem with the line and column of its pointer."""
         steps = keys_of(problem.pointer)
         member = self._by_step.get(steps[0]) if steps else None
         if member is None:
@@ -377,7 +386,7 @@ class LargeJSON:
         return placed._replace(pointer=problem.pointer, source=self._source)
 
     def _at(self, problem: Problem, member: _Member, mark: Mark | None) -> Problem:
-        """A problem within a member, at a mark counted from where that begins; at its key without one."""
+        """A problem within a member, at a mark relative to the member's text; at the member's key without a mark."""
         start = member.key if mark is None else member.start
         line, column = self._line(start), start - self._text.rfind("\n", 0, start)
         if mark is not None:
@@ -393,7 +402,7 @@ class LargeJSON:
         return {member.step: member for member in self._members()}
 
     def _members(self) -> Iterator[_Member]:
-        """The members of what is known to be JSON; none of what is neither object nor list."""
+        """The members of the object or list at the top; none of a scalar. The text must be valid JSON."""
         text = self._text
         at = skip_whitespace(text, 0)
         keyed, index = text.startswith("{", at), 0
@@ -421,15 +430,16 @@ _VISIBLE: Final = re.compile(r"[^\n\r]")
 
 
 def without_comments(text: bytes) -> bytes:
-    """The same text without comments and trailing commas; bytes that are no UTF-8 are left in it."""
+    """Blank out comments and trailing commas. Invalid UTF-8 stays in the text for the reader to report."""
     if b"/" not in text and b"," not in text:
         return text
+    # Blanks, not deletions: lines and columns in problems stay those of the file.
     decoded = text.decode("utf-8", errors="surrogateescape")
     return _without_commas(_without_comments(decoded)).encode("utf-8", errors="surrogateescape")
 
 
 def _without_comments(text: str) -> str:
-    """The text with blanks for `// ...` and `/* ... */`; one that is not closed is left, and refused as it stands."""
+    """Replace `// ...` and `/* ... */` with blanks. An unclosed comment stays, so that the JSON reader reports it."""
     pieces, kept, at = [], 0, 0
     while (match := _COMMENT.search(text, at)) is not None:
         at = match.end()
@@ -446,7 +456,7 @@ def _without_comments(text: str) -> str:
 
 
 def _without_commas(text: str) -> str:
-    """The text with blanks for commas that stand between a value and a closing bracket."""
+    """Replace commas between a value and a closing bracket with blanks."""
     pieces, kept = [], 0
     before, comma = "", -1
     for match in _SIGN.finditer(text):

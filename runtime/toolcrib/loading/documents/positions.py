@@ -1,7 +1,8 @@
-"""What the two readers of text share: the bounds, and where things stand in a text.
+"""Bounds and positions shared by the YAML and the JSON reader.
 
-A reader tells a text as a flat run of marks; `visits` makes places of them. Nothing here runs while
-a text is in order and nobody asks for a line: it is work for faults and for those who look them up.
+A reader yields a text as a flat sequence of marks; `walk_positions` turns them into positions. Positions are computed
+only when a problem or a caller needs a line: most documents never need one, and computing them takes longer than
+reading.
 """
 
 from __future__ import annotations
@@ -15,26 +16,28 @@ from toolcrib.core.model import JSON
 from toolcrib.core.pointers import keys_of, pointer_step
 
 BYTES: Final = 1 << 20
-"""A text may have so many bytes of UTF-8."""
+"""Maximum size of a text, in bytes of UTF-8."""
 
 DEPTH: Final = 64
-"""Objects and lists may be nested so deep."""
+"""Maximum nesting depth of objects and lists."""
 
 NODES: Final = 50_000
-"""A text may hold so many keys and values, objects and lists included."""
+"""Maximum number of keys and values in a text, including objects and lists."""
 
+# `int` of n digits takes O(n²); CPython itself refuses more than 4,300 (CVE-2020-10735).
 INTEGER_DIGITS: Final = 1000
-"""A whole number may have so many digits."""
+"""Maximum number of digits in a whole number."""
 
 PROBLEMS: Final = 100
-"""After so many problems the rest of a text is not looked at."""
+"""Maximum number of problems in a text; the rest of the text is not checked."""
 
+# Without a bound, deep nesting of long keys makes the pointers of 100 problems larger than the document.
 POINTER: Final = 4096
-"""A pointer that would be longer than so many characters ends at an ancestor."""
+"""Maximum length of a pointer, in characters; a longer one ends at an ancestor."""
 
 
 class ParsedDocument(NamedTuple):
-    """A document that was read without an error: its number among those of its text from 0, and its first line."""
+    """A document without errors: its 0-based number in the text, its first line and its value."""
 
     number: int
     line: int
@@ -42,9 +45,9 @@ class ParsedDocument(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """One sign of a text: `{`, `[`, `}` (the end of either), or `.` for a scalar; line and column from 1.
+    """A token of a text: `{`, `[`, `}` (the end of either) or `.` (a scalar), with 1-based line and column.
 
-    `text` is a scalar's text; `plain` says that it stood there without quotes.
+    `text` is the text of a scalar, and `plain` is true if it has no quotes.
     """
 
     kind: str
@@ -55,35 +58,35 @@ class Mark(NamedTuple):
 
 
 class StopReading(Exception):
-    """The rest of the text is not worth reading, or not safe to read."""
+    """Raised to stop reading a text: the rest is useless or unsafe."""
 
 
 class Problems(list[Problem]):
-    """The problems of one text, bounded."""
+    """The problems of one text, at most `PROBLEMS`."""
 
     def report(self, problem: Problem) -> None:
-        """Add one.
+        """Add a problem.
 
         Raises:
-            StopReading: There are too many.
+            StopReading: The maximum is reached.
         """
         self.append(problem)
         if len(self) == PROBLEMS:
-            message = f"{PROBLEMS} problems were found; the rest of the text was not looked at"
+            message = f"stopped after {PROBLEMS} problems; the rest of the text was not checked"
             self.append(problem._replace(code="too_many_problems", message=message, pointer="", hint=""))
             raise StopReading
 
 
 def decoded_text(data: bytes, problems: Problems) -> str:
-    """The text of a file, without a mark of byte order.
+    """Decode the content of a file and remove a byte order mark.
 
     Raises:
-        StopReading: It is no UTF-8, which was told.
+        StopReading: The content is not valid UTF-8; the problem was reported.
     """
     try:
         return data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        message = f"the byte 0x{data[error.start]:02x} is no UTF-8"
+        message = f"byte 0x{data[error.start]:02x} is not valid UTF-8"
         line, column = line_and_column(data[: error.start].decode())
         hint = "save the file as UTF-8"
         problems.report(Problem(code="invalid_utf8", message=message, line=line, column=column, hint=hint))
@@ -91,12 +94,12 @@ def decoded_text(data: bytes, problems: Problems) -> str:
 
 
 def line_and_column(before: str) -> tuple[int, int]:
-    """1-based line and column of what follows a text."""
+    """1-based line and column of the character after a text."""
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 def pointer_of(tokens: Iterable[str | int]) -> str:
-    """The JSON Pointer of a path, ended early where it would be longer than `POINTER`."""
+    """The JSON Pointer of a path, cut at an ancestor if it would be longer than `POINTER`."""
     pointer = ""
     for token in tokens:
         longer = f"{pointer}/{pointer_step(token)}"
@@ -107,7 +110,7 @@ def pointer_of(tokens: Iterable[str | int]) -> str:
 
 
 def is_encodable(text: str) -> bool:
-    """Whether a text is free of lone surrogates."""
+    """Whether a text can be encoded as UTF-8, that is, has no lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -122,15 +125,15 @@ def excerpt(text: str, most: int = 60) -> str:
 
 
 class TextPosition:
-    """Where a value stands, and its key if it has one.
+    """The position of a value, and of its key if any.
 
     Attributes:
-        token: Its key or list position; empty for a whole document.
-        parent: The place of the object or list that holds it.
-        mark: The first sign of the value; of its key while the value is not there yet.
-        key: The sign of the key.
-        parts: Token -> place, for an object or list. Of a repeated key the first counts.
-        twin: The place that had this key first, where a key is repeated.
+        token: Its key or list index; empty for a whole document.
+        parent: The position of the enclosing object or list.
+        mark: The first token of the value; that of its key until the value is read.
+        key: The token of the key.
+        parts: Token -> position, for an object or list. The first of duplicate keys counts.
+        twin: The position of the first key, for a duplicate key.
     """
 
     __slots__ = ("key", "mark", "parent", "parts", "token", "twin")
@@ -144,7 +147,7 @@ class TextPosition:
         self.twin: TextPosition | None = None
 
     def pointer(self) -> str:
-        """The JSON Pointer of the place within its document."""
+        """The JSON Pointer within its document."""
         tokens: list[str] = []
         place = self
         while place.parent is not None:
@@ -153,7 +156,7 @@ class TextPosition:
         return pointer_of(reversed(tokens))
 
     def nearest(self, pointer: str) -> TextPosition:
-        """The place that a pointer names from here, or its nearest ancestor that exists."""
+        """The position at a relative pointer, or that of its nearest existing ancestor."""
         place = self
         for step in keys_of(pointer):
             part = place.parts.get(step)
@@ -164,7 +167,7 @@ class TextPosition:
 
 
 class _Level:
-    """An object or list that is still open. `place` is None where it is itself a key, which we refuse."""
+    """An open object or list. `place` is None if it is itself a key, which documents may not contain."""
 
     __slots__ = ("key", "length", "mapping", "place")
 
@@ -176,14 +179,15 @@ class _Level:
 
 
 def walk_positions(marks: Iterable[Mark]) -> Iterator[tuple[TextPosition, bool]]:
-    """The places of a text in reading order, and whether it is a key that is met.
+    """The positions of a text in reading order, each with whether it was reached as a key.
 
-    A key and its value share one place: it is met twice. Only what is within the bounds is visited.
+    A key and its value share one position, which is yielded twice. Text beyond the bounds is not visited.
     """
     levels: list[_Level] = []
+    # Closing brackets are marks but not nodes, and there are at most as many of them as nodes.
     for mark in islice(marks, 2 * NODES):
         if mark.kind == "}":
-            if levels:  # what is no JSON may close more than it opens
+            if levels:  # invalid JSON may close more brackets than it opens
                 levels.pop()
             continue
         level = levels[-1] if levels else None
@@ -227,5 +231,5 @@ def _key_place(level: _Level, mark: Mark) -> TextPosition:
 
 
 def root_positions(marks: Iterable[Mark]) -> list[TextPosition]:
-    """The places of a text's documents, with everything below them."""
+    """The positions of the documents of a text, with everything below them."""
     return [place for place, _ in walk_positions(marks) if place.parent is None]

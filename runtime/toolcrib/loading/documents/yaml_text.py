@@ -1,9 +1,9 @@
-"""YAML without surprises: one pass over the parser's events, which builds and guards at once.
+"""A safe subset of YAML, built and checked in one pass over the parser's events.
 
-Plain scalars are read by the JSON-compatible part of YAML 1.2's core schema: null, booleans in three
-spellings, and numbers in JSON's grammar. All else is text: `no`, `on`, `0777`, `0x1F`, `1_000`,
-`22:22`, dates. What can hide work or surprise a reader (aliases, merge keys, tags, keys that are no
-text, repeated keys) is refused where it stands. Every bound holds before anything big is built.
+Plain scalars follow the JSON-compatible part of YAML 1.2's core schema: null, booleans in three spellings, and numbers
+in JSON's grammar. Everything else is text: `no`, `on`, `0777`, `0x1F`, `1_000`, `22:22`, dates. Aliases, merge keys,
+tags, duplicate keys and keys that are not text are rejected with their position. The bounds are checked before
+anything large is built.
 """
 
 from __future__ import annotations
@@ -47,18 +47,20 @@ from toolcrib.loading.documents.positions import (
 )
 
 LOADER: Final[type[Any]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Where events come from: libyaml, or PyYAML's own scanner where it was built without."""
+"""Source of events: libyaml, or PyYAML's own scanner if PyYAML was built without libyaml."""
 
 _CONSTANTS: Final[dict[str, JSON]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-"""Plain scalars that are neither texts nor numbers."""
+"""Plain scalars that are neither text nor numbers."""
 
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _NUMBER_STARTS: Final = "-0123456789"
 
+# YAML 1.2, production [1] c-printable, without the BOM and without NEL, LS and PS, which end a line in YAML 1.1
+# (libyaml) but not in YAML 1.2: two readers would see different documents.
 _NOT_YAML: Final = re.compile(
     r"[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
@@ -67,17 +69,17 @@ _TAG_DIRECTIVE: Final = re.compile(r"^%TAG\b", re.MULTILINE)
 _BARE_EXPRESSION: Final = re.compile(r"(?:^|[:\-,\[{])\s*(\{\{.*?(?:\}\}|$))")
 _WHOLE_CHARACTER: Final = "write the character itself, or `\\U` and its eight digits"
 _HINTS: Final = {
-    "mapping values are not allowed": "a text that holds `: ` must be in quotes",
-    "found character that cannot start any token": "a text that begins with this character must be in quotes",
-    "found unexpected ':'": "a text that holds `: ` must be in quotes",
-    "found unexpected end of stream": "a quote or bracket that was opened is not closed",
-    "did not find expected key": "check the indentation, and put texts with special characters in quotes",
-    "could not find expected ':'": "a key is followed by `: `",
+    "mapping values are not allowed": "put text that contains `: ` in quotes",
+    "found character that cannot start any token": "put text that starts with this character in quotes",
+    "found unexpected ':'": "put text that contains `: ` in quotes",
+    "found unexpected end of stream": "close the open quote or bracket",
+    "did not find expected key": "check the indentation, and put text with special characters in quotes",
+    "could not find expected ':'": "write `: ` after a key",
 }
 
 
 class _RefusedKey:
-    """Stands for a key that was refused: the value that follows it is read and left out."""
+    """Placeholder for a rejected key: the value that follows is read and discarded."""
 
 
 _REFUSED_KEY: Final = _RefusedKey()
@@ -103,6 +105,7 @@ class _Builder:
         self.stack: list[tuple[Any, str | _RefusedKey | None, _RefusedKey | None]] = []
 
     def build(self, events: Iterable[Any]) -> None:
+        # Events, not nodes or constructors: an alias bomb or a tag is rejected before PyYAML composes anything.
         for event in events:
             kind = type(event)
             if kind is ScalarEvent:
@@ -122,7 +125,7 @@ class _Builder:
 
     @cached_property
     def places(self) -> list[TextPosition]:
-        """Where everything stands: worked out at the first fault that needs it."""
+        """The positions of the text, computed at the first problem that needs them."""
         return root_positions(marks(self.text))
 
     def begin(self, event: Any) -> None:
@@ -152,6 +155,7 @@ class _Builder:
         here, key = self.here, self.key
         if type(here) is list:
             self.blank = not text and not self.stack and event.implicit[0]
+            # `implicit[0]` is true for plain scalars only, so quoted `"1"` and `'no'` stay text.
             here.append(self.plain(event, text) if event.implicit[0] else text)
         elif key is None:
             self.key = self.take_key(event, text)
@@ -188,11 +192,13 @@ class _Builder:
             self.key = _REFUSED_KEY if self.key is None else None
 
     def check(self, event: Any) -> None:
-        """Count a node, and refuse what is written before it: anchor, alias, tag."""
+        """Count a node, and reject its anchor, alias or tag."""
+        # Aliases expand: nine lines of them make a billion values ("billion laughs"). Tags choose
+        # the type of a value, which the schema decides here.
         self.nodes += 1
         if self.nodes > NODES:
             self.report(
-                event, "too_many_nodes", f"the text holds more than {NODES} keys and values", self.path()
+                event, "too_many_nodes", f"the text contains more than {NODES} keys and values", self.path()
             )
             raise StopReading
         if event.anchor is not None:
@@ -200,14 +206,14 @@ class _Builder:
         if type(event) is AliasEvent:
             return
         if event.tag is not None or (self.bangs and self.has_bare_tag(event)):
-            message = f"the tag `{excerpt(event.tag or '!')}` is refused"
-            self.report(event, "tag_refused", message, self.path(), hint="leave it out; quotes make a text")
+            message = f"the tag `{excerpt(event.tag or '!')}` is not allowed"
+            self.report(event, "tag_refused", message, self.path(), hint="remove it; use quotes for text")
         if self.halves and type(event) is ScalarEvent and not is_encodable(event.value):
-            message = "a text holds half of a surrogate pair"
+            message = "a text contains a lone surrogate"
             self.report(event, "lone_surrogate", message, self.path(), hint=_WHOLE_CHARACTER)
 
     def has_bare_tag(self, event: Any) -> bool:
-        """Whether a scalar is written `! text`, of which libyaml's event says nothing."""
+        """Whether a scalar is written `! text`: libyaml reports this non-specific tag as no tag."""
         mark = event.start_mark
         return type(event) is ScalarEvent and self.text.startswith("!", mark.index)
 
@@ -224,17 +230,18 @@ class _Builder:
         if match.lastindex is None:
             if len(text) - text.startswith("-") <= INTEGER_DIGITS:
                 return int(text)
-            message = f"a number has {len(text)} digits; at most {INTEGER_DIGITS} are read"
+            message = f"a number has {len(text)} digits; the limit is {INTEGER_DIGITS}"
             self.report(event, "number_too_long", message, self.path(), hint=hint)
             return None
         value = float(text)
         if math.isfinite(value):
             return value
-        message = f"`{excerpt(text)}` is larger than any number that can be kept"
+        message = f"`{excerpt(text)}` is too large for a number"
         self.report(event, "non_finite_number", message, self.path(), hint=hint)
         return None
 
     def take_key(self, event: Any, text: str) -> str | _RefusedKey:
+        # Most keys are ordinary words and skip the slower check.
         if event.implicit[0] and (text in _CONSTANTS or text[0] in _NUMBER_STARTS or text == "<<"):
             return self.check_plain_key(event, text)
         return self.new_key(event, text)
@@ -244,21 +251,21 @@ class _Builder:
             return text
         pointer = self.path(text)
         first = self.places[self.index].nearest(pointer).key
-        where = f" on line {first.line} and" if first is not None else ""
-        message = f"the key `{excerpt(text)}` is written twice:{where} on line {event.start_mark.line + 1}"
+        where = f"lines {first.line} and " if first is not None else "line "
+        message = f"duplicate key `{excerpt(text)}` on {where}{event.start_mark.line + 1}"
         self.report(event, "duplicate_key", message, pointer, hint="keep one of them")
         return _REFUSED_KEY
 
     def check_plain_key(self, event: Any, text: str) -> str | _RefusedKey:
         if text == "<<":
-            message = "the merge key `<<` is refused"
+            message = "the merge key `<<` is not allowed"
             self.report(event, "merge_key_refused", message, self.path(text), hint="write the keys out")
             return _REFUSED_KEY
         value = self.plain(event, text)
         if isinstance(value, str) or (self.number_keys and type(value) is int):
             return self.new_key(event, text)
         kind = "null" if value is None else "a boolean" if isinstance(value, bool) else "a number"
-        message = f"the key `{excerpt(text)}` is {kind}; keys are texts"
+        message = f"the key `{excerpt(text)}` is {kind}; keys must be text"
         self.report(
             event, "non_string_key", message, self.path(text), hint=f'put it in quotes: `"{excerpt(text)}":`'
         )
@@ -267,10 +274,11 @@ class _Builder:
     def refuse_container_key(self, event: Any) -> None:
         mark = event.start_mark
         outer = mark.index - 1
+        # The most common mistake: YAML reads an unquoted `{{ x }}` as an object whose key is an object.
         if event.flow_style and self.text.startswith("{{", outer):
             self.refuse_expression(mark.line + 1, mark.column, self.text[outer:])
             return
-        message = "an object or list is used as a key; keys are texts"
+        message = "an object or list is used as a key; keys must be text"
         self.report(event, "non_string_key", message, self.path())
 
     def refuse_expression(self, line: int, column: int, rest: str) -> None:
@@ -280,7 +288,7 @@ class _Builder:
         self.problems.report(
             Problem(
                 code="unquoted_expression",
-                message=f"the expression `{shown}` is not in quotes, so YAML reads an object",
+                message=f"the expression `{shown}` is not in quotes, so YAML reads it as an object",
                 line=line,
                 column=column,
                 pointer=self.path(),
@@ -290,11 +298,11 @@ class _Builder:
 
     def refuse_anchor(self, event: Any) -> None:
         kind, sign = ("alias", "*") if type(event) is AliasEvent else ("anchor", "&")
-        message = f"the {kind} `{sign}{excerpt(event.anchor)}` is refused"
+        message = f"the {kind} `{sign}{excerpt(event.anchor)}` is not allowed"
         self.report(event, "alias_refused", message, self.path(), hint="write the value out where it is used")
 
     def path(self, key: str | None = None) -> str:
-        """The pointer of the value that is being read; of `key` in the open object where it is given."""
+        """The pointer of the value that is being read, or of `key` in the open object."""
         tokens: list[str | int] = []
         for here, used, _ in self.stack[1:]:
             if isinstance(used, _RefusedKey):
@@ -324,19 +332,20 @@ class _Builder:
 def read_yaml(
     text: str, problems: Problems, loader: type[Any] = LOADER, *, number_keys: bool = False
 ) -> list[ParsedDocument]:
-    """The documents of a text that are without error; what is wrong goes to `problems`.
+    """Read the documents of a text. Those with errors are omitted, and `problems` receives the errors.
 
-    With `number_keys` a whole number may be a key, and is its text.
+    With `number_keys`, whole numbers are accepted as keys and converted to text.
     """
+    # libyaml expands a `%TAG` handle in every tag that uses it, so small text could make very long tags.
     if "%TAG" in text and (directive := _TAG_DIRECTIVE.search(text)):
         line = text.count("\n", 0, directive.start()) + 1
         problems.report(
             Problem(
                 code="tag_refused",
-                message="the directive `%TAG` is refused",
+                message="the directive `%TAG` is not allowed",
                 line=line,
                 column=1,
-                hint="leave it out",
+                hint="remove it",
             )
         )
         return []
@@ -356,7 +365,7 @@ def read_yaml(
         problems.report(
             Problem(
                 code="empty_document",
-                message="the text holds no document",
+                message="the text contains no document",
                 line=1,
                 column=1,
                 severity="notice",
@@ -386,8 +395,8 @@ def _refuse_character(text: str, problems: Problems) -> bool:
     line = text.count("\n", 0, start) + 1
     column = start - text.rfind("\n", 0, start)
     shown = f"U+{ord(match.group()):04X}"
-    message = f"the character {shown} can't stand in YAML"
-    hint = f"write `\\u{ord(match.group()):04x}` in a text in double quotes, or leave it out"
+    message = f"character {shown} is not allowed in YAML"
+    hint = f"write `\\u{ord(match.group()):04x}` in double quotes, or remove it"
     problems.report(Problem(code="control_character", message=message, line=line, column=column, hint=hint))
     return True
 
@@ -404,9 +413,9 @@ def _report_syntax(builder: _Builder, error: yaml.MarkedYAMLError) -> None:
         if bare is not None:
             builder.refuse_expression(row + 1, bare.start(1) + 1, bare.group(1))
             return
-    message, hint, code = error.problem or "this is no YAML", "", "invalid_yaml"
+    message, hint, code = error.problem or "not valid YAML", "", "invalid_yaml"
     if seen[column : column + 1] == "\t":
-        message, hint = "a tab is used as indentation", "indent with blanks"
+        message, hint = "a tab is used as indentation", "indent with spaces"
     elif _SURROGATE_ESCAPE.match(seen, max(column - 2, 0)):
         code, hint = "lone_surrogate", _WHOLE_CHARACTER
     for sign, advice in _HINTS.items():

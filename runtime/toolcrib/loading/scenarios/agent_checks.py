@@ -166,12 +166,12 @@ def _assertion(assertion: Assertion, known: KnownNames) -> Iterator[Problem]:
     for name, pointer, tool in named_arguments(assertion):
         names = closed_names(known.tools[tool].input_schema) if tool in known.tools else None
         if names is not None and name not in names:
-            message = f"`{tool}` has no argument `{name}`, so no call of it is made with one"
-            hint = did_you_mean(name, names) or f"it has {_listed(names)}"
+            message = f"`{tool}` has no argument `{name}`, so no call can have it"
+            hint = did_you_mean(name, names) or f"known arguments: {_listed(names)}"
             yield Problem(code="unknown_argument", message=message, pointer=pointer, hint=hint)
     pattern = assertion.when.get("tool_called_pattern")
     if pattern and not any(map(compile_matcher({"$regex": pattern}, []).matches, known.tools)):
-        message = f"no tool has a name that matches {pattern}, so the assertion never applies"
+        message = f"no tool name matches {pattern}, so the assertion never applies"
         place = f"{assertion.pointer}/when/tool_called_pattern"
         yield Problem(code="idle_glob", message=message, pointer=place, severity="warning")
 
@@ -191,8 +191,8 @@ def _states(
     states = {state for machine in machines.values() for state in machine.states}
     for name, pointer, _tool in named:
         if name not in states:
-            message = f"no machine is ever in a state `{name}`"
-            hint = did_you_mean(name, states) or f"their states are {_listed(states)}"
+            message = f"unknown state `{name}`: no machine has it"
+            hint = did_you_mean(name, states) or f"known states: {_listed(states)}"
             yield Problem(code="never_matches", message=message, pointer=pointer, hint=hint)
 
 
@@ -206,7 +206,7 @@ def _when(reply: AgentReply, known: KnownNames) -> Iterator[Problem]:
             hint = did_you_mean(key, _OF_LAST) or f"known: {_listed(_OF_LAST)}"
             place = f"{pointer}/last/{pointer_step(key)}"
             yield Problem(
-                code="unknown_key", message=f"`{key}` is no key of `last`", pointer=place, hint=hint
+                code="unknown_key", message=f"unknown key `{key}` in `last`", pointer=place, hint=hint
             )
         tool = last.get("tool")
         if isinstance(tool, str) and "{{" not in tool and not known.has(tool):
@@ -225,12 +225,12 @@ def _answers(agent: Agent, known: KnownNames, short: Callable[[str], str]) -> It
             if not (known.has(name) or name in ids or _MADE_ID.fullmatch(name)):
                 pointer = f"{turn.pointer}/answers/{pointer_step(name)}"
                 problem = unknown_tool(name, pointer, {*known.tools, *ids})
-                yield problem._replace(message=f"`{name}` is no tool, and no id of a call")
+                yield problem._replace(message=f"`{name}` is neither a tool nor the ID of a call")
 
 
 def unknown_tool(name: str, pointer: str, tools: Collection[str], way: str = "") -> Problem:
     """A tool that is not there; `way` says what can be done besides."""
-    hint = did_you_mean(name, tools) or "the tool must be loaded together with the scenario"
+    hint = did_you_mean(name, tools) or "load the tool together with the scenario"
     hint = "; ".join(filter(None, (hint, way)))
     return Problem(code="unknown_tool", message=f"there is no tool `{name}`", pointer=pointer, hint=hint)
 
@@ -271,7 +271,7 @@ def check_agent(
     yield from check_names(scenario, agent, tools, {READING, *refused, *sought})
 
 
-_MEANT = "where the model is to ask for what is not there, `expect_result: {outcome: not_found}` says so"
+_MEANT = "if the model should call an unknown tool, add `expect_result: {outcome: not_found}`"
 
 
 def _wants_failure(call: ScriptedCall) -> bool:
@@ -282,12 +282,12 @@ def _wants_failure(call: ScriptedCall) -> bool:
 
 def _fulfilled(scenario: Scenario, agent: Agent, tool: Descriptor, pointer: str) -> Iterator[Problem]:
     if "client" not in tool.bindings:
-        message = f"`{tool.name}` has no `client:` block, so no caller fulfils it"
-        hint = "leave it out, or give the tool a `client:` block"
+        message = f"`{tool.name}` has no `client:` block, so no client answers it"
+        hint = "remove it, or add a `client:` block to the tool"
         yield Problem(code="binding_missing", message=message, pointer=pointer, hint=hint)
     elif agent.grants(tool.name) and not ("mock" in tool.bindings or tool.name in scenario.mocks):
-        message = f"`{tool.name}` has no `mock:` block that could say what the caller answers"
-        hint = "write one, in the tool or under `mocks`, or say `{result: ...}` here"
+        message = f"`{tool.name}` has no `mock:` block to supply the client's answer"
+        hint = "add one to the tool or under `mocks`, or write `{result: ...}` here"
         yield Problem(code="binding_missing", message=message, pointer=pointer, hint=hint)
 
 

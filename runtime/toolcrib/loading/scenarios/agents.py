@@ -1,4 +1,4 @@
-"""From a document to the agent of a scenario: its provider, scripts, turns and assertions, compiled."""
+"""Compile the `agent:` block of a scenario: provider, scripts, turns and assertions."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from toolcrib.schema.validation import Validator
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 
 SEEN = ("user", "results", "turn")
-"""What the expressions of a script may read besides those of the scenario: the last text of the user, tool -> the last
-value that the model was told, and how often the user has spoken."""
+"""Names that expressions of a script can read in addition to those of the scenario: the last text of the user, a
+mapping from tools to the last value returned to the model, and the number of messages from the user."""
 
 
 def parse_agent(entry: Mapping[str, Any], names: Names, problems: list[Problem]) -> Agent:
-    """Compile what a scenario says of its agent.
+    """Compile the `agent:` block of a scenario.
 
     Args:
-        entry: As the document has it; its shape is right.
-        names: What its expressions may read: what all steps can, and what they have saved.
-        problems: Receives what is wrong with it.
+        entry: The block; its schema has accepted it.
+        names: Names that its expressions can read: those of all steps, and the values that steps saved.
+        problems: Receives the problems of the block.
     """
     reader = _Reader({**names, **dict.fromkeys(SEEN)}, problems)
     place = "/agent"
@@ -60,46 +60,47 @@ _AS_WRITTEN = frozenset(
         *("unused_turns", "unknown_tools"),
     )
 )
-"""Keys of an agent whose values are those of the document."""
+"""Keys of an agent whose values are used as written in the document."""
 
 
 def parse_script(
     entries: Sequence[Mapping[str, Any]], pointer: str, names: Names, problems: list[Problem]
 ) -> tuple[AgentReply, ...]:
-    """Compile the replies of a scripted model; their shape is right.
+    """Compile the replies of a scripted model.
 
     Args:
-        entries: As the document has them.
+        entries: The replies; their schema has accepted them.
         pointer: JSON Pointer of the list.
-        names: What their expressions may read besides `user`, `results` and `turn`.
-        problems: Receives what is wrong with them.
+        names: Names that their expressions can read, in addition to `user`, `results` and `turn`.
+        problems: Receives the problems of the replies.
     """
     reader = _Reader({**names, **dict.fromkeys(SEEN)}, problems)
     return tuple(reader.reply(entry, f"{pointer}/{index}") for index, entry in enumerate(entries))
 
 
 def _idle_variables(entry: Mapping[str, Any]) -> Iterator[Problem]:
-    """That there is a prompt whose text is filled in, where something is said to fill it in with."""
+    # Variables fill in the text of a prompt. `system` replaces that text, so they would be ignored silently.
     if "variables" not in entry or ("prompt" in entry and "system" not in entry):
         return
-    message = "nothing is filled in with these: " + (
-        "`system` stands in place of the prompt's text" if "system" in entry else "there is no `prompt`"
+    message = "these variables are not used: " + (
+        "`system` replaces the prompt's text" if "system" in entry else "there is no `prompt`"
     )
-    hint = "leave them out, or let a `prompt` instruct the model"
+    hint = "remove them, or let a `prompt` instruct the model"
     yield Problem(code="contradiction", message=message, pointer="/agent/variables", hint=hint)
 
 
 def _keys(entry: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with the keys of providers."""
+    """The problems of API keys."""
     for holder, pointer in ((entry, "/agent/api_key"), (entry.get("judge", {}), "/agent/judge/api_key")):
         if "api_key" not in holder:
             continue
         from toolcrib.security.secrets import check_variables  # noqa: PLC0415 -- most agents need no key
 
         yield from check_variables(holder["api_key"], pointer)
+        # Scenarios are committed: a literal key ends up in the history of the repository.
         if "${" not in holder["api_key"]:
-            message = "the key is written in the document, where everybody who reads it knows it"
-            hint = "put it into the environment and write `api_key: ${MY_KEY}`"
+            message = "the API key is in plain text in the document"
+            hint = "put it in the environment and write `api_key: ${MY_KEY}`"
             yield Problem(
                 code="literal_secret", message=message, pointer=pointer, hint=hint, severity="warning"
             )
@@ -114,7 +115,6 @@ def _policy(entry: Mapping[str, Any], problems: list[Problem]) -> ToolPolicy:
 
 
 def _guardrails(entry: Mapping[str, Any], problems: list[Problem]) -> tuple[Mapping[str, Any], ...]:
-    """Those that can be asked."""
     if "guardrails" not in entry:
         return ()
     from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415 -- most agents have none
@@ -127,8 +127,8 @@ class _Reader:
     """Compiles the parts of an agent.
 
     Args:
-        names: What their expressions may read.
-        problems: Receives what is wrong with them.
+        names: Names that their expressions can read.
+        problems: Receives their problems.
     """
 
     def __init__(self, names: Names, problems: list[Problem]) -> None:
@@ -136,7 +136,7 @@ class _Reader:
         self._problems = problems
 
     def turn(self, entry: Mapping[str, Any], pointer: str) -> AgentTurn:
-        """A turn, with its script."""
+        """Compile a turn and its script."""
         return AgentTurn(
             user=self.rendering(entry, "user", pointer),
             answers=self.renderings(entry, "answers", pointer),
@@ -147,12 +147,12 @@ class _Reader:
         )
 
     def script(self, entry: Mapping[str, Any], pointer: str) -> tuple[AgentReply, ...]:
-        """The replies under `script`."""
+        """Compile the replies under `script`."""
         replies = entry.get("script", ())
         return tuple(self.reply(reply, f"{pointer}/script/{index}") for index, reply in enumerate(replies))
 
     def reply(self, entry: Mapping[str, Any], pointer: str) -> AgentReply:
-        """A reply; one that says nothing and calls nothing, or calls in two ways, is told."""
+        """Compile a reply, and report one without text and calls, or with both `call` and `calls`."""
         self._problems += _contradictions(entry, pointer)
         alone = [(entry, pointer)] if "call" in entry else []
         several = [(call, f"{pointer}/calls/{index}") for index, call in enumerate(entry.get("calls", ()))]
@@ -185,6 +185,7 @@ class _Reader:
         faults: list[Problem] = []
         matcher = compile_matcher(pattern, faults, place, names=self._names)
         schema, words = _SEEN[key]
+        # A condition that never matches makes the reply dead: the script would stall at run time without a reason.
         if not faults and find_impossible(pattern, schema):
             message = f"{words}, so it is never {compact(pattern)}"
             faults.append(Problem(code="never_matches", message=message, pointer=place))
@@ -192,7 +193,7 @@ class _Reader:
         return matcher
 
     def rendering(self, entry: Mapping[str, Any], key: str, pointer: str) -> Rendering | None:
-        """The value of a key, compiled; None where the key is not there."""
+        """Compile the value of a key; None if the key is absent."""
         if key not in entry:
             return None
         return compile_value(entry[key], self._names, self._problems, f"{pointer}/{key}")
@@ -200,7 +201,7 @@ class _Reader:
     def renderings(
         self, entry: Mapping[str, Any], key: str, pointer: str, names: Names = NOTHING
     ) -> dict[str, Rendering]:
-        """The values within an object, compiled; they may read more `names`."""
+        """Compile the values of an object, which can read additional `names`."""
         known = {**self._names, **names}
         return {
             name: compile_value(value, known, self._problems, f"{pointer}/{key}/{pointer_step(name)}")
@@ -208,13 +209,13 @@ class _Reader:
         }
 
     def client(self, entry: Mapping[str, Any], pointer: str) -> dict[str, Rendering]:
-        """How the caller fulfils tools; what it answers may read the arguments of the call."""
+        """Compile the client's answers to tools, which can read the arguments of the call."""
         return self.renderings(entry, "client", pointer, {"args": None})
 
     def assertions(
         self, entry: Mapping[str, Any], pointer: str, *, whole: bool = False
     ) -> tuple[Assertion, ...]:
-        """What must be true, of a turn or of the whole conversation."""
+        """Compile the assertions on a turn, or on the whole conversation."""
         if not entry.get("assertions"):
             return ()
         from toolcrib.loading.scenarios.assertions import check_assertions  # noqa: PLC0415 -- many kinds, seldom used
@@ -223,56 +224,56 @@ class _Reader:
 
 
 def check_reserved_names(steps: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """A problem for each step that saves under a name which scripts have for something else."""
+    """A problem for each step that saves a value under a name that scripts reserve."""
     for index, entry in enumerate(steps):
         inner = [
             (f"/steps/{index}/parallel/{place}", call) for place, call in enumerate(entry.get("parallel", ()))
         ]
         for pointer, call in [(f"/steps/{index}", entry), *inner]:
             if call.get("as") in SEEN:
-                message = f"`{call['as']}` is already the name of what the scripts of the agent see"
+                message = f"`{call['as']}` is already a name that the agent's scripts can read"
                 place = f"{pointer}/as"
-                yield Problem(code="duplicate_name", message=message, pointer=place, hint="take another name")
+                yield Problem(code="duplicate_name", message=message, pointer=place, hint="use another name")
 
 
 _SEEN: Mapping[str, tuple[dict[str, JSON], str]] = {
-    "user": ({"type": "string"}, "`user` is a text"),
-    "turn": ({"type": "integer", "minimum": 1}, "`turn` is a whole number from 1 up"),
-    "reply": ({"type": "integer", "minimum": 1}, "`reply` is a whole number from 1 up"),
-    "replies": ({"type": "integer", "minimum": 0}, "`replies` is a whole number from 0 up"),
-    "results": ({"type": "object"}, "`results` is an object of tools and their values"),
+    "user": ({"type": "string"}, "`user` is text"),
+    "turn": ({"type": "integer", "minimum": 1}, "`turn` is a whole number of at least 1"),
+    "reply": ({"type": "integer", "minimum": 1}, "`reply` is a whole number of at least 1"),
+    "replies": ({"type": "integer", "minimum": 0}, "`replies` is a whole number of at least 0"),
+    "results": ({"type": "object"}, "`results` is an object of values by tool"),
     "last": ({"type": "object"}, "`last` is an object `{tool, outcome, code, value, text}`"),
 }
-"""What a reply's `when` may look at: its JSON Schema, and what that is in words."""
+"""What a reply's `when` can match: its JSON Schema, and a description for messages."""
 
 
 def _contradictions(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
     if not entry.keys() & {"say", "reasoning", "call", "calls"}:
-        message = "a reply says something or calls something, and this one does neither"
-        hint = "write `say`, `call` or `calls`; a model that says nothing is `say: ''`"
+        message = "a reply must have text or a call, and this one has neither"
+        hint = "add `say`, `call` or `calls`; use `say: ''` for an empty reply"
         yield Problem(code="missing_key", message=message, pointer=pointer, hint=hint)
     if {"call", "calls"} <= entry.keys():
-        message = "a reply makes one call (`call`) or several (`calls`)"
-        hint = "move the one into the list"
+        message = "`call` and `calls` cannot be combined"
+        hint = "move the call into the list"
         yield Problem(code="wrong_combination", message=message, pointer=f"{pointer}/calls", hint=hint)
     for key in ("args", "id", "expect_result"):
         if key in entry and "call" not in entry:
-            message = f"`{key}` belongs to a `call`, and there is none beside it"
-            hint = "move it into the call it is about"
+            message = f"`{key}` applies to a `call`, but there is none next to it"
+            hint = "move it into its call"
             yield Problem(code="wrong_combination", message=message, pointer=f"{pointer}/{key}", hint=hint)
 
 
 GROUP: Final = "toolcrib.providers"
-"""The entry-point group in which distributions offer providers: name -> what makes one."""
+"""The entry-point group in which distributions register providers."""
 
 BUILT_IN: Final = ("anthropic", "azure_openai", "openai", "openai_responses")
-"""The providers of models that come along."""
+"""The built-in providers of models."""
 
 _WITHOUT_MODEL: Final = ("scripted", "direct")
 
 
 def check_providers(agent: Agent) -> Iterator[Problem]:
-    """Who speaks, and who judges, where nobody is called so."""
+    """A problem for an unknown provider of the agent or of its judge."""
     yield from _check(agent.provider, f"{agent.pointer}/provider", (*_WITHOUT_MODEL, *BUILT_IN))
     if agent.judge:
         yield from _check(agent.judge["provider"], f"{agent.pointer}/judge/provider", BUILT_IN)
@@ -281,22 +282,23 @@ def check_providers(agent: Agent) -> Iterator[Problem]:
 def _check(name: str, pointer: str, known: tuple[str, ...]) -> Iterator[Problem]:
     if name in known:
         return
-    installed = {entry.name for entry in entry_points(group=GROUP)}  # slow, so only where it may help
+    # Reads the metadata of every installed distribution, so only for a name that is not built in.
+    installed = {entry.name for entry in entry_points(group=GROUP)}
     if name not in installed:
         names = sorted({*known, *installed})
-        hint = did_you_mean(name, names) or f"there are {', '.join(f'`{each}`' for each in names)}"
-        message = f"no provider is called `{name}`"
+        hint = did_you_mean(name, names) or f"known providers: {', '.join(f'`{each}`' for each in names)}"
+        message = f"unknown provider `{name}`"
         yield Problem(code="unknown_provider", message=message, pointer=pointer, hint=hint)
 
 
 def parse_turns(turns: Sequence[Sequence[Mapping[str, Any]]]) -> list[AgentTurn]:
-    """Turns of which only the scripts are known.
+    """Compile turns that consist of scripts only.
 
     Args:
-        turns: For each message of the user the replies, as documents have them under `script`.
+        turns: For each message of the user, the replies as written under `script`.
 
     Raises:
-        DocumentError: Something is wrong with them.
+        DocumentError: A reply is invalid.
     """
     problems = [
         problem
@@ -315,7 +317,7 @@ def parse_turns(turns: Sequence[Sequence[Mapping[str, Any]]]) -> list[AgentTurn]
 
 
 _SAID = Rendering(constant=True, names=frozenset(), run=lambda _scope: "")
-"""What the user says is not the script's business."""
+"""Placeholder for the user's message, which the caller of the model supplies."""
 
 
 @cache

@@ -114,7 +114,7 @@ def takes_text_list(schema: Mapping[str, Any], key: str) -> bool:
 _GUARDRAIL_KEYS: Final = ("type", "params", "message", "unsupported")
 """What a guardrail may say of what an assertion may say."""
 
-_ALL_TYPES: Final = "`docs/reference/assertions.md` lists the types"
+_ALL_TYPES: Final = "see the types in `docs/reference/assertions.md`"
 
 _BESIDE: Final = ("message", "scope")
 """What may stand within `params` as well."""
@@ -264,11 +264,11 @@ class AssertionChecker:
         """The entry with `message` and `scope`, which may stand within `params` instead."""
         found: dict[str, Any] = {key: params[key] for key in _BESIDE if key in params}
         for key in found.keys() & entry.keys():
-            message = f"`{key}` stands here and beside `params`"
-            self._add_fault("wrong_combination", message, f"{pointer}/params/{key}", "leave one of them out")
+            message = f"`{key}` is set both in `params` and next to it"
+            self._add_fault("wrong_combination", message, f"{pointer}/params/{key}", "remove one of them")
         known = self._form["properties"]
         for key in found.keys() - known.keys():
-            self._add_fault("unknown_key", f"`{key}` is no key here", f"{pointer}/params/{key}")
+            self._add_fault("unknown_key", f"unknown key `{key}`", f"{pointer}/params/{key}")
         form = {"type": "object", "properties": {key: known[key] for key in found.keys() & known.keys()}}
         self._fits(form, found, f"{pointer}/params")
         return {**found, **entry}
@@ -281,9 +281,7 @@ class AssertionChecker:
         known = {*self._known, *(other for other, meant in ALIASES.items() if meant.kind in self._known)}
         if alias.kind not in self._known:
             hint = did_you_mean(name, known) or _ALL_TYPES
-            self._add_fault(
-                "unknown_assertion", f"`{name}` is no type of assertion", f"{pointer}/{key}", hint
-            )
+            self._add_fault("unknown_assertion", f"unknown assertion type `{name}`", f"{pointer}/{key}", hint)
             return alias, {}
         place = f"{pointer}/{holder}"
         schema = assertion_kinds()[alias.kind]
@@ -307,8 +305,8 @@ class AssertionChecker:
         for written, value in params.items():
             key = written if written in schema["properties"] else spellings.get(written, written)
             if key in settled:
-                message = f"`{written}` and `{spelt[key]}` are one"
-                self._add_fault("wrong_combination", message, f"{place}/{written}", "leave one of them out")
+                message = f"`{written}` and `{spelt[key]}` are the same key"
+                self._add_fault("wrong_combination", message, f"{place}/{written}", "remove one of them")
                 continue
             single = isinstance(value, str) and takes_text_list(schema, key)
             settled[key], spelt[key] = ([value] if single else value), written
@@ -360,7 +358,9 @@ def _as_written(fault: Violation, kind: str, spelt: Mapping[str, str], place: st
     if fault.keyword == "additionalProperties" and len(fault.path) == 1:
         names = (*schema["properties"], *SPELLINGS.get(kind, ()))
         hint = did_you_mean(str(fault.path[0]), names)
-        problem = problem._replace(hint=hint or f"`{kind}` takes {', '.join(f'`{name}`' for name in names)}")
+        problem = problem._replace(
+            hint=hint or f"`{kind}` accepts {', '.join(f'`{name}`' for name in names)}"
+        )
     path = [*fault.path]
     if path:
         path[0] = spelt.get(str(path[0]), path[0])
@@ -410,7 +410,7 @@ def _expression(params: Mapping[str, Any], place: str, spelt: Mapping[str, str])
 def _bounds(least: str, most: str) -> Check:
     def check(params: Mapping[str, Any], place: str, spelt: Mapping[str, str]) -> Iterator[Problem]:
         if least in params and most in params and params[least] > params[most]:
-            message = f"`{least}` is {params[least]}, and `{most}` is {params[most]}: nothing lies between"
+            message = f"`{least}` is {params[least]}, greater than `{most}`, which is {params[most]}"
             pointer = f"{place}/{spelt.get(most, most)}"
             yield Problem(code="contradiction", message=message, pointer=pointer, hint="swap them")
 
@@ -423,13 +423,13 @@ def _needs(chooser: str, needed: Mapping[str, str]) -> Check:
     def check(params: Mapping[str, Any], place: str, spelt: Mapping[str, str]) -> Iterator[Problem]:
         chosen = params[chooser]
         if needed[chosen] not in params:
-            message = f"`{needed[chosen]}` is missing: `{chooser}: {chosen}` compares with it"
+            message = f"`{needed[chosen]}` is missing: `{chooser}: {chosen}` requires it"
             yield Problem(code="missing_key", message=message, pointer=f"{place}/{needed[chosen]}")
         idle = {other: value for value, other in needed.items() if value != chosen}
         for key in sorted(idle.keys() & params.keys()):
-            message = f"`{key}` has no effect: it belongs to `{chooser}: {idle[key]}`"
+            message = f"`{key}` has no effect: it applies only with `{chooser}: {idle[key]}`"
             pointer = f"{place}/{spelt.get(key, key)}"
-            yield Problem(code="wrong_combination", message=message, pointer=pointer, hint="leave it out")
+            yield Problem(code="wrong_combination", message=message, pointer=pointer, hint="remove it")
 
     return check
 
@@ -440,7 +440,7 @@ def _guardrail(params: Mapping[str, Any], place: str, spelt: Mapping[str, str]) 
     if name not in known:
         hint = did_you_mean(name, known) or _ALL_TYPES
         pointer = f"{place}/{spelt['validator_type']}"
-        message = f"`{name}` is no type of guardrail"
+        message = f"unknown guardrail type `{name}`"
         yield Problem(code="unknown_assertion", message=message, pointer=pointer, hint=hint)
 
 

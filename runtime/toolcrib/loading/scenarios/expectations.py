@@ -76,16 +76,16 @@ def _contradictions(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]
     outcomes = _outcomes(entry)
     answers = [key for key in ("result", "golden") if key in entry]
     if "error" in entry and outcomes == (Outcome.OK,):
-        message, hint = "a call that ends `ok` has no error", "leave out `outcome` or `error`"
+        message, hint = "a call with the outcome `ok` has no error", "remove `outcome` or `error`"
         yield Problem(code="contradiction", message=message, pointer=f"{pointer}/outcome", hint=hint)
     if "error" in entry and answers and not (Outcome.OK in outcomes and len(outcomes) > 1):
-        message = "a call answers a result or an error, and both are expected"
-        hint = "leave one of them out, or name under `outcome` all that may be: `[ok, tool_error]`"
+        message = "a call returns a result or an error, but both are expected"
+        hint = "remove one of them, or list all accepted outcomes: `outcome: [ok, tool_error]`"
         yield Problem(code="contradiction", message=message, pointer=f"{pointer}/error", hint=hint)
     elif outcomes and Outcome.OK not in outcomes:
         for key in answers:
-            message = f"a call that ends {join_outcomes(outcomes, '`{}`')} has no result"
-            hint = f"leave out `outcome` or `{key}`"
+            message = f"a call with the outcome {join_outcomes(outcomes, '`{}`')} has no result"
+            hint = f"remove `outcome` or `{key}`"
             yield Problem(code="contradiction", message=message, pointer=f"{pointer}/{key}", hint=hint)
 
 
@@ -101,13 +101,13 @@ _OF_PART: dict[str, dict[str, JSON]] = {
 """What the parts of an expectation can be, where it is known."""
 
 _WORDS = {
-    "attempts": "`attempts` is a whole number from 0 up",
-    "calls": "`calls` is a whole number from 0 up",
+    "attempts": "`attempts` is a whole number of at least 0",
+    "calls": "`calls` is a whole number of at least 0",
     "elapsed": "`elapsed` is a number of seconds from 0 up",
-    "final_text": "`final_text` is what the agent said last, a text",
-    "state": "`state` holds the named states by their names",
-    "store": "`store` holds the collections by their names",
-    "times": "`times` is a whole number from 0 up",
+    "final_text": "`final_text` is the last text of the agent",
+    "state": "`state` is an object of named states",
+    "store": "`store` is an object of collections",
+    "times": "`times` is a whole number of at least 0",
 }
 
 
@@ -176,8 +176,8 @@ def _both_made_and_not(required: Sequence[CallRule], forbidden: Sequence[CallRul
     for never in forbidden:
         for made in required:
             if made.times.constant and not made.times.matches(0) and _covers(never, made):
-                message = f"calls of `{made.tool}` must have been made (`{made.pointer}`), and these never"
-                hint = "leave one of them out, or say with `args` or `outcome` which calls are meant"
+                message = f"calls of `{made.tool}` are required (`{made.pointer}`) and forbidden here"
+                hint = "remove one of them, or narrow one with `args` or `outcome`"
                 yield Problem(code="contradiction", message=message, pointer=never.pointer, hint=hint)
 
 
@@ -209,7 +209,7 @@ class GoldenFile:
     Attributes:
         name: Path of the file, as the scenario names it.
         value: The result that it holds.
-        missing: Whether there is no such file.
+        missing: Whether no such file.
         fault: Why it holds no result; empty if it holds one or is missing.
     """
 
@@ -238,7 +238,7 @@ class Golden:
         path = self.name.render(scope)
         if isinstance(path, str) and path.strip():
             return path
-        raise ExpressionError("the name of a golden file is a text that is not empty")
+        raise ExpressionError("the name of a golden file must be non-empty text")
 
     def read(self, files: Files | None, scope: Mapping[str, JSON]) -> GoldenFile:
         """Read the file of one run; that there is none is no error.
@@ -260,7 +260,9 @@ def _read(files: Files | None, name: str) -> GoldenFile:
     value, problems = parse_json(name, content)
     if problems:
         first = problems[0]
-        return GoldenFile(name=name, fault=f"`{name}` holds no result: line {first.line}: {first.message}")
+        return GoldenFile(
+            name=name, fault=f"`{name}` does not contain a result: line {first.line}: {first.message}"
+        )
     return GoldenFile(name=name, value=value)
 
 
@@ -271,10 +273,10 @@ def golden_path(files: Files | None, name: str) -> Path:
         OSError: It lies in no folder (but in an archive, or in memory), or outside what the scenario may read.
     """
     if not isinstance(files, DiskFiles):
-        raise PermissionError(f"`{name}` can't be written: its scenario does not lie in a folder")
+        raise PermissionError(f"cannot write `{name}`: its scenario is not in a folder")
     path = Path(os.path.realpath(files.folder / name))
     if not path.is_relative_to(os.path.realpath(files.root)):
-        raise PermissionError(f"`{name}` can't be written: it lies outside {files.root}")
+        raise PermissionError(f"cannot write `{name}`: it is outside {files.root}")
     return path
 
 
@@ -305,7 +307,7 @@ def check_golden(
         try:
             fault = _read(files, name).fault
         except OSError as error:
-            text = str(error) if error.errno is None else f"`{name}` can't be read: {error.strerror}"
+            text = str(error) if error.errno is None else f"cannot read `{name}`: {error.strerror}"
             yield Problem(code="file_unreadable", message=text, pointer=pointer, hint=_WHERE)
         else:
             if fault:
@@ -315,4 +317,4 @@ def check_golden(
 
 
 _WHERE = "paths are relative to the scenario and may not leave its folder or pack"
-_ANEW = "`toolcrib run --update` writes it anew"
+_ANEW = "run `toolcrib run --update` to rewrite it"

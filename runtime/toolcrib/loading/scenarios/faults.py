@@ -1,4 +1,4 @@
-"""The faults of a scenario: read, checked against the tools that they are for, and settled for one run."""
+"""Parse the faults of a scenario, check them against their tools, and resolve them for one run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolcrib.simulation.fault_triggers import compile_trigger, fault_variables
 from toolcrib.simulation.faults import compile_injection, kind_of, kind_problem
 
 OF_A_RUN = ("matrix", "run")
-"""What texts of a fault may read that is the same for a whole run of the scenario."""
+"""Names that are constant for a whole run of the scenario."""
 
 
 def parse_faults(
@@ -24,13 +24,13 @@ def parse_faults(
     problems: list[Problem],
     names: Names = NOTHING,
 ) -> tuple[InjectedFault, ...]:
-    """Read `faults:` of a scenario whose shape its schema has accepted.
+    """Parse `faults:` of a scenario.
 
     Args:
-        entries: As written; None in place of one whose shape is wrong.
+        entries: The entries; None in place of one that the schema rejected, so that indexes stay right.
         origin: The document.
-        problems: Receives everything that is wrong and can be seen without the tools.
-        names: What texts may read of the whole run besides `run`: `matrix`, with its keys if they are known.
+        problems: Receives the problems that can be found without the tools.
+        names: Names of the whole run in addition to `run`: `matrix`, with its keys if they are known.
     """
     faults: list[InjectedFault] = []
     for index, entry in enumerate(entries):
@@ -40,8 +40,8 @@ def parse_faults(
         taken = {fault.name: fault for fault in faults}
         name = entry.get("name") or _unwritten_name(entry["inject"], taken)
         if name in taken:
-            message = f"`{name}` is already the name of the fault at {origin.place(taken[name].pointer)}"
-            hint = "take another name: reports and draws go by it"
+            message = f"duplicate fault `{name}`, already declared at {origin.place(taken[name].pointer)}"
+            hint = "use another name: reports and random draws are keyed by it"
             problem = Problem(code="duplicate_name", message=message, pointer=f"{pointer}/name", hint=hint)
             problems.append(problem)
         fault = InjectedFault(
@@ -60,8 +60,8 @@ def parse_faults(
 
 def _never_drawn(fault: InjectedFault) -> Iterator[Problem]:
     if fault.must_fire and fault.when.get("probability") == 0:
-        message = f"`{fault.name}` must happen, and with a probability of 0 it never does"
-        hint = "write a greater probability, or `must_fire: false` for a fault that is switched off"
+        message = f"`{fault.name}` must fire, but its probability is 0"
+        hint = "raise the probability, or set `must_fire: false` to switch the fault off"
         yield Problem("contradiction", message, f"{fault.pointer}/when/probability", hint)
 
 
@@ -72,7 +72,7 @@ def _unwritten_name(inject: JSON, taken: Collection[str]) -> str:
 
 
 def _of_the_run(fault: InjectedFault, names: Names) -> Iterator[Problem]:
-    """What is wrong with the texts that read `matrix` or `run`."""
+    """The problems of texts that read `matrix` or `run`."""
     known: Names = {**fault_variables(), "run": None, **names}
     for pointer, text in expression_texts(_written(fault), fault.pointer):
         found: list[Problem] = []
@@ -80,12 +80,13 @@ def _of_the_run(fault: InjectedFault, names: Names) -> Iterator[Problem]:
         if not read & {*OF_A_RUN}:
             continue  # compiled with the tools, which know more names
         yield from found
+        # Run values are substituted before the run, call values in each call. One text cannot be rendered twice.
         mixed = sorted(read - {*OF_A_RUN})
         if mixed:
             message = (
-                f"one text reads `{mixed[0]}` of a call and `{min(read & {*OF_A_RUN})}` of the whole run"
+                f"the same text reads `{mixed[0]}` of a call and `{min(read & {*OF_A_RUN})}` of the whole run"
             )
-            hint = "give the run's value an entry of `details` or a fault of its own"
+            hint = "move the run's value to a separate entry of `details` or a separate fault"
             yield Problem(code="mixed_names", message=message, pointer=pointer, hint=hint)
 
 
@@ -94,10 +95,10 @@ def _written(fault: InjectedFault) -> dict[str, JSON]:
 
 
 def resolve_faults(faults: Iterable[InjectedFault], scope: Mapping[str, JSON]) -> tuple[InjectedFault, ...]:
-    """The faults of one run: texts that read `matrix` or `run` are worked out.
+    """The faults of one run, with texts that read `matrix` or `run` rendered.
 
     Args:
-        faults: Of the scenario, without errors.
+        faults: The faults of the scenario, without errors.
         scope: `{matrix, run}` of the run.
     """
     return tuple(_settled(fault, scope) for fault in faults)
@@ -129,15 +130,16 @@ def check_faults(
     runs: Iterable[Mapping[str, JSON]] = (),
     seen: Callable[[Descriptor], Descriptor] = lambda tool: tool,
 ) -> list[Problem]:
-    """Everything that is wrong with faults, seen from the tools that they are for; each problem once.
+    """The problems of faults with regard to their tools, each once.
 
     Args:
-        faults: Of one scenario.
+        faults: The faults of one scenario.
         tools: The tools that are loaded together with it.
-        refused: Names of tools whose documents were refused: what is for them is not looked at.
+        refused: Names of tools whose documents were rejected; their faults are not checked.
         runs: `{matrix, run}` of each run of the scenario.
-        seen: A tool as the scenario sees it.
+        seen: Returns a tool as the scenario sees it.
     """
+    # A dict is an ordered set: a matrix of 100 runs would otherwise report each problem 100 times.
     found: dict[Problem, None] = {}
     scopes = [*runs] or [{}]
     for fault in faults:
@@ -152,8 +154,8 @@ def check_faults(
 
 def _for_nobody(fault: InjectedFault, tools: Tools) -> Iterator[Problem]:
     near = did_you_mean(fault.tool, tools)
-    message = f"the fault `{fault.name}` fits no tool: none is called `{fault.tool}`"
-    hint = near or "the tool must be loaded together with the scenario"
+    message = f"the fault `{fault.name}` applies to no tool: there is no tool `{fault.tool}`"
+    hint = near or "load the tool together with the scenario"
     yield Problem(code="unknown_tool", message=message, pointer=f"{fault.pointer}/tool", hint=hint)
     wrong = kind_problem(fault.inject, f"{fault.pointer}/inject")
     if wrong is not None and not is_expression(str(fault.inject)):
@@ -163,7 +165,7 @@ def _for_nobody(fault: InjectedFault, tools: Tools) -> Iterator[Problem]:
 def _different(
     fault: InjectedFault, scopes: Sequence[Mapping[str, JSON]], found: dict[Problem, None]
 ) -> list[InjectedFault]:
-    """The fault as it is in the runs, each way once."""
+    """The distinct forms of a fault in the runs."""
     if not any(_reads_run(text) for _pointer, text in expression_texts(_written(fault), "")):
         return [fault]
     ways: list[InjectedFault] = []
@@ -175,8 +177,8 @@ def _different(
             found[error.problem(pointer)] = None
             continue
         if isinstance(settling.inject, str) is not isinstance(fault.inject, str):
-            message = f"the expression gives {compact(settling.inject)}, and only a kind that stands alone can be computed"
-            hint = "write `{kind: options}` in place, with expressions in its texts"
+            message = f"the expression returns {compact(settling.inject)}, but only a kind without options can be computed"
+            hint = "write `{kind: options}` directly, with expressions in its texts"
             found[
                 Problem(code="wrong_type", message=message, pointer=f"{fault.pointer}/inject", hint=hint)
             ] = None
@@ -199,5 +201,5 @@ def _misfits(fault: InjectedFault, tool: Descriptor) -> list[Problem]:
 
 
 def faults_of(tool: Descriptor, faults: Sequence[InjectedFault]) -> tuple[InjectedFault, ...]:
-    """The faults that are for a tool, in their order."""
+    """The faults that apply to a tool, in order."""
     return tuple(fault for fault in faults if fnmatchcase(tool.name, fault.tool))

@@ -72,7 +72,7 @@ def parse_matrix(
     return matrix
 
 
-_FEWER = "divide it into several scenarios, or repeat it less often"
+_FEWER = "split it into several scenarios, or repeat it fewer times"
 
 
 def describe_excess_runs(matrix: Mapping[str, Sequence[JSON]], repeat: int) -> str:
@@ -81,7 +81,7 @@ def describe_excess_runs(matrix: Mapping[str, Sequence[JSON]], repeat: int) -> s
     if runs <= MOST_RUNS:
         return ""
     factors = " x ".join(str(len(values)) for values in matrix.values()) or "1"
-    return f"this comes to {runs:,} runs ({factors}, {repeat} times each); one scenario has at most {MOST_RUNS:,}"
+    return f"this expands to {runs:,} runs ({factors}, {repeat} times each); one scenario has at most {MOST_RUNS:,}"
 
 
 def combinations(matrix: Mapping[str, Sequence[JSON]]) -> Iterator[tuple[str, dict[str, JSON]]]:
@@ -157,8 +157,8 @@ class StepReader:
 
     def _advance(self, entry: Mapping[str, Any], pointer: str, number: int) -> AdvanceStep:
         if self._real:
-            message = "the clock of this scenario is real, and nobody can move that on"
-            hint = "leave `advance` out, or `clock.mode: real`"
+            message = "this scenario uses a real clock, which cannot be advanced"
+            hint = "remove `advance` or `clock.mode: real`"
             place = f"{pointer}/advance"
             self._problems.append(Problem(code="contradiction", message=message, pointer=place, hint=hint))
         seconds = parse_duration(entry["advance"])
@@ -186,7 +186,7 @@ class StepReader:
             owner = "something else" if name in RESERVED else "an earlier step"
             message = f"`{name}` is already the name of {owner}"
             problem = Problem(
-                code="duplicate_name", message=message, pointer=f"{pointer}/as", hint="take another name"
+                code="duplicate_name", message=message, pointer=f"{pointer}/as", hint="use another name"
             )
             self._problems.append(problem)
         else:
@@ -200,8 +200,8 @@ def _reads(
     parts = {key: value for key, value in entry.items() if key in {"args", "expect"}}
     for place, text in expression_texts(parts, pointer) if siblings else ():
         for name in sorted(compile_value(text, names, []).names & siblings):
-            message = f"`{name}` is saved by a call of the same `parallel`: they begin together, so it is not there yet"
-            hint = "make the call that reads it a step after this one"
+            message = f"`{name}` is saved by a call of the same `parallel`: they start together, so it does not exist yet"
+            hint = "move the call that reads it to a later step"
             yield Problem(code="reads_sibling", message=message, pointer=place, hint=hint)
 
 
@@ -294,8 +294,8 @@ def _idle_thresholds(value: Mapping[str, Any], scenario: Scenario) -> Iterator[P
     asserted = () if scenario.agent is None else scenario.agent.all_assertions
     pointers = [each.pointer for each in asserted if each.pass_threshold is not None]
     for pointer in ["", *pointers] if "pass_threshold" in value else pointers:
-        message = "`pass_threshold` has no effect: there is one trial"
-        hint = "write `trials: 3`, or leave it out"
+        message = "`pass_threshold` has no effect with a single trial"
+        hint = "set `trials: 3`, or remove it"
         place = f"{pointer}/pass_threshold"
         yield Problem(code="needless_key", message=message, pointer=place, hint=hint, severity="warning")
 
@@ -303,8 +303,8 @@ def _idle_thresholds(value: Mapping[str, Any], scenario: Scenario) -> Iterator[P
 def _agent(value: Mapping[str, Any], names: Names, problems: list[Problem]) -> Agent | None:
     if "agent" not in value:
         for key in {"final_text", "stop"} & value.get("verify", {}).keys():
-            message = "there is no `agent` that could say something or stop"
-            hint = "write `agent`, or leave this out"
+            message = "there is no `agent` to say something or to stop"
+            hint = "add `agent`, or remove this"
             problems.append(
                 Problem(code="contradiction", message=message, pointer=f"/verify/{key}", hint=hint)
             )
@@ -359,18 +359,18 @@ def _start(clock: Mapping[str, str], problems: list[Problem]) -> datetime:
     if "start" not in clock:
         return START
     if clock.get("mode") == "real":
-        message = "a real clock shows the time of day that it is, so nobody can say where it starts"
-        hint = "leave `start` out, or `mode: real`"
+        message = "a real clock follows the time of day and cannot start elsewhere"
+        hint = "remove `start` or `mode: real`"
         problems.append(Problem(code="contradiction", message=message, pointer="/clock/start", hint=hint))
         return START
     try:
         start = datetime.fromisoformat(clock["start"])
         if start.year in YEARS:
             return start
-        fault = f"its year is none of {YEARS.start} to {YEARS.stop - 1}"
+        fault = f"its year is not between {YEARS.start} and {YEARS.stop - 1}"
     except ValueError as error:
         fault = str(error)
-    message = f"`{clock['start']}` is no time that a scenario can start at: {fault}"
+    message = f"`{clock['start']}` is not a valid start time: {fault}"
     problems.append(Problem(code="wrong_value", message=message, pointer="/clock/start", hint=_TIME))
     return START
 

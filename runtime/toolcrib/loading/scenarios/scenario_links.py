@@ -54,7 +54,7 @@ def _weighed(problem: Problem, scenario: Scenario) -> Problem:
     """A name that is none of a tool is a warning where the agent says so."""
     if scenario.agent is None or scenario.agent.unknown_tools == "error" or problem.code not in _NAMELESS:
         return problem
-    hint = f"{problem.hint}; as it is, nothing comes of it, and a call of it ends `not_found`"
+    hint = f"{problem.hint}; until then the mock is unused, and a call ends with `not_found`"
     return problem._replace(severity="warning", hint=hint if problem.code == "unknown_tool" else problem.hint)
 
 
@@ -67,7 +67,7 @@ def _doubted(problem: Problem, unread: Sequence[str]) -> Problem:
     if problem.code != "unknown_tool" or not unread:
         return problem
     more = f" and {len(unread) - _SHOWN} more" if len(unread) > _SHOWN else ""
-    told = f"{', '.join(unread[:_SHOWN])}{more} could not be read, and may hold it"
+    told = f"{', '.join(unread[:_SHOWN])}{more} could not be read and may contain it"
     return problem._replace(hint=f"{problem.hint}; {told}")
 
 
@@ -91,9 +91,9 @@ def _refused(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Pro
     for name, pointer in tools_of(scenario).items():
         if name in refused and name not in tools:
             problem = refused[name]
-            message = f"the tool `{name}` was refused: {problem.code} in {problem.source}:{problem.line}"
+            message = f"the tool `{name}` was rejected: {problem.code} in {problem.source}:{problem.line}"
             what = "the file of its pack" if problem.code == "refused_pack" else "its descriptor"
-            hint = f"mend {what} first"
+            hint = f"fix {what} first"
             yield Problem(code="refused_tool", message=message, pointer=pointer, hint=hint)
 
 
@@ -117,7 +117,7 @@ def _agents(scenario: Scenario) -> Iterator[tuple[str, str]]:
 
 
 def _unknown(name: str, pointer: str, tools: Tools) -> Problem:
-    hint = did_you_mean(name, tools) or "the tool must be loaded together with the scenario"
+    hint = did_you_mean(name, tools) or "load the tool together with the scenario"
     return Problem(code="unknown_tool", message=f"there is no tool `{name}`", pointer=pointer, hint=hint)
 
 
@@ -145,7 +145,7 @@ def _modes(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Probl
         if not fitting and not _fits_any(glob, refused):
             yield _unknown(glob, pointer, tools)
         elif fitting and not any(mode in with_mock(tool, scenario).bindings for tool in fitting):
-            message = f"no tool that fits `{glob}` has a `{mode}:` block"
+            message = f"no tool that matches `{glob}` has a `{mode}:` block"
             there = sorted({mode for tool in fitting for mode in tool.bindings})
             hint = did_you_mean(mode, there) or f"their modes are: {', '.join(there) or 'none'}"
             yield Problem(code="binding_missing", message=message, pointer=pointer, hint=hint)

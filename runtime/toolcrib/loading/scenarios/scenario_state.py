@@ -58,8 +58,10 @@ def _base_of(
             continue
         there = [getattr(each, part) for each in below]
         if any(canonical(other) != canonical(there[0]) for other in there):
-            message = f"`{own.name}` has another `{part}` in one pack whose tools this scenario calls than in another"
-            hint = f"write the `{part}` that it has here" + ("; `true` accepts any row" * (part == "schema"))
+            message = (
+                f"`{own.name}` has different values of `{part}` in the packs whose tools this scenario calls"
+            )
+            hint = f"set its `{part}` here" + ("; `true` accepts any row" * (part == "schema"))
             problems.append(Problem(code="unclear_name", message=message, pointer=own.pointer, hint=hint))
         elif there and there[0] and not (part == "schema" and _is_wrong(there[0])):
             base = base._replace(**{part: there[0]})
@@ -76,15 +78,18 @@ def _states_of(own: Machine, fixtures: Sequence[Fixture], problems: list[Problem
         return own
     pointer = f"/state/{pointer_step(own.name)}"
     if len(there) > 1:
-        message = f"`{own.name}` has other states in one pack whose tools this scenario calls than in another"
-        hint = "write the list of its states, the first of which it begins in"
+        message = f"`{own.name}` has different states in the packs whose tools this scenario calls"
+        hint = "list its states here, the initial one first"
         problems.append(Problem(code="unclear_name", message=message, pointer=pointer, hint=hint))
         return own
     (states,) = there
     if states and own.start and own.start not in states:
         listed = ", ".join(f"`{each}`" for each in states)
         message = f"`{own.name}` has no state `{own.start}`; it has {listed}"
-        hint = did_you_mean(own.start, states) or "a list here says all that it may be, the start first"
+        hint = (
+            did_you_mean(own.start, states)
+            or "to redefine the states, list all of them, the initial one first"
+        )
         problems.append(Problem(code="unknown_state", message=message, pointer=pointer, hint=hint))
         return own._replace(start=states[0], states=states)
     return own._replace(states=states)
@@ -99,7 +104,7 @@ def check_state_names(scenario: Scenario, tools: Mapping[str, Descriptor]) -> It
     (collections, machines), unclear = visible_state(scenario, seen)
     for name, pointer in _names_in(wanted.get("store"), "/verify/store"):
         if name not in collections:
-            message = f"there is no collection `{name}`; {_those(collections)}"
+            message = f"unknown collection `{name}`; {_those(collections)}"
             absent = Problem(code="unknown_collection", message=message, pointer=pointer)
             yield (
                 _unclear(name, pointer, "store")
@@ -110,7 +115,7 @@ def check_state_names(scenario: Scenario, tools: Mapping[str, Descriptor]) -> It
             yield from _never_kept(collections[name], wanted["store"], pointer)
     for name, pointer in _names_in(wanted.get("state"), "/verify/state"):
         if name not in machines:
-            message = f"there is no named state `{name}`; {_those(machines)}"
+            message = f"unknown named state `{name}`; {_those(machines)}"
             absent = Problem(code="unknown_machine", message=message, pointer=pointer)
             yield (
                 _unclear(name, pointer, "state")
@@ -128,11 +133,11 @@ def _names_in(pattern: JSON, pointer: str) -> Iterator[tuple[str, str]]:
             yield name, f"{pointer}/{pointer_step(name)}"
 
 
-_DECLARE = "write it under `{}` of the scenario, or of the tools' pack"
+_DECLARE = "declare it under `{}` in the scenario or in the tools' pack"
 
 
 def _those(there: Iterable[str]) -> str:
-    return f"those of the tools that this scenario calls are: {', '.join(f'`{name}`' for name in there) or 'none'}"
+    return f"the tools that this scenario calls have: {', '.join(f'`{name}`' for name in there) or 'none'}"
 
 
 def _declare(absent: Problem, name: str, there: Iterable[str], key: str) -> Problem:
@@ -141,8 +146,8 @@ def _declare(absent: Problem, name: str, there: Iterable[str], key: str) -> Prob
 
 
 def _unclear(name: str, pointer: str, key: str) -> Problem:
-    message = f"several packs whose tools this scenario calls have a `{name}` of their own under `{key}`"
-    hint = f"declare it under `{key}` of the scenario, then it is one for all of them"
+    message = f"several packs whose tools this scenario calls declare their own `{name}` under `{key}`"
+    hint = f"declare it under `{key}` in the scenario to share one"
     return Problem(code="unclear_name", message=message, pointer=pointer, hint=hint)
 
 
@@ -151,7 +156,9 @@ def _never_kept(collection: Collection, pattern: JSON, pointer: str) -> Iterator
     wanted = pattern[collection.name] if isinstance(pattern, dict) else pattern
     by_keys = [*_names_in(wanted, pointer)]
     if not by_keys and find_impossible(wanted, {"type": "object"}):
-        message = f"`{collection.name}` is a collection, rows by their keys, so it is never {compact(wanted)}"
+        message = (
+            f"`{collection.name}` is a collection, an object of rows by key, so it is never {compact(wanted)}"
+        )
         hint = "such as `{KEY: {FIELD: VALUE}}`, or `{$len: 2}` for how many rows there are"
         yield Problem(code="never_matches", message=message, pointer=pointer, hint=hint)
         return

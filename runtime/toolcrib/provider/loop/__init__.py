@@ -1,1 +1,1 @@
-"""The parts of a turn: offer tools, judge calls, make them, and record what happens."""
+"""The parts of a turn: offer tools, check calls against the policy, make them, and record events."""

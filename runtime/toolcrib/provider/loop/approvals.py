@@ -1,7 +1,7 @@
-"""Calls that are not made at once: refused, waiting for an approval, and the answers to those that wait.
+"""Calls that are refused or need approval, and the answers to pending calls.
 
-`ApprovalGate` judges the calls of a round, `check_answers` and `planned_call` take what somebody decided, and a `Claim`
-makes sure that a suspended conversation is resumed once where several processes may try.
+`ApprovalGate` checks the calls of a round. `check_answers` and `planned_call` handle the decisions of people. A `Claim`
+ensures that a suspended conversation is resumed only once, even if several processes try.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from toolcrib.provider.models.protocol import Finish
 REFUSED_ANSWER = "answer_refused"
 
 _SHOWN = 100
-"""Bytes of a name that is shown to the model that made it up."""
+"""Maximum bytes of a name in a message; the model may have invented it."""
 
 
 class ApprovalGate:
-    """Judges calls of one round.
+    """Checks the calls of one round.
 
     Attributes:
-        offering: The tools, as the model knows them in this round.
+        offering: The tools that the model knows in this round.
     """
 
     offering: ToolOffer
@@ -47,7 +47,7 @@ class ApprovalGate:
         self._only: str | None = None
 
     def enter(self, offering: ToolOffer, choice: str) -> None:
-        """A round begins.
+        """Start a round.
 
         Args:
             offering: The tools.
@@ -61,11 +61,11 @@ class ApprovalGate:
         return self._session.clock.now().timestamp()
 
     def tool(self, name: str) -> Descriptor | None:
-        """A tool of the session, offered or not; None for one that is not there."""
+        """A tool of the session, offered or not; None if it is unknown."""
         return self._session.registry.get(name)
 
     def refusal(self, call: ToolCall, call_usage: CallUsage, finish: Finish) -> Result | Pending | None:
-        """Why a call is not made, or what it waits for; None where it is made now."""
+        """The result that refuses a call, or the pending call; None if it is made now."""
         if not finish.is_complete:
             return _unfinished(call, finish)
         now, known = self.now(), self.offering.knows(call.name)
@@ -83,8 +83,8 @@ class ApprovalGate:
 
     def _unknown(self, name: str) -> Result:
         names = [each.name for each in self.offering.declared(reading=False)]
-        near = did_you_mean(name, names) or f"there are {len(names)} tools, and none is like it"
-        return Result.failed(Outcome.NOT_FOUND, f"there is no tool `{truncate(name, _SHOWN)}`; {near}")
+        near = did_you_mean(name, names) or f"none of the {len(names)} tools has a similar name"
+        return Result.failed(Outcome.NOT_FOUND, f"unknown tool `{truncate(name, _SHOWN)}`; {near}")
 
     def _hidden(self, tool: str) -> Result | None:
         hidden = self.offering.hidden(tool)
@@ -93,47 +93,46 @@ class ApprovalGate:
         )
 
     def _asked(self, call: ToolCall) -> Result | Pending:
-        """A call that somebody is asked about; bad arguments bother nobody."""
+        """Build the pending call for an approval."""
+        # Check the arguments first: people should not be asked about a call that would fail anyway.
         tool, arguments = self._session.registry[call.name], call.arguments or {}
         repaired = ArgumentCheck(tool).repaired(Call(tool, arguments, CallContext(self._session)))
         if isinstance(repaired, Result):
             return repaired
         prepared = repaired[0].arguments
-        what = f"`{call.name}` waits for an approval"
+        what = f"`{call.name}` requires approval"
         return Pending(call.id, call.name, prepared, Outcome.NEEDS_APPROVAL.value, what)
 
 
 def _unfinished(call: ToolCall, finish: Finish) -> Result:
-    """The result of a call in an answer that did not come to its end.
-
-    Nobody knows which of its calls are whole: arguments that are cut off may still be a JSON object, above all `{}`.
-    """
-    why = f"`{truncate(call.name, _SHOWN)}` was not called: the answer that asks for it"
+    """Build the result of a call in an incomplete answer."""
+    # No call of such an answer is safe: cut-off arguments can still be valid JSON, such as `{}`.
+    why = f"`{truncate(call.name, _SHOWN)}` was not called: the answer that requested it"
     if finish.reason == "refused":
         return Result.failed(Outcome.DENIED, f"{why} was refused", code=REFUSED_ANSWER)
-    why += " was cut off, so none of its calls is made; write less"
+    why += " was cut off, so none of its calls are made; write a shorter answer"
     return Result.failed(Outcome.LIMIT_EXCEEDED, why, code="answer_cut_off")
 
 
 def _unreadable(call: ToolCall) -> Result:
-    """The result of a call whose arguments are no JSON object."""
+    """Build the result of a call whose arguments are not a JSON object."""
     why = f"invalid arguments for `{call.name}`: {_why_no_object(call.written)}"
     return Result.failed(Outcome.INVALID_ARGUMENTS, why, code="not_json")
 
 
 def _why_no_object(written: str) -> str:
-    """What is wrong with arguments that can't be read; what is in them is not shown."""
+    """Explain why arguments cannot be read, without showing them."""
     try:
         value = decode_json(written)
     except json.JSONDecodeError as error:
-        return f"expected a JSON object, got no JSON: {error.msg} at character {error.pos}"
+        return f"expected a JSON object, got invalid JSON: {error.msg} at character {error.pos}"
     except (DuplicateKey, NotFinite) as error:
         return str(error)
     except (ValueError, RecursionError):
-        return "expected a JSON object, got a number too long or objects too deep"
+        return "expected a JSON object, got a number that is too long or nesting that is too deep"
     if isinstance(value, dict):
-        return "it is nested too deeply, or something in it is no JSON, such as half of a character"
-    kind = {list: "a list", str: "a text", bool: "a boolean"}.get(type(value), "a number")
+        return "the nesting is too deep, or a value is not valid JSON, such as a lone surrogate"
+    kind = {list: "a list", str: "a string", bool: "a boolean"}.get(type(value), "a number")
     return f"expected a JSON object, got {kind}"
 
 
@@ -141,33 +140,34 @@ REJECTED = "rejected"
 
 
 def approval_permission(tool: str) -> frozenset[str]:
-    """The permission that the approval of a call gives it."""
+    """The permission that an approval gives to a call."""
     return frozenset({f"approve:{tool}"})
 
 
 def check_answers(conversation: Conversation, answers: Mapping[str, Any]) -> dict[str, Answer]:
-    """The answers to all calls that wait, by their ids.
+    """Parse the answers to all pending calls.
 
     Args:
-        conversation: Where they wait.
-        answers: Id of a call -> what is said of it.
+        conversation: The conversation with the pending calls.
+        answers: Maps the ID of a call to its answer.
 
     Raises:
-        ConfigurationError: One is missing, is no answer, is of a call that does not wait, or can't be given of this
-            call. All of that is told at once, and nothing has happened.
+        ConfigurationError: An answer is missing or invalid, is for a call that is not pending, or does not apply to
+            its call. The error lists all faults, and no call was made.
     """
     if not isinstance(answers, Mapping):
-        raise _refused([f"expected an object of answers by the ids of calls, got {kind_of(answers)}"])
+        raise _refused([f"expected an object of answers keyed by call id, got {kind_of(answers)}"])
     waiting = {each.id: each for each in conversation.pending}
+    # All answers are checked before the first one is applied: a call that was made cannot be taken back.
     wrong = [
-        f"`{id_}` waits for no answer. {did_you_mean(str(id_), waiting)}".rstrip(". ")
+        f"unknown pending call `{id_}`; {did_you_mean(str(id_), waiting)}".removesuffix("; ")
         for id_ in answers
         if id_ not in waiting
     ]
     found: dict[str, Answer] = {}
     for id_, pending in waiting.items():
         if id_ not in answers:
-            wrong.append(f"`{id_}` (`{pending.tool}`) waits, and nothing is said of it")
+            wrong.append(f"missing answer for `{id_}` (`{pending.tool}`)")
             continue
         try:
             answer = found[id_] = Answer.parse(answers[id_])
@@ -176,7 +176,7 @@ def check_answers(conversation: Conversation, answers: Mapping[str, Any]) -> dic
             continue
         if answer.kind in _FULFILLING and pending.code != DEFERRED:
             wrong.append(
-                f"`{id_}`: `{pending.tool}` waits with `{pending.code}`, and only a call that its caller is to fulfil (`{DEFERRED}`) is given a result"
+                f"`{id_}`: `{pending.tool}` waits with `{pending.code}`; `result` and `error` are valid only for a call that waits with `{DEFERRED}`"
             )
     if wrong:
         raise _refused(wrong)
@@ -185,51 +185,53 @@ def check_answers(conversation: Conversation, answers: Mapping[str, Any]) -> dic
 
 def _refused(wrong: list[str]) -> ConfigurationError:
     return ConfigurationError(
-        "the calls that wait are answered all together:\n" + "\n".join(f"- {each}" for each in wrong),
+        "invalid answers to the pending calls:\n" + "\n".join(f"- {each}" for each in wrong),
         code="invalid_answers",
-        hint='pass `answers={id: {"approve": true}}`, or `reject`, `result`, `error`, of every one of `pending`',
+        hint='answer every call in `pending`, such as `answers={id: {"approve": true}}`; the other kinds are `reject`, `result` and `error`',
     )
 
 
 _FULFILLING = frozenset({"result", "error"})
-"""What is said of a call by whoever has fulfilled it."""
+"""Kinds of answers of a client that fulfilled the call itself."""
 
 
 def rejection_result(tool: str, answer: Answer) -> Result:
-    """The result of a call that somebody does not want."""
+    """Build the result of a rejected call."""
     why = f": {answer.message}" if answer.message else ""
-    return Result.failed(Outcome.DENIED, f"`{tool}` was not called, as was decided{why}", code=REJECTED)
+    return Result.failed(Outcome.DENIED, f"`{tool}` was not called{why}", code=REJECTED)
 
 
 def answer_refusal(call: ToolCall, answer: Answer, pending: Pending, waited: float) -> Result | None:
-    """The result of a call that is not made after all; None where it is.
+    """The result of an answered call that is not made; None if it is made.
 
-    A call that the caller declines to fulfil is made: its tool says what becomes of it then.
+    A call that the client declines to fulfil is made, because its tool defines what happens then.
 
     Args:
         call: The call.
-        answer: What is said of it.
-        pending: What was asked.
-        waited: Seconds since it began.
+        answer: The answer.
+        pending: The pending call.
+        waited: Seconds since the call started.
     """
     if pending.code != DEFERRED:
         return rejection_result(call.name, answer) if answer.kind == "reject" else None
     timeout = pending.details.get("timeout")
     if answer.kind in _FULFILLING and isinstance(timeout, str) and waited > parse_duration(timeout):
-        why = f"`{call.name}` was fulfilled {format_duration(round(waited, 3))} after it began, and its caller may take {timeout}"
+        why = (
+            f"`{call.name}` was fulfilled after {format_duration(round(waited, 3))}; its timeout is {timeout}"
+        )
         return Result.failed(Outcome.TIMEOUT, why)
     return None
 
 
 def planned_call(call: ToolCall, answer: Answer) -> PlannedCall:
-    """The call that somebody approves, has fulfilled, or declines to fulfil."""
+    """Plan a call that was approved, fulfilled, or declined by its client."""
     return PlannedCall(
         call, approval_permission(call.name), None if answer.kind == "approve" else _given(answer)
     )
 
 
 def _given(answer: Answer) -> Client:
-    """A client that gives the answer."""
+    """Build a client that returns the answer."""
 
     async def give(call: Any) -> Any:
         if answer.kind == "reject":
@@ -242,43 +244,44 @@ def _given(answer: Answer) -> Client:
 
 
 class Claim(Protocol):
-    """Says who is the first to go on."""
+    """Decides which process may resume a suspended conversation."""
 
     async def claim(self, ids: Sequence[str], /) -> bool:
-        """Whether nobody has asked for these before; then they belong to whoever asks now, for ever.
+        """Claim the answered calls, permanently; False if any of them was claimed before.
 
-        It is asked when everything else about a resumption is right, and before any call is made. What it raises
-        ends the resumption; nothing has happened then.
+        It is called after all other checks and before any call is made. An exception aborts the resumption without
+        any effect.
 
         Args:
-            ids: `<conversation>/<call>@<event>` of each call that is answered: the same for whoever goes on from the
-                same place, and another where the call waits once more.
+            ids: `<conversation>/<call>@<event>` of each answered call. The IDs are the same for everyone who resumes
+                from the same point, and differ if the call becomes pending again.
         """
         ...
 
 
 class FolderClaims:
-    """Claims in a folder that threads, processes and machines may share: one file for each, made exclusively.
+    """Claims as files in a folder that threads, processes and machines may share.
 
-    A process that ends between its claim and the calls keeps it: they are then made at most once, not exactly once.
-    Whoever knows that they were not made may remove their files, of which each has in it what it is for.
+    If a process dies between its claim and the calls, they are never made: at most once, not exactly once. If you know
+    that they were not made, delete their files; each file contains the ID that it claims.
 
     Attributes:
-        path: The folder; it is made with the first claim.
+        path: The folder; the first claim creates it.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
     async def claim(self, ids: Sequence[str], /) -> bool:
-        """Whether no file of these was there.
+        """Create one file per ID; False if one of them exists already.
 
         Raises:
-            OSError: A file can't be made; none of them is left.
+            OSError: A file cannot be created; those created so far are removed.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         made: list[Path] = []
         try:
+            # Sorted: two processes that claim the same calls collide at the first file.
             for id_ in sorted(ids):
                 place = self.path / sha256(id_.encode("utf-8", "surrogatepass")).hexdigest()
                 _make(place, id_)
@@ -293,5 +296,6 @@ class FolderClaims:
 
 
 def _make(place: Path, name: str) -> None:
+    # Mode `x` creates the file exclusively, which is atomic on local file systems and NFSv3 or later.
     with place.open("x", encoding="utf-8", errors="backslashreplace") as file:
         file.write(f"{name}\n")

@@ -1,8 +1,8 @@
-"""The calls of one message, made at once, and their results as a model reads them.
+"""Make the calls of one message concurrently, and render their results for the model.
 
-So many calls run at a time; they begin in their order, and each has one end. The model gets all of a short result, and
-of a long one the beginning and a handle for the rest. The whole text is kept in the conversation, and from then on a
-tool is declared that gives pieces of it, `read_result`; its calls are judged like all calls, in a runtime of its own.
+Calls start in order, up to a maximum number at a time. The model gets a short result as a whole. Of a long result it
+gets the beginning and a handle; the conversation keeps the whole text, and from then on the tool `read_result` is
+declared, which returns pieces of it. Calls of that tool are checked like all calls and run in their own runtime.
 """
 
 from __future__ import annotations
@@ -41,52 +41,54 @@ from toolcrib.simulation.store import state_by_machine
 READ_RESULT = "read_result"
 
 LEAST_LIMIT = 256
-"""Bytes of a result that a model is shown at least."""
+"""Smallest allowed `Config.result_limit`, in bytes."""
 
 _UNBOUNDED = 1 << 62
 _NOTE = 160
-"""Bytes that the note about a piece takes at most."""
+"""Bytes reserved for the note after a truncated text."""
 
 
 def render_result(
     result: Result, limit: int, spilled: Mapping[str, str], reader: str
 ) -> tuple[str, str, str]:
-    """What a model reads of a result.
+    """Render a result for the model.
 
     Args:
         result: The result.
-        limit: Bytes of UTF-8 at most.
-        spilled: What is kept already.
-        reader: The tool that reads what is kept.
+        limit: Maximum bytes of UTF-8.
+        spilled: The long results kept so far.
+        reader: Name of the tool that reads them.
 
     Returns:
-        The text; and where it was too long, a handle and the whole. Those are empty where it was not.
+        The text. If it was truncated, also a handle and the whole text; else both are empty.
     """
     whole = text_for_model(result, _UNBOUNDED)
+    # A character has at most four bytes in UTF-8, so short texts need no encoding.
     if len(whole) * 4 <= limit or (size := len(whole.encode(errors="replace"))) <= limit:
         return whole, "", ""
     handle = f"result_{len(spilled) + 1}"
+    # The note, with the name of the reader, must fit into the limit as well.
     shown = truncate_to_bytes(whole, limit - _NOTE - len(reader))
     note = (
-        f"… [cut: {len(shown)} of {len(whole)} characters ({size} bytes in all); go on with "
+        f"… [truncated: {len(shown)} of {len(whole)} characters ({size} bytes in total); continue with "
         f'{reader}(handle="{handle}", offset={len(shown)})]'
     )
     return shown + note, handle, whole
 
 
 def limit_content(result: Result, limit: int) -> Result:
-    """The result without the parts that don't fit: what each of them is stands in its place.
+    """Replace parts that exceed the limit with a description.
 
     Args:
         result: The result.
-        limit: Bytes of base64 that all its parts may have together.
+        limit: Maximum bytes of base64 of all parts together.
     """
     parts, room = [], limit
     for part in result.content:
         size = len(part.data or "")
         if size > room:
             described = part_text(part._replace(text=None)).removesuffix("]")
-            note = f"{described}: {size} bytes of base64, too many to be shown]"
+            note = f"{described}: {size} bytes of base64, too large to show]"
             parts.append(Content("text", text=f"{part.text}\n{note}" if part.text else note))
         else:
             room -= size
@@ -95,32 +97,36 @@ def limit_content(result: Result, limit: int) -> Result:
 
 
 def truncate_to_bytes(text: str, limit: int) -> str:
-    """As much of the text as so many bytes hold, at least one character."""
+    """Cut a text to a number of bytes, but keep at least one character."""
+    # Without any progress, a model that reads on in pieces would never come to the end.
     return text[:limit].encode(errors="replace")[:limit].decode(errors="ignore") or text[:1]
 
 
 def media_parts(result: Result) -> tuple[Content, ...]:
-    """The parts of a result that are more than text."""
+    """The parts of a result that are not text."""
     return tuple(part for part in result.content if part.text is None)
 
 
 def read_result_tool(name: str, limit: int) -> Descriptor:
-    """The tool that reads what is kept."""
+    """Build the descriptor of the tool that reads long results."""
     offset: dict[str, Any] = {
         "type": "integer",
         "minimum": 0,
         "default": 0,
-        "description": "Characters to leave out.",
+        "description": "Characters to skip.",
     }
     most: dict[str, Any] = {
         "type": "integer",
         "minimum": 1,
-        "description": f"Characters to read at most; no more than {limit} bytes are given at once.",
+        "description": f"Maximum number of characters to read; at most {limit} bytes are returned at a time.",
     }
-    handle: dict[str, Any] = {"type": "string", "description": "As the result that was cut tells it."}
+    handle: dict[str, Any] = {
+        "type": "string",
+        "description": "The handle in the note of the truncated result.",
+    }
     return Descriptor(
         name,
-        description="Reads on in a result that was too long to be shown whole.",
+        description="Read more of a result that was too long to show in full.",
         input_schema={
             "type": "object",
             "properties": {"handle": handle, "offset": offset, "limit": most},
@@ -135,10 +141,10 @@ def read_result_tool(name: str, limit: int) -> Descriptor:
 
 
 class ResultReader:
-    """Calls the tool that reads what is kept.
+    """Reads long results for the model.
 
     Attributes:
-        tool: The tool.
+        tool: The tool that the model calls.
     """
 
     def __init__(self, name: str, limit: int, clock: Clock) -> None:
@@ -148,11 +154,12 @@ class ResultReader:
 
     @cached_property
     def _runtime(self) -> Runtime:
+        # A runtime of its own, so that neither middleware nor observers see these calls.
         executors = Executors({"client": ClientExecutor})
         return Runtime(Registry([self.tool]), executors=executors, clock=self._clock)
 
     def call(self, arguments: Mapping[str, Any], spilled: Mapping[str, str]) -> Awaitable[Result]:
-        """Read a piece: its text, with a note that says where it goes on."""
+        """Read a piece of a result; a note tells the model where to continue."""
         session = engine_of(self._runtime).default_session
         return session.call(self.tool.name, arguments, client=self._from(spilled))
 
@@ -160,17 +167,17 @@ class ResultReader:
         async def read(call: Any) -> Result:
             handle, offset = call.arguments["handle"], call.arguments["offset"]
             if handle not in spilled:
-                near = did_you_mean(handle, spilled) or "handles are told where a result is cut"
-                message = f"there is no result `{handle}`; {near}"
+                near = did_you_mean(handle, spilled) or "use the handle in the note of a truncated result"
+                message = f"unknown handle `{handle}`; {near}"
                 return Result.failed(Outcome.TOOL_ERROR, message, code="unknown_handle")
             whole = spilled[handle]
             if offset >= len(whole):
-                message = f"`{handle}` has {len(whole)} characters, and none behind {offset}"
+                message = f"offset {offset} is past the end of `{handle}`, which has {len(whole)} characters"
                 return Result.failed(Outcome.TOOL_ERROR, message, code="offset_too_large")
             wanted = whole[offset : offset + call.arguments.get("limit", len(whole))]
             piece = truncate_to_bytes(wanted, self._limit - _NOTE)
             end = offset + len(piece)
-            then = f"go on with offset={end}" if end < len(whole) else "this is the end"
+            then = f"continue with offset={end}" if end < len(whole) else "end of the result"
             note = f"[characters {offset} to {end} of {len(whole)}; {then}]"
             return Result.ok(piece, content=(Content("text", text=note),))
 
@@ -178,12 +185,12 @@ class ResultReader:
 
 
 class PlannedCall(NamedTuple):
-    """A call that is to be made.
+    """A call to make.
 
     Attributes:
         call: The call.
-        grants: Permissions that were given for it.
-        client: Fulfils it, where that is decided; None for the client of the conversation.
+        grants: Permissions given for it.
+        client: Fulfils the call; None for the client of the conversation.
     """
 
     call: ToolCall
@@ -192,23 +199,23 @@ class PlannedCall(NamedTuple):
 
 
 AT_ONCE = 16
-"""Calls that never wait, one after another, before others have their turn."""
+"""Maximum number of calls that never wait before the event loop may run other tasks."""
 
 _REAL = RealClock()
 
 
 def yield_to_event_loop() -> Awaitable[None]:
-    """What else the event loop has to do is done before what waits for this goes on."""
+    """Let the event loop run its other tasks once."""
     return _REAL.sleep(0)
 
 
 class CallStart(NamedTuple):
-    """A call has begun.
+    """A call has started.
 
     Attributes:
-        id: Of the call.
-        at: When: seconds since 1970 on the session's clock.
-        states: Named states of the session's mocks.
+        id: ID of the call.
+        at: Start time, in seconds since 1970 on the session's clock.
+        states: Named states of the session's mocks at that time.
     """
 
     id: str
@@ -217,7 +224,7 @@ class CallStart(NamedTuple):
 
 
 class CallUpdate(NamedTuple):
-    """A call under way tells of itself."""
+    """A running call reports progress."""
 
     id: str
     text: str
@@ -239,9 +246,9 @@ class CallRunner:
     """Makes the calls of a conversation, in one session.
 
     Args:
-        session: Where they are made.
-        client: Fulfils the tools that the caller fulfils; None for the session's own.
-        most: Calls that may be under way at once.
+        session: The session of the calls.
+        client: Fulfils calls of tools in mode `client`; None for the client of the session.
+        most: Maximum number of concurrent calls.
     """
 
     def __init__(self, session: Session, client: Client | None, most: int) -> None:
@@ -260,18 +267,19 @@ class CallRunner:
         spilled: Mapping[str, str],
         tell: CallListener,
     ) -> AsyncGenerator[None, None]:
-        """Make the calls; gives control back whenever something was told.
+        """Make the calls, and yield after each event passed to `tell`.
 
-        Whoever stops early cancels what is under way; what has ended until then is told.
+        Closing the generator early cancels the running calls; calls that have ended by then are still reported.
 
         Args:
-            plans: The calls, in their order.
-            reader: Reads on in long results.
-            spilled: What it reads in.
-            tell: Hears of each call that it has begun, what it tells of itself, and that it has ended.
+            plans: The calls, in order.
+            reader: The reader of long results.
+            spilled: The long results.
+            tell: Receives the start, the progress and the end of each call.
         """
         made, own = 0, reader.tool.name
-        while made < len(plans) and self._at_once(plans[made], own, tell):  # what never waits needs no task
+        # Calls that never wait need no task and no queue, which cost more than a mocked call itself.
+        while made < len(plans) and self._at_once(plans[made], own, tell):
             made += 1
             yield
             if made % AT_ONCE == 0:
@@ -289,15 +297,17 @@ class CallRunner:
         finally:
             task.cancel()
             await asyncio.wait([task])
+            # Calls that ended meanwhile may have had effects: their results belong in the conversation.
             while not news.empty():
                 if (late := news.get_nowait()) is not None:
                     tell(late)
 
     def _at_once(self, plan: PlannedCall, own: str, tell: CallListener) -> bool:
-        """Make a call that never waits; False, and no call, for one that may."""
+        """Make a call that never waits; False, without a call, if it may wait."""
         call, grants, client = plan
         if grants or client is not None or call.name == own:
             return False
+        # Before the call, which may change the states that the event reports.
         begun = self._begun(call)
         result = self._session.call_at_once(call.name, call.arguments, correlation=call.id)
         if result is None:
@@ -324,7 +334,8 @@ class CallRunner:
                     result = await self._call(plan, tell)
                 tell(CallEnd(plan.call.id, result))
 
-        with self._session.clock.working():  # virtual time stands still between two calls
+        with self._session.clock.working():  # virtual time must not advance between two calls
+            # Tasks start in this order. Exceptions are raised below, once no call is running any more.
             ends = await asyncio.gather(*map(one, plans), return_exceptions=True)
         for end in ends:
             if end is not None:
@@ -341,7 +352,7 @@ class CallRunner:
                 if isinstance(event, Result):
                     return event
                 tell(CallUpdate(call.id, _told(event)))
-        raise AssertionError("a call ends with its result")
+        raise AssertionError("the call ended without a result")
 
     def _begun(self, call: ToolCall) -> CallStart:
         tool = self._session.registry.get(call.name)
@@ -352,7 +363,7 @@ class CallRunner:
 
 
 def _told(event: Progress | Partial) -> str:
-    """What a call tells of itself, as text."""
+    """Format a progress report or a partial result as text."""
     if isinstance(event, Partial):
         return part_text(event.content)
     whole = "" if event.total is None else f" of {event.total:g}"

@@ -1,7 +1,7 @@
-"""A policy, enforced: which tools a model is offered, and what the policy says of each call, in the order of the calls.
+"""Enforce a policy: which tools a model is offered, and whether each of its calls may be made, in order.
 
-Everything is worked out of the records of the calls so far, so a conversation that another process goes on with is
-judged as if it had never stopped.
+All state is derived from the records of earlier calls, so a conversation can continue in another process under the
+same limits.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ T = TypeVar("T")
 MINUTE = 60.0
 
 UNKNOWN = Outcome.NOT_FOUND.value
-"""Why calls fail whose tool is not there."""
+"""Cause of failed calls of unknown tools."""
 
 FORBIDDEN = "tool_not_allowed"
-"""Why calls fail whose tool may not be called."""
+"""Cause of failed calls of tools that the policy does not allow."""
 
 _MOST_NAMES = 10_000
-"""Names whose rules are remembered; a model may make up any number of them."""
+"""Maximum number of cached rules: a model can invent any number of tool names."""
 
 
 class ToolRules(NamedTuple):
-    """What a policy says of one tool, whatever was called before.
+    """The rules of a policy for one tool, independent of earlier calls.
 
     Attributes:
-        allowed: Whether it is offered, and may be called.
-        asks: Whether its calls wait for an approval.
-        polls: Whether it may be asked the same again and again.
-        stops: Whether the turn ends after a call that ended well.
-        most: Calls in the conversation; None for any number.
-        before: Globs; a tool of each must have been called well before.
-        places: Which glob of which exclusive groups it fits: pairs of numbers.
-        rest: Seconds between two of its calls.
+        allowed: Whether the tool is offered and may be called.
+        asks: Whether its calls require approval.
+        polls: Whether identical calls may be repeated.
+        stops: Whether the turn ends after a successful call.
+        most: Maximum number of calls in the conversation; None for no limit.
+        before: Globs; a tool that matches each one must have succeeded before.
+        places: The exclusive groups of the tool: pairs of group and position of the matching glob.
+        rest: Minimum seconds between two calls.
     """
 
     allowed: bool
@@ -68,11 +68,11 @@ class Rulebook:
     """
 
     def __init__(self, policy: ToolPolicy, own: str = "") -> None:
-        """Hold a policy.
+        """Create the rulebook of a policy.
 
         Args:
             policy: The policy.
-            own: A tool that the loop itself brings along: it may always be called, as far as the bounds allow.
+            own: Name of the loop's own tool, which is always allowed, within the limits on calls.
         """
         self.policy = policy
         self._own = own
@@ -80,13 +80,13 @@ class Rulebook:
         self.own(own)
 
     def own(self, tool: str) -> None:
-        """The loop's own tool has this name from now on."""
+        """Change the name of the loop's own tool."""
         self._known.pop(self._own, None)
         self._own = tool
         self._known[tool] = self._made(tool)._replace(allowed=True, asks=False, polls=True)
 
     def of(self, tool: str) -> ToolRules:
-        """What it says of a tool."""
+        """Return the rules for a tool."""
         rules = self._known.get(tool)
         if rules is None:
             rules = self._made(tool)
@@ -122,18 +122,18 @@ def _first(tool: str, by_glob: Mapping[str, T]) -> T | None:
 
 
 class _CallsInFlight(NamedTuple):
-    """Calls of one tool in this round that were let through, and of which nobody knows yet what becomes of them."""
+    """Calls of one tool that were permitted in this round and have not ended: their number and the last start."""
 
     calls: int
     last: float
 
 
 class CallUsage:
-    """What was called so far, and what may be called next.
+    """Tracks the calls so far and decides which calls may be made next.
 
-    A call counts against a bound once it has reached its tool, or is on its way: arguments that don't fit, unknown
-    tools and refused calls spend nothing. What repeats itself and what fails counts within a turn. Once a call has
-    exceeded a bound, no later one is made.
+    A call counts against a limit once it has reached its tool or is on its way. Invalid arguments, unknown tools and
+    refused calls do not count. Repetitions and failures count per turn. After a call has exceeded a limit, no later
+    call is made.
     """
 
     def __init__(self, rulebook: Rulebook, records: Iterable[CallRecord], turn: int) -> None:
@@ -158,30 +158,32 @@ class CallUsage:
             self._fold(record)
 
     def judge(self, call: ToolCall, now: float, *, known: bool, only: str | None = None) -> Result | None:
-        """What is wrong with a call that a model asks for; None where nothing is.
+        """Check a call that a model requests, and return the result that refuses it; None if it may be made.
 
         Args:
-            call: The call, of the tool that it is for.
-            now: Seconds since 1970, on the session's clock.
-            known: Whether there is such a tool; one that there is not is nobody's to allow.
-            only: The one tool that may be called in this round, empty for none; None for all.
+            call: The call.
+            now: Seconds since 1970 on the session's clock.
+            known: Whether the tool exists.
+            only: The only tool that may be called in this round, empty for none; None for all.
         """
         self._ask(call.name, call.arguments)
         ended = self._over() or self._repeated(call.name) or self._failing(call.name)
         if ended is not None:
             return ended
+        # Unknown tools are reported as such by the caller, with near misses.
         if not known:
             return self._in_vain(UNKNOWN)
         rules = self._rulebook.of(call.name)
         refusal = self._forbidden(call.name, rules, only)
         if refusal is not None:
             return self._in_vain(FORBIDDEN) or refusal
+        # Arguments that are not JSON get their own error, which tells the model what to fix.
         if call.arguments is None:
             return None
         return self._out_of_order(call.name, rules, now) or self._spent(call.name, rules, now)
 
     def judge_again(self, call: ToolCall, now: float) -> Result | None:
-        """The same of a call that was asked for before, and has been approved since; it begins where nothing is."""
+        """Check an approved call again; if it may be made, it counts as started."""
         rules = self._rulebook.of(call.name)
         refusal = self._over() or self._failing(call.name) or self._forbidden(call.name, rules, None)
         refusal = refusal or self._out_of_order(call.name, rules, now) or self._spent(call.name, rules, now)
@@ -190,20 +192,20 @@ class CallUsage:
         return refusal
 
     def begin(self, call: ToolCall, now: float) -> None:
-        """A call is on its way, and counts."""
+        """Count a call as started."""
         calls, last = self._begun.get(call.name, (0, now))
         self._begun[call.name] = _CallsInFlight(calls + 1, max(last, now))
         self._begun_in_all += 1
 
     def settle(self, records: Iterable[CallRecord]) -> None:
-        """The calls of the round have ended, or wait for somebody; in the order of the calls."""
+        """Replace the started calls of the round by their records, in the order of the calls."""
         self._begun.clear()
         self._begun_in_all = 0
         for record in records:
             self._fold(record)
 
     def exceed(self, bound: Stop, why: str) -> Result:
-        """The result of the call that exceeds a bound, and with it the end of the round's calls."""
+        """Build the result of a call that exceeds a limit; all later calls of the round get the same limit."""
         if self._exceeded is None:
             self._exceeded = bound, why
         return Result.failed(Outcome.LIMIT_EXCEEDED, f"not called: {why}", code=bound.value)
@@ -218,7 +220,7 @@ class CallUsage:
         most = self._rulebook.policy.max_identical
         if most is None or self._times_same <= most:
             return None
-        why = f"the same call of `{tool}` was asked for more than {_times(most)} in a row"
+        why = f"the same call of `{tool}` was requested more than {_times(most)} in a row"
         return self.exceed(Stop.MAX_IDENTICAL, why)
 
     def _failing(self, tool: str) -> Result | None:
@@ -231,60 +233,65 @@ class CallUsage:
         return self.exceed(Stop.MAX_FAILURES, f"`{tool}` has failed {_times(count)} with `{cause}`")
 
     def _in_vain(self, cause: str) -> Result | None:
-        """What is wrong with one more call for nothing, whatever its name: a model may make up any number of names."""
+        """Check the number of calls that failed for the same cause without reaching a tool."""
+        # Counted over all names: a model that invents a new name each time would otherwise never stop.
         most = self._rulebook.policy.max_failures
         count = self._for_nothing[cause]
         if most is None or count < most:
             return None
-        what = "are not there" if cause == UNKNOWN else "may not be called"
-        return self.exceed(Stop.MAX_FAILURES, f"tools that {what} were asked for {_times(count)}")
+        what = "unknown" if cause == UNKNOWN else "forbidden"
+        return self.exceed(Stop.MAX_FAILURES, f"{what} tools were requested {_times(count)}")
 
     def _forbidden(self, tool: str, rules: ToolRules, only: str | None) -> Result | None:
         if not rules.allowed:
-            return _denied(FORBIDDEN, f"`{tool}` may not be called")
+            return _denied(FORBIDDEN, f"the policy does not allow `{tool}`")
         if only is not None and tool != only:
-            which = f"only `{only}` may" if only else "no tool may"
-            return _denied(FORBIDDEN, f"`{tool}` may not be called now: {which}, in this round")
+            which = f"only `{only}` can" if only else "no tool can"
+            return _denied(FORBIDDEN, f"`{tool}` cannot be called in this round: {which}")
         return None
 
     def _out_of_order(self, tool: str, rules: ToolRules, now: float) -> Result | None:
         missing = [need for need in rules.before if need not in self._well and not self._is_done(need)]
         if missing:
             first = " and ".join(f"`{need}`" for need in missing)
-            return _denied("call_required_before", f"`{tool}` may be called only after {first} ended well")
+            return _denied("call_required_before", f"`{tool}` can be called only after {first} succeeded")
         for group, place in rules.places:
             other = self._other(group, place)
             if other:
-                return _denied("exclusive_tools", f"`{tool}` may not be called any more, since `{other}` was")
+                return _denied("exclusive_tools", f"`{tool}` cannot be called because `{other}` was called")
         begun = self._begun.get(tool)
         last = self._last.get(tool) if begun is None else begun.last
+        # A start in the future comes from the clock of another process; do not wait for it.
         if last is not None and 0 <= now - last < rules.rest:
             wait = format_duration(round(rules.rest - (now - last), 3))
-            return _denied("cooldown", f"`{tool}` may be called again in {wait}")
+            return _denied("cooldown", f"`{tool}` can be called again in {wait}")
         return None
 
     def _is_done(self, need: str) -> bool:
         return any(fnmatchcase(done, need) for done in self._well)
 
     def _other(self, group: int, place: int) -> str:
-        """A tool that was called of another glob of a group; empty for none."""
+        """A tool of another glob of an exclusive group that was called; empty if none."""
         taken = dict(self._taken[group])
         for tool in self._begun:
             taken.update({at: tool for of, at in self._rulebook.of(tool).places if of == group})
         return next((tool for at, tool in taken.items() if at != place), "")
 
     def _spent(self, tool: str, rules: ToolRules, now: float) -> Result | None:
+        # Calls of this round have no record yet; without them, one answer could exceed every limit.
         policy, begun = self._rulebook.policy, self._begun_in_all
         if policy.max_calls is not None and self._total + begun >= policy.max_calls:
-            return self.exceed(Stop.MAX_CALLS, f"the conversation may have {_calls(policy.max_calls)}")
+            return self.exceed(Stop.MAX_CALLS, f"the conversation is limited to {_calls(policy.max_calls)}")
         most = policy.max_calls_per_turn
         if most is not None and self._of_turn + begun >= most:
-            return self.exceed(Stop.MAX_CALLS_PER_TURN, f"one turn may have {_calls(most)}")
+            return self.exceed(Stop.MAX_CALLS_PER_TURN, f"a turn is limited to {_calls(most)}")
         if rules.most is not None and self._calls_of(tool) >= rules.most:
-            return self.exceed(Stop.MAX_CALLS_PER_TOOL, f"`{tool}` may have {_calls(rules.most)}")
+            return self.exceed(Stop.MAX_CALLS_PER_TOOL, f"`{tool}` is limited to {_calls(rules.most)}")
         most = policy.max_calls_per_minute
         if most is not None and self._within_a_minute(now) + begun >= most:
-            return self.exceed(Stop.MAX_CALLS_PER_MINUTE, f"one minute may have {_calls(most)}")
+            return self.exceed(
+                Stop.MAX_CALLS_PER_MINUTE, f"the conversation is limited to {_calls(most)} per minute"
+            )
         return None
 
     def _calls_of(self, tool: str) -> int:
@@ -292,12 +299,13 @@ class CallUsage:
         return self._of_tool[tool] + (0 if begun is None else begun.calls)
 
     def _within_a_minute(self, now: float) -> int:
-        # A time that is yet to come was told by another clock, in a process before this one.
+        # A time in the future comes from the clock of another process; do not count it.
         return sum(0 <= now - at < MINUTE for at in self._times)
 
     def _ask(self, tool: str, arguments: dict[str, JSON] | None) -> None:
         if self._rulebook.policy.max_identical is None:
             return
+        # Polling may repeat calls, and unreadable arguments cannot be compared: both end a sequence of equal calls.
         if arguments is None or self._rulebook.of(tool).polls:
             self._same, self._times_same = None, 0
             return
@@ -326,6 +334,7 @@ class CallUsage:
     def _remember(self, at: float) -> None:
         if self._rulebook.policy.max_calls_per_minute is not None:
             self._times.append(at)
+            # Drop older times, so that a long conversation does not grow without bound.
             while at - self._times[0] >= MINUTE:
                 self._times.popleft()
 
@@ -335,7 +344,7 @@ def _denied(code: str, message: str) -> Result:
 
 
 def _calls(most: int) -> str:
-    return f"no more than {most} call{'' if most == 1 else 's'}" if most else "no calls"
+    return f"{most} call{'' if most == 1 else 's'}"
 
 
 def _times(count: int) -> str:
@@ -343,11 +352,11 @@ def _times(count: int) -> str:
 
 
 class ToolOffer:
-    """What a registry and a policy offer to a model. Worked out once for each registry.
+    """The tools that a policy offers to a model; built once per registry.
 
     Attributes:
         registry: The tools.
-        reader: Reads on in long results.
+        reader: The reader of long results.
     """
 
     def __init__(self, registry: Registry, rulebook: Rulebook, dialect: str, reader: ResultReader) -> None:
@@ -355,9 +364,9 @@ class ToolOffer:
 
         Args:
             registry: The tools.
-            rulebook: The policy; what it does not allow is not declared.
+            rulebook: The policy; tools that it does not allow are not declared.
             dialect: The form of the declarations (`formats.providers.DIALECTS`).
-            reader: Its tool is declared once there are long results.
+            reader: The reader of long results; its tool is declared once there are any.
         """
         self.registry = registry
         self.reader = reader
@@ -369,38 +378,39 @@ class ToolOffer:
         self._by_tool = {each.tool: each for each in self._with_reader}
 
     def declared(self, *, reading: bool) -> tuple[Declaration, ...]:
-        """What is declared, in the same order each time.
+        """Return the declarations in a stable order, so that services can cache them.
 
         Args:
-            reading: Whether there are long results to read on in.
+            reading: Whether there are long results to read.
         """
         return self._with_reader if reading else self._declared
 
     def can_choose(self, tool_choice: str) -> bool:
-        """Whether a choice of tools is possible: the tool that it names may be gone since the policy was checked."""
+        """Whether a tool choice is possible."""
+        # A reload may have removed the tool since the policy was checked.
         return tool_choice in CHOICES or tool_choice in self._by_tool
 
     def choice(self, tool_choice: str) -> str:
-        """A choice of tools as a request has it: the name of a tool is the declared one."""
+        """Translate a tool choice for a request: the name of a tool becomes its declared name."""
         declaration = self._by_tool.get(tool_choice)
         return tool_choice if declaration is None else declaration.name
 
     def tool_of(self, written: str) -> str:
-        """The name of the tool that is meant by what a model writes; the same text where none is."""
+        """The tool that a name in an answer refers to; the name itself if there is none."""
         declaration = self._by_name.get(written)
         if declaration is not None:
             return declaration.tool
         return written if written in self.registry else self.registry.named_by_alias(written) or written
 
     def knows(self, tool: str) -> bool:
-        """Whether there is such a tool, offered or not."""
+        """Whether a tool exists, offered or not."""
         return tool in self._by_tool or tool in self.registry
 
     def restored(self, tool: str, arguments: dict[str, JSON]) -> dict[str, JSON]:
-        """Arguments as a model gives them, as the tool takes them."""
+        """Convert arguments from the declared form to the one that the tool accepts."""
         declaration = self._by_tool.get(tool)
         return arguments if declaration is None else declaration.restore(arguments)
 
     def hidden(self, tool: str) -> HiddenReason | None:
-        """Why a tool that is there is not offered; None if it is, or is not there."""
+        """Why an existing tool is not offered; None if it is offered or unknown."""
         return self.registry.hidden(tool) if tool in self.registry else None

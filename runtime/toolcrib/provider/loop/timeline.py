@@ -1,4 +1,4 @@
-"""What happens in a conversation as events in their true order, and the segments that a front end makes of them."""
+"""The events of a conversation in order, and the segments that a front end builds from them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.text import compact
 
 RANKS: Final[Mapping[str, int]] = {"pending": 0, "running": 1, "waiting": 1, "completed": 2, "failed": 2}
-"""Status of a call -> how far it is: never back, and never further once it is over."""
+"""Maps the status of a call to its rank. The rank never decreases, and a call with the last rank never changes."""
 
 OVER: Final = 2
-"""The rank of a call to which nothing happens any more."""
+"""Rank of a call that has ended."""
 
 STRETCHES: Final = ("user", "text", "reasoning")
-"""Kinds of segments that are text; the other kind is `call`."""
+"""Kinds of text segments; the other kind is `call`."""
 
 TYPES: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(STRETCHES, frozenset({"segment", "text"})),
@@ -25,33 +25,33 @@ TYPES: Final[Mapping[str, frozenset[str]]] = {
     "closed": frozenset({"segment"}),
     "turn_ended": frozenset({"stop"}),
 }
-"""Type of an event -> what it has beside its number."""
+"""Maps the type of an event to its fields, in addition to `seq` and `type`."""
 
 
 class Event(NamedTuple):
-    """One thing that happened. In JSON it has `seq`, `type`, and what its type has.
+    """One event of a conversation. In JSON it has `seq`, `type` and the fields of its type.
 
-    It is for people: in the arguments, results and messages of calls that the loop tells, `***` stands in place of
-    secrets, which the schemas of the tools or names say. What is said, by the user or the model, is told as it is.
+    Events are for people: `***` replaces secrets in the arguments, results and messages of calls. Secrets are found by
+    the schemas of the tools and by their names. Text of the user and the model is unchanged.
 
-        user            segment, text         a segment of its own, which is closed
-        text, reasoning segment, text         a piece; the first one of a segment opens it
+        user            segment, text         a complete segment
+        text, reasoning segment, text         a piece; the first one opens the segment
         call            segment, id, tool, arguments, status
-        call_updated    segment, id, and of tool, arguments, status, outcome, text what is new
-        closed          segment               no further piece comes
+        call_updated    segment, id, and the changed ones of tool, arguments, status, outcome, text
+        closed          segment               the segment gets no more pieces
         turn_ended      stop
 
     Attributes:
-        seq: Its number in the conversation, from 1, without a gap.
-        type: What happened.
-        segment: Where, numbered from 1; 0 for the end of a turn.
-        text: A piece of text; or what a call tells of itself: its progress, its result.
-        id: Of the call.
-        tool: Name of the tool; empty while it is not known.
-        arguments: Of the call; None while they are not known.
-        status: `pending`, `running`, `waiting` (for somebody), `completed` or `failed`; empty for unchanged.
-        outcome: How the call ended; empty for unchanged.
-        stop: Why the turn ended.
+        seq: Number of the event in the conversation, from 1, without gaps.
+        type: Type of the event.
+        segment: Number of the segment, from 1; 0 for the end of a turn.
+        text: A piece of text; for a call, its progress or its result.
+        id: ID of the call.
+        tool: Name of the tool; empty while unknown.
+        arguments: Arguments of the call; None while unknown.
+        status: `pending`, `running`, `waiting` (for a person), `completed` or `failed`; empty if unchanged.
+        outcome: Outcome of the call; empty if unchanged.
+        stop: Reason for the end of the turn.
     """
 
     seq: int
@@ -66,31 +66,27 @@ class Event(NamedTuple):
     stop: str = ""
 
     def as_json(self) -> dict[str, JSON]:
-        """The event as a JSON object; what it does not say is left out."""
+        """Return the event as a JSON object without empty fields."""
         has = {"seq", "type"} | TYPES[self.type]
         told: dict[str, Any] = {key: value for key, value in self._asdict().items() if key in has}
         return {key: value for key, value in told.items() if value not in ("", None)}
 
     def as_sse(self) -> str:
-        """The event as a message of a `text/event-stream` (HTML, server-sent events).
-
-        Its id is `seq`: a browser that connects again says in `Last-Event-ID` which one it has seen last.
-        """
+        """Return the event as a message of a `text/event-stream` (HTML, server-sent events); its ID is `seq`."""
+        # A browser that reconnects sends the last ID in the header `Last-Event-ID`.
         return f"id: {self.seq}\nevent: {self.type}\ndata: {compact(self.as_json())}\n\n"
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Event:
-        """The event that `as_json` told.
+        """Parse the output of `as_json`.
 
         Raises:
-            ConfigurationError: It is none.
+            ConfigurationError: The value is not an event.
         """
         why = _why_no_event(value)
         if why:
-            hint = "pass what `Event.as_json()` gave"
-            raise ConfigurationError(
-                f"this is no event of a timeline: {why}", code="invalid_event", hint=hint
-            )
+            hint = "pass the output of `Event.as_json()`"
+            raise ConfigurationError(f"invalid timeline event: {why}", code="invalid_event", hint=hint)
         return cls(**value)
 
 
@@ -102,33 +98,33 @@ _FORMS: Final[Mapping[str, type]] = {
 
 
 def _why_no_event(value: object) -> str:
-    """What is wrong with the JSON form of an event; empty if nothing."""
+    """The first violation in the JSON form of an event; empty if it is valid."""
     if not isinstance(value, Mapping):
-        return f"a `{type(value).__name__}` is no object"
+        return f"expected an object, got `{type(value).__name__}`"
     kind = value.get("type")
     if not isinstance(kind, str) or kind not in TYPES:
-        return f"`type` is {kind!r}. {did_you_mean(str(kind), TYPES)}".rstrip(". ")
+        return f"unknown type {kind!r}; {did_you_mean(str(kind), TYPES)}".removesuffix("; ")
     has = {"seq", "type"} | TYPES[kind]
     for key, item in value.items():
         if key not in has:
-            return f"`{kind}` has no `{key}`. {did_you_mean(key, has)}".rstrip(". ")
-        if type(item) is not _FORMS[key]:
-            return f"`{key}` is a `{type(item).__name__}`"
+            return f"unknown key `{key}` of `{kind}`; {did_you_mean(key, has)}".removesuffix("; ")
+        if type(item) is not _FORMS[key]:  # not `isinstance`: a boolean is an int
+            return f"`{key}`: expected `{_FORMS[key].__name__}`, got `{type(item).__name__}`"
     for key in {"seq", "segment"} & has:
         if value.get(key, 0) < 1:
-            return f"`{key}` is not counted from 1"
+            return f"`{key}` must be at least 1"
     if value.get("status", "pending") not in RANKS:
-        return f"`status` is `{value['status']}`, and none of {', '.join(RANKS)}"
+        return f"unknown status `{value['status']}`; expected one of {', '.join(RANKS)}"
     return ""
 
 
 class TimelinePosition(NamedTuple):
-    """How far a timeline is: enough to go on with it elsewhere.
+    """The position of a timeline, with which another process can continue it.
 
     Attributes:
-        seq: The number of the last event; 0 before the first.
-        segments: How many there are.
-        calls: Id of a call -> its segment and status.
+        seq: Number of the last event; 0 before the first one.
+        segments: Number of segments.
+        calls: Maps the ID of a call to its segment and status.
     """
 
     seq: int = 0
@@ -136,28 +132,28 @@ class TimelinePosition(NamedTuple):
     calls: Mapping[str, tuple[int, str]] = NOTHING
 
     def as_json(self) -> dict[str, JSON]:
-        """Plain data, which `parse` reads."""
+        """Return plain data for `parse`."""
         calls: dict[str, JSON] = {id_: [*place] for id_, place in self.calls.items()}
         return {"seq": self.seq, "segments": self.segments, "calls": calls}
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> TimelinePosition:
-        """The place that `as_json` told.
+        """Parse the output of `as_json`.
 
         Raises:
-            KeyError, TypeError, ValueError: It is none.
+            KeyError, TypeError, ValueError: The value is invalid.
         """
         calls = {id_: (int(segment), str(status)) for id_, (segment, status) in value["calls"].items()}
         if not all(status in RANKS for _segment, status in calls.values()):
-            raise ValueError("a call of the timeline has a status that is none")
+            raise ValueError("a call of the timeline has an unknown status")
         return cls(int(value["seq"]), int(value["segments"]), calls)
 
 
 class Timeline:
-    """Makes events of what happens. Each method gives those that it comes to, none where there is nothing new.
+    """Creates the events of a conversation. Each method returns its new events, possibly none.
 
     Args:
-        place: Where an earlier timeline of the conversation ended, whose events this one's follow.
+        place: Position of the earlier timeline that this one continues.
     """
 
     def __init__(self, place: TimelinePosition = TimelinePosition()) -> None:  # noqa: B008 -- immutable
@@ -168,24 +164,24 @@ class Timeline:
 
     @property
     def place(self) -> TimelinePosition:
-        """How far it is."""
+        """The current position."""
         calls = {id_: (call.segment, call.status) for id_, call in self._calls.items()}
         return TimelinePosition(self._seq, self._segments, calls)
 
     def user(self, text: str) -> list[Event]:
-        """The user says something: a segment of its own."""
+        """Add a segment with text of the user."""
         return [*self._close(), self._event("user", self._begin(), text=text)]
 
     def text(self, piece: str) -> list[Event]:
-        """The model says something, or goes on saying it."""
+        """Add a piece of text of the model."""
         return self._piece("text", piece)
 
     def reasoning(self, piece: str) -> list[Event]:
-        """The model thinks aloud, or goes on."""
+        """Add a piece of the model's reasoning."""
         return self._piece("reasoning", piece)
 
     def message_ended(self) -> list[Event]:
-        """The model's answer is whole: what it says in the next one is no more of this."""
+        """Close the open segment, because the answer of the model is complete."""
         return self._close()
 
     def call(
@@ -194,9 +190,9 @@ class Timeline:
         tool: str = "",
         arguments: dict[str, JSON] | None = None,
     ) -> list[Event]:
-        """The model asks for a call: a segment of its own, whose tool and arguments may follow later.
+        """Add a segment for a call; its tool and arguments may follow later.
 
-        Of a call that is known already it says what the tool and the arguments are.
+        For a known call, this updates the tool and the arguments.
         """
         return self.call_updated(id, tool=tool, arguments=arguments)
 
@@ -210,24 +206,24 @@ class Timeline:
         tool: str = "",
         arguments: dict[str, JSON] | None = None,
     ) -> list[Event]:
-        """Something became of a call; one that is not known yet begins with it.
+        """Update a call; an unknown call gets a segment first.
 
-        Its status goes on and never back, and to a call that is over nothing happens any more.
+        The status never goes back, and a call that has ended ignores all updates.
 
         Args:
-            id: Of the call.
-            status: `running`, `waiting`, `completed` or `failed`; empty for unchanged.
-            outcome: How it ended; None for unchanged.
-            text: What it tells of itself, its progress or its result; empty for unchanged.
-            tool: Name of the tool, where it is not known yet.
-            arguments: What it is called with, where that is not known yet, or other than it was.
+            id: ID of the call.
+            status: `running`, `waiting`, `completed` or `failed`; empty if unchanged.
+            outcome: Outcome of the call; None if unchanged.
+            text: Its progress or its result; empty if unchanged.
+            tool: Name of the tool, if it was unknown.
+            arguments: The arguments, if they were unknown or have changed.
 
         Raises:
-            ConfigurationError: There is no such status.
+            ConfigurationError: The status is unknown.
         """
         if status and status not in RANKS:
-            message = f"`{status}` is no status of a call"
-            raise ConfigurationError(message, hint=f"the statuses are {', '.join(RANKS)}")
+            message = f"unknown status `{status}`"
+            raise ConfigurationError(message, hint=f"valid statuses: {', '.join(RANKS)}")
         begun: list[Event] = []
         if id not in self._calls:
             begun = self._close()
@@ -244,11 +240,12 @@ class Timeline:
         return [*begun, *self._update(id, {"status": status, **news})]
 
     def turn_ended(self, stop: str) -> list[Event]:
-        """The turn is over, and nothing of it is open.
+        """End the turn and close everything.
 
-        Calls that were under way are given up: `failed`, with the outcome `cancelled`. Those that wait go on waiting
-        if `stop` is `pending`; else they are given up too.
+        Running calls become `failed` with the outcome `cancelled`. Waiting calls stay so if `stop` is `pending`, else
+        they are cancelled as well.
         """
+        # Called again if the conversation is built twice, as after a failing sink; the event must not repeat.
         if self._ended == stop:
             return []
         told = self._close()
@@ -273,14 +270,14 @@ class Timeline:
         return self._segments
 
     def _close(self) -> list[Event]:
-        """The end of the text that is open, which is the last segment."""
+        """Close the open text segment, which is always the last one."""
         if not self._open:
             return []
         self._open = ""
         return [self._event("closed", self._segments)]
 
     def _update(self, id_: str, said: Mapping[str, Any]) -> list[Event]:
-        """What is new of it, in one event."""
+        """Build one event with the changes of a call, if any."""
         known = self._calls[id_]
         if RANKS[known.status] == OVER:
             return []
@@ -301,7 +298,7 @@ class Timeline:
 
 
 class _CallStatus(NamedTuple):
-    """What was told of a call."""
+    """The last reported state of a call."""
 
     segment: int
     status: str = "pending"
@@ -312,18 +309,18 @@ class _CallStatus(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """One stretch of a conversation.
+    """One segment of a conversation: a text, reasoning or a call.
 
     Attributes:
-        number: Which one it is, from 1.
+        number: Number of the segment, from 1.
         kind: `user`, `text`, `reasoning` or `call`.
-        text: All of its text; of a call what it told of itself last.
-        open: Whether it may go on. A call that waits for somebody is not open.
-        id: Of a call.
+        text: The whole text; for a call, its last progress or its result.
+        open: Whether more may follow. A call that waits for a person is not open.
+        id: ID of the call.
         tool: Name of its tool.
-        arguments: What it is called with.
-        status: How far it is.
-        outcome: How it ended.
+        arguments: Its arguments.
+        status: Its status.
+        outcome: Its outcome.
     """
 
     number: int
@@ -337,23 +334,31 @@ class Segment(NamedTuple):
     outcome: str = ""
 
     def as_json(self) -> dict[str, JSON]:
-        """The segment as a JSON object; what it does not have is left out."""
+        """Return the segment as a JSON object without empty fields."""
         return {key: value for key, value in self._asdict().items() if value not in ("", None)}
 
 
 MOST_HELD: Final = 1024
-"""Events that a view holds until those before them are there."""
+"""Maximum number of early events that a view holds until the missing ones arrive."""
 
 
 class View:
-    """The segments that events come to. Any event may be applied any number of times, and in any order.
+    """Builds segments from events, which may arrive repeatedly and in any order.
 
-    One that was applied before changes nothing. One that comes too early is held until those before it are there, as
-    long as no more than 1024 are; further ones are left out. `missing` says which to ask for again, those among them.
+    A repeated event is ignored. An early event is held until the missing ones arrive; beyond 1024 held events, further
+    ones are dropped. `missing` is the range to request again, including dropped events.
+
+    Example:
+        ```python
+        view = View()
+        async for item in loop.stream("Where is my order?"):
+            if isinstance(item, Event) and view.apply(item):
+                render(view.segments)
+        ```
 
     Attributes:
-        seq: The number of the last event that is in it; a stream is resumed after this one.
-        stop: Why the last turn ended; empty while one is under way.
+        seq: Number of the last applied event; resume a stream after this one.
+        stop: Reason for the end of the last turn; empty while a turn is running.
     """
 
     def __init__(self) -> None:
@@ -363,30 +368,29 @@ class View:
         self._held: dict[int, Event] = {}
         self._last = 0
         self._growing = -1
-        self._pieces: list[
-            str
-        ] = []  # of the text that grows: joined when somebody looks, so that its length costs once
+        # Joined only when the segments are read: appending to a string for each piece takes quadratic time.
+        self._pieces: list[str] = []
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """All of them, in the order in which they began."""
+        """The segments, in the order in which they started."""
         self._join()
         return tuple(self._segments)
 
     @property
     def missing(self) -> tuple[int, int] | None:
-        """The first and the last number of the events that are waited for; None where there is no gap."""
+        """The first and the last number of the missing events; None if there is no gap."""
         last = min(self._held) - 1 if self._held else self._last
         return (self.seq + 1, last) if last > self.seq else None
 
     def apply(self, event: Event) -> bool:
-        """Take an event.
+        """Apply an event.
 
         Returns:
-            Whether it is new, and was taken or is held.
+            Whether the event is new and was applied or held.
 
         Raises:
-            ConfigurationError: It is of another timeline: it goes to a segment that can't be there. The view is as it was.
+            ConfigurationError: The event does not fit, as one of another timeline. The view is unchanged.
         """
         if event.seq <= self.seq or event.seq in self._held:
             return False
@@ -410,9 +414,10 @@ class View:
         else:
             self._join()
             folded = _begun(event) if there is None else _gone_on(self._segments[place], event)
+            # Checked before any change, so that an event of another timeline leaves the view as it is.
             if folded is None or not 0 <= place <= most:
-                message = f"event {event.seq} (`{event.type}`) can't go to segment {event.segment} here"
-                hint = "apply the events of one timeline to a view"
+                message = f"event {event.seq} (`{event.type}`) cannot be applied to segment {event.segment}"
+                hint = "apply the events of a single timeline to a view"
                 raise ConfigurationError(message, code="invalid_event", hint=hint)
             self._segments[place : place + 1] = [folded]
         self.stop = ""
@@ -424,36 +429,36 @@ class View:
         self._pieces.append(piece)
 
     def _join(self) -> None:
-        """Put the pieces of the text that grows into its segment."""
+        """Append the collected pieces to their segment."""
         if self._pieces:
             grown = self._segments[self._growing]
             self._segments[self._growing] = grown._replace(text=grown.text + "".join(self._pieces))
             self._pieces = []
 
     def as_json(self) -> dict[str, JSON]:
-        """Plain data, which `parse` reads: `{seq, stop, segments}`. Events that are held are not in it."""
+        """Return plain data for `parse`, `{seq, stop, segments}`, without held events."""
         return {"seq": self.seq, "stop": self.stop, "segments": [each.as_json() for each in self.segments]}
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> View:
-        """The view that `as_json` told, to go on with.
+        """Parse the output of `as_json`.
 
         Raises:
-            ConfigurationError: It is none.
+            ConfigurationError: The value is not a view.
         """
         view = cls()
         try:
             view.seq, view.stop = int(value["seq"]), str(value["stop"])
             view._segments = [Segment(**each) for each in value["segments"]]
         except (KeyError, TypeError, ValueError) as error:
-            message = f"this is no view of a timeline: {type(error).__name__}: {error}"
-            hint = "pass what `View.as_json()` gave"
+            message = f"invalid timeline view: {type(error).__name__}: {error}"
+            hint = "pass the output of `View.as_json()`"
             raise ConfigurationError(message, code="invalid_view", hint=hint) from None
         return view
 
 
 def _begun(event: Event) -> Segment | None:
-    """The segment that an event begins; None where it begins none."""
+    """The segment that an event starts, if any."""
     if event.type == "call":
         known = {key: getattr(event, key) for key in ("id", "tool", "arguments", "status")}
         return Segment(event.segment, "call", **known)
@@ -463,7 +468,7 @@ def _begun(event: Event) -> Segment | None:
 
 
 def _gone_on(segment: Segment, event: Event) -> Segment | None:
-    """The segment after an event; None where the event can't be one of it."""
+    """The segment after an event; None if the event does not belong to it."""
     if event.type == "call_updated" and event.id == segment.id:
         said = {key: getattr(event, key) for key in ("tool", "arguments", "status", "outcome", "text")}
         later = segment._replace(**{key: value for key, value in said.items() if value not in ("", None)})

@@ -1,8 +1,8 @@
-"""One turn, from round to round: what was said, what was asked for, what came of it. Nothing here waits.
+"""The state of one turn: messages, calls, results and events. Nothing here waits.
 
-A round, in the order of the methods of `ConversationTurn`: `request`, `decoder` and `accept`, `judge`, `record`,
-`end_round`; then `stop_reason`. `StreamDecoder` makes events of an answer while it comes, in the order in which its
-parts began.
+The methods of `ConversationTurn` in the order of a round: `request`, `decoder`, `accept`, `judge`, `record`,
+`end_round`, `stop_reason`. `StreamDecoder` turns an answer into events as it arrives, in the order in which its parts
+start.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from toolcrib.security.redaction import CallRedactor, restore_hidden
 
 
 class TurnSettings(NamedTuple):
-    """What a conversation is held under.
+    """The settings of all turns of a loop.
 
     Attributes:
         rulebook: The policy, by tool.
-        prices: What answers cost; None where nobody knows.
-        limit: Bytes that a model is shown of one result.
-        content_limit: Bytes of base64 of the parts of one result.
-        settings: The provider's own.
-        costly: Whether the provider reaches out, so that no answer is for nothing.
+        prices: Prices of the model, if known.
+        limit: Maximum bytes of one result that the model sees.
+        content_limit: Maximum bytes of base64 of the parts of one result.
+        settings: Provider settings.
+        costly: Whether the provider calls a service, so that every answer costs something.
     """
 
     rulebook: Rulebook
@@ -66,12 +66,12 @@ class TurnSettings(NamedTuple):
 
 
 class ConversationTurn:
-    """A turn under way.
+    """A running turn.
 
     Args:
-        settings: What it is held under.
-        gate: Says what may be called.
-        conversation: Where it begins, or goes on.
+        settings: The settings of the loop.
+        gate: Decides which calls may be made.
+        conversation: The conversation to continue.
     """
 
     def __init__(self, settings: TurnSettings, gate: ApprovalGate, conversation: Conversation) -> None:
@@ -88,6 +88,7 @@ class ConversationTurn:
         self._timeline = Timeline(conversation.place)
         self._events: list[Event] = []
         known = {call.id for message in self._messages for call in message.calls}
+        # Also IDs of the timeline: a call of an interrupted answer has events but is in no message.
         self._ids = CallIds(known | conversation.place.calls.keys())
         self._turn = conversation.turns
         self._round = _rounds_of_turn(self._messages)
@@ -106,20 +107,21 @@ class ConversationTurn:
 
     @cached_property
     def _redactor(self) -> CallRedactor:
-        """What people see of the calls; it knows the secrets of those before."""
+        """Masks secrets in events; it knows the secrets of earlier calls."""
         return CallRedactor(self._gate.tool, self._before.calls)
 
-    # What was said.
+    # Messages.
 
     def begin(self) -> None:
-        """The user has spoken."""
+        """Emit the events of the new user messages."""
         for message in self._new:
             if message.role == "user" and (text := message.text or _described(message)):
                 self._emit(self._timeline.user(text))
 
     def request(self, offering: ToolOffer, *, streaming: bool) -> Request:
-        """What the model is asked next."""
+        """Build the next request."""
         policy = self._settings.rulebook.policy
+        # `tool_choice` applies to the first round only: a forced call in every round would never end the turn.
         first = self._round == 0 and offering.can_choose(policy.tool_choice)
         choice = policy.tool_choice if first else "auto"
         declared = () if choice == "none" else offering.declared(reading=bool(self.spilled))
@@ -139,20 +141,21 @@ class ConversationTurn:
         )
 
     def decoder(self) -> StreamDecoder:
-        """The decoder of the answer."""
+        """Create the decoder of the next answer."""
         self._decoder = StreamDecoder(self._timeline, self._ids, self._gate.offering.tool_of)
         return self._decoder
 
     def accept(self, decoder: StreamDecoder) -> None:
-        """The answer is whole: what it says and what it costs are part of the conversation."""
+        """Add a complete answer to the conversation, with its cost."""
         self._decoder = None
         parts, finish, events = decoder.end()
         self._finish = finish
         self._emit(events)
         self._spend(finish.tokens)
         self._model = finish.model or self._model
+        # Services refuse a message that ends with reasoning.
         while parts and isinstance(parts[-1], Reasoning) and not finish.is_complete:
-            parts.pop()  # services refuse a conversation in which nothing follows a thought
+            parts.pop()
         message = Message("assistant", tuple(map(self._named, parts)))
         self._calls = message.calls
         self._requested = {call.id: call for call in self._calls}
@@ -163,11 +166,11 @@ class ConversationTurn:
             self._emit(self._timeline.call(call.id, call.name, shown))
         self._emit(self._timeline.message_ended())
         self._spoke = bool(parts)
-        if parts:  # no provider takes a message of nothing
+        if parts:  # providers refuse an empty message
             self._append(message)
 
     def fail(self, error: ProviderError) -> None:
-        """There is no answer; what was said of it stays."""
+        """End the turn with an error of the provider; the text received so far stays."""
         calls = self._cut()
         cut_off = f"; its calls were not made: {name_calls(calls)}" if calls else ""
         hint = f"; {error.hint}" if error.hint else ""
@@ -175,22 +178,22 @@ class ConversationTurn:
         self._failure = error.as_json()
 
     def cancel_request(self) -> None:
-        """The provider has cancelled itself."""
-        self._failed = Stop.CANCELLED, "the request to the model was cancelled from within"
+        """End the turn because the provider cancelled itself."""
+        self._failed = Stop.CANCELLED, "the provider cancelled the request to the model"
         self._cut()
 
     def _cut(self) -> dict[str, str]:
-        """The answer that is being heard breaks off: its text is what was said, and its calls are not made.
+        """Interrupt the current answer: keep its text and drop its calls.
 
         Returns:
-            Id -> tool of the calls that were begun.
+            Maps the IDs of the dropped calls to their tools.
         """
         if self._decoder is None:
             return {}
         texts, calls, events = self._decoder.cut()
         self._decoder = None
         for id_ in calls:
-            why = "not called: the answer that asks for it broke off"
+            why = "not called: the answer that requested it was interrupted"
             events += self._timeline.call_updated(id_, "failed", outcome=Outcome.CANCELLED.value, text=why)
         self._emit([*events, *self._timeline.message_ended()])
         if texts:
@@ -198,7 +201,7 @@ class ConversationTurn:
         return calls
 
     def _named(self, part: AnswerPart) -> AnswerPart:
-        """A call by the name of its tool, with arguments as that takes them."""
+        """Translate a call to the name of its tool and the arguments that the tool accepts."""
         if not isinstance(part, ToolCall):
             return part
         offering = self._gate.offering
@@ -208,15 +211,16 @@ class ConversationTurn:
 
     def _spend(self, tokens: Tokens) -> None:
         self._tokens = self._tokens.plus(tokens)
+        # A service that reports no tokens would make `max_cost` ineffective, so the turn ends.
         bound = self._settings.rulebook.policy.max_cost is not None
         self._unpriced = bound and self._settings.costly and not any(tokens)
         if self._settings.prices is not None:
             self._cost += self._settings.prices.cost(tokens)
 
-    # What was asked for.
+    # Calls.
 
     def judge(self) -> list[PlannedCall]:
-        """The calls of the answer that are to be made; the others have their results, or wait."""
+        """Check the calls of the answer and return those to make; the others get their results or become pending."""
         too_dear = self._unaffordable()
         if self._calls and too_dear:
             self._call_usage.exceed(Stop.MAX_COST, too_dear)
@@ -232,7 +236,7 @@ class ConversationTurn:
         return plans
 
     def resume(self, answers: Mapping[str, Answer], offering: ToolOffer) -> list[PlannedCall]:
-        """The calls that waited and are to be made now; the others have their results."""
+        """Apply the answers to pending calls and return those to make; the others get their results."""
         self._gate.enter(offering, "auto")
         last = next(message for message in reversed(self._messages) if message.calls)
         self._calls = last.calls
@@ -243,6 +247,7 @@ class ConversationTurn:
             answer = answers[call.id]
             pending, now = self._pending.pop(call.id), self._gate.now()
             made = self._open[call.id] = _decided(call, answer, pending)
+            # The policy is checked again: other calls, or edited arguments, may forbid the call by now.
             refusal = answer_refusal(made, answer, pending, now - self._records[call.id].at)
             refusal = refusal or self._call_usage.judge_again(made, now)
             if refusal is None:
@@ -256,10 +261,10 @@ class ConversationTurn:
             call.id, call.name, call.arguments, self._turn, self._round, at=self._gate.now()
         )
 
-    # What came of it.
+    # Results.
 
     def record(self, event: CallEvent) -> None:
-        """A call has begun, tells of itself, or has ended."""
+        """Record that a call has started, reported progress, or ended."""
         if isinstance(event, CallStart):
             self._starts[event.id] = event
             self._emit(self._timeline.call_updated(event.id, "running"))
@@ -284,7 +289,7 @@ class ConversationTurn:
         self._emit(self._timeline.call_updated(pending.id, "waiting", text=pending.message))
 
     def _settle(self, call: ToolCall, result: Result) -> None:
-        """A call has its result."""
+        """Record the result of a call, for the model, for the conversation and for events."""
         fitting = limit_content(result, self._settings.content_limit)
         text, handle, whole = render_result(
             fitting, self._settings.limit, self.spilled, self.reader.tool.name
@@ -292,6 +297,7 @@ class ConversationTurn:
         shown = self._shown(call, fitting, text)
         if handle:
             self.spilled[handle] = whole
+        # Otherwise the model would explain the result with its own arguments.
         if self._is_edited(call):
             text = decision_note(self._redactor.arguments(call.name, call.arguments)) + text
         code = "" if result.error is None else result.error.code
@@ -303,11 +309,12 @@ class ConversationTurn:
         self._emit(self._timeline.call_updated(call.id, status, outcome=result.outcome.value, text=shown))
 
     def _shown(self, call: ToolCall, result: Result, text: str) -> str:
-        """What people see of a result, of which the model reads `text`."""
+        """The text of a result in events, without secrets; `text` is what the model reads."""
         decided = ""
-        if self._is_edited(call):  # those arguments may have secrets of their own
+        if self._is_edited(call):  # edited arguments may contain secrets, too
             decided = decision_note(self._redactor.arguments(call.name, call.arguments))
         seen = self._redactor.result(call.name, result)
+        # Render again only if there is something to mask: most results have no secrets.
         if seen != result:
             text, _handle, _whole = render_result(
                 seen, self._settings.limit, self.spilled, self.reader.tool.name
@@ -315,7 +322,7 @@ class ConversationTurn:
         return decided + text
 
     def _is_edited(self, call: ToolCall) -> bool:
-        """Whether somebody else has decided on the arguments."""
+        """Whether an approver changed the arguments."""
         return self._requested[call.id].arguments != call.arguments
 
     def _recorded(self, call: ToolCall, result: Result, code: str) -> CallRecord:
@@ -340,10 +347,12 @@ class ConversationTurn:
         return record.at if begun is None else begun.at
 
     def end_round(self) -> None:
-        """The round is over: its results are part of the conversation, in the order of the calls."""
+        """End the round: add its results to the conversation, in the order of the calls."""
         self._call_usage.settle(self._records[call.id] for call in self._calls if call.id in self._results)
         if not self._results:
             return
+        # Results must directly follow their calls. The user may have said something since, when calls were
+        # pending; that moves behind the results.
         place = len(self._messages)
         while not self._messages[place - 1].calls:
             place -= 1
@@ -351,14 +360,14 @@ class ConversationTurn:
         results = {part.id: message for message in behind for part in message.results} | self._results
         others = [message for message in behind if not message.results]
         self._messages[place:] = [*(results[call.id] for call in self._calls if call.id in results), *others]
-        new = len(self._new) - len(others)  # what the user says to calls that wait comes behind their results
+        new = len(self._new) - len(others)  # the sink gets the results before those user messages
         self._new[new:new] = [self._results[call.id] for call in self._calls if call.id in self._results]
         self._results = {}
         if others:
             self._calls = ()
 
     def break_off(self, *, cancelled: bool) -> None:
-        """The turn was cancelled, or can't go on: what is open is over."""
+        """End a turn that was cancelled or failed; every open call gets a result."""
         self._cut()
         if cancelled:
             self._failed = Stop.CANCELLED, "the turn was cancelled"
@@ -366,14 +375,15 @@ class ConversationTurn:
             self._pending.pop(call.id, None)
             why = f"the call of `{call.name}` was cancelled"
             if call.id in self._starts:
-                why += "; it had begun, and may have acted"
+                why += "; it had started and may have had an effect"
             self._settle(call, Result.failed(Outcome.CANCELLED, why))
         self.end_round()
 
-    # Whether it goes on.
+    # The end of the turn.
 
     def stop_reason(self) -> tuple[Stop, str] | None:
-        """Why the turn is over, and the same for a person; None while it goes on."""
+        """The reason why the turn ends, with a text for people; None while it continues."""
+        # Pending calls come first: their conversation can be resumed whatever else has happened.
         if self._pending:
             waiting = ", ".join(f"`{each.tool}` ({each.id}: {each.code})" for each in self._pending.values())
             return Stop.PENDING, f"waiting: {waiting}"
@@ -395,14 +405,14 @@ class ConversationTurn:
         return None
 
     def _no_more(self) -> tuple[Stop, str] | None:
-        """Why the model may not be asked once more."""
+        """The bound that forbids another request, if any."""
         policy = self._settings.rulebook.policy
         if self._round >= policy.max_rounds:
-            return Stop.MAX_ROUNDS, f"one turn may have no more than {policy.max_rounds} requests"
+            return Stop.MAX_ROUNDS, f"a turn is limited to {policy.max_rounds} requests"
         if policy.max_cost is not None and self._cost >= policy.max_cost:
             return (
                 Stop.MAX_COST,
-                f"the conversation has cost {self._cost:.6g} of {policy.max_cost:.6g} dollars",
+                f"the conversation has cost {self._cost:.6g} dollars; the limit is {policy.max_cost:.6g} dollars",
             )
         return None
 
@@ -411,11 +421,11 @@ class ConversationTurn:
         if most is None:
             return ""
         if self._unpriced or (self._settings.prices is None and any(self._tokens)):
-            why = "the provider says nothing of tokens" if self._unpriced else "there are no prices"
-            return f"what the conversation costs is not known, since {why}; it may cost no more than {most:.6g} dollars"
-        return f"the conversation may cost no more than {most:.6g} dollars" if self._cost > most else ""
+            why = "the provider reports no token counts" if self._unpriced else "no prices are configured"
+            return f"the cost of the conversation is unknown because {why}; the limit is {most:.6g} dollars"
+        return f"the conversation is limited to {most:.6g} dollars" if self._cost > most else ""
 
-    # What others see of it.
+    # Output.
 
     def take_events(self) -> list[Event]:
         """The events since the last time this was called."""
@@ -423,17 +433,18 @@ class ConversationTurn:
         return events
 
     def unwritten(self) -> Sequence[Message]:
-        """The messages that the sink has not been given yet; it is given them now."""
+        """Return the messages that the sink has not received yet, and count them as passed on."""
+        # Even if the sink fails: it may have written them, and must not get a message twice.
         new, self._new = self._new, []
         return new
 
     @property
     def reader(self) -> ResultReader:
-        """Reads on in long results."""
+        """The reader of long results."""
         return self._gate.offering.reader
 
     def end(self) -> Conversation:
-        """The conversation, as far as it came."""
+        """Return the conversation so far, and emit the event of its end if the turn is over."""
         stop, detail = self.stop_reason() or (None, "")
         if stop is not None:
             self._emit(self._timeline.turn_ended(stop.value))
@@ -463,19 +474,20 @@ class ConversationTurn:
 
 
 def _decided(call: ToolCall, answer: Answer, shown: Pending) -> ToolCall:
-    """The call as somebody wants it who saw what was shown of it."""
+    """The call with the arguments of the approver."""
+    # The approver saw `***` in place of secrets; restore them where the edited arguments still have it.
     if answer.arguments is None:
         return call
     return call._replace(arguments=restore_hidden(answer.arguments, shown.arguments, call.arguments or {}))
 
 
 def _described(message: Message) -> str:
-    """What a message says that has no text."""
+    """Describe the parts of a message without text."""
     return "\n".join(part_text(part) for part in message.parts if isinstance(part, Content))
 
 
 def _rounds_of_turn(messages: list[Message]) -> int:
-    """How often the model has answered since the user spoke last."""
+    """Number of answers since the last user message."""
     rounds = 0
     for message in reversed(messages):
         if message.role == "user":
@@ -491,73 +503,76 @@ _ENDS: Final[Mapping[str, Stop]] = {
     "tool_calls": Stop.ANSWERED,
     "length": Stop.LENGTH,
     "refused": Stop.REFUSED,
-    "pause_turn": Stop.LENGTH,  # Anthropic's: the service would go on, if it were asked once more
+    "pause_turn": Stop.LENGTH,  # Anthropic: the answer is incomplete and another request would continue it
 }
-"""Why an answer ended -> why the turn did, where nothing was called."""
+"""Maps the end of an answer without calls to the end of its turn."""
 
 _SHOWN: Final = 100
-"""Bytes of a name that is shown, which the model may have made up."""
+"""Maximum bytes of a name in a message; the model may have invented it."""
 
 
 def name_calls(calls: Mapping[str, str]) -> str:
-    """Calls (id -> tool) as they are named for a person."""
+    """Format calls (ID -> tool) for people."""
     return ", ".join(f"`{truncate(tool, _SHOWN)}` ({truncate(id_, _SHOWN)})" for id_, tool in calls.items())
 
 
 def cut_off_reason(finish: Finish, calls: Mapping[str, str]) -> tuple[Stop, str]:
-    """Why a turn ends with an answer that did not come to its end, of which no call was made; the same for a person.
+    """The reason, with a text for people, why a turn ends after an incomplete answer whose calls were not made.
 
     Args:
         finish: The end of the answer.
-        calls: The calls that it asks for: id -> tool.
+        calls: Maps the IDs of its calls to their tools.
     """
     stop = Stop.REFUSED if finish.reason == "refused" else Stop.LENGTH
     what = "was refused" if stop is Stop.REFUSED else "was cut off"
-    own_word = "" if finish.reason in _ENDS else f" (the provider says `{finish.reason}`)"
+    own_word = "" if finish.reason in _ENDS else f" (the provider reports `{finish.reason}`)"
     return stop, f"the answer {what}{own_word}; its calls were not made: {name_calls(calls)}"
 
 
 def answer_reason(reason: str, wanted: str, *, spoke: bool) -> tuple[Stop, str]:
-    """Why a turn ends with an answer that calls nothing, and the same for a person.
+    """The reason, with a text for people, why a turn ends after an answer without calls.
 
     Args:
-        reason: Why the answer ended.
-        wanted: What was to be called: `required` for any tool, or the name of one; empty for nothing.
-        spoke: Whether anything was said.
+        reason: Finish reason of the answer.
+        wanted: The tool that had to be called, `required` for any tool; empty if none had to be.
+        spoke: Whether the answer has any content.
     """
     stop = _ENDS.get(reason, Stop.ANSWERED)
     said = []
     if reason not in _ENDS:
-        said.append(f"the provider says `{reason}`")
+        said.append(f"the provider reports `{reason}`")
     elif not spoke:
-        said.append("the model said nothing")
+        said.append("the model returned an empty answer")
     if wanted and stop is Stop.ANSWERED:
         what = "a tool" if wanted == "required" else f"`{wanted}`"
-        said.append(f"the model was to call {what}, and called nothing")
+        said.append(f"the model had to call {what} but called nothing")
     return stop, "; ".join(said)
 
 
 def bound_reached(records: Iterable[CallRecord]) -> tuple[Stop, str] | None:
-    """The bound that calls of a round come to."""
+    """The bound of the policy that a call of the round exceeded, if any."""
     for record in records:
+        # Not `reached`: tools also end with `limit_exceeded`, which does not end the turn.
         if record.outcome is Outcome.LIMIT_EXCEEDED and not record.reached and record.code in _BOUNDS:
             return Stop(record.code), record.message
     return None
 
 
 _Held: TypeAlias = "int | TextDelta | ReasoningDelta"
-"""What can't be told yet: the number of a call, or what was said behind it."""
+"""An item that waits to be emitted: the number of a call, or a text after it."""
 
 
 class CallIds:
-    """The ids of the calls of a conversation: every one of them is there once."""
+    """Assigns unique IDs to the calls of a conversation."""
+
+    # Some services number the calls of each answer from 0, and some send no ID at all.
 
     def __init__(self, taken: Collection[str]) -> None:
         self._taken = set(taken)
         self._numbers = {"call": len(self._taken)}
 
     def settle(self, wanted: str) -> str:
-        """The id of the next call: the provider's, or one like it where that is taken or missing."""
+        """Return the ID of the next call: the provider's, or a numbered one if it is missing or already used."""
         settled = wanted or self._next("call")
         while settled in self._taken:
             settled = self._next(wanted or "call")
@@ -570,9 +585,9 @@ class CallIds:
 
 
 class StreamDecoder:
-    """Makes events of one answer.
+    """Turns one answer into events.
 
-    A call is told once its id is known; what is said behind it waits until then, so that the order is true.
+    The event of a call needs its ID. Texts after a call wait until the ID is known, so that events stay in order.
     """
 
     def __init__(self, timeline: Timeline, ids: CallIds, tool_of: Callable[[str], str]) -> None:
@@ -585,7 +600,7 @@ class StreamDecoder:
         self._held: deque[_Held] = deque()
 
     def decode(self, delta: Delta) -> Iterator[Event]:
-        """Take a piece, and tell what is new."""
+        """Add a piece and yield the new events."""
         for piece in self._answer.add(delta):
             if isinstance(piece, CallDelta):
                 yield from self._call(piece)
@@ -594,7 +609,7 @@ class StreamDecoder:
                 yield from self._release()
 
     def end(self) -> tuple[list[AnswerPart], Finish, list[Event]]:
-        """The parts of the answer, its calls with their ids; its end; and what has not been told yet."""
+        """Return the parts of the answer, its end, and the remaining events."""
         parts: list[AnswerPart] = []
         number = 0
         for part in self._answer.parts():
@@ -606,15 +621,14 @@ class StreamDecoder:
                 part = part._replace(id=self._ids[number])  # noqa: PLW2901 -- the same call
                 number += 1
             parts.append(part)
-        unsaid = Finish(
-            "length" if number else "stop"
-        )  # without an end, nobody says that the calls are whole
+        # Without an end, the last call may be cut off, so no call may be made.
+        unsaid = Finish("length" if number else "stop")
         return parts, self._answer.finish or unsaid, list(self._release())
 
     def cut(self) -> tuple[tuple[Text, ...], dict[str, str], list[Event]]:
-        """The texts of an answer that breaks off, the calls that were told (id -> tool), and what was not told yet.
+        """Return the texts of an interrupted answer, its calls that had an event (ID -> tool), and the remaining events.
 
-        What the model thought is nothing to go on with when it is cut off, and neither are its calls.
+        Interrupted reasoning and calls are dropped, because no request could continue them.
         """
         self._held = deque(held for held in self._held if not isinstance(held, int) or held in self._ids)
         events = [*self.decode(Finish()), *self._release()]
@@ -634,7 +648,7 @@ class StreamDecoder:
             yield from self._release()
 
     def _release(self) -> Iterator[Event]:
-        """Tell what is known, up to the first call whose id is not."""
+        """Emit the held items, up to the first call whose ID is unknown."""
         while self._held:
             first = self._held[0]
             if isinstance(first, int) and first not in self._ids:
@@ -648,7 +662,7 @@ class StreamDecoder:
 
 
 def _without_secrets(pending: Pending, redactor: CallRedactor) -> Pending:
-    """A call that waits, without secrets."""
+    """A pending call with its secrets masked, because people see it."""
     details: Any = redactor.value(dict(pending.details))
     return pending._replace(
         arguments=redactor.arguments(pending.tool, pending.arguments) or {},

@@ -1,1 +1,1 @@
-"""Models behind a service (OpenAI, Anthropic, installed ones), and the scripted model."""
+"""Providers: OpenAI, Anthropic, those of installed distributions, and the scripted model."""

@@ -1,4 +1,4 @@
-"""Anthropic's messages."""
+"""Adapter for Anthropic's messages API."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from toolcrib.provider.models.protocol import (
 )
 
 MAX_TOKENS: Final = 8192
-"""What an answer may have where no setting says so: the service insists on a bound."""
+"""Default of the setting `max_tokens`, which the service requires."""
 
 _RESERVED: Final = {
-    "messages": "messages are what is said in the conversation",
-    "model": "open the provider with another `model`",
-    "stream": "ask for events of the conversation instead",
-    "system": "say it as the system's message",
-    "tool_choice": "say it in the policy",
-    "tools": "they are declared by the runtime",
+    "messages": "the conversation provides the messages",
+    "model": "pass `model` when opening the provider",
+    "stream": "stream the events of the conversation instead",
+    "system": "use a system message instead",
+    "tool_choice": "set it in the policy",
+    "tools": "the runtime declares the tools",
 }
 _REASONS: Final = {
     "end_turn": "stop",
@@ -60,13 +60,13 @@ _CACHED: Final[dict[str, JSON]] = {"cache_control": {"type": "ephemeral"}}
 
 
 class Anthropic(ServedModel):
-    """A model that speaks Anthropic's messages.
+    """A model with Anthropic's messages API.
 
-    `prompt_caching: true` among the settings has the service keep what is the same in all requests: the declarations
-    and what the system says. `max_tokens` is 8192 unless a setting says otherwise.
+    The setting `prompt_caching: true` lets the service cache the tool declarations and the system message, which are
+    the same in all requests. The setting `max_tokens` defaults to 8192.
 
     Args:
-        **options: As `ServedModel` takes them.
+        **options: Options of `ServedModel`.
     """
 
     SERVICE = Service(
@@ -81,19 +81,21 @@ class Anthropic(ServedModel):
     dialect = "anthropic"
 
     def __init__(self, *, base_url: str = "", **options: Any) -> None:
+        # `PATH` has the version already. Users often pass the URL with `/v1`, as for OpenAI.
         super().__init__(base_url=base_url.rstrip("/").removesuffix("/v1"), **options)
 
     def body(self, request: Request) -> dict[str, JSON]:
-        """The request as it is sent."""
+        """Build the body of a request."""
         settings = settings_of(request, _RESERVED)
         caching = settings.pop("prompt_caching", False)
         if not isinstance(caching, bool):
-            message = "the setting `prompt_caching` is true or false"
+            message = "the setting `prompt_caching` must be true or false"
             raise ConfigurationError(message, code="invalid_setting")
         body: dict[str, Any] = {"model": self.model, "max_tokens": MAX_TOKENS, **settings}
         if request.streaming:
             body["stream"] = True
         if tools := _tools(request):
+            # A mark on the last tool caches everything up to it.
             body["tools"] = [*tools[:-1], {**tools[-1], **_CACHED}] if caching else tools
             body |= _choice(request)
         if said := [message.text for message in request.messages if message.role == "system"]:
@@ -103,7 +105,7 @@ class Anthropic(ServedModel):
         return body
 
     def read_whole(self, value: dict[str, Any], answer: ServiceAnswer) -> Iterator[Delta]:
-        """What an answer says that does not come as events."""
+        """Decode an answer that is not streamed."""
         if not isinstance(value.get("content"), list):
             raise answer.unreadable("the answer has no `content`")
         blocks = objects_of(value["content"])
@@ -115,12 +117,13 @@ class Anthropic(ServedModel):
         yield _finish(value.get("stop_reason"), blocks, usage, model)
 
     def reader(self, answer: ServiceAnswer) -> AnswerReader:
-        """What reads an answer that comes as events."""
+        """Create the reader of a streamed answer."""
         return _Reader(answer)
 
 
 def _tools(request: Request) -> list[dict[str, JSON]]:
-    """The declarations. Where messages have calls, the service insists on some, so that tools are named anew."""
+    """The tool declarations."""
+    # The service refuses messages with calls if no tools are declared; declare the called ones without a schema.
     tools = [dict(tool.definition) for tool in declared_tools(request)]
     if tools or not request.aware:
         return tools
@@ -136,14 +139,15 @@ def _choice(request: Request) -> dict[str, JSON]:
     }
     choice = kinds.get(request.tool_choice, {"type": "tool", "name": request.tool_choice})
     if not request.tools:
-        choice = kinds["none"]
+        choice = kinds["none"]  # the declarations only satisfy the service, see `_tools`
     if not request.parallel and choice["type"] != "none":
         choice["disable_parallel_tool_use"] = True
     return {} if choice == {"type": "auto"} else {"tool_choice": choice}
 
 
 def _messages(messages: Iterable[Message]) -> list[JSON]:
-    """The messages but for the system's; neighbours of one role are one, and a result is the user's."""
+    """Convert all messages except system messages. Results belong to the user; adjacent messages of a role are merged."""
+    # The service expects alternating roles, and all results of a round in one message.
     merged: list[tuple[str, list[JSON]]] = []
     for message in messages:
         if message.role == "system":
@@ -158,14 +162,15 @@ def _messages(messages: Iterable[Message]) -> list[JSON]:
 
 
 def _content(blocks: list[JSON]) -> JSON:
-    """A text where it is only that."""
+    """The content of a message: a string if it has only text."""
     first = object_of(blocks[0])
     return first["text"] if len(blocks) == 1 and first["type"] == "text" else blocks
 
 
 def _blocks(part: Part) -> Iterator[JSON]:
-    """The blocks that a part is; a text of blanks is refused, so it is none."""
+    """Convert a part to blocks."""
     if isinstance(part, Text):
+        # The service refuses text blocks that are empty or blank.
         if part.text.strip():
             yield {"type": "text", "text": part.text}
     elif isinstance(part, Reasoning):
@@ -204,6 +209,7 @@ def _shown(part: Content) -> JSON:
             return {"type": kind, "source": data}
     if part.type == "image" and part.uri and part.uri.startswith(("https://", "http://")):
         return {"type": "image", "source": {"type": "url", "url": part.uri}}
+    # An empty text block would be refused.
     return {"type": "text", "text": describe_part(part) or "[empty]"}
 
 
@@ -211,21 +217,23 @@ _KINDS: Final[Sequence[tuple[str, frozenset[str]]]] = (("image", IMAGES), ("docu
 
 
 def _begun(index: int, block: dict[str, Any], answer: ServiceAnswer) -> Iterator[Delta]:
-    """What a block says where it begins; all of it, where it does not come in pieces."""
+    """Decode the start of a block, which is the whole block in an answer that is not streamed."""
     kind = block.get("type")
     if kind == "text":
         yield TextDelta(text_of(block.get("text")))
     elif kind == "thinking":
         yield ReasoningDelta(text_of(block.get("thinking")))
     elif kind == "tool_use":
+        # In a stream, `input` is an empty object here and its JSON text follows in pieces.
         written = object_of(block.get("input"))
         yield CallDelta(index, text_of(block.get("id")), text_of(block.get("name")), written or "")
     elif kind != "redacted_thinking":
-        raise answer.unreadable(f"the answer has a block of the type `{kind}`")
+        raise answer.unreadable(f"the answer has a block of the unknown type `{kind}`")
 
 
 def _handed_back(block: dict[str, Any]) -> JSON:
-    """What the service wants back of a block, beside its text; None for nothing."""
+    """The data of a reasoning block to send back; None if there is none."""
+    # The service refuses reasoning without its signature.
     if block.get("type") == "redacted_thinking":
         return block
     signature = block.get("signature") if block.get("type") == "thinking" else None
@@ -237,6 +245,7 @@ def _finish(reason: Any, blocks: Iterable[Mapping[str, Any]], usage: dict[str, A
         count_of(usage.get("cache_read_input_tokens")),
         count_of(usage.get("cache_creation_input_tokens")),
     )
+    # The service counts cached tokens separately; `Tokens.input` includes them.
     tokens = Tokens(
         input=count_of(usage.get("input_tokens")) + cached + writes,
         output=count_of(usage.get("output_tokens")),
@@ -245,7 +254,7 @@ def _finish(reason: Any, blocks: Iterable[Mapping[str, Any]], usage: dict[str, A
     )
     told = text_of(reason) or "end_turn"
     if told == "stop_sequence" or not reason:
-        # Neither says that calls are whole: those of an answer that came to its end have the reason `tool_use`.
+        # Complete calls end with the reason `tool_use`; with any other reason the last call may be cut off.
         called = any(block.get("type") == "tool_use" for block in blocks)
         told = "max_tokens" if called else told
     return Finish(_REASONS.get(told, told), tokens, model)
@@ -285,7 +294,8 @@ class _Reader:
             self.done = True
 
     def _count(self, value: dict[str, Any]) -> None:
-        """Counts are of all that came so far; one that is not told again stays."""
+        """Update the token counts."""
+        # Counts are running totals; those that an event omits stay as they are.
         told = object_of(value.get("usage"))
         self._usage |= {name: count for name, count in told.items() if count is not None}
 

@@ -1,4 +1,4 @@
-"""Pieces of an answer put together, whatever the provider does with slots, ids and names."""
+"""Assemble the pieces of an answer, tolerating the ways in which providers use slots, IDs and names."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _REPLACEMENT: Final = "\ufffd"
 
 
 class Assembler:
-    """Puts the pieces of one answer together.
+    """Assembles the pieces of one answer.
 
-    Parts stand in the order of their first pieces. Text on two sides of a call stays two texts. The pieces of a call
-    are told by their slot; where a provider uses one slot for several calls, another id begins another call, and so
-    does a further name after arguments that are complete. An id or a name that is said again is said once.
+    Parts are in the order of their first pieces. Text before and after a call stays two parts. Pieces of a call are
+    matched by slot. If a provider uses one slot for several calls, a new ID starts a new call, and so does a new name
+    after complete arguments. Repeated IDs and names are merged.
 
     Attributes:
-        finish: The end of the answer; None until it came. What comes after it is left out.
+        finish: The end of the answer; None until it arrives. Later pieces are ignored.
     """
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class Assembler:
         self._count = 0
 
     def add(self, delta: Delta) -> Iterator[Delta]:
-        """Take a piece; gives on what is new in it.
+        """Add a piece and yield what is new in it.
 
-        In a `CallDelta` that is given on, the slot is the number of the call in the answer, from 0, an id is there
-        once, a name is whole, and arguments are text. Half of a character waits for its other half. The first piece of a
-        call is given on even if it is empty.
+        In a yielded `CallDelta`, the slot is the number of the call in the answer, from 0; the ID appears once, the
+        name is complete, and arguments are text. Half of a surrogate pair waits for its other half. The first piece of
+        a call is yielded even if it is empty.
         """
         if self.finish is not None:
             return
@@ -59,10 +59,10 @@ class Assembler:
                 yield delta
 
     def parts(self) -> tuple[AnswerPart, ...]:
-        """What was said so far, in order.
+        """Return the parts so far, in order.
 
-        `ToolCall.arguments` is None where what the model wrote is no JSON object: a key that is there twice, NaN and
-        half characters make it none. Nothing at all, and `null`, is an object without members.
+        `ToolCall.arguments` is None if the model did not write a valid JSON object: duplicate keys, NaN and lone
+        surrogates are invalid. An empty text and `null` count as an empty object.
         """
         return tuple(part.part() for part in self._parts)
 
@@ -86,6 +86,7 @@ class Assembler:
 
     def _add_call(self, delta: CallDelta) -> Iterator[Delta]:
         written, sound = _as_text(delta.arguments)
+        # Almost all IDs and names are ASCII and need no conversion.
         if not (delta.id.isascii() and delta.name.isascii()):
             delta = delta._replace(id=whole_characters(delta.id), name=whole_characters(delta.name))
         call = self._call_of(delta, written)
@@ -98,13 +99,13 @@ class Assembler:
             self._calls.setdefault(delta.slot, []).append(call)
         call.sound = call.sound and sound
         new = call.add(delta.id, delta.name, written)
-        if begins or any(
-            new[1:]
-        ):  # an empty beginning as well: it says where the call stands among the texts
+        # The first piece is yielded even if it is empty: it fixes the position of the call among the texts.
+        if begins or any(new[1:]):
             yield new
 
     def _call_of(self, delta: CallDelta, written: str) -> _Call | None:
-        """The call that a piece belongs to; None if it begins one."""
+        """The call that a piece belongs to; None if it starts a new one."""
+        # Some services use the slot 0 for every call of an answer, and some send the ID only with the first piece.
         known = self._calls.get(delta.slot)
         if not known:
             return None
@@ -117,7 +118,9 @@ class Assembler:
 
 
 class _Characters:
-    """Text of pieces that may end within a character: servers that count in UTF-16 split pairs of surrogates."""
+    """Text whose pieces may end in the middle of a character."""
+
+    # Servers that count in UTF-16 units, such as those in JavaScript or Java, split surrogate pairs.
 
     def __init__(self) -> None:
         self.size = 0
@@ -125,7 +128,7 @@ class _Characters:
         self._half = ""
 
     def add(self, piece: str) -> str:
-        """What is whole by now and was not before."""
+        """Add a piece and return the text that is complete now."""
         if self._half or not piece.isascii():
             text = self._half + piece
             self._half = text[-1:] if _HIGH[0] <= text[-1:] <= _HIGH[1] else ""
@@ -134,13 +137,13 @@ class _Characters:
         return piece
 
     def end(self) -> str:
-        """What stands for a half that nothing followed."""
+        """Return the replacement for a surrogate that was never completed."""
         rest, self._half = _REPLACEMENT if self._half else "", ""
         self._keep(rest)
         return rest
 
     def ends(self, mark: str) -> bool:
-        """Whether the last that is no blank is this."""
+        """Whether the text ends with a mark, ignoring blanks."""
         last = next((piece for piece in reversed(self._pieces) if not piece.isspace()), "")
         return last.rstrip().endswith(mark)
 
@@ -154,7 +157,7 @@ class _Characters:
 
 
 def whole_characters(text: str) -> str:
-    """The text with pairs of surrogates as the characters that they mean, and U+FFFD for halves."""
+    """Join surrogate pairs to characters, and replace lone surrogates with U+FFFD."""
     return _LONE.sub(_REPLACEMENT, text).encode("utf-16", "surrogatepass").decode("utf-16")
 
 
@@ -178,28 +181,30 @@ class _Call:
         self._text = _Characters()
 
     def add(self, identity: str, name: str, written: str) -> CallDelta:
-        """Take a piece; gives what is new in it."""
+        """Add a piece and return what is new in it."""
+        # Some services repeat the complete call in a last piece.
         if (identity or name) and self.has_written(written) and self.is_complete():
             written = ""
         new_id = "" if self.id else identity
         self.id = self.id or identity
         new_name = "" if name == self.name else name
         if new_name.startswith(self.name):
-            self.name = new_name
+            self.name = new_name  # the name so far is repeated with each piece
         else:
             self.name += new_name
         return CallDelta(self._number, new_id, self.name if new_name else "", self._text.add(written))
 
     def is_complete(self) -> bool:
-        """Whether the arguments so far are a whole object, so that nothing can follow but blanks."""
+        """Whether the arguments so far are a complete object, so that only blanks can follow."""
+        # The cheap test first: parsing the text after each piece would take quadratic time.
         return self._text.ends("}") and parse_arguments(str(self._text)) is not None
 
     def has_written(self, written: str) -> bool:
-        """Whether this is exactly what was written so far."""
+        """Whether a text is exactly what was written so far."""
         return 0 < len(written) == self._text.size and written == str(self._text)
 
     def is_followed_by(self, delta: CallDelta, written: str) -> bool:
-        """Whether the piece, which is of the same slot and has no other id, begins the next call."""
+        """Whether a piece with the same slot and no other ID starts the next call."""
         if not delta.name or not self.name:
             return False
         if delta.name != self.name and self._text.size:
@@ -213,7 +218,7 @@ class _Call:
 
 
 def _as_text(arguments: str | dict[str, JSON]) -> tuple[str, bool]:
-    """The text of arguments, and whether they can be JSON at all."""
+    """The text of arguments, and whether they are valid JSON."""
     if isinstance(arguments, str):
         return arguments, True
     value, fault = as_json(arguments)
@@ -223,10 +228,11 @@ def _as_text(arguments: str | dict[str, JSON]) -> tuple[str, bool]:
 
 
 def parse_arguments(text: str) -> dict[str, JSON] | None:
-    """The arguments that a model wrote; None where they are no JSON object.
+    """Parse the arguments that a model wrote; None if they are not a JSON object.
 
-    Numbers are exact: an integer has all its digits, however many up to 4,300. Blanks and `null` are no arguments.
+    Integers keep all their digits, up to 4,300. Blank text and `null` mean no arguments.
     """
+    # Models often write nothing at all for a tool without parameters.
     if not text.strip():
         return {}
     try:

@@ -1,7 +1,7 @@
-"""What the adapters of all services of models share: addresses, keys, attempts, errors, and JSON of any shape.
+"""The parts that the adapters of all model services share: URLs, API keys, retries, errors and JSON helpers.
 
-`ServedModel` is the base of an adapter: one request is one exchange, in the form of its service. `ServiceClient` sends
-it. The functions at the end are common to the wire formats.
+`ServedModel` is the base class of an adapter; each request is one HTTP exchange. `ServiceClient` sends it. The
+functions at the end are common to all wire formats.
 """
 
 from __future__ import annotations
@@ -41,17 +41,18 @@ from toolcrib.servers.environment import NetworkEnvironment, normal_origin
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
+# Azure and several gateways accept the key in the query of the URL.
 _KEY: Final = re.compile(r"(?i)(key|sig|signature|auth|code)$")
-"""Names in a query whose values are secret, besides those that are so everywhere."""
+"""Names of secret query parameters, in addition to the names that are secret everywhere."""
 
 
 class ServiceURL(NamedTuple):
-    """Where a service is.
+    """The parsed base URL of a service.
 
     Attributes:
-        origin: In its normal form.
-        path: Before that of each request; without a slash at its end.
-        query: Behind that of each request.
+        origin: Normalized origin.
+        path: Prefix of the path of each request, without a trailing slash.
+        query: Query of each request.
     """
 
     origin: str
@@ -59,37 +60,38 @@ class ServiceURL(NamedTuple):
     query: str
 
     def target(self, path: str) -> str:
-        """The target of a request."""
+        """Build the target of a request from its path."""
         return self.path + path + (f"?{self.query}" if self.query else "")
 
     def secrets(self) -> Iterator[str]:
-        """What must be shown nowhere."""
+        """Yield the secrets in the query."""
         for name, value in parse_qsl(self.query):
             if is_secret_name(name) or _KEY.search(name):
                 yield value
 
 
 def parse_base_url(base_url: str) -> ServiceURL:
-    """The address that a text is.
+    """Parse a base URL.
 
     Raises:
-        ConfigurationError: `invalid_base_url`: it is none.
+        ConfigurationError: `invalid_base_url`: the URL is invalid.
     """
     try:
         parts = urlsplit(base_url)
         origin = normal_origin(f"{parts.scheme}://{parts.netloc}")
     except ValueError:
         raise ConfigurationError(
-            "the `base_url` of the provider is no address",  # what is in it may be secret
+            "the `base_url` of the provider is not a valid URL",  # without the value, which may contain a key
             code="invalid_base_url",
-            hint="write one such as `https://api.example.com/v1` or `http://127.0.0.1:4010/v1`",
+            hint="use a URL such as `https://api.example.com/v1` or `http://127.0.0.1:4010/v1`",
         ) from None
     return ServiceURL(origin, parts.path.rstrip("/"), parts.query)
 
 
 _LOOKED_AT: Final = 65536
-"""Bytes of an error that are looked at."""
+"""Maximum bytes of an error response that are read."""
 
+# 529 is Anthropic's status for an overloaded service.
 BY_STATUS: Final[Mapping[int, tuple[str, bool]]] = {
     401: ("key_refused", False),
     403: ("key_refused", False),
@@ -100,7 +102,7 @@ BY_STATUS: Final[Mapping[int, tuple[str, bool]]] = {
     503: ("provider_overloaded", True),
     529: ("provider_overloaded", True),
 }
-"""Status -> code of the error, and whether it may pass; others are refused or failed as HTTP has it."""
+"""Maps a status to an error code, and whether a retry may succeed. Others: 4xx is refused, 5xx is a failure."""
 
 BY_KIND: Final[Mapping[str, tuple[str, bool]]] = {
     "api_error": ("provider_failed", True),
@@ -112,10 +114,11 @@ BY_KIND: Final[Mapping[str, tuple[str, bool]]] = {
     "authentication_error": ("key_refused", False),
     "invalid_request_error": ("request_refused", False),
 }
-"""What a service calls an error within an answer -> the same."""
+"""Maps the type of an error inside an answer to an error code, and whether a retry may succeed."""
 
+# Both OpenAI and Anthropic send this header, and their own SDKs obey it before the status.
 OPINIONS: Final[Mapping[str, bool]] = {"true": True, "false": False}
-"""What `x-should-retry` says."""
+"""Values of the header `x-should-retry`."""
 
 LASTING: Final = frozenset(
     {
@@ -126,18 +129,18 @@ LASTING: Final = frozenset(
         HTTPFailure.HEADERS_TOO_LARGE,
     }
 )
-"""What the same request meets again."""
+"""Failures that a retry of the same request cannot avoid."""
 
 HINTS: Final[Mapping[HTTPFailure, str]] = {
-    HTTPFailure.CONNECT_FAILED: "see whether it runs, and `base_url`",
-    HTTPFailure.CONNECT_TIMEOUT: "see whether it runs, and `base_url`",
-    HTTPFailure.TLS_FAILED: "see to its certificate, or name the one that signs it in SSL_CERT_FILE",
-    HTTPFailure.READ_TIMEOUT: "give it a longer `timeout`",
+    HTTPFailure.CONNECT_FAILED: "check that the service is running and that `base_url` is correct",
+    HTTPFailure.CONNECT_TIMEOUT: "check that the service is running and that `base_url` is correct",
+    HTTPFailure.TLS_FAILED: "check its certificate, or set SSL_CERT_FILE to the certificate that signs it",
+    HTTPFailure.READ_TIMEOUT: "increase `timeout`",
 }
 
 
 def error_message(raw: bytes) -> str:
-    """What a service says in an error, on one line."""
+    """Extract the message of an error response, on one line."""
     text = raw[:_LOOKED_AT].decode("utf-8", "replace")
     try:
         found = error_message_in(json.loads(text))
@@ -147,7 +150,8 @@ def error_message(raw: bytes) -> str:
 
 
 def error_message_in(value: Any) -> str:
-    """The message in an error: `{error: {message}}` of OpenAI and Anthropic, and what compatible services write."""
+    """Extract the message of an error: `{error: {message}}` of OpenAI and Anthropic, and common variants."""
+    # Compatible services also write `{error: text}`, `{detail: ...}` (FastAPI) and `{message: ...}`.
     for key in ("error", "message", "detail", "type", "code"):
         if isinstance(value, dict) and value.get(key):
             return error_message_in(value[key])
@@ -155,33 +159,33 @@ def error_message_in(value: Any) -> str:
 
 
 def retry_hint(seconds: int | None) -> str:
-    """The way out, where the service says how long to wait."""
+    """Hint for an error whose service reports how long to wait."""
     return f"retry after {format_duration(seconds)}" if seconds else ""
 
 
 BOUNDS: Final = ExchangeBounds(connect=10.0, body=64 * 1024 * 1024)
-"""What an answer may take, in pieces or whole."""
+"""Limits of one answer, streamed or not."""
 
 LONGEST_WAIT: Final = 60.0
-"""Seconds that are waited because the service asks for it; where it asks for more, the request has failed."""
+"""Longest delay in seconds that a service may ask for; if it asks for more, the request fails."""
 
 BACKOFF: Final = (0.5, 8.0)
-"""Seconds before the second attempt, which then double, and their bound."""
+"""Delay before the second attempt and the maximum delay, in seconds; the delay doubles each time."""
 
 _GRACE: Final = 0.25
 _LONGEST_MESSAGE: Final = 1000
 
 
 class Service(NamedTuple):
-    """A service of models.
+    """A model service.
 
     Attributes:
-        name: As people call it.
-        base_url: Where it is.
-        variable: The variable of the environment that holds its key.
-        key_header: The header that a key goes into, in lower case.
-        key_scheme: What stands before it there.
-        headers: What else every request has.
+        name: Display name.
+        base_url: Public URL.
+        variable: Environment variable with the API key.
+        key_header: Header for the API key, in lower case.
+        key_scheme: Prefix of the key in the header.
+        headers: Further headers of every request.
     """
 
     name: str
@@ -197,16 +201,16 @@ class ServiceClient:
 
     Args:
         service: The service.
-        base_url: Where it is instead.
-        api_key: The key, instead of the one in the environment; `${VAR}` is looked up. Empty for none.
-        clock: Passes the time between attempts.
-        headers: Further headers of every request; `${VAR}` in a value is looked up.
-        timeout: Seconds for which nothing may come.
-        attempts: How often a request is tried, as long as nothing of an answer has come.
+        base_url: Replaces the URL of the service.
+        api_key: Replaces the key of the environment; `${VAR}` is resolved. Empty for no key.
+        clock: Clock for the delays between attempts.
+        headers: Further headers of every request; `${VAR}` in a value is resolved.
+        timeout: Maximum seconds without any data.
+        attempts: Maximum number of attempts. A request is not repeated once its answer has started.
 
     Raises:
-        ConfigurationError: `invalid_base_url`, or something that no header can be.
-        ExpressionError: A look-up in a header or the key is written wrong.
+        ConfigurationError: `invalid_base_url`, or a header is invalid.
+        ExpressionError: `${...}` in a header or the key has a syntax error.
     """
 
     def __init__(
@@ -224,7 +228,7 @@ class ServiceClient:
         self._service = service
         self._at = parse_base_url(base_url or service.base_url)
         self._api_key = api_key
-        split_variables(api_key or "")
+        split_variables(api_key or "")  # report a syntax error now, not in the first request
         self._clock: Clock = RealClock() if clock is None else clock
         self._headers = _checked(headers)
         self._timeout = timeout
@@ -232,18 +236,18 @@ class ServiceClient:
         self._pools: list[tuple[NetworkEnvironment, PerLoop[StreamingClient]]] = []
 
     def within(self, world: NetworkEnvironment) -> ServiceClient:
-        """The same in another world; connections are those of both."""
+        """Return a copy for another network environment; both share their connections."""
         wire = copy(self)
         wire.world = world
         return wire
 
     async def ask(self, path: str, body: Mapping[str, JSON]) -> ServiceAnswer:
-        """The beginning of the service's answer, which has to be closed.
+        """Send a request and return its answer once the head has arrived. The caller must close the answer.
 
         Raises:
-            ProviderError: There is none.
+            ProviderError: The request failed.
         """
-        from tenacity import AsyncRetrying, retry_if_exception  # noqa: PLC0415 -- most processes ask no model
+        from tenacity import AsyncRetrying, retry_if_exception  # noqa: PLC0415 -- most processes use no model
 
         request = self._request(path, body)
         attempts = AsyncRetrying(
@@ -257,7 +261,8 @@ class ServiceClient:
             streamer = await self._pool().get()
         except HTTPError as error:
             raise self.failed(error) from None
-        with self.outside():  # also between attempts: nobody's virtual time makes a service ready
+        # Around the delays as well: a virtual clock must not skip them, because the service recovers in real time.
+        with self.outside():
             incoming: StreamedResponse = await attempts(self._sent, streamer, request)
         return ServiceAnswer(incoming, self)
 
@@ -267,7 +272,7 @@ class ServiceClient:
             await pool.aclose()
 
     def failed(self, error: HTTPError | EgressRefused) -> ProviderError:
-        """What a failure on the way comes to."""
+        """Translate a transport failure into a ProviderError."""
         if isinstance(error, EgressRefused):
             return self.error(error.message, code=error.code, hint=error.hint)
         fault = error.fault
@@ -283,15 +288,16 @@ class ServiceClient:
         retryable: bool = False,
         details: Mapping[str, Any] = NOTHING,
     ) -> ProviderError:
-        """An error that names the service; secrets are masked."""
+        """Build an error that names the service, with secrets masked."""
         told = f"{self._service.name} ({self._at.origin}): {message}"
-        told = self.world.secrets.hide_in_text(told)  # before it is cut: half a secret is not known again
+        # Mask before cutting: half a secret would not be recognized.
+        told = self.world.secrets.hide_in_text(told)
         return ProviderError(
             told[:_LONGEST_MESSAGE], code=code, hint=hint, retryable=retryable, details=details
         )
 
     def outside(self) -> Any:
-        """For the time of the block, something waits on the service."""
+        """Context manager that tells the clock that the call waits for the service."""
         return self._clock.outside()
 
     def _request(self, path: str, body: Mapping[str, JSON]) -> HTTPRequest:
@@ -300,6 +306,8 @@ class ServiceClient:
         headers = {
             "content-type": "application/json",
             "accept": "application/json, text/event-stream",
+            # Streams are not decoded, and any other encoding is refused: compression delays events, and a small
+            # body can expand to gigabytes.
             "accept-encoding": "identity",
             "user-agent": f"toolcrib/{__version__}",
             **self._service.headers,
@@ -310,6 +318,7 @@ class ServiceClient:
                 headers |= self._key(world.secrets, local=is_loopback(host))
         except MissingSecret as error:
             raise self.error(error.message, code=error.code, hint=error.hint) from None
+        # A key read from a file often ends with a newline. The HTTP library would put the value in its error.
         for name, value in headers.items():
             if fault := header_fault(value):
                 raise self.error(f"the header `{name}` {fault}", code="unusable_secret")
@@ -318,11 +327,12 @@ class ServiceClient:
         )
 
     def _further(self, secrets: SecretResolver) -> dict[str, str]:
-        """The further headers, filled in. What is secret in them and in the address may come back in an answer."""
+        """Resolve the further headers, and register the secrets in them and in the URL."""
+        # Services echo parts of a request in their errors; registered secrets are masked there.
         filled = {name: secrets.fill(value) for name, value in self._headers.items()}
         for name, value in filled.items():
             if is_secret_name(name):
-                for secret in (value, *value.split()[1:]):  # behind `Bearer`
+                for secret in (value, *value.split()[1:]):  # also the token after `Bearer`
                     secrets.register(secret)
         for secret in self._at.secrets():
             secrets.register(secret)
@@ -334,11 +344,12 @@ class ServiceClient:
             key = secrets.fill(self._api_key)
             secrets.register(key)
             return {service.key_header: service.key_scheme + key} if key else {}
+        # A local server, such as Ollama or vLLM, usually needs no key: default to an empty one.
         variable = SecretVariable("env", service.variable, "" if local else None, f"${{{service.variable}}}")
         try:
             key = secrets.look_up(variable)
         except MissingSecret as error:
-            hint = f"set `{service.variable}` to a key of {service.name}"
+            hint = f"set `{service.variable}` to your {service.name} API key"
             raise self.error(error.message, code="missing_key", hint=hint) from None
         return {service.key_header: service.key_scheme + key} if key else {}
 
@@ -346,10 +357,10 @@ class ServiceClient:
         try:
             return compact(dict(body)).encode()
         except (ValueError, TypeError) as error:
-            raise self.error(f"the request can't be sent: {error}", code="request_refused") from None
+            raise self.error(f"cannot send the request: {error}", code="request_refused") from None
 
     async def _sent(self, streamer: StreamingClient, request: HTTPRequest) -> StreamedResponse:
-        """One attempt; an answer that is an error is one."""
+        """Make one attempt; an error response raises."""
         try:
             incoming = await streamer.send(request, BOUNDS, hosts=(request.host,), silence=self._timeout)
         except (HTTPError, EgressRefused) as error:
@@ -362,7 +373,8 @@ class ServiceClient:
             await incoming.aclose()
 
     def _pool(self) -> PerLoop[StreamingClient]:
-        """Connections that the guard of this world dials."""
+        """The connection pool of the current egress guard."""
+        # A pooled connection was permitted by the guard that opened it, so guards must not share pools.
         world = self.world
         found = next((pool for of, pool in self._pools if of.guard is world.guard), None)
         if found is None:
@@ -375,12 +387,15 @@ class ServiceClient:
         try:
             raw = await incoming.whole()
         except HTTPError:
-            raw = b""  # the status says enough
+            raw = b""  # the status is enough for an error
         code, retryable = BY_STATUS.get(
             status, ("request_refused" if status < 500 else "provider_failed", status >= 500)
         )
-        message = error_message(raw) or ("points elsewhere" if 300 <= status < 400 else "without a message")
+        message = error_message(raw) or (
+            "redirects are not followed" if 300 <= status < 400 else "no error message"
+        )
         details: dict[str, Any] = {"status": status}
+        # `Retry-After` as seconds or as a date (RFC 9110, section 10.2.3).
         told = seconds_to_wait(dict(incoming.headers), None)
         if told is not None:
             details["retry_after"] = told
@@ -397,19 +412,21 @@ class ServiceClient:
     def _way_to_key(self) -> str:
         header, key = self._service.key_header, self._api_key
         if header in self._headers:
-            return f"see to the header `{header}`"
+            return f"check the header `{header}`"
         if key == "":
-            return "no key was sent; write `api_key: ${MY_KEY}` beside `base_url`, and set that variable"
-        return f"see to {f'the key in `{self._service.variable}`' if key is None else 'its `api_key`'}"
+            return "no key was sent; add `api_key: ${MY_KEY}` next to `base_url` and set that variable"
+        return f"check {f'the key in `{self._service.variable}`' if key is None else 'its `api_key`'}"
 
     def _wait(self, state: RetryCallState) -> float:
-        """What the service asks for, or a time that doubles, of which a part is random, so that callers spread out."""
+        """The delay that the service asks for, else exponential backoff with jitter."""
         told = _told_by(state)
         if told is not None:
             return told
         first, longest = BACKOFF
         time = min(longest, first * 2.0 ** (state.attempt_number - 1))
-        share: float = random.random() if isinstance(self._clock, RealClock) else 1.0  # noqa: S311 -- others must not draw the same
+        # Between half and all of it, so that callers that failed together do not return together. A virtual clock
+        # is for tests, which need the same delays each time.
+        share: float = random.random() if isinstance(self._clock, RealClock) else 1.0  # noqa: S311 -- no cryptographic use
         return time * (1 + share) / 2
 
     def _stops(self, state: RetryCallState) -> bool:
@@ -417,7 +434,7 @@ class ServiceClient:
 
 
 class ServiceAnswer:
-    """An answer whose head was read: it is none that is an error."""
+    """A successful response whose head was read."""
 
     def __init__(self, incoming: StreamedResponse, wire: ServiceClient) -> None:
         self._incoming = incoming
@@ -425,14 +442,14 @@ class ServiceAnswer:
 
     @property
     def streams(self) -> bool:
-        """Whether it comes as events."""
+        """Whether the answer is an event stream."""
         return self._incoming.header("content-type").lower().startswith("text/event-stream")
 
     async def whole(self) -> dict[str, Any]:
-        """The answer, which does not come as events.
+        """Read an answer that is not streamed.
 
         Raises:
-            ProviderError: It breaks off, or is no JSON object.
+            ProviderError: The answer is interrupted or is not a JSON object.
         """
         try:
             with self._wire.outside():
@@ -442,10 +459,10 @@ class ServiceAnswer:
         return self.read(raw, "the answer")
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
-        """The events, as they come.
+        """Yield the events as they arrive.
 
         Raises:
-            ProviderError: They break off, or are larger than they may be.
+            ProviderError: The stream is interrupted or too large.
         """
         stream, left = EventStream(), BOUNDS.body
         try:
@@ -458,17 +475,18 @@ class ServiceAnswer:
         except ValueError as error:
             raise self._too_large(str(error)) from None
         if left <= 0:
-            raise self._too_large(f"the answer has more than {BOUNDS.body:,} bytes")
+            raise self._too_large(f"the answer exceeds {BOUNDS.body:,} bytes")
 
     async def rest(self) -> None:
-        """Read what follows the last event, which is nothing as a rule, so that the connection can be used again."""
+        """Read the end of the stream, so that the connection can be reused."""
+        # Usually nothing follows the last event. A service that keeps the stream open must not delay the turn.
         with suppress(TimeoutError, HTTPError):
             async with asyncio.timeout(_GRACE):
                 while await self._chunk():
                     pass
 
     async def aclose(self) -> None:
-        """Be done with it."""
+        """Release the connection."""
         await self._incoming.aclose()
 
     async def _chunk(self) -> bytes:
@@ -479,37 +497,38 @@ class ServiceAnswer:
         return self._wire.error(why, code=HTTPFailure.RESPONSE_TOO_LARGE.value)
 
     def read(self, raw: bytes | str, what: str) -> dict[str, Any]:
-        """The JSON object that a text is.
+        """Parse a JSON object of the answer.
 
         Raises:
-            ProviderError: It is none, or tells of an error.
+            ProviderError: The text is not a JSON object, or the object reports an error.
         """
         try:
             value = decode_json(raw)
         except DuplicateKey as error:
-            raise self.unreadable(f"{what} can't be trusted: {error}") from None
+            raise self.unreadable(f"{what} is ambiguous: {error}") from None
         except (ValueError, RecursionError):
-            raise self.unreadable(f"{what} is no JSON") from None
+            raise self.unreadable(f"{what} is not valid JSON") from None
         if not isinstance(value, dict):
-            raise self.unreadable(f"{what} is no JSON object")
+            raise self.unreadable(f"{what} is not a JSON object")
+        # Some services answer 200 and report the error in the body, also in the middle of a stream.
         if isinstance(value.get("error"), dict | str) and value["error"]:
             raise self.told(value["error"])
         return value
 
     def unreadable(self, why: str) -> ProviderError:
-        """An answer that is not as the service's are."""
+        """Build the error for an answer that does not follow the format of the service."""
         return self._wire.error(why, code="bad_answer", retryable=True)
 
     def cut_off(self) -> ProviderError:
-        """Events that end before the answer does."""
-        return self._wire.error("the answer ended before its end", code="answer_cut_off", retryable=True)
+        """Build the error for a stream that ends before the answer does."""
+        return self._wire.error("the answer ended prematurely", code="answer_cut_off", retryable=True)
 
     def told(self, error: Any) -> ProviderError:
-        """What the service says has gone wrong, after its answer began."""
+        """Build the error that the service reports after its answer has started."""
         kinds = [str(error.get(key)) for key in ("type", "code")] if isinstance(error, dict) else []
         kind = next((each for each in kinds if each in BY_KIND), "")
         code, retryable = BY_KIND.get(kind, ("provider_failed", False))
-        message = error_message_in({"error": error}) or "the service tells of an error without a message"
+        message = error_message_in({"error": error}) or "the service reported an error without a message"
         return self._wire.error(
             message, code=code, retryable=retryable, details={"type": kind} if kind else {}
         )
@@ -524,58 +543,59 @@ def _checked(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether a further attempt may end better. After a silence, nobody has the patience."""
+    """Whether a further attempt may succeed."""
+    # Not after a read timeout: the caller has already waited for `timeout` seconds (600 by default).
     return (
         isinstance(error, ProviderError) and error.retryable and error.code != HTTPFailure.READ_TIMEOUT.value
     )
 
 
 def _told_by(state: RetryCallState) -> float | None:
-    """Seconds that the service asks to wait."""
-    assert state.outcome is not None  # noqa: S101 -- an attempt was made
+    """Delay in seconds that the service asks for, if any."""
+    assert state.outcome is not None  # noqa: S101 -- tenacity calls this after an attempt
     error = state.outcome.exception()
     return error.details.get("retry_after") if isinstance(error, ProviderError) else None
 
 
 class AnswerReader(Protocol):
-    """Reads the events of one answer.
+    """Decodes the events of one answer.
 
     Attributes:
         finish: The end of the answer; None until it is known.
-        done: Whether no more events are to be read.
+        done: Whether the answer needs no more events.
     """
 
     finish: Finish | None
     done: bool
 
     def add(self, event: StreamEvent, /) -> Iterable[Delta]:
-        """What an event says, but for the end.
+        """Decode an event into pieces, without the end of the answer.
 
         Raises:
-            ProviderError: It is not to be understood, or tells of an error.
+            ProviderError: The event is invalid or reports an error.
         """
         ...
 
 
 class ServedModel(ABC):
-    """A model behind a service.
+    """A model behind an HTTP service.
 
     Args:
-        model: The model's name.
-        base_url: Where the service is; its own address unless given.
-        api_key: Its key; the one in the environment unless given. `${VAR}` is looked up; empty for none.
-        world: What may be reached; that of each request unless given.
-        clock: Passes the time between attempts.
-        headers: Further headers of every request; `${VAR}` in a value is looked up.
-        timeout: Seconds for which nothing may come.
-        attempts: How often a request is tried, as long as nothing of an answer has come.
+        model: Name of the model.
+        base_url: URL of the service (default: the public one).
+        api_key: API key (default: the one of the environment). `${VAR}` is resolved; empty for no key.
+        world: Network environment (default: the one of each request).
+        clock: Clock for the delays between attempts (default: the system clock).
+        headers: Further headers of every request; `${VAR}` in a value is resolved.
+        timeout: Maximum seconds without any data.
+        attempts: Maximum number of attempts. A request is not repeated once its answer has started.
 
     Attributes:
         dialect: The form in which tools are declared.
-        world: What may be reached; None for that of each request.
+        world: Network environment; None for the one of each request.
 
     Raises:
-        ConfigurationError: No model is named, or the address or a header is none.
+        ConfigurationError: The model is missing, or the URL or a header is invalid.
     """
 
     SERVICE: ClassVar[Service]
@@ -596,9 +616,9 @@ class ServedModel(ABC):
     ) -> None:
         if not model:
             raise ConfigurationError(
-                f"no model of {self.SERVICE.name} is named",
+                f"missing `model` for {self.SERVICE.name}",
                 code="missing_model",
-                hint="say `model:` beside `provider:`, `--model` on the command line, or `model=` in Python",
+                hint="set `model:` next to `provider:`, `--model` on the command line, or `model=` in Python",
             )
         self.model = model
         self._wire = ServiceClient(
@@ -616,13 +636,15 @@ class ServedModel(ABC):
         """Answer a request.
 
         Raises:
-            ProviderError: There is no answer, or it breaks off.
-            ConfigurationError: A setting can't be one.
+            ProviderError: The request failed or its answer was interrupted.
+            ConfigurationError: A setting is reserved or invalid.
         """
+        # One provider may serve several runtimes, each with its own network environment.
         world = self.world or request.world
         wire = self._wire if world is None else self._wire.within(world)
         answer = await wire.ask(self.PATH, self.body(request))
         try:
+            # The response decides, not the request: some services ignore `stream: true`.
             if not answer.streams:
                 for delta in self.read_whole(await answer.whole(), answer):
                     yield delta
@@ -636,6 +658,7 @@ class ServedModel(ABC):
                         break
             if reader.finish is None:
                 raise answer.cut_off()
+            # Before the last piece: a consumer may stop at `Finish`, and the rest would then stay unread.
             await answer.rest()
             yield reader.finish
         finally:
@@ -647,44 +670,45 @@ class ServedModel(ABC):
 
     @abstractmethod
     def body(self, request: Request) -> dict[str, JSON]:
-        """The request as it is sent; equal requests have equal texts.
+        """Build the body of a request. Equal requests must give equal bodies, for the caches of services.
 
         Raises:
-            ConfigurationError: A setting can't be one.
+            ConfigurationError: A setting is reserved or invalid.
         """
 
     @abstractmethod
     def read_whole(self, value: dict[str, Any], answer: ServiceAnswer) -> Iterable[Delta]:
-        """What an answer says that does not come as events.
+        """Decode an answer that is not streamed.
 
         Raises:
-            ProviderError: It is not to be understood, or tells of an error.
+            ProviderError: The answer is invalid or reports an error.
         """
 
     @abstractmethod
     def reader(self, answer: ServiceAnswer) -> AnswerReader:
-        """What reads an answer that comes as events."""
+        """Create the reader of a streamed answer."""
 
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The images that the services take as data."""
+"""Image types that the services accept as data."""
 
 PDF: Final = "application/pdf"
 
+# What OpenAI and Anthropic both accept as a tool name and as the ID of a call.
 _TAKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_TAKEN: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def wire_id(identity: str) -> str:
-    """The id of a call as every service takes it: one that has other characters, or too many, gets a digest."""
+    """The ID of a call in a form that every service accepts; an ID that is too long or has other characters is hashed."""
     return identity if _TAKEN.fullmatch(identity) else f"call_{_digest(identity)[:32]}"
 
 
 def wire_name(call: ToolCall) -> str:
-    """The name in a call as every service takes it: as the model knows it, where that can be one.
+    """The tool name of a call in a form that every service accepts: the one that the model knows, if it is valid.
 
-    A model writes names that nobody has declared, and a service refuses whatever has such a name in it. Other
-    characters are underscores there, and a digest keeps different names apart.
+    Models invent names, and a service refuses every later request that contains an invalid one. Invalid characters
+    become underscores, and a digest keeps different names apart.
     """
     name = call.alias or call.name
     if _TAKEN.fullmatch(name):
@@ -697,69 +721,70 @@ def _digest(text: str) -> str:
 
 
 def arguments_of(call: ToolCall) -> dict[str, JSON]:
-    """The arguments as the model gave them; what it wrote that is no object stands in one."""
+    """The arguments as the model wrote them; text that is not a JSON object is wrapped in an object."""
     written = parse_arguments(call.written) if call.written else call.arguments
     return {"INVALID_JSON": call.written} if written is None else written
 
 
 def arguments_text(call: ToolCall) -> str:
-    """The same as JSON text, as the model wrote it wherever that is an object."""
+    """The same as JSON text, unchanged if the model wrote an object."""
+    # An unchanged text keeps the prefix of the conversation identical, so that the service can use its cache.
     if call.written.lstrip().startswith("{") and parse_arguments(call.written) is not None:
         return call.written
     return compact(arguments_of(call))
 
 
 def describe_part(part: Content) -> str:
-    """A part for a service that does not take it."""
+    """Describe a part for a service that does not accept its type."""
     if part.text is not None:
         return part.text
     return "[" + " ".join(word for word in (part.type, part.mime_type, part.title, part.uri) if word) + "]"
 
 
 def source_url(part: Content, kinds: frozenset[str] = IMAGES) -> str:
-    """A part as an address: `data:` where its data is there and of one of the kinds; empty where it has none."""
+    """A part as a URL: `data:` if it has data of one of the kinds, else its HTTP URL; empty if it has neither."""
     if part.data is not None:
         return f"data:{part.mime_type};base64,{part.data}" if part.mime_type in kinds else ""
     return part.uri if part.uri and part.uri.startswith(("https://", "http://")) else ""
 
 
 def declared_tools(request: Request) -> tuple[Declaration, ...]:
-    """What is declared; nothing where no call may be made, unless the conversation has calls."""
+    """The tools to declare; none if calls are forbidden, unless the conversation has calls already."""
     return () if request.tool_choice == "none" and not request.aware else request.tools
 
 
 def settings_of(request: Request, reserved: Mapping[str, str]) -> dict[str, JSON]:
-    """The settings.
+    """Copy the settings of a request.
 
     Args:
         request: The request.
-        reserved: What can't be a setting -> where it is said instead.
+        reserved: Maps names that are not allowed as settings to a hint.
 
     Raises:
-        ConfigurationError: One of them can't be one.
+        ConfigurationError: `reserved_setting`.
     """
     for name in request.settings:
         if name in reserved:
-            message = f"`{name}` can't be a setting of the provider"
+            message = f"`{name}` cannot be a provider setting"
             raise ConfigurationError(message, code="reserved_setting", hint=reserved[name])
     return dict(request.settings)
 
 
 def text_of(value: Any) -> str:
-    """A text, or the empty one where there is something else."""
+    """The value if it is a string, else an empty string."""
     return value if isinstance(value, str) else ""
 
 
 def object_of(value: Any) -> dict[str, Any]:
-    """An object, or the empty one where there is something else."""
+    """The value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def objects_of(value: Any) -> list[dict[str, Any]]:
-    """The objects of a list."""
+    """The objects in a list; empty if the value is not a list."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def count_of(value: Any) -> int:
-    """A count, or 0 where there is something else."""
+    """The value if it is a positive integer, else 0."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

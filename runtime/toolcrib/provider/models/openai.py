@@ -1,6 +1,6 @@
-"""OpenAI's chat completions and whatever speaks like them, also on Azure; and OpenAI's responses.
+"""Adapters for OpenAI's chat completions, compatible services, Azure OpenAI, and OpenAI's responses API.
 
-For responses the whole conversation is sent each time, and parts keep their order.
+The responses API is used without server-side state: each request has the whole conversation, in order.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from toolcrib.provider.models.protocol import (
 OPENAI: Final = Service("OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY")
 
 _CHAT_RESERVED: Final = {
-    "messages": "messages are what is said in the conversation",
-    "model": "open the provider with another `model`",
-    "n": "a conversation goes on with one answer",
-    "parallel_tool_calls": "say `max_parallel: 1` in the policy",
-    "stream": "ask for events of the conversation instead",
-    "tool_choice": "say it in the policy",
-    "tools": "they are declared by the runtime",
+    "messages": "the conversation provides the messages",
+    "model": "pass `model` when opening the provider",
+    "n": "a conversation continues with a single answer",
+    "parallel_tool_calls": "set `max_parallel: 1` in the policy",
+    "stream": "stream the events of the conversation instead",
+    "tool_choice": "set it in the policy",
+    "tools": "the runtime declares the tools",
 }
 _REASONS: Final = {
     "stop": "stop",
@@ -62,19 +62,21 @@ _REASONS: Final = {
     "length": "length",
     "content_filter": "refused",
 }
+# The only audio formats that the API accepts.
 _SOUNDS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+# Not in OpenAI's API: DeepSeek uses the first name, OpenRouter the second one.
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
 
 
 class OpenAIChat(ServedModel):
-    """A model that speaks OpenAI's chat completions.
+    """A model with the API of OpenAI's chat completions.
 
     Args:
-        strict: Declare tools so that the model is held to their schemas.
-        reasoning_field: Where the service wants back what the model thought: the field's name in the assistant's
-            messages, such as `reasoning_content`. It gets nothing back unless this is given.
-        images: Whether the model takes images; it is told of them instead where it does not.
-        **options: As `ServedModel` takes them.
+        strict: Declare tools in strict mode, which enforces their schemas.
+        reasoning_field: Field of assistant messages in which the service expects earlier reasoning, such as
+            `reasoning_content`. By default reasoning is not sent back.
+        images: Whether the model accepts images. If not, images are described in text.
+        **options: Options of `ServedModel`.
     """
 
     SERVICE = OPENAI
@@ -89,10 +91,11 @@ class OpenAIChat(ServedModel):
         self._images = images
 
     def body(self, request: Request) -> dict[str, JSON]:
-        """The request as it is sent."""
+        """Build the body of a request."""
         body: dict[str, Any] = {"model": self.model, **settings_of(request, _CHAT_RESERVED)}
         if request.streaming:
             body["stream"] = True
+            # Without this option, a streamed answer has no token counts.
             body.setdefault("stream_options", {"include_usage": True})
         if tools := declared_tools(request):
             body["tools"] = [dict(tool.definition) for tool in tools]
@@ -106,7 +109,7 @@ class OpenAIChat(ServedModel):
         return body
 
     def read_whole(self, value: dict[str, Any], answer: ServiceAnswer) -> Iterator[Delta]:
-        """What an answer says that does not come as events."""
+        """Decode an answer that is not streamed."""
         choices = objects_of(value.get("choices"))
         if not choices:
             raise answer.unreadable("the answer has no `choices`")
@@ -115,11 +118,13 @@ class OpenAIChat(ServedModel):
         yield end.finish(choices[0].get("finish_reason"))
 
     def reader(self, answer: ServiceAnswer) -> AnswerReader:
-        """What reads an answer that comes as events."""
+        """Create the reader of a streamed answer."""
         return _ChatReader(answer)
 
     def _messages(self, messages: Iterable[Message]) -> Iterator[JSON]:
-        """All messages. What is not text in the results of a round is shown by the user behind the last of them."""
+        """Convert the messages."""
+        # A message with the role `tool` may have only text, and all results of a round must follow each other
+        # directly. So images go into a message of the user after the last result.
         shown: list[JSON] = []
         for message in messages:
             if message.role == "tool":
@@ -142,13 +147,14 @@ class OpenAIChat(ServedModel):
         return {"role": "user", "content": self._content(message)}
 
     def _shown(self, result: ToolResult) -> list[JSON]:
-        """The images of a result, which a message of a tool can't have; its text says what else there is."""
+        """The images of a result, with a caption; its text describes all other parts."""
         parts = [part for part in map(self._part, result.content) if object_of(part)["type"] == "image_url"]
         which = f"From the result of `{result.name}` ({wire_id(result.id)}):"
         return [{"type": "text", "text": which}, *parts] if parts else []
 
     def _content(self, message: Message) -> JSON:
-        """A user's message: a text where it is only that."""
+        """The content of a user message: a string if it has only text."""
+        # Some compatible services accept only a string here.
         if all(isinstance(part, Text) for part in message.parts) and len(message.parts) == 1:
             return message.text
         return [self._part(part) for part in message.parts if isinstance(part, Text | Content)]
@@ -174,7 +180,7 @@ class OpenAIChat(ServedModel):
                 for call in message.calls
             ]
         elif not message.text:
-            told["content"] = ""
+            told["content"] = ""  # null is only valid next to `tool_calls`
         return told
 
 
@@ -195,7 +201,7 @@ def _chat_part(part: Text | Content) -> JSON:
 
 
 class _ChatEnd:
-    """Gathers what the end of an answer is told by, beside what it says."""
+    """Decodes the messages of an answer and collects the data of its end: model, tokens, finish reason."""
 
     def __init__(self, value: dict[str, Any]) -> None:
         self._model = text_of(value.get("model"))
@@ -203,12 +209,13 @@ class _ChatEnd:
         self._called = self._refused = False
 
     def meet(self, value: dict[str, Any]) -> None:
-        """A further piece of the answer."""
+        """Read the model and the token counts of a chunk."""
+        # Token counts come in a last chunk without choices, or in each chunk as running totals.
         self._model = text_of(value.get("model")) or self._model
         self._usage = object_of(value.get("usage")) or self._usage
 
     def read(self, said: dict[str, Any]) -> Iterator[Delta]:
-        """What a message, or a piece of one, says."""
+        """Decode a message or a piece of one."""
         for field in _THOUGHTS:
             if thought := text_of(said.get(field)):
                 yield ReasoningDelta(thought)
@@ -230,9 +237,11 @@ class _ChatEnd:
             )
 
     def finish(self, reason: Any) -> Finish:
-        """The end, for the reason that was given."""
-        unsaid = "length" if self._called else "stop"  # no reason: nobody says that the calls are whole
+        """Build the end of the answer from its finish reason."""
+        # Without a reason, the arguments of the last call may be cut off, so no call may be made.
+        unsaid = "length" if self._called else "stop"
         told = "refused" if self._refused else _REASONS.get(text_of(reason), text_of(reason) or unsaid)
+        # Several compatible services report `stop` for an answer with calls.
         if told == "stop" and self._called:
             told = "tool_calls"
         return Finish(told, _chat_tokens(self._usage), self._model)
@@ -253,21 +262,25 @@ class _ChatReader:
             return
         value = self._answer.read(event.data, "an event")
         self._end.meet(value)
+        # There is one choice, because the setting `n` is reserved.
         for choice in objects_of(value.get("choices"))[:1]:
             yield from self._end.read(object_of(choice.get("delta")))
             self._reason = choice.get("finish_reason") or self._reason
+        # Renewed with each event, because the token counts follow after the finish reason.
         if self._reason:
             self.finish = self._end.finish(self._reason)
 
 
 def _calls(said: dict[str, Any]) -> list[dict[str, Any]]:
-    """The calls of a message; some compatible services still write its only one as `function_call`."""
+    """The calls of a message."""
+    # Some compatible services still use the deprecated `function_call` for a single call.
     alone = object_of(said.get("function_call"))
     return objects_of(said.get("tool_calls")) or ([{"function": alone}] if alone else [])
 
 
 def _joined(content: Any) -> str:
-    """The text of a message, which compatible services also write as a list of parts."""
+    """The text of a message."""
+    # Some compatible services write a list of parts instead of a string.
     return text_of(content) or "".join(text_of(part.get("text")) for part in objects_of(content))
 
 
@@ -286,61 +299,61 @@ def _chat_tokens(usage: dict[str, Any]) -> Tokens:
 
 
 API_VERSION: Final = "2024-10-21"
-"""The version of Azure's API that is asked unless the address names another one."""
+"""Default version of Azure's API; `?api-version=` in the URL overrides it."""
 
 
 class AzureOpenAI(OpenAIChat):
     """A model that is deployed on Azure OpenAI.
 
     Args:
-        model: The name of the deployment.
-        base_url: The endpoint of the resource, such as `https://NAME.openai.azure.com`. `?api-version=` behind it names
-            another version of the API than 2024-10-21.
-        **options: As `OpenAIChat` takes them.
+        model: Name of the deployment.
+        base_url: Endpoint of the resource, such as `https://NAME.openai.azure.com`. Append `?api-version=` for another
+            API version than 2024-10-21.
+        **options: Options of `OpenAIChat`.
 
     Raises:
-        ConfigurationError: `missing_model`; `invalid_base_url`, also where none is given.
+        ConfigurationError: `missing_model`; `invalid_base_url`, also if it is missing.
     """
 
     SERVICE = Service("Azure OpenAI", "", "AZURE_OPENAI_API_KEY", "api-key", "")
 
     def __init__(self, *, model: str, base_url: str = "", **options: Any) -> None:
         if not base_url:
-            message = "Azure OpenAI has no address of its own"
-            hint = "write the endpoint of the resource as `base_url`, such as `https://NAME.openai.azure.com`"
+            message = "Azure OpenAI has no default URL"
+            hint = "set `base_url` to the endpoint of the resource, such as `https://NAME.openai.azure.com`"
             raise ConfigurationError(message, code="invalid_base_url", hint=hint)
         at = parse_base_url(base_url)
         query = [at.query] if at.query else []
         if "api-version" not in parse_qs(at.query):
             query.append(f"api-version={API_VERSION}")
+        # Azure selects the model by the deployment in the path, not by `model` in the body.
         deployment = f"{at.origin}{at.path}/openai/deployments/{quote(model, safe='')}"
         super().__init__(model=model, base_url=f"{deployment}?{'&'.join(query)}", **options)
 
 
 _RESPONSES_RESERVED: Final = {
-    "conversation": "the whole conversation is sent each time",
-    "input": "it is what is said in the conversation",
-    "instructions": "say it as `system`",
-    "model": "open the provider with another `model`",
-    "background": "an answer is waited for",
-    "parallel_tool_calls": "say `max_parallel: 1` in the policy",
-    "previous_response_id": "the whole conversation is sent each time",
-    "stream": "ask for events of the conversation instead",
-    "tool_choice": "say it in the policy",
-    "tools": "they are declared by the runtime",
+    "conversation": "every request sends the whole conversation",
+    "input": "the conversation provides the input",
+    "instructions": "use `system` instead",
+    "model": "pass `model` when opening the provider",
+    "background": "toolcrib waits for each answer",
+    "parallel_tool_calls": "set `max_parallel: 1` in the policy",
+    "previous_response_id": "every request sends the whole conversation",
+    "stream": "stream the events of the conversation instead",
+    "tool_choice": "set it in the policy",
+    "tools": "the runtime declares the tools",
 }
 
 
 class OpenAIResponses(ServedModel):
-    """A model that speaks OpenAI's responses.
+    """A model with OpenAI's responses API.
 
-    What it thinks is handed back as the service gave it. Where `store: false` is among the settings, that is possible
-    only for encrypted thoughts, which come if `include: [reasoning.encrypted_content]` stands there too. `max_tokens`
-    is sent as `max_output_tokens`.
+    Reasoning is sent back unchanged. With the setting `store: false`, this works only for encrypted reasoning, which
+    requires the setting `include: [reasoning.encrypted_content]`. `max_tokens` is sent as `max_output_tokens`.
 
     Args:
-        strict: Declare tools so that the model is held to their schemas.
-        **options: As `ServedModel` takes them.
+        strict: Declare tools in strict mode, which enforces their schemas.
+        **options: Options of `ServedModel`.
     """
 
     SERVICE = OPENAI
@@ -351,7 +364,7 @@ class OpenAIResponses(ServedModel):
         self.dialect = "openai_responses_strict" if strict else "openai_responses"
 
     def body(self, request: Request) -> dict[str, JSON]:
-        """The request as it is sent."""
+        """Build the body of a request."""
         settings = settings_of(request, _RESPONSES_RESERVED)
         if "max_tokens" in settings:
             settings.setdefault("max_output_tokens", settings.pop("max_tokens"))
@@ -371,7 +384,7 @@ class OpenAIResponses(ServedModel):
         return body
 
     def read_whole(self, value: dict[str, Any], answer: ServiceAnswer) -> Iterator[Delta]:
-        """What an answer says that does not come as events."""
+        """Decode an answer that is not streamed."""
         if not isinstance(value.get("output"), list):
             raise answer.unreadable("the answer has no `output`")
         output = _ResponsesOutput(answer)
@@ -380,12 +393,12 @@ class OpenAIResponses(ServedModel):
         yield output.finish(value)
 
     def reader(self, answer: ServiceAnswer) -> AnswerReader:
-        """What reads an answer that comes as events."""
+        """Create the reader of a streamed answer."""
         return _ResponsesReader(answer)
 
 
 def _items(message: Message, *, stored: bool) -> Iterator[JSON]:
-    """The items that a message is."""
+    """Convert a message to input items."""
     if message.role == "user":
         yield {"role": "user", "content": _content(message.parts)}
     elif message.role == "system":
@@ -400,6 +413,7 @@ def _item(part: Part, *, stored: bool) -> Iterator[JSON]:
         yield {"role": "assistant", "content": part.text}
     elif isinstance(part, Reasoning):
         thought = object_of(part.data)
+        # A reasoning item that the service has not stored can only be sent back with its encrypted content.
         if thought.get("type") == "reasoning" and (stored or thought.get("encrypted_content")):
             yield thought
     elif isinstance(part, ToolCall):
@@ -414,7 +428,7 @@ def _item(part: Part, *, stored: bool) -> Iterator[JSON]:
 
 
 def _output(result: ToolResult) -> JSON:
-    """A text; with the parts of the result that the service takes, where there are any."""
+    """The output of a result: a string, or a list if it has parts that the service accepts."""
     more = [each for each in map(_responses_part, result.content) if object_of(each)["type"] != "input_text"]
     return [{"type": "input_text", "text": result.text}, *more] if more else result.text
 
@@ -438,7 +452,7 @@ def _responses_part(part: Text | Content) -> JSON:
 
 
 class _ResponsesOutput:
-    """What the items of an answer say; pieces that came are not said again by the whole item."""
+    """Decodes the output items of an answer. A completed item repeats its pieces, which are yielded only once."""
 
     def __init__(self, answer: ServiceAnswer) -> None:
         self._answer = answer
@@ -446,13 +460,13 @@ class _ResponsesOutput:
         self._called = self._refused = False
 
     def begin(self, index: int, item: dict[str, Any]) -> Iterator[Delta]:
-        """An item begins; of a call, id and name are known."""
+        """Start an item; the ID and the name of a call are known here."""
         if item.get("type") == "function_call":
             self._called = True
             yield CallDelta(index, text_of(item.get("call_id")), text_of(item.get("name")))
 
     def piece(self, index: int, kind: str, text: str) -> Iterator[Delta]:
-        """A piece of an item."""
+        """Decode a piece of an item."""
         self._said[index] = self._said.get(index, "") + text
         if kind == "arguments":
             yield CallDelta(index, arguments=text)
@@ -461,10 +475,10 @@ class _ResponsesOutput:
             yield ReasoningDelta(text) if kind == "thought" else TextDelta(text)
 
     def end(self, index: int, item: dict[str, Any]) -> Iterator[Delta]:
-        """An item is whole: what no piece has said, and what is to be handed back.
+        """Complete an item: yield what its pieces did not contain, and the reasoning to send back.
 
         Raises:
-            ProviderError: The pieces said something else, or nobody knows what it is.
+            ProviderError: The pieces differ from the item, or its type is unknown.
         """
         kind = item.get("type")
         if kind == "function_call":
@@ -480,23 +494,26 @@ class _ResponsesOutput:
             yield from self._left(index, "thought", _thoughts(item))
             yield ReasoningDelta("", item)
         else:
-            raise self._answer.unreadable(f"the answer has an item of the type `{kind}`")
+            # Skipping it would send an incomplete conversation back in the next request.
+            raise self._answer.unreadable(f"the answer has an item of the unknown type `{kind}`")
 
     def finish(self, value: dict[str, Any]) -> Finish:
-        """The end.
+        """Build the end of the answer.
 
         Raises:
-            ProviderError: It failed.
+            ProviderError: The response failed.
         """
         status = text_of(value.get("status"))
         if status in ("failed", "cancelled"):
-            raise self._answer.told(value.get("error") or {"message": f"the response is `{status}`"})
+            raise self._answer.told(
+                value.get("error") or {"message": f"the response has the status `{status}`"}
+            )
         reason = "tool_calls" if self._called else "stop"
         if status == "incomplete":
             why = text_of(object_of(value.get("incomplete_details")).get("reason"))
             reason = _INCOMPLETE.get(why, why or "length")
         elif self._called and status != "completed":
-            reason = "length"
+            reason = "length"  # without a known status, the calls may be cut off
         if self._refused:
             reason = "refused"
         return Finish(reason, _responses_tokens(object_of(value.get("usage"))), text_of(value.get("model")))
@@ -504,7 +521,7 @@ class _ResponsesOutput:
     def _left(self, index: int, kind: str, whole: str) -> Iterator[Delta]:
         said = whole_characters(self._said.get(index, ""))
         if not whole.startswith(said):
-            raise self._answer.unreadable("the pieces of an item are not what the item is as a whole")
+            raise self._answer.unreadable("the streamed pieces of an item differ from the completed item")
         if len(whole) > len(said):
             yield from self.piece(index, kind, whole[len(said) :])
 
@@ -543,6 +560,7 @@ class _ResponsesReader:
         elif kind == "response.output_item.done":
             yield from self._output.end(index, object_of(value.get("item")))
         elif kind in _ENDS:
+            # The type of the last event implies the status, in case the response omits it.
             response = {"status": kind.removeprefix("response."), **object_of(value.get("response"))}
             self.finish, self.done = self._output.finish(response), True
         elif kind == "error":
@@ -553,7 +571,7 @@ _BETWEEN: Final = "\n\n"
 
 
 def _thoughts(item: dict[str, Any]) -> str:
-    """What may be read of a model's thoughts: the summary, or else the thoughts."""
+    """The readable reasoning of an item: its summary, else its content."""
     for key in ("summary", "content"):
         if parts := [text_of(part.get("text")) for part in objects_of(item.get(key))]:
             return _BETWEEN.join(parts) if key == "summary" else "".join(parts)

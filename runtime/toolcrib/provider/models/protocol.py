@@ -1,4 +1,4 @@
-"""The contract of a provider: requests, the pieces of an answer, their price, and the checks of what a provider answers."""
+"""The protocol of providers: requests, the pieces of an answer, prices, and the checks of answers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Request(NamedTuple):
     """One request to a model.
 
     Attributes:
-        messages: The conversation so far, whole; `ToolCall.alias` has the names that the model knows.
-        tools: What is declared, in the same order each time.
+        messages: The whole conversation so far; `ToolCall.alias` has the names that the model knows.
+        tools: The declared tools, in a stable order.
         tool_choice: `auto`, `required`, `none`, or the declared name of one tool.
-        parallel: Whether the model may ask for several calls at once.
-        streaming: Whether what comes should come as it is made.
-        settings: The provider's own: `temperature`, `max_tokens` ...
-        aware: Whether the conversation has calls, so that the form with tools is needed even where none is declared.
-        world: What may be reached and which secrets there are: that of the runtime whose tools are offered.
+        parallel: Whether the model may request several calls in one answer.
+        streaming: Whether the answer should be streamed.
+        settings: Provider settings such as `temperature` and `max_tokens`.
+        aware: Whether the conversation has calls; some services then require declared tools in every request.
+        world: Network environment (permitted hosts, secrets) of the runtime whose tools are offered.
     """
 
     messages: tuple[Message, ...]
@@ -41,26 +41,26 @@ class Request(NamedTuple):
 
 
 class TextDelta(NamedTuple):
-    """Text, or a piece of it."""
+    """A piece of text."""
 
     text: str
 
 
 class ReasoningDelta(NamedTuple):
-    """What a model thinks, or a piece of it; `data` is as in `Reasoning`, and is given with a last piece."""
+    """A piece of reasoning; `data` is as in `Reasoning` and comes with the last piece."""
 
     text: str
     data: JSON = None
 
 
 class CallDelta(NamedTuple):
-    """A call, or a piece of it. Pieces with the same slot belong together, in any order of calls.
+    """A piece of a call. Pieces with the same slot belong to the same call; calls may be interleaved.
 
     Attributes:
-        slot: Tells the calls of one answer apart.
-        id: The provider's id; it may come late, or never.
+        slot: Number that identifies the call within the answer.
+        id: The provider's ID; it may come late or never.
         name: The declared name; it may come late.
-        arguments: A piece of the JSON text of the arguments; or all of them, as an object.
+        arguments: A piece of the JSON text of the arguments, or all of them as an object.
     """
 
     slot: int
@@ -70,7 +70,7 @@ class CallDelta(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """What an answer cost. `cached` and `cache_writes` are parts of `input`; `reasoning` is a part of `output`."""
+    """Token counts of an answer. `cached` and `cache_writes` are part of `input`, `reasoning` is part of `output`."""
 
     input: int = 0
     output: int = 0
@@ -79,18 +79,18 @@ class Tokens(NamedTuple):
     reasoning: int = 0
 
     def plus(self, other: Tokens) -> Tokens:
-        """Both together."""
+        """Return the sum of two counts."""
         return Tokens(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 class Finish(NamedTuple):
-    """The end of an answer; whatever comes after it is not looked at.
+    """The end of an answer; later pieces are ignored.
 
     Attributes:
-        reason: `stop`, `tool_calls`, `length` (it is cut off), `refused`; or the provider's own word. Calls are made
-            only after `stop` and `tool_calls`.
-        tokens: What it cost, where the provider says so.
-        model: Which model answered.
+        reason: `stop`, `tool_calls`, `length` (cut off), `refused`, or the provider's own term. Calls are made only
+            after `stop` and `tool_calls`.
+        tokens: Token counts; all zero if the provider does not report them.
+        model: The model that answered.
     """
 
     reason: str = "stop"
@@ -99,7 +99,7 @@ class Finish(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the model came to its own end, so that the calls of the answer are whole."""
+        """Whether the model finished by itself, so that the calls of the answer are complete."""
         return self.reason in {"stop", "tool_calls"}
 
 
@@ -107,28 +107,36 @@ Delta: TypeAlias = TextDelta | ReasoningDelta | CallDelta | Finish
 
 
 class Provider(Protocol):
-    """A model. One method is enough.
+    """A model. Only `respond` is required.
 
-    More members may be there: `dialect`, the name of the form in which schemas are declared
-    (`formats.providers.DIALECTS`; `plain` unless given); `world`, what may be reached in place of `Request.world`,
-    which tells that the provider reaches out; a coroutine function `aclose`.
+    Optional members: `dialect`, the form in which tools are declared (`formats.providers.DIALECTS`, default `plain`);
+    `world`, a network environment that replaces `Request.world` and marks a provider that calls a service; and the
+    coroutine function `aclose`.
+
+    Example:
+        ```python
+        class Echo:
+            async def respond(self, request):
+                yield TextDelta(request.messages[-1].text)
+                yield Finish("stop")
+        ```
     """
 
     def respond(self, request: Request, /) -> AsyncIterator[Delta]:
-        """Answer a request: an asynchronous generator of what the model says, whole or in pieces.
+        """Answer a request with an asynchronous generator of pieces, ended by `Finish`.
 
         Raises:
-            ProviderError: There is no answer.
+            ProviderError: The model cannot answer.
         """
         ...
 
 
 class ProviderError(ToolcribError):
-    """A model gave no answer.
+    """A model could not answer.
 
     Attributes:
         retryable: Whether the same request may succeed later.
-        details: Facts that belong to the code: `status`, `retry_after` (seconds) ...
+        details: Facts about the error, such as `status` and `retry_after` (seconds).
     """
 
     code = "provider_failed"
@@ -147,7 +155,7 @@ class ProviderError(ToolcribError):
         self.details = dict(details)
 
     def as_json(self) -> dict[str, JSON]:
-        """`{code, message, hint, retryable, details}` as plain data; what is none in `details` is told as text."""
+        """Return `{code, message, hint, retryable, details}`; values in `details` that are not JSON become strings."""
         details: JSON = json.loads(json.dumps(self.details, default=str))
         told: dict[str, JSON] = {"code": self.code, "message": self.message, "hint": self.hint}
         return {**told, "retryable": self.retryable, "details": details}
@@ -157,13 +165,13 @@ _MILLION = 1_000_000
 
 
 class Prices(NamedTuple):
-    """US dollars for a million tokens of each kind.
+    """Prices in US dollars per million tokens.
 
     Attributes:
-        input: What is sent.
-        output: What is answered, with what was thought.
-        cached: What is sent and was known to the provider; None for the price of `input`.
-        cache_writes: What is sent and kept by the provider; None for the price of `input`.
+        input: Input tokens.
+        output: Output tokens, including reasoning.
+        cached: Input tokens read from the provider's cache (default: the price of `input`).
+        cache_writes: Input tokens written to the provider's cache (default: the price of `input`).
     """
 
     input: float = 0.0
@@ -172,7 +180,8 @@ class Prices(NamedTuple):
     cache_writes: float | None = None
 
     def cost(self, tokens: Tokens) -> float:
-        """US dollars."""
+        """Cost of an answer in US dollars."""
+        # `max`: a service that counts cached tokens separately would otherwise give a negative cost.
         kept = tokens.cached + tokens.cache_writes
         dollars = max(tokens.input - kept, 0) * self.input + tokens.output * self.output
         dollars += tokens.cached * (self.input if self.cached is None else self.cached)
@@ -180,16 +189,17 @@ class Prices(NamedTuple):
         return dollars / _MILLION
 
     def check(self) -> None:
-        """Nothing, where all of them are prices.
+        """Check the prices.
 
         Raises:
-            ConfigurationError: One is no finite number of at least 0.
+            ConfigurationError: A price is negative or not a finite number.
         """
         for name, price in self._asdict().items():
             sound = isinstance(price, int | float) and not isinstance(price, bool)
             if price is not None and not (sound and math.isfinite(price) and price >= 0):
                 raise ConfigurationError(
-                    f"the price `{name}` is {price!r}", hint="write US dollars for a million tokens: 0.15"
+                    f"invalid price `{name}`: {price!r}",
+                    hint="use US dollars per million tokens, such as 0.15",
                 )
 
 
@@ -199,20 +209,19 @@ _FORMS: Final[Mapping[type, tuple[Any, ...]]] = {
     CallDelta: (int, str, str, (str, dict)),
     Finish: (str, Tokens, str),
 }
-"""Kind of a piece -> what its fields are."""
+"""Maps the type of a piece to the types of its fields."""
 
 
 async def checked_response(provider: Provider, request: Request) -> AsyncGenerator[Delta, None]:
-    """The pieces of an answer, as they come.
+    """Yield the pieces of an answer, and check each one.
 
     Raises:
-        ProviderError: The provider's own; or, in its place, for whatever else it raises, and for what is no piece.
-            A bug's text may hold anything, so only the log of `toolcrib` has it.
+        ProviderError: The provider raised it, raised something else, or yielded something that is not a piece.
     """
     try:
         deltas: Any = provider.respond(request)
         if not isinstance(deltas, AsyncIterable):
-            raise _no_generator(provider, deltas)  # noqa: TRY301 -- told as what the provider raises itself
+            raise _no_generator(provider, deltas)  # noqa: TRY301 -- handled like an error of the provider
         async with _closing(deltas):
             async for delta in deltas:
                 if not _is_sound(delta):
@@ -220,17 +229,20 @@ async def checked_response(provider: Provider, request: Request) -> AsyncGenerat
                 yield delta
     except ProviderError:
         raise
+    # Such as a missing secret or an invalid setting: keep the code and the hint.
     except ToolcribError as error:
         raise ProviderError(error.message, code=error.code, hint=error.hint) from error
+    # Providers are third-party code, which may raise anything. The text of the exception may contain the API key,
+    # so only the log has it; the conversation, which is stored and shown, names the type.
     except Exception as error:
         logging.getLogger("toolcrib").exception("a bug in the provider `%s`", _name(provider))
         kind = type(error).__name__
-        message = f"a bug in the provider `{_name(provider)}`: {kind}; the log of `toolcrib` has the trace"
+        message = f"a bug in the provider `{_name(provider)}`: {kind}; the traceback is in the `toolcrib` log"
         raise ProviderError(message, code="provider_bug", details={"exception": kind}) from error
 
 
 def _closing(deltas: AsyncIterable[Delta]) -> AbstractAsyncContextManager[object]:
-    """Closes what a provider gives, where that can be closed."""
+    """Close the iterator of a provider at the end, if it is a generator."""
     return aclosing(deltas) if isinstance(deltas, AsyncGenerator) else nullcontext()
 
 
@@ -244,9 +256,9 @@ def _is_sound(delta: Any) -> bool:
 
 def _no_generator(provider: Provider, given: object) -> ProviderError:
     if isinstance(given, Coroutine):
-        given.close()
+        given.close()  # avoids the warning "coroutine was never awaited"
     return ProviderError(
-        f"`respond` of the provider `{_name(provider)}` gives a `{type(given).__name__}`",
+        f"`respond` of the provider `{_name(provider)}` returned a `{type(given).__name__}`",
         code="invalid_answer",
         hint="make it an asynchronous generator: `async def respond(self, request)` with `yield`",
     )
@@ -254,11 +266,11 @@ def _no_generator(provider: Provider, given: object) -> ProviderError:
 
 def _no_delta(provider: Provider, given: object) -> ProviderError:
     form = _FORMS.get(type(given))
-    what = "with fields of other types" if form else "in its answer"
+    what = " with fields of the wrong type" if form else ", which is not a part of an answer"
     return ProviderError(
-        f"the provider `{_name(provider)}` gives a `{type(given).__name__}` {what}",
+        f"the provider `{_name(provider)}` yielded a `{type(given).__name__}`{what}",
         code="invalid_answer",
-        hint="yield `TextDelta`, `ReasoningDelta`, `CallDelta` and at the end `Finish`, with texts in their fields",
+        hint="yield `TextDelta`, `ReasoningDelta` and `CallDelta` with strings as fields, then `Finish`",
     )
 
 

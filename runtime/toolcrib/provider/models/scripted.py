@@ -1,4 +1,4 @@
-"""A model that plays a script: its answers depend on what it sees (`ModelView`), never on how often it was asked."""
+"""A scripted model. Its answers depend on the conversation that it sees (`ModelView`), not on the number of requests."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ Named: TypeAlias = Callable[[str], str]
 
 
 def same_name(tool: str) -> str:
-    """A tool by its name."""
+    """Return the name unchanged."""
     return tool
 
 
 class ModelView(NamedTuple):
-    """A conversation, as a script reads it.
+    """A conversation as a script reads it.
 
     Attributes:
         user: The last text of the user.
-        turn: How often the user has spoken.
-        reply: The number of the next reply among those since then, from 1.
-        replies: How often the model has replied.
-        results: Tool -> the last value that it answered.
-        last: What was told last of a call: `{tool, outcome, code, value, text}`; None before the first.
+        turn: Number of user messages.
+        reply: Number of the next reply in this turn, from 1.
+        replies: Number of replies in the whole conversation.
+        results: Maps a tool to the last value that it returned.
+        last: The last result of a call, `{tool, outcome, code, value, text}`; None before the first one.
     """
 
     user: str = ""
     turn: int = 0
     reply: int = 1
     replies: int = 0
-    results: dict[str, JSON] = {}  # noqa: RUF012 -- never changed
+    results: dict[str, JSON] = {}  # noqa: RUF012 -- never modified
     last: dict[str, JSON] | None = None
 
     @classmethod
     def of(cls, messages: Sequence[Message], named: Named = same_name) -> ModelView:
-        """What there is to see in some messages; `named` says what the script calls a tool."""
+        """Build the view of some messages; `named` maps a tool to its name in the script."""
         user, turn, reply, replies = "", 0, 1, 0
         results: dict[str, JSON] = {}
         last: dict[str, JSON] | None = None
@@ -65,18 +65,18 @@ class ModelView(NamedTuple):
         return cls(user, turn, reply, replies, results, last)
 
     def put_into(self, names: dict[str, JSON]) -> dict[str, JSON]:
-        """Names that expressions read, with what scripts see among them."""
+        """Add the view to the names that expressions read."""
         names.update(user=self.user, results=self.results, turn=self.turn)
         return names
 
 
 def results_in(message: Message) -> list[ToolResult]:
-    """What a message tells of calls."""
+    """The results of calls in a message."""
     return [part for part in message.parts if isinstance(part, ToolResult)]
 
 
 def result_view(result: ToolResult, named: Named = same_name) -> dict[str, JSON]:
-    """What a model is told of a call: `{tool, outcome, code, value, text}`."""
+    """A result as scripts read it: `{tool, outcome, code, value, text}`."""
     return {
         "tool": named(result.name),
         "outcome": result.outcome.value,
@@ -87,7 +87,7 @@ def result_view(result: ToolResult, named: Named = same_name) -> dict[str, JSON]
 
 
 def decision_note(arguments: JSON) -> str:
-    """The line that tells a model with which arguments a call was made, where they are not its own."""
+    """The line that reports the arguments of a call to the model, if they differ from its own."""
     return f"{_CALLED_WITH}{compact(arguments)}{_AS_DECIDED}\n"
 
 
@@ -95,10 +95,11 @@ _CALLED_WITH, _AS_DECIDED = "[called with ", ", as was decided]"
 
 
 def value_of(text: str) -> JSON:
-    """The value that a text is JSON of, or begins with; the text itself where it is none.
+    """Parse the JSON value at the start of a text; the text itself if there is none.
 
-    What is told beside an object or a list, on lines of its own, is left out.
+    Notes after an object or a list, on lines of their own, are ignored.
     """
+    # The note about edited arguments comes before the value.
     first, line, rest = text.partition("\n")
     if line and first.startswith(_CALLED_WITH) and first.endswith(_AS_DECIDED):
         text = rest
@@ -111,29 +112,30 @@ def value_of(text: str) -> JSON:
 
 
 Place: TypeAlias = Callable[[str], str]
-"""JSON Pointer -> `file:line`."""
+"""Maps a JSON Pointer to `file:line`."""
 
 ANY = float("inf")
 
 SHOWN = 10
-"""Replies of which it is told why they don't fit."""
+"""Maximum number of replies in an error, each with the reason why it does not match."""
 
 _SHORT = 200
-"""Bytes of a text that is shown."""
+"""Maximum bytes of a text in an error."""
 
 
+# Without any part, an answer would add no message, and the replies after it would be counted differently.
 _UNSAID = ReasoningDelta("", {"unsaid": True})
-"""Stands where something would be said, so that replies are counted alike."""
+"""Placeholder for the text of a scripted model that does not speak."""
 
 
 class ScriptedReply(NamedTuple):
-    """A reply, and where in a conversation it may stand.
+    """A reply and its possible positions in a conversation.
 
     Attributes:
         reply: The reply.
-        turn: The number of the user's message that it follows; 0 for any.
-        first: The first place among the replies to that message that it may have, from 1; 0 for any place.
-        last: The last one.
+        turn: Number of its turn; 0 for any turn.
+        first: First possible position in the turn, from 1; 0 for any position.
+        last: Last possible position in the turn.
     """
 
     reply: AgentReply
@@ -145,15 +147,15 @@ class ScriptedReply(NamedTuple):
 def scripted_replies(
     turns: Iterable[AgentTurn], script: Iterable[AgentReply] = ()
 ) -> tuple[ScriptedReply, ...]:
-    """The script of a whole conversation.
+    """Build the script of a whole conversation.
 
-    A reply in the script of a turn belongs to this turn. Without a `when` of its own it stands behind those before
-    it, where those that are optional, may be used several times, or have a `when` may be there or not. What follows
-    a turn of `answers` goes on with the turn before.
+    A reply in the script of a turn belongs to that turn. Without `when`, it comes after the replies before it; those
+    that are optional, have a `when` or may be used several times can be absent or repeated. A turn with `answers`
+    continues the turn before it.
 
     Args:
-        turns: With their scripts.
-        script: Replies for any turn; those of the turn itself come first.
+        turns: The turns with their scripts.
+        script: Replies for any turn, tried after those of the turn itself.
     """
     lines: list[ScriptedReply] = []
     number, least, most = 0, 0, 0.0
@@ -173,12 +175,12 @@ def scripted_replies(
 
 
 class UnexpectedResult(NamedTuple):
-    """A model was told otherwise of a call than its script expects.
+    """A result that differs from the `expect_result` of its scripted call.
 
     Attributes:
-        call: The call, as scripted.
-        id: The id of the call.
-        lines: What was expected and what was told.
+        call: The scripted call.
+        id: ID of the call.
+        lines: The differences.
     """
 
     call: ScriptedCall
@@ -187,7 +189,7 @@ class UnexpectedResult(NamedTuple):
 
 
 class _Awaited(NamedTuple):
-    """A call that was asked for: the number of the reply among all of the conversation, from 0, and its place there."""
+    """A call whose result is awaited: the number of its reply in the conversation, from 0, and its position there."""
 
     reply: int
     slot: int
@@ -195,23 +197,22 @@ class _Awaited(NamedTuple):
 
 
 class Scripted:
-    """A provider that plays replies.
+    """A provider that answers from a script, to test a loop, its tools and its policy offline.
 
-    The first reply that is not used up and that fits what the request shows is given. Where none fits, the request
-    fails (`unscripted`), and so it does when a call that was asked for was answered otherwise than its
-    `expect_result` says (`unexpected_result`).
+    It uses the first reply that is not used up and that matches the conversation. A request fails if no reply matches
+    (`unscripted`), or if the result of an earlier call differs from its `expect_result` (`unexpected_result`).
 
     Attributes:
-        unexpected: What was told otherwise than expected, so far.
-        failed: The error of the last request; None where it was answered.
+        unexpected: The unexpected results so far.
+        failed: The error of the last request; None if it was answered.
 
     Args:
-        script: What it may answer; `scripted_replies` makes it.
-        names: What expressions may read besides `user`, `results` and `turn`: a new mapping each time.
-        place: Where a reply stands, for errors.
-        named: What the script calls a tool.
-        speaks: Whether it says what the script says. One that does not makes its calls alone, and ends its turn
-            where nothing fits.
+        script: The replies, built by `scripted_replies`.
+        names: Returns the names that expressions may read in addition to `user`, `results` and `turn`.
+        place: Returns the place of a reply, for errors.
+        named: Maps a tool to its name in the script.
+        speaks: Whether to return the text of replies. If False, only the calls are made, and a turn ends where no
+            reply matches.
     """
 
     dialect = "plain"
@@ -237,23 +238,26 @@ class Scripted:
 
     @classmethod
     def of(cls, *turns: Sequence[Mapping[str, Any]]) -> Scripted:
-        """A model for a conversation in Python: for each message of the user a list of replies, as documents have them.
+        """Create a scripted model in Python: one list of replies per user message, in the format of scenarios.
 
-        `Scripted.of([{"call": "get_order", "args": {"order_id": "ORD-1"}}, {"say": "It is paid."}])`
+        Example:
+            ```python
+            Scripted.of([{"call": "get_order", "args": {"order_id": "ORD-1"}}, {"say": "It is paid."}])
+            ```
 
         Raises:
-            DocumentError: Something is wrong with a reply.
+            DocumentError: A reply is invalid.
         """
-        from toolcrib.loading.scenarios.agents import parse_turns  # noqa: PLC0415 -- documents are read another way
+        from toolcrib.loading.scenarios.agents import parse_turns  # noqa: PLC0415 -- scenarios are parsed by the loader
 
         return cls(scripted_replies(parse_turns(turns)))
 
     async def respond(self, request: Request, /) -> AsyncGenerator[Delta, None]:
-        """Give the reply that fits.
+        """Answer with the first matching reply.
 
         Raises:
-            ProviderError: `unscripted`: none fits. `unexpected_result`: a call was answered otherwise than expected.
-                `script_failed`: an expression of the reply can't be worked out.
+            ProviderError: `unscripted`: no reply matches. `unexpected_result`: a result differs from its
+                `expect_result`. `script_failed`: an expression of the reply failed.
         """
         self.failed = None
         try:
@@ -264,12 +268,13 @@ class Scripted:
             raise
 
     def settle(self, messages: Sequence[Message]) -> list[UnexpectedResult]:
-        """Judge what was told of the calls that were asked for, as far as that is known and was not judged before."""
+        """Compare new results with the `expect_result` of their calls, and return those that differ."""
         told = {part.id: part for message in messages for part in results_in(message)}
         asked = [message.calls for message in messages if message.role == "assistant"]
         names: Mapping[str, JSON] | None = None
         found, left = [], []
         for awaited in self._awaited:
+            # By position, because the loop may have assigned another ID to the call.
             calls = asked[awaited.reply] if awaited.reply < len(asked) else ()
             result = told.get(calls[awaited.slot].id) if awaited.slot < len(calls) else None
             if result is None:
@@ -283,11 +288,11 @@ class Scripted:
         return found
 
     def unjudged(self) -> list[ScriptedCall]:
-        """The calls that were asked for, of which something is expected, and nothing was told."""
+        """The calls with `expect_result` that have no result yet."""
         return [awaited.call for awaited in self._awaited]
 
     def unused(self) -> list[AgentReply]:
-        """The replies that were never given, and had to be."""
+        """The replies that are not optional and were never used."""
         pairs = zip(self._script, self._used, strict=True)
         return [line.reply for line, times in pairs if not times and not line.reply.optional]
 
@@ -304,6 +309,7 @@ class Scripted:
             yield from (_UNSAID, Finish())
             return
         reply = self._script[number].reply
+        # Evaluated before it is counted: a reply that fails is not used up.
         deltas = self._deltas(reply, request, names)
         self._used[number] += 1
         self._awaited += [
@@ -320,7 +326,7 @@ class Scripted:
         return None
 
     def _deltas(self, reply: AgentReply, request: Request, names: Mapping[str, JSON]) -> list[Delta]:
-        """What the reply comes to; all of it is worked out before any of it is said."""
+        """Evaluate a reply to pieces, completely, so that an error leaves no half answer."""
         declared = {declaration.tool: declaration.name for declaration in request.tools}
         deltas: list[Delta] = [] if self._speaks else [_UNSAID]
         try:
@@ -334,33 +340,33 @@ class Scripted:
                 deltas.append(CallDelta(slot, call.id, declared.get(call.tool, call.tool), written))
         except ExpressionError as error:
             place = self._place(error.pointer or reply.pointer)
-            message = f"the reply can't be worked out: {error.message} ({place})"
+            message = f"cannot evaluate the reply: {error.message} ({place})"
             details = {"pointer": error.pointer or reply.pointer}
             raise ProviderError(message, code="script_failed", hint=error.hint, details=details) from None
         return [*deltas, Finish(reply.finish or ("tool_calls" if reply.calls else "stop"))]
 
     def _why_not(self, number: int, line: ScriptedReply, sight: ModelView, names: Mapping[str, JSON]) -> str:
-        """The first reason why a reply does not fit, in words; empty if it does."""
+        """The first reason why a reply does not match; empty if it does."""
         reply = line.reply
         if line.turn and line.turn != sight.turn:
-            return f"it belongs to turn {line.turn}, and this is turn {sight.turn}"
+            return f"it belongs to turn {line.turn}, but this is turn {sight.turn}"
         if reply.times and self._used[number] >= reply.times:
-            return f"it is used up, after {_times(reply.times)}"
+            return f"it is used up after {_times(reply.times)}"
         if line.first and not line.first <= sight.reply <= line.last:
-            return f"it is {_placed(line)}, and this is reply {sight.reply} of the turn"
+            return f"it must be {_placed(line)}, but this is reply {sight.reply} of the turn"
         seen: Mapping[str, JSON] = sight._asdict()
         for key, matcher in reply.when.items():
             try:
                 differences = matcher.differences(seen[key], names, 1)
             except ExpressionError as error:
-                return f"its `when` can't be judged: {error.message}"
+                return f"cannot evaluate its `when`: {error.message}"
             if differences:
                 told = str(differences[0])
                 return f"{key}{told}" if told.startswith("/") else f"{key}: {told}"
         return ""
 
     def _unscripted(self, sight: ModelView, names: Mapping[str, JSON]) -> ProviderError:
-        """The error that says of each reply why it does not fit, and what to write."""
+        """Build the error that gives the reason for each reply, and a reply to paste."""
         reasons = [
             f"reply at {self._place(line.reply.pointer)}: {self._why_not(number, line, sight, names)}"
             for number, line in enumerate(self._script)
@@ -369,24 +375,25 @@ class Scripted:
         elsewhere = len(self._script) - len(reasons)
         lines = reasons[:SHOWN]
         if len(reasons) > SHOWN:
-            lines.append(f"and {len(reasons) - SHOWN} more that don't fit")
+            lines.append(f"and {len(reasons) - SHOWN} more that do not match")
         if elsewhere:
             lines.append(f"{elsewhere} repl{'y belongs' if elsewhere == 1 else 'ies belong'} to other turns")
         own = any(line.turn == sight.turn for line in self._script)
         paste = _paste(sight, own=own)
         below = f"`script` of turn {sight.turn}" if own else "`script` of the agent"
-        hint = f"a reply that would fit, below the others in the {below}:"
+        hint = f"add a matching reply at the end of the {below}:"
         details = {"lines": lines, "paste": paste, "turn": sight.turn, "reply": sight.reply}
         message = (
-            f"no reply of the script fits request {sight.reply} of turn {sight.turn}, where {_seen(sight)}"
+            f"no reply of the script matches request {sight.reply} of turn {sight.turn}, where {_seen(sight)}"
         )
         return ProviderError(message, code="unscripted", hint=f"{hint}\n{paste}", details=details)
 
 
 def _differences(call: ScriptedCall, result: ToolResult, names: Mapping[str, JSON]) -> tuple[str, ...]:
-    """Why what was told of a call is not as expected; nothing if it is.
+    """The differences between a result and the `expect_result` of its call.
 
-    Of a call that did not end `ok`, that is the text; where the pattern names the outcome, what is said of its end.
+    The pattern is compared with the value of an `ok` result, else with its text. A pattern with `outcome` or `code` is
+    compared with the whole view of a failed result.
     """
     matcher = call.expect_result
     if matcher is None:
@@ -406,12 +413,14 @@ def _differences(call: ScriptedCall, result: ToolResult, names: Mapping[str, JSO
 
 def _as_error(unexpected: Sequence[UnexpectedResult], place: Place) -> ProviderError:
     first = unexpected[0]
-    message = f"`{first.call.tool}` told the model otherwise than expected: {first.lines[0]} ({place(first.call.pointer)})"
+    message = (
+        f"`{first.call.tool}` returned an unexpected result: {first.lines[0]} ({place(first.call.pointer)})"
+    )
     return ProviderError(message, code="unexpected_result", details={"pointer": first.call.pointer})
 
 
 def _names_outcome(pattern: JSON) -> bool:
-    """Whether a pattern is about how a call ends."""
+    """Whether a pattern has `outcome` or `code`."""
     return isinstance(pattern, dict) and bool(pattern.keys() & {"outcome", "code"})
 
 
@@ -433,14 +442,14 @@ def _placed(line: ScriptedReply) -> str:
     if line.last == line.first:
         return f"reply {line.first}"
     return (
-        f"one of the replies from {line.first} on"
+        f"reply {line.first} or later"
         if line.last == ANY
-        else f"reply {line.first} to {line.last:g}"
+        else f"one of replies {line.first} to {line.last:g}"
     )
 
 
 def _seen(sight: ModelView) -> str:
-    """What the model saw last."""
+    """Describe the last thing that the model saw."""
     last = sight.last
     if last is None or sight.reply == 1:
         return f"the user says {compact(truncate(sight.user, _SHORT))}"
@@ -449,7 +458,7 @@ def _seen(sight: ModelView) -> str:
 
 
 def _paste(sight: ModelView, *, own: bool) -> str:
-    """YAML of a reply that fits this request."""
+    """YAML of a reply that matches this request."""
     when: dict[str, JSON] = {} if own else {"turn": sight.turn}
     when["reply"] = sight.reply
     shown = ", ".join(f"{key}: {value}" for key, value in when.items())

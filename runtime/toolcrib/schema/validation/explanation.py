@@ -46,7 +46,7 @@ def nouns(types: Sequence[str]) -> str:
 def one_of(options: Sequence[object]) -> str:
     """`one of "metric", "imperial"`; the value itself where there is one alone."""
     texts = [describe_value(option) for option in options[:LISTED]]
-    more = f" ({len(options)} in all)" if len(options) > LISTED else ""
+    more = f" ({len(options)} in total)" if len(options) > LISTED else ""
     return texts[0] if len(options) == 1 else f"one of {', '.join(texts)}{more}"
 
 
@@ -83,7 +83,7 @@ def expectation(kind: Kind | UnexplainedError) -> str:
     if isinstance(kind, UnexplainedError):
         return kind.expected
     tell = _EXPECTATIONS.get(type(kind).__name__)
-    return tell(kind) if tell is not None else f"a value that fits `{kind.name}`"
+    return tell(kind) if tell is not None else f"a value that matches `{kind.name}`"
 
 
 def correction_hint(kind: Kind | UnexplainedError, value: object) -> str:
@@ -110,8 +110,8 @@ def _sized(text: str, noun: str) -> Callable[[Kind], str]:
 
 _EXPECTATIONS: Final[dict[str, Callable[[Kind], str]]] = {
     "AdditionalItems": _sized("at most", "item"),
-    "BacktrackLimitExceeded": lambda _kind: "text on which the pattern takes fewer steps",
-    "Contains": lambda _kind: "items of which enough, and not too many, fit `contains`",
+    "BacktrackLimitExceeded": lambda _kind: "text that the pattern matches in fewer steps",
+    "Contains": lambda _kind: "items of which the required number matches `contains`",
     "ContentEncoding": _bound("text in the encoding", "content_encoding"),
     "ContentMediaType": _bound("text of the media type", "content_media_type"),
     "ExclusiveMaximum": _bound("less than", "limit"),
@@ -126,11 +126,11 @@ _EXPECTATIONS: Final[dict[str, Callable[[Kind], str]]] = {
     "MinProperties": _sized("at least", "property"),
     "Minimum": _bound("at least", "limit"),
     "MultipleOf": _bound("a multiple of", "multiple_of"),
-    "Not": lambda _kind: "a value that the schema under `not` refuses",
+    "Not": lambda _kind: "a value that does not match the schema under `not`",
     "Pattern": lambda kind: f"text that matches {shorten(getattr(kind, 'pattern'), 200)}",  # noqa: B009 -- as above
     "Type": lambda kind: nouns(getattr(kind, "types")),  # noqa: B009 -- as above
-    "UnevaluatedItems": lambda _kind: "no further items",
-    "UniqueItems": lambda _kind: "items that all differ",
+    "UnevaluatedItems": lambda _kind: "no additional items",
+    "UniqueItems": lambda _kind: "unique items",
 }
 
 
@@ -234,7 +234,7 @@ class Explanation:
             (key for key in there if key not in names and len(key) < 200) if isinstance(there, dict) else ()
         )
         close = near_misses(name, [*islice(strays, _COMPARED)], most=1)
-        hint = f"is `{shorten(close[0])}` meant for it?" if close else ""
+        hint = f"is `{shorten(close[0])}` a misspelling of it?" if close else ""
         expected = f"{nouns(types) or 'a value'} (required)"
         return make_violation((*path, name), "required", expected, "nothing", hint)
 
@@ -245,7 +245,7 @@ class Explanation:
 
     def _misnamed(self, path: Path, inner: ValidationError) -> Violation:
         name = str(inner.instance)
-        expected = f"a property name that is {expectation(inner.kind)}"
+        expected = f"a valid property name: {expectation(inner.kind)}"
         return make_violation((*path, name), "propertyNames", expected, f"`{shorten(name)}`")
 
     def _option(self, path: Path, keyword: str, options: Sequence[object]) -> Violation:
@@ -253,7 +253,7 @@ class Explanation:
         # A number is not secret by its name, the text that should stand in its place may be.
         if any(self._hides(path, each) for each in (value, *options)):
             return make_violation(
-                path, keyword, "a value that the schema lists", describe_value(value, hidden=True)
+                path, keyword, "a value that the schema allows", describe_value(value, hidden=True)
             )
         return make_violation(
             path, keyword, one_of(options), describe_value(value), nearest_option(value, options)
@@ -261,10 +261,12 @@ class Explanation:
 
     def _several(self, path: Path, branches: Context) -> Iterator[Violation]:
         fitting = [str(number) for number, errors in enumerate(branches, start=1) if not errors]
-        expected = f"a value that fits exactly one of {len(branches)} forms"
+        expected = f"a value that matches exactly one of {len(branches)} forms"
         value = self._at(path)
         got = describe_value(value, hidden=self._hides(path, value))
-        yield make_violation(path, "oneOf", expected, got, f"it fits the forms {', '.join(fitting[:LISTED])}")
+        yield make_violation(
+            path, "oneOf", expected, got, f"it matches the forms {', '.join(fitting[:LISTED])}"
+        )
 
     def _nearest(self, path: Path, keyword: str, branches: Context) -> Iterator[Violation]:
         """The faults of the branch that fits best; of another type than all, or off all lists: one fault."""
@@ -286,7 +288,7 @@ class Explanation:
                 if isinstance(error.kind, Kind.Type) and len(error.instance_path) == len(path):
                     types.update(dict.fromkeys(error.kind.types))
         value = self._at(path)
-        expected = nouns(list(types)) or "a value that fits one of the forms"
+        expected = nouns(list(types)) or "a value that matches one of the forms"
         return make_violation(path, keyword, expected, describe_value(value, hidden=self._hides(path, value)))
 
 

@@ -35,14 +35,14 @@ SUBCLASS: Final = "subclass"
 _SIZE: Final = "size"
 
 _REMEDIES: Final = {
-    "Decimal": "make it text or a float",
-    "UUID": "make it text",
-    "bytes": "write it as base64 text",
-    "date": "write it as text, e.g. with `isoformat()`",
-    "datetime": "write it as text, e.g. with `isoformat()`",
-    "frozenset": "make it a sorted list",
-    "set": "make it a sorted list",
-    "tuple": "make it a list",
+    "Decimal": "convert it to a string or a float",
+    "UUID": "convert it to a string",
+    "bytes": "encode it as base64",
+    "date": "convert it to a string, for example with `isoformat()`",
+    "datetime": "convert it to a string, for example with `isoformat()`",
+    "frozenset": "convert it to a sorted list",
+    "set": "convert it to a sorted list",
+    "tuple": "convert it to a list",
 }
 
 
@@ -214,9 +214,7 @@ class _Search:
             self._left -= dict.__len__(value) + 2
             for key in dict.__iter__(value):
                 if type(key) is not str:
-                    return make_violation(
-                        path, "json", "keys that are text", f"the key {describe_value(key)}"
-                    )
+                    return make_violation(path, "json", "string keys", f"the key {describe_value(key)}")
                 if not _encodes(key):
                     return make_violation(
                         path, "json", "keys without lone surrogates", f"the key {describe_value(key)}"
@@ -236,7 +234,7 @@ class _Search:
 
 def _too_many(path: Path) -> Violation:
     return make_violation(
-        path, _SIZE, f"at most {MOST:,} values in all", "more, as a part is held many times"
+        path, _SIZE, f"at most {MOST:,} values in total", "more, because a part occurs many times"
     )
 
 
@@ -264,9 +262,9 @@ def _fault_of_scalar(value: Any, path: Path) -> Violation | None:
         return None
     plain = next((each.__name__ for each in (str, int, float) if issubclass(kind, each)), "")
     if plain:
-        hint = f"make it a plain `{plain}`: it is a `{kind.__name__}`"
+        hint = f"convert it to a plain `{plain}`; it is a `{kind.__name__}`"
     else:
-        hint = "make it a `dict`" if issubclass(kind, Mapping) else _REMEDIES.get(kind.__name__, "")
+        hint = "convert it to a `dict`" if issubclass(kind, Mapping) else _REMEDIES.get(kind.__name__, "")
     return make_violation(path, "json", "a JSON value", describe_value(value), hint)
 
 

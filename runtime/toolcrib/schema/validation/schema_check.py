@@ -82,8 +82,8 @@ def _problems_of_form(schema: JSON, found: Violation | None) -> Iterator[Problem
         message = f"expected {found.expected}, got {found.got}"
         yield Problem(code="not_json", message=message, pointer=found.pointer, hint=found.hint)
     elif not is_schema(schema):
-        message = f"a schema is an object, true or false, not {describe_value(schema)}"
-        yield Problem(code="invalid_schema", message=message, hint="e.g. `{type: object}`")
+        message = f"a schema must be an object, true or false, not {describe_value(schema)}"
+        yield Problem(code="invalid_schema", message=message, hint="for example `{type: object}`")
     elif (size := len(json.dumps(schema, ensure_ascii=False, separators=(",", ":")).encode())) > SIZE:
         message = f"the schema has {size:,} bytes; at most {SIZE:,} are allowed"
         yield Problem(code="schema_too_large", message=message, hint="move shared parts to `$defs`")
@@ -118,7 +118,7 @@ def _unknown_dialect(site: Site) -> Problem:
     place = pointer_to((*site.path, "$schema"))
     return Problem(
         code="unknown_dialect",
-        message=f"the dialect {describe_value(named)} is not known",
+        message=f"unknown dialect {describe_value(named)}",
         pointer=place,
         hint=hint,
     )
@@ -235,8 +235,8 @@ def _bad_pattern(pattern: str, path: Path) -> Iterator[Problem]:
     try:
         pattern_validator(pattern)
     except ValueError:
-        message = f"`{shorten(pattern)}` is no regular expression that can be used"
-        hint = "the syntax is ECMA-262's; repetitions may multiply to 1 MiB of program at most"
+        message = f"`{shorten(pattern)}` is not a supported regular expression"
+        hint = "use ECMA-262 syntax; the compiled pattern may take at most 1 MiB"
         yield Problem(code="bad_pattern", message=message, pointer=pointer_to(path), hint=hint)
 
 
@@ -276,7 +276,7 @@ def _mismatch(
     def hides(path: Path, value: object) -> bool:
         return secret or places.hides(path[1:], value)
 
-    message, path = "the default does not fit its own schema", (*site.path, "default")
+    message, path = "the default does not match its own schema", (*site.path, "default")
     for told in Explanation(named, _ANYTHING, hides).of(errors, 1):
         message += f": expected {told.expected}, got {told.got}"
         path += told.path[1:]

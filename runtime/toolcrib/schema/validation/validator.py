@@ -219,7 +219,7 @@ class Validator:
             errors = [*islice(search.errors(self.index.root, value), most)]
         except SearchExhausted:
             return ViolationReport([self._innermost(value)], more=True)
-        unknown = LocatedError((), UnexplainedError("schema", "a value that fits its schema"))
+        unknown = LocatedError((), UnexplainedError("schema", "a value that matches its schema"))
         faults = explanation.of(errors or [unknown], most)
         return ViolationReport(faults, more=max(len(errors), len(faults)) >= most, judged=search.judged)
 
@@ -269,8 +269,8 @@ class Validator:
             path = (*path, key)
         types = nouns(types_named(self.index.together(heads)))
         got = describe_value(here, hidden=self.secrets.hides(path, here))
-        hint = "there may be more: the schema has too many ways to tell all"
-        return make_violation(path, "schema", types or "a value that fits its schema", got, hint)
+        hint = "there may be more: the schema is too complex to list all violations"
+        return make_violation(path, "schema", types or "a value that matches its schema", got, hint)
 
     def _unfit_member(self, heads: list[Site], value: JSON) -> tuple[str | int, JSON, list[Site]] | None:
         from toolcrib.schema.validation.violation_search import members_of  # noqa: PLC0415 -- as above

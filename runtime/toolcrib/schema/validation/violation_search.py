@@ -192,8 +192,8 @@ class LocatedError(NamedTuple):
 
 
 _UNEVALUATED: Final = {
-    list: UnexplainedError("unevaluatedItems", "no further items"),
-    dict: UnexplainedError("unevaluatedProperties", "no further properties"),
+    list: UnexplainedError("unevaluatedItems", "no additional items"),
+    dict: UnexplainedError("unevaluatedProperties", "no additional properties"),
 }
 
 
@@ -339,7 +339,7 @@ class ViolationSearch:
             errors = next(filter(None, explained), ())
             yield from (LocatedError(path, each.kind, each.evaluation_path, value) for each in errors)
             if not errors:
-                unexplained = UnexplainedError(keyword, f"a value that fits `{keyword}`")
+                unexplained = UnexplainedError(keyword, f"a value that matches `{keyword}`")
                 yield LocatedError(path, unexplained, (keyword,), value)
 
     def _of_members(self, site: Site, value: JSON, path: Path) -> Iterator[LocatedError]:

@@ -1,6 +1,6 @@
-"""Tools as an MCP server: over stdio and streamable HTTP, in the handshake era and since 2026-07-28, with one server object.
+"""Serve tools over MCP: stdio and streamable HTTP, handshake revisions and 2026-07-28, with one server object.
 
-`serve_stdio` and `serve_http` need the extra `mcp`; nothing of it is imported before they are called.
+`serve_stdio` and `serve_http` need the extra `mcp`, which is imported only when they are called.
 """
 
 from __future__ import annotations
@@ -32,53 +32,54 @@ __all__ = [
 
 
 async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
-    """Serve the client at the other end of stdin and stdout, until it or a signal ends that.
+    """Serve the client at the other end of stdin and stdout until it disconnects or a signal arrives.
 
     Args:
         runtime: The tools.
-        options: What is offered, and how.
-        say: Tells people what goes on; never on stdout.
+        options: Which tools are served, and how.
+        say: Prints a line for the user; never on stdout.
 
     Raises:
-        ConfigurationError: The extra `mcp` is not installed, or there is no such toolset.
-        StdoutError: stdout can't be written to. A client that went away is no error.
+        ConfigurationError: The extra `mcp` is not installed, or the toolset is unknown.
+        StdoutError: stdout cannot be written to. A client that disconnects is not an error.
     """
     _check(runtime, options)
-    from toolcrib.serve.mcp.stdio import serve_stdio as serve  # noqa: PLC0415 -- an extra, and slow to import
+    from toolcrib.serve.mcp.stdio import serve_stdio as serve  # noqa: PLC0415 -- an extra; slow to import
 
     async with runtime:
         await serve(runtime, options, say)
 
 
 async def serve_http(runtime: Runtime, options: Options, address: ListenAddress, say: Say) -> None:
-    """Serve whoever asks at an address, until a signal ends that.
+    """Serve clients at an address until a signal arrives.
 
     Args:
         runtime: The tools.
-        options: What is offered, and how.
-        address: Where, and for whom.
-        say: Tells people where it is served, and what goes on.
+        options: Which tools are served, and how.
+        address: Where to listen, and which clients may call.
+        say: Prints a line for the user: the address, reloads, warnings.
 
     Raises:
-        ConfigurationError: The extra `mcp` is not installed; there is no such toolset; or the address can't be
-            listened at, must not without a long token, or not with this certificate.
+        ConfigurationError: The extra `mcp` is not installed; the toolset is unknown; or the address cannot be
+            listened on, needs a (longer) token, or the certificate is unusable.
     """
     _check(runtime, options)
-    from toolcrib.serve.mcp.streamable_http import serve_http as serve  # noqa: PLC0415 -- as above
+    from toolcrib.serve.mcp.streamable_http import serve_http as serve  # noqa: PLC0415 -- an extra; slow to import
 
     async with runtime:
         await serve(runtime, options, address.checked(), say)
 
 
 def _check(runtime: Runtime, options: Options) -> None:
-    """Raise what stands in the way before anything is begun."""
+    # Runs before the runtime is entered, which starts servers and reads credentials.
     try:
         import mcp.server  # noqa: F401, PLC0415 -- an extra
     except ImportError as error:
         raise ConfigurationError(
-            f"tools are served over MCP with the extra `mcp`: {error}",
+            f"serving over MCP needs the extra `mcp`: {error}",
             code="missing_extra",
             hint="pip install 'toolcrib[mcp]'",
         ) from None
     if options.toolset:
+        # Called for its error: an unknown toolset fails here and not at the first request.
         runtime.registry.within(options.toolset)

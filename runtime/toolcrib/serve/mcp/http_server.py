@@ -1,12 +1,11 @@
-"""HTTP servers: who may ask, and connections within their limits, with uvicorn between them and an application.
+"""HTTP server: which requests may pass, and connections within limits, with uvicorn between them and an application.
 
-The guard looks at what a request must show before anything else of it is read: `Host`, so that no page of the web can reach
-a server of this machine under a name of its own (DNS rebinding); `Origin`, so that only pages that were allowed may call
-(MCP, transports, security); and the token, so that no other machine may. Refusals repeat nothing of the request.
+The guard checks the head of a request before anything else is read: `Host`, so that no web page can reach a
+local server under a name of its own (DNS rebinding); `Origin`, so that only allowed pages may call (MCP,
+transports, security); and the token, so that no other machine may. Refusals repeat nothing of the request.
 
-asyncio's own servers log a traceback for each of up to 2048 tries where no file descriptor is free, and add as many
-timers that try again. They also know no bound on connections. uvicorn waits for a request as long as a client likes,
-whoever it is: the guard judges a request when its head is there.
+uvicorn sets no time limit for a request, and asyncio's own servers have no limit for connections.
+`ClientConnection` and `Acceptor` add both.
 """
 
 from __future__ import annotations
@@ -55,12 +54,12 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class GuardAnswer(NamedTuple):
-    """A short answer of our own.
+    """A short answer that does not come from the application.
 
     Attributes:
-        status: Its HTTP status.
-        body: Its body, JSON or nothing.
-        headers: Its headers, without length and type.
+        status: HTTP status.
+        body: JSON or empty.
+        headers: Headers, without length and type.
     """
 
     status: int
@@ -71,20 +70,20 @@ class GuardAnswer(NamedTuple):
 def refusal(
     status: int, message: str, *headers: tuple[bytes, bytes], data: Mapping[str, Any] | None = None
 ) -> GuardAnswer:
-    """A refusal as JSON-RPC writes an error that belongs to no request."""
+    """A refusal, as a JSON-RPC error without a request id."""
     error = {"code": -32600, "message": message} | ({} if data is None else {"data": data})
     return GuardAnswer(status, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode(), headers)
 
 
 class RequestGuard:
-    """What requests must show."""
+    """Checks the head of a request."""
 
     def __init__(self, address: ListenAddress, ports: Iterable[int]) -> None:
-        """Judge requests to an address.
+        """Check requests to an address.
 
         Args:
-            address: Where is listened, and who may ask.
-            ports: The ports that are listened at.
+            address: Where the server listens, and which clients may call.
+            ports: The ports that it listens on.
         """
         ports = tuple(ports)
         self._token = address.token.encode()
@@ -93,18 +92,22 @@ class RequestGuard:
         self._origins = frozenset(origin.encode("latin-1").lower() for origin in address.origins)
 
     def check(self, method: str, headers: Headers, *, public: bool) -> GuardAnswer | None:
-        """What a request is answered at once; None where it may go on.
+        """The refusal or the preflight answer to a request; None to let it pass.
 
         Args:
-            method: Its method.
-            headers: Its headers, with names in small letters.
-            public: Whether it needs no token.
+            method: HTTP method.
+            headers: Headers, with lower-case names.
+            public: Whether the request needs no token.
         """
         host, origin, proof = _values(headers, b"host"), _values(headers, b"origin"), b""
+        # A second `Host` is an attempt to get a request past a proxy; RFC 9112, 3.2 requires a refusal. The
+        # body names an option only, so that a page learns nothing about this machine.
         if len(host) != 1 or not self._is_own(host[0].lower()):
-            return refusal(421, "This server does not answer for that host; --allow-host names others")
+            return refusal(421, "Unknown host; allow it with --allow-host")
         if origin and (len(origin) != 1 or not self._may_call(origin[0].lower())):
-            return refusal(403, "Pages of that origin may not call; --allow-origin names those that may")
+            return refusal(403, "Unknown origin; allow it with --allow-origin")
+        # Browsers send a preflight without credentials (Fetch, CORS-preflight fetch), so it is answered before the token is
+        # checked.
         if method == "OPTIONS":
             return (
                 _preflight(headers)
@@ -114,12 +117,13 @@ class RequestGuard:
         if self._token and not public:
             proofs = _values(headers, b"authorization")
             scheme, _, proof = (proofs[0] if len(proofs) == 1 else b"").partition(b" ")
+            # In constant time: the time of `==` reveals how many characters of a guess are right.
             if scheme.lower() != b"bearer" or not hmac.compare_digest(proof.strip(), self._token):
-                return refusal(401, "A bearer token is needed", (b"www-authenticate", b"Bearer"))
+                return refusal(401, "A bearer token is required", (b"www-authenticate", b"Bearer"))
         return None
 
     def shares_with(self, headers: Headers) -> Headers:
-        """The headers that let the page which asks read the answer (CORS); none where no origin was allowed."""
+        """The CORS headers that let the calling page read the answer; empty unless its origin is allowed."""
         origin = _values(headers, b"origin")
         if len(origin) != 1 or origin[0].lower() not in self._origins:
             return []
@@ -127,6 +131,7 @@ class RequestGuard:
         return [
             (b"access-control-allow-origin", origin[0]),
             (b"access-control-expose-headers", exposed),
+            # Caches must not give a page the answer that allows another origin.
             (b"vary", b"origin"),
         ]
 
@@ -142,7 +147,8 @@ def _values(headers: Headers, wanted: bytes) -> list[bytes]:
 
 
 def _is_loopback_name(host: bytes) -> bool:
-    """Whether a `Host` means this machine, at whatever port it was forwarded from: no other site has that name."""
+    # Loopback names are accepted with any port, because of port forwarding. No other site can own them, so
+    # DNS rebinding cannot use them.
     name, separator, port = host.decode("latin-1").rpartition(":")
     if not separator or not port.isdecimal():
         name = host.decode("latin-1")
@@ -159,7 +165,7 @@ def _hosts(address: ListenAddress, ports: tuple[int, ...]) -> Iterable[bytes]:
 
 
 def _own_origins(address: ListenAddress, ports: tuple[int, ...]) -> Iterable[bytes]:
-    """A page that this server itself would serve, at the addresses that only this machine has."""
+    # Pages of this server itself. Only loopback names count, since they mean this machine in every browser.
     if is_loopback(address.host) or address.host in ANYWHERE:
         for name in LOOPBACK_NAMES:
             yield from (f"{address.scheme}://{name}:{port}".encode() for port in ports)
@@ -184,12 +190,12 @@ def _is_param(name: str) -> bool:
 
 
 class ClientConnection(H11Protocol):
-    """A connection that is broken off where its client takes too long for the head or the body of a request.
+    """A connection that is aborted if its client takes too long to send the head or the body of a request.
 
     Attributes:
         peer: Address of the client.
-        waits_since: When it began to wait for its client, on the clock of the loop: for TLS, for a request or for
-            the rest of one. None while a request is answered.
+        waits_since: Time of the loop since when the server waits for the client: for TLS, for a request or for the
+            rest of one. None while a request is answered.
     """
 
     def __init__(
@@ -198,10 +204,10 @@ class ClientConnection(H11Protocol):
         """Wait for requests.
 
         Args:
-            limits: What a client may take.
+            limits: Limits for clients.
             peer: Address of the client.
-            ended: Is called once nothing is left of the connection.
-            given: What uvicorn gives a protocol.
+            ended: Called once the connection is closed.
+            given: uvicorn's own arguments for a protocol.
         """
         super().__init__(**given)
         self.peer = peer
@@ -212,25 +218,26 @@ class ClientConnection(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
+        """Called by asyncio: wait for the first request."""
         super().connection_made(transport)
         self._watch()
 
     def handle_events(self) -> None:
-        """Take in what has come, and wait for what comes next."""
+        """Called by uvicorn: handle received data, and set the deadline for what comes next."""
         super().handle_events()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
+        """Called by asyncio: cancel the deadline."""
         self._stop()
         self._ended(self)
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Set the deadline of what is awaited now, unless it has one: a byte now and then earns no time."""
+        # The deadline is set once per state, not per received byte: a client that sends a byte now and then
+        # (Slowloris) gains no time.
         state = self.conn.their_state
-        kept = self.timeout_keep_alive_task is not None  # uvicorn ends it where nothing comes
+        kept = self.timeout_keep_alive_task is not None  # uvicorn closes an idle connection itself
         awaited = (state, self.cycle, kept) if state in {h11.IDLE, h11.SEND_BODY} else None
         if awaited == self._awaited or self.transport.is_closing():
             return
@@ -250,16 +257,16 @@ class ClientConnection(H11Protocol):
 
 
 CLOSING: Final = 2
-"""Seconds that connections get to close once all calls have ended, and a client to answer the end of TLS."""
+"""Seconds to close connections after the last call, and for a client to confirm the end of TLS."""
 
 BACKLOG: Final = 2048
-"""Connections that the system accepts ahead of us, at most."""
+"""Maximum length of the system's queue of connections that are not accepted yet."""
 
 PAUSE: Final = 0.1
-"""Seconds until the next try where no connection can be accepted."""
+"""Seconds until the next try after a connection could not be accepted."""
 
 QUIET: Final = 1.0
-"""Seconds between two lines about clients, which could fill a disk otherwise."""
+"""Minimum time between two lines about clients, in seconds: they could otherwise fill a disk."""
 
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
@@ -267,11 +274,11 @@ _FULL: Final = (
 
 
 class Acceptor:
-    """Connections of clients, from their first byte to their last.
+    """Accepts connections of clients, within a limit.
 
-    Where as many are open as there may be, a new one takes the place of one that waits for its client: the one that
-    has waited longest, of the address that holds most of them. So no address can keep others out by holding
-    connections, and no request is lost that is answered now. Where none waits, the new one is refused.
+    At the limit, a new connection replaces one that waits for its client: the longest waiting one of the
+    address that holds most of those. An address thus cannot keep others out by holding connections, and no
+    request that is being answered is lost. If no connection waits, the new one is refused.
     """
 
     def __init__(
@@ -281,13 +288,13 @@ class Acceptor:
         tls: SSLContext | None,
         say: Say,
     ) -> None:
-        """Accept nothing yet.
+        """Prepare to accept connections.
 
         Args:
-            connection: Makes the protocol of a connection, of `peer` and `ended`.
-            limits: What clients may take.
-            tls: What connections are encrypted with; None for not at all.
-            say: Tells people of what keeps clients out, once a second at most.
+            connection: Makes the protocol of a connection from `peer` and `ended`.
+            limits: Limits for clients.
+            tls: TLS context; None for plain HTTP.
+            say: Prints what keeps clients out, at most one line per second.
         """
         self._connection = connection
         self._limits = limits
@@ -299,35 +306,38 @@ class Acceptor:
         self._accepting: list[asyncio.Task[None]] = []
 
     def start(self, listeners: Iterable[socket]) -> None:
-        """Accept connections at these sockets, which are closed at the end."""
+        """Accept connections on these sockets, and close the sockets at the end."""
         for listener in listeners:
             listener.listen(BACKLOG)
             self._accepting.append(asyncio.create_task(self._accept(listener)))
 
     def close(self) -> None:
-        """Accept no more, and drop who has not agreed on TLS yet; other connections go on."""
+        """Accept no more, and drop connections during their TLS handshake; others continue."""
         for task in (*self._accepting, *self._open.values()):
             task.cancel()
 
     async def _accept(self, listener: socket) -> None:
         with listener:
             while True:
+                # Not `loop.create_server`: without a free file descriptor, it logs a traceback for each of up
+                # to 2048 tries and adds as many timers for another one.
                 try:
                     accepted, address = await self._loop.sock_accept(listener)
-                except ConnectionError:  # the client has gone already
+                except ConnectionError:  # the client has already disconnected
                     continue
-                except OSError as error:  # no descriptor or memory is free
-                    self._report(f"no connection can be accepted: {error.strerror}")
+                except OSError as error:  # out of file descriptors or memory
+                    self._report(f"cannot accept connections: {error.strerror}")
                     self._end_longest_wait()
                     await anyio.sleep(PAUSE)
                     continue
                 self._take(accepted, address[0])
-                await checkpoint()  # `sock_accept` returns at once while clients queue
+                await checkpoint()  # `sock_accept` does not suspend while clients queue
 
     def _take(self, accepted: socket, peer: str) -> None:
         if len(self._open) >= self._limits.connections and not self._end_longest_wait():
             self._report(f"all {self._limits.connections} connections are in use; {peer} was refused")
             with accepted, suppress(OSError):
+                # TLS has no room for an answer before the handshake.
                 if self._tls is None:
                     accepted.send(_FULL)
             return
@@ -346,7 +356,7 @@ class Acceptor:
         except OSError as error:
             self._forget(connection)
             if isinstance(error, SSLError):
-                self._report(f"{connection.peer} and the server can't agree on TLS: {_why(error)}")
+                self._report(f"TLS handshake with {connection.peer} failed: {_why(error)}")
         except asyncio.CancelledError:
             self._forget(connection)
             raise
@@ -355,7 +365,7 @@ class Acceptor:
         self._open.pop(connection, None)
 
     def _end_longest_wait(self) -> bool:
-        """End a connection that waits for its client; False where none does."""
+        """Close a connection that waits for its client; False if there is no such connection."""
         waiting = {
             connection: connection.waits_since
             for connection in self._open
@@ -365,6 +375,8 @@ class Acceptor:
             return False
         held = Counter(connection.peer for connection in waiting)
         longest = max(waiting, key=lambda connection: (held[connection.peer], -waiting[connection]))
+        # During the handshake there is no transport to abort yet; cancelling its task closes the socket. A
+        # task that has finished cannot be cancelled.
         if not self._open.pop(longest).cancel():
             longest.transport.abort()
         return True
@@ -378,16 +390,16 @@ class Acceptor:
 
 def _why(error: SSLError) -> str:
     if error.reason == "HTTP_REQUEST":
-        return "it was asked with http://, and serves https://"
+        return "the client used http://, but the server uses https://"
     return (error.reason or str(error)).replace("_", " ").lower()
 
 
 KEPT: Final = 60
-"""Seconds that a connection is kept which nobody uses; a client that sends when it is closed loses its call."""
+"""Seconds until an unused connection is closed. A request that arrives at that moment is lost, so it is not short."""
 
 RESERVE: Final = 124
-"""File descriptors that connections leave to everything else: files that are read anew, outgoing calls, servers that are
-started. Where the process may open few files at all, half of them."""
+"""File descriptors reserved for other uses (reloaded files, outgoing calls, child processes), or half of them if the
+process may open only a few files."""
 
 
 def _config(app: Any) -> uvicorn.Config:
@@ -397,9 +409,10 @@ def _config(app: Any) -> uvicorn.Config:
         lifespan="off",
         ws="none",
         log_config=None,
-        log_level="error",  # of a malformed request its client is told, and nobody else
+        log_level="error",  # malformed requests are the client's problem
         access_log=False,
         server_header=False,
+        # `X-Forwarded-For` is written by the client, and the limits count connections by peer.
         proxy_headers=False,
         timeout_keep_alive=KEPT,
         timeout_graceful_shutdown=CLOSING,
@@ -407,16 +420,16 @@ def _config(app: Any) -> uvicorn.Config:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn without its signals, which would end streams of events whose calls are still under way, and its listening."""
+    """uvicorn without its signal handlers, which would close event streams during a call, and without its listener."""
 
     def __init__(self, app: Any, limits: ClientLimits, tls: SSLContext | None, say: Say) -> None:
         """Serve an application.
 
         Args:
             app: The ASGI application.
-            limits: What clients may take.
-            tls: What connections are encrypted with; None for not at all.
-            say: Tells people of what keeps clients out.
+            limits: Limits for clients.
+            tls: TLS context; None for plain HTTP.
+            say: Prints what keeps clients out.
         """
         super().__init__(_config(app))
         self.servers = []
@@ -447,19 +460,20 @@ class HttpServer(uvicorn.Server):
         )
 
     async def listen(self, listeners: list[socket], shutdown: Shutdown) -> None:
-        """Answer requests from now on; where that ends by itself, everything does."""
+        """Answer requests from now on. If uvicorn stops by itself, shut everything down."""
         self._serving = asyncio.create_task(self.serve(sockets=listeners))
         for tell in (self._listening.set, shutdown.ask):
+            # The first callback ends the wait below if `serve` fails before it listens.
             self._serving.add_done_callback(partial(_told, tell))
         await self._listening.wait()
 
     def stop_listening(self) -> None:
-        """Take no further connection; those that are there go on."""
+        """Accept no more connections; open ones continue."""
         self._acceptor.close()
 
     @asynccontextmanager
     async def closed_at_last(self) -> AsyncIterator[None]:
-        """Behind the block every connection is closed."""
+        """Close every connection after the block."""
         try:
             yield
         finally:
@@ -474,7 +488,7 @@ def _told(tell: Callable[[], None], _task: asyncio.Task[None]) -> None:
 
 
 def limits_within_descriptors(limits: ClientLimits) -> ClientLimits:
-    """The limits, with no more connections than the process may have files open, but for a reserve."""
+    """The limits, with no more connections than the process may open files, minus a reserve."""
     try:
         from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit  # noqa: PLC0415 -- not on Windows
     except ImportError:
@@ -486,22 +500,29 @@ def limits_within_descriptors(limits: ClientLimits) -> ClientLimits:
 
 
 async def bind_listeners(address: ListenAddress) -> list[socket]:
-    """Sockets that are bound, all of them, or an error that says why not."""
+    """Bind sockets to every address of the host name.
+
+    Raises:
+        ConfigurationError: An address cannot be bound, or is reachable by other machines and needs a (longer) token.
+    """
     loop = asyncio.get_running_loop()
     shown = f"{address.host}:{address.port}"
     try:
+        # Binds all addresses of a name, with the socket options of the platform. Its sockets close with it,
+        # hence the duplicates below.
         bound = await loop.create_server(asyncio.Protocol, address.host, address.port, start_serving=False)
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(
-            f"nothing can be served at {shown}: {why}",
+            f"cannot listen on {shown}: {why}",
             code="address_not_free",
-            hint="choose another `--host` or `--port`; `--port 0` takes any that is free",
+            hint="use another `--host` or `--port`; `--port 0` chooses a free one",
         ) from None
     try:
         listeners = [listener.dup() for listener in bound.sockets]
     finally:
         bound.close()
+    # A name such as `localhost` can resolve to a public address, so the bound addresses are checked, too.
     if not all(is_loopback(listener.getsockname()[0]) for listener in listeners):
         address.check_token()
     return listeners

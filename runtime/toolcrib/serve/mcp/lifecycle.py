@@ -1,4 +1,4 @@
-"""How serving starts and ends: the line that people are shown, and the signals that end it."""
+"""Start and end of a server: the line printed at start, and the signals that stop it."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def _many(number: int, noun: str) -> str:
 
 
 INTERRUPTED: Final = 130
-"""How a process ends that was interrupted once too often."""
+"""Exit status after the third signal."""
 
 
 class Shutdown:
-    """Whether the server shall end.
+    """Requests to stop the server.
 
     Attributes:
-        asked: Set by the first signal: end when what is under way is done.
-        hurried: Set by the second: end now. A third ends the process as it is.
+        asked: Set by the first signal: stop when the calls in flight have finished.
+        hurried: Set by the second: stop now. The third ends the process without clean-up.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,9 @@ class Shutdown:
 
     @contextmanager
     def by_signals(self) -> Iterator[None]:
-        """Listen to SIGTERM and SIGINT within the block, which runs in the main thread."""
+        """Handle SIGTERM and SIGINT within the block, which must run in the main thread."""
+        # Not `loop.add_signal_handler`: its handlers wait for the loop, and the third signal must work while
+        # it is blocked.
         before = {number: signal.signal(number, self._heard) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
@@ -68,10 +70,11 @@ class Shutdown:
     def _heard(self, _number: int, _frame: FrameType | None) -> None:
         if self.hurried.is_set():
             os._exit(INTERRUPTED)
+        # Only the thread-safe call wakes the loop from its selector.
         self._loop.call_soon_threadsafe(self.ask)
 
     def ask(self) -> None:
-        """End; asked again, end at once."""
+        """Stop gracefully; on the second call, stop immediately."""
         if self.asked.is_set():
             self.hurried.set()
         self.asked.set()

@@ -1,11 +1,12 @@
-"""Messages of MCP clients, and results of calls as they are sent to clients.
+"""Decode the messages of MCP clients, and render results of calls for them.
 
-Messages are read strictly: a request with a key that is there twice is refused, for two readers may read two calls.
+Decoding is strict: a request with a duplicate key is refused, because two parsers may read two different
+calls.
 
-Of a failure, a client gets what a model can act on. A failure's own text is passed on only where it was written for the
-caller: what the tool said, and what is wrong with the arguments. Every other text may name files, hosts and secrets of the
-machine; it goes to the log, and the client gets a sentence for the kind of failure, with the code and those details that
-say no more than what to do.
+A client gets what a model can act on. The message of a failure is passed on only if it was written for the
+caller: the tool's own error, or invalid arguments. Any other message may contain files, hosts and secrets of
+this machine. It goes to the log, and the client gets a fixed sentence for the kind of failure, its code, and
+a few harmless details.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ _DEPTH: Final = 200
 
 
 class InvalidMessage(Exception):
-    """A text is no message. Its text says why.
+    """A text that is not a valid message; `str()` is the reason.
 
     Attributes:
-        code: Of JSON-RPC.
-        request: The number of the request, where it can be read.
+        code: JSON-RPC error code.
+        request: The request's `id`, if it can be read.
     """
 
     def __init__(self, code: int, message: str, request: str | int | None = None) -> None:
@@ -45,7 +46,7 @@ def parse_message(text: bytes) -> JSON:
     """The JSON value of a message.
 
     Raises:
-        InvalidMessage: It is no JSON, nested deeper than 200 levels, or has a key twice.
+        InvalidMessage: It is not valid JSON, is nested deeper than 200 levels, or has a duplicate key.
     """
     try:
         value = decode_json(text)
@@ -53,6 +54,7 @@ def parse_message(text: bytes) -> JSON:
         raise InvalidMessage(INVALID_REQUEST, f"Invalid Request: {error}", _request_in(text)) from None
     except (ValueError, RecursionError):
         raise InvalidMessage(PARSE_ERROR, "Parse error") from None
+    # Numbers and nesting that JSON can spell but other parsers cannot read are refused as well.
     if json_violation(value, depth=_DEPTH) is not None:
         raise InvalidMessage(PARSE_ERROR, "Parse error")
     return value
@@ -60,6 +62,8 @@ def parse_message(text: bytes) -> JSON:
 
 def _request_in(text: bytes) -> str | int | None:
     try:
+        # `json` keeps the last of two equal keys. That is good enough here: the `id` only addresses the
+        # error.
         value = json.loads(text)
     except (ValueError, RecursionError):
         return None
@@ -68,84 +72,84 @@ def _request_in(text: bytes) -> str | int | None:
 
 
 COMPLETE: Final[Mapping[str, str]] = {"resultType": "complete"}
-"""What every result says since 2026-07-28; the SDK takes it out for the revisions before."""
+"""Part of every result since 2026-07-28; the SDK removes it for earlier revisions."""
 
 OUTCOME: Final = "dev.toolcrib/outcome"
-"""Where `_meta` of a failed result says its outcome, code and details."""
+"""Key in `_meta` of a failed result: outcome, code and details."""
 
 TITLE: Final = "dev.toolcrib/title"
-"""Where `_meta` of a part says its caption; MCP has no other place for it."""
+"""Key in `_meta` of a content part: its title. MCP has no other field for it."""
 
 LINKS_SINCE: Final = "2025-06-18"
-"""The revision that brought links to resources."""
+"""First revision with `resource_link` parts."""
 
 ANY_VALUE_SINCE: Final = "2026-07-28"
-"""From this revision on structured content is any JSON value; before it is an object."""
+"""First revision in which structured content may be any JSON value; before, it must be an object."""
 
 MOST_TEXT: Final = 16 * 1024
-"""Bytes that a failure says at most."""
+"""Maximum length of a failure's text in bytes."""
 
 DEEPEST: Final = 200
-"""Levels of lists and objects in structured content: the SDK encodes 255, and its message takes some."""
+"""Maximum nesting of structured content: the SDK encodes 255 levels, including those of the message."""
 
 _log = getLogger("toolcrib")
 
 _OWN_WORDS: Final = frozenset({Outcome.TOOL_ERROR, Outcome.INVALID_ARGUMENTS})
-"""Outcomes whose message was written for whoever called."""
+"""Outcomes whose message was written for the caller."""
 
 _UNSAID: Final = frozenset({"auth_failed"})
-"""Codes whose message is not for them in spite of that: it tells how a server of tokens fared."""
+"""Exceptions to that: the message of `auth_failed` quotes the reply of a token server."""
 
 _SENTENCES: Final[Mapping[Outcome, str]] = {
-    Outcome.TOOL_ERROR: "the tool could not prove to its service who is calling",
-    Outcome.INVALID_RESULT: "the tool gave an answer that is not valid for it",
-    Outcome.NOT_FOUND: "there is no such tool any more; list the tools again",
-    Outcome.UNAVAILABLE: "the tool is not available now",
+    Outcome.TOOL_ERROR: "the tool could not authenticate to its service",
+    Outcome.INVALID_RESULT: "the tool returned an invalid result",
+    Outcome.NOT_FOUND: "the tool does not exist any more; list the tools again",
+    Outcome.UNAVAILABLE: "the tool is not available",
     Outcome.DENIED: "the call was denied",
-    Outcome.NEEDS_APPROVAL: "the call needs the approval of a person",
+    Outcome.NEEDS_APPROVAL: "the call needs human approval",
     Outcome.TIMEOUT: "the tool did not answer in time",
     Outcome.CANCELLED: "the call was cancelled",
     Outcome.OVERLOADED: "the tool is busy",
-    Outcome.LIMIT_EXCEEDED: "the call goes beyond a limit",
+    Outcome.LIMIT_EXCEEDED: "the call exceeds a limit",
     Outcome.TRANSPORT_ERROR: "the connection to the tool's service failed",
-    Outcome.UNKNOWN_OUTCOME: "the connection broke after the call was sent, so it may have acted; find out before calling again",
-    Outcome.UNMATCHED_MOCK: "the mock of the tool has no answer for these arguments",
+    Outcome.UNKNOWN_OUTCOME: "the connection broke after the call was sent, so it may have acted; check before calling again",
+    Outcome.UNMATCHED_MOCK: "the mock of the tool has no reply for these arguments",
     Outcome.INTERNAL: "internal error",
 }
 
 _FINER: Final[Mapping[str, str]] = {
-    "client_tool_deferred": "the tool is fulfilled by whoever runs the server, and nobody does so now",
-    "consent_declined": "the person who was asked declined the call",
+    "client_tool_deferred": "the application that runs this server must fulfil the tool, and it has no handler for it",
+    "consent_declined": "the person asked for consent declined the call",
     "rate_limited": "the tool was called too often",
-    "result_too_large": "the tool's answer is too large; ask for less",
-    "response_too_large": "the tool's answer is too large; ask for less",
-    "result_too_deep": "the tool's answer is nested too deep to be sent",
-    "server_ending": "the server is about to end; call again when it is back",
-    "untrusted_workspace": "nobody has agreed to what this tool needs, so nothing was started, contacted or read; "
-    "whoever runs the server agrees with `toolcrib trust`, in the folder of the project",
-    "server_ended": "the server ended before the call did, which may have acted",
+    "result_too_large": "the result is too large; ask for less",
+    "response_too_large": "the result is too large; ask for less",
+    "result_too_deep": "the result is nested too deep to be sent",
+    "server_ending": "the server is shutting down; call again when it is back",
+    "untrusted_workspace": "the tool needs something that is not trusted yet, so nothing was started, contacted or read; "
+    "the operator of the server can run `toolcrib trust` in the project folder",
+    "server_ended": "the server shut down before the call finished; it may have acted",
 }
-"""What a code says more than its outcome."""
+"""Codes with a more specific sentence than their outcome."""
 
 _TOLD: Final = ("retry_after", "may_have_acted", "status", "timeout", "rate", "violations")
-"""Details that lead nowhere into the machine."""
+"""Details that reveal nothing about this machine."""
 
 _HIDDEN_DETAILS: Final = frozenset({"violations"})
-"""Of these only where they are about what the caller sent."""
+"""Exceptions: passed on only if they are about the client's own arguments."""
 
 
 def render_result(name: str, result: Result, *, revision: str, declared: bool) -> dict[str, Any]:
     """A result of `tools/call`.
 
-    The text form of the value comes first, then the tool's own parts; a part that only repeats the value is left
-    out, and a tool that answers with parts alone gets no text form. Structured content is there for an object,
-    and where a definition declares it, as far as the revision knows it.
+    The text form of the value comes first, followed by the tool's own parts. A part that only repeats the value is
+    omitted. A tool that returns parts and no value gets no text form. Structured content is included for an object,
+    and for any declared value if the revision allows it.
 
     Args:
         name: Name of the tool.
-        result: What came of the call.
-        revision: The revision of MCP that is spoken.
-        declared: Whether the definition of the tool, in this revision, has an output schema.
+        result: The result of the call.
+        revision: The negotiated MCP revision.
+        declared: Whether the definition of the tool has an output schema in this revision.
     """
     if result.outcome is not Outcome.OK:
         return _failed(name, result, revision)
@@ -179,8 +183,11 @@ def _failed(name: str, result: Result, revision: str) -> dict[str, Any]:
     if own:
         text = result.message or failure.code
     else:
+        # The same id is in the client's error and in the log, so that an operator finds the reason of a
+        # report.
         told["call"] = token_hex(4)
         text = _sentence(result.outcome, failure, str(told["call"]))
+        # One line without control characters: the message may quote a remote server.
         why = escape_terminal(" ".join(result.message.split()))
         _log.warning("call %s of `%s` ended `%s`: %s", told["call"], name, result.outcome, why)
     told["details"] = {
@@ -188,6 +195,7 @@ def _failed(name: str, result: Result, revision: str) -> dict[str, Any]:
         for key in _TOLD
         if key in failure.details and (own or key not in _HIDDEN_DETAILS)
     }
+    # Lone surrogates are valid in `str` and in JSON escapes, but cannot be encoded as UTF-8.
     text = truncate(text.encode(errors="replace").decode(), MOST_TEXT)
     parts = _parts(result.content, revision, text) if own else []
     content = [{"type": "text", "text": text}, *parts]
@@ -207,12 +215,13 @@ def _sentence(outcome: Outcome, failure: Failure, call: str) -> str:
     elif failure.retryable:
         text += "; the same call may succeed later"
     if details.get("may_have_acted") and outcome is not Outcome.UNKNOWN_OUTCOME:
-        text += "; it may have acted, so find out before calling again"
+        text += "; it may have acted, so check before calling again"
     return text
 
 
 def _is_too_deep(value: JSON, text: str) -> bool:
-    """Whether a value can't be encoded by the SDK; looked at closely only where its text has so many brackets."""
+    # Structured content that is nested too deep raises in the SDK's encoder. Counting brackets first keeps
+    # the walk away from nearly every result.
     if text.count("[") + text.count("{") <= DEEPEST:
         return False
     level: list[JSON] = [value]
@@ -230,7 +239,6 @@ def _is_too_deep(value: JSON, text: str) -> bool:
 
 
 def _parts(content: tuple[Content, ...], revision: str, text: str | None) -> list[dict[str, Any]]:
-    """The parts, without those that only repeat a text."""
     parts = (_part(part, index, revision) for index, part in enumerate(content))
     return [part for part in parts if part != {"type": "text", "text": text}]
 
@@ -255,7 +263,6 @@ def _resource(part: Content, index: int) -> dict[str, Any]:
 
 
 def _link(part: Content, index: int, revision: str) -> dict[str, Any]:
-    """What has an address and no content of its own."""
     uri = part.uri or f"urn:toolcrib:part:{index}"
     name = part.title or uri.rstrip("/").rpartition("/")[2] or uri
     if revision < LINKS_SINCE:
@@ -267,5 +274,6 @@ def _link(part: Content, index: int, revision: str) -> dict[str, Any]:
 
 
 def _mime_type(part: Content) -> str:
+    # MCP requires `mimeType` on images and audio.
     guessed = mimetypes.guess_type(part.uri)[0] if part.uri else None
     return part.mime_type or guessed or ("image/png" if part.type == "image" else "audio/wav")

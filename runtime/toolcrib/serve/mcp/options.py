@@ -1,4 +1,4 @@
-"""How tools are served over MCP: what a caller may choose. Nothing here needs the SDK."""
+"""Options of an MCP server. Nothing here needs the SDK."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import INPUT_SIZE
 
 Say: TypeAlias = Callable[[str], None]
-"""Tells people something, on one line; never on the stream that carries the protocol."""
+"""Prints one line for the user; never writes to the stream that carries the protocol."""
 
 PAGE_TOOLS: Final = 1000
-"""Tools on a page of `tools/list` at most."""
+"""Maximum number of tools on a page of `tools/list`."""
 
 PAGE_BYTES: Final = 768 * 1024
-"""Bytes of JSON on such a page, unless one tool alone is longer: clients refuse events of more than 1 MiB."""
+"""Maximum JSON size of a page in bytes, unless a single tool is larger: clients refuse events over 1 MiB."""
 
 MOST_BODY: Final = INPUT_SIZE
-"""Bytes of a message from a client."""
+"""Maximum size of a client's message in bytes."""
 
 DRAIN: Final = 10.0
-"""Seconds that calls in flight get when the server is told to end."""
+"""Seconds that calls in flight get when the server is asked to stop."""
 
 SHORTEST_TOKEN: Final = 16
-"""Characters of a token, at least, where other machines can reach the address."""
+"""Minimum length of a token, in characters, at an address that other machines can reach."""
 
-NEW_TOKEN: Final = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"  # noqa: S105 -- no token
-"""The command that makes a good one."""
+NEW_TOKEN: Final = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"  # noqa: S105 -- a command, not a token
+"""The command that generates a good token."""
 
-ANYWHERE: Final = frozenset({"", "*", "0.0.0.0", "::"})  # noqa: S104 -- what is compared with, not bound to
+ANYWHERE: Final = frozenset({"", "*", "0.0.0.0", "::"})  # noqa: S104 -- compared with, never bound to
 """Hosts that mean every address of the machine."""
 
 
 class StdoutError(OSError):
-    """Over stdio, the client can't be written to, though it has not gone away."""
+    """stdout cannot be written to, though the client has not disconnected."""
 
 
 class Options(NamedTuple):
-    """What is offered, and how.
+    """Which tools are served, and how.
 
     Attributes:
-        toolset: Name of the only toolset that is served; empty for everything that is offered.
-        inline_refs: Whether schemas are freed of references, for clients that do not follow them.
-        watch: Whether files are followed, and clients told of changes.
-        page_tools: Tools on a page of `tools/list` at most.
-        drain: Seconds that calls in flight get at the end.
+        toolset: Name of the only toolset that is served; empty for all listed tools.
+        inline_refs: Whether `$ref`s in schemas are inlined, for clients that cannot resolve them.
+        watch: Whether files are watched and clients notified of changes.
+        page_tools: Maximum number of tools on a page of `tools/list`.
+        drain: Seconds that calls in flight get when the server stops.
     """
 
     toolset: str = ""
@@ -58,14 +58,14 @@ class Options(NamedTuple):
 
 
 class ClientLimits(NamedTuple):
-    """What clients over HTTP may take.
+    """Limits for HTTP clients.
 
     Attributes:
-        connections: Connections at a time; fewer where the process may not open enough files.
-        sessions: Sessions of the handshake era at a time.
-        head: Seconds until the head of a request must be there, from the connection or its first byte on; and until
-            TLS must be agreed on.
-        body: Seconds until its body must be there, from its head on.
+        connections: Concurrent connections; fewer if the process may not open enough files.
+        sessions: Concurrent sessions of handshake revisions.
+        head: Seconds to receive the head of a request, counted from the connection or from its first byte; also the
+            limit of the TLS handshake.
+        body: Seconds to receive the body, counted from the end of the head.
     """
 
     connections: int = 900
@@ -75,10 +75,10 @@ class ClientLimits(NamedTuple):
 
 
 class CertificateFiles(NamedTuple):
-    """What TLS is served with.
+    """Certificate and private key for HTTPS.
 
     Attributes:
-        certificate: PEM file of the certificate, with its chain.
+        certificate: PEM file of the certificate, including its chain.
         key: PEM file of its key, not encrypted.
     """
 
@@ -87,16 +87,16 @@ class CertificateFiles(NamedTuple):
 
 
 class ListenAddress(NamedTuple):
-    """Where HTTP is served, and for whom.
+    """Where to listen, and which clients may call.
 
     Attributes:
-        host: Address or name to listen at.
-        port: Port to listen at; 0 for any that is free.
-        token: What a client must present (RFC 6750); empty for nothing, which only loopback allows.
-        hosts: Values of `Host` that are answered besides those of the address itself.
-        origins: Values of `Origin` of pages in browsers that may call.
-        limits: What clients may take.
-        tls: Serve https with these; None serves http.
+        host: Address or name to listen on.
+        port: Port to listen on; 0 chooses a free one.
+        token: Bearer token that clients must present (RFC 6750); empty for none, which only loopback allows.
+        hosts: Accepted values of `Host`, in addition to those of the address itself.
+        origins: Accepted values of `Origin`: web pages that may call.
+        limits: Limits for clients.
+        tls: Serve HTTPS with these files; None serves HTTP.
     """
 
     host: str = "127.0.0.1"
@@ -113,63 +113,68 @@ class ListenAddress(NamedTuple):
         return "http" if self.tls is None else "https"
 
     def checked(self) -> ListenAddress:
-        """The same address, if it may be served so.
+        """Return the address itself if it is safe to serve.
 
         Raises:
-            ConfigurationError: Other machines could call without a token, or with one that is too short; or a host
-                or origin that is allowed is none, or any.
+            ConfigurationError: Other machines could call without a token, or with one that is too short; or an
+                allowed host or origin is invalid or a wildcard.
         """
         for value in (*self.hosts, *self.origins):
             _check_exact(value)
         for origin in self.origins:
             _check_origin(origin)
+        # A header value is visible ASCII (RFC 9110, 5.5), and a bearer token contains no space (RFC 6750,
+        # 2.1).
         if self.token and not (self.token.isascii() and self.token.isprintable() and " " not in self.token):
             raise ConfigurationError(
-                "the token has characters that no header can carry", hint="use letters, digits and `-._~+/=`"
+                "the token contains characters that are not allowed in a header",
+                hint="use letters, digits and `-._~+/=`",
             )
         if not is_loopback(self.host):
             self.check_token()
         return self
 
     def check_token(self) -> None:
-        """Check that the token keeps out strangers, at an address that other machines can reach.
+        """Check that the token is good enough for an address that other machines can reach.
 
         Raises:
-            ConfigurationError: There is none, or it is too short.
+            ConfigurationError: It is missing or too short.
         """
         if not self.token:
             raise ConfigurationError(
-                f"other machines can reach `{self.host}`, so clients must prove who they are",
+                f"other machines can reach `{self.host}`, so a token is required",
                 code="token_needed",
-                hint="name a token by `--token-env NAME` or `--token-file FILE`, or serve at 127.0.0.1",
+                hint="use `--token-env NAME` or `--token-file FILE`, or listen on 127.0.0.1",
             )
         if self.has_short_token:
             raise ConfigurationError(
-                f"other machines can reach `{self.host}`, and the token has {len(self.token)} of at least "
-                f"{SHORTEST_TOKEN} characters",
+                f"other machines can reach `{self.host}`, and the token is too short: expected at least "
+                f"{SHORTEST_TOKEN} characters, got {len(self.token)}",
                 code="token_too_short",
-                hint=f"make a longer one: {NEW_TOKEN}",
+                hint=f"generate a longer one: `{NEW_TOKEN}`",
             )
 
     @property
     def has_short_token(self) -> bool:
-        """Whether there is a token that could be guessed."""
+        """Whether the token is set but short enough to be guessed."""
         return 0 < len(self.token) < SHORTEST_TOKEN
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address; of a name other than `localhost` nobody knows."""
+    """Whether only this machine can reach a host."""
     try:
+        # `[::1%lo]`: neither the brackets nor the zone (RFC 4007, 11) matter.
         return ip_address(host.strip("[]").partition("%")[0]).is_loopback
     except ValueError:
+        # No other name is resolved: it could resolve to another address when the socket is bound.
         return host.lower() == "localhost"
 
 
 def _check_exact(value: str) -> None:
     if "*" in value or not value.strip():
         raise ConfigurationError(
-            f"`{value}` would allow more than one; hosts and origins are allowed one by one",
-            hint="write `--allow-host mcp.example.com` or `--allow-origin https://app.example.com`",
+            f"`{value}` is not a single host or origin; wildcards are not supported",
+            hint="use `--allow-host mcp.example.com` or `--allow-origin https://app.example.com`",
         )
 
 
@@ -177,5 +182,5 @@ def _check_origin(origin: str) -> None:
     scheme, separator, rest = origin.partition("://")
     if not separator or not scheme or not rest or "/" in rest:
         raise ConfigurationError(
-            f"`{origin}` is no origin", hint="write scheme, host and port: `https://app.example.com`"
+            f"`{origin}` is not a valid origin", hint="use scheme, host and port: `https://app.example.com`"
         )

@@ -1,9 +1,9 @@
-"""The SDK's low-level server over a runtime: one for every client, every transport and both eras of MCP.
+"""Run the SDK's low-level server over a runtime: one object for all clients, transports and MCP revisions.
 
-A request comes through the SDK, which checks it, and goes to the runtime; the result is translated to MCP. In the handshake
-era (2025-11-25 and before) a connection has a session of the runtime of its own. Since 2026-07-28 requests belong to no
-connection, and share one. Progress of a call is reported, and calls can be cancelled and drained. Files are followed while
-tools are served, and clients are notified when the list changes.
+The SDK validates a request, the runtime answers it, and the result is translated to MCP. In handshake
+revisions (2025-11-25 and before) each connection has its own session of the runtime. Since 2026-07-28
+requests belong to no connection and share one session. The server reports progress, cancels and drains calls,
+watches files, and notifies clients when the list of tools changes.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
 
 Report: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Tells a client how far its call is: progress, total, message."""
+"""Reports the progress of a call to a client: progress, total, message."""
 
 
 class CallsInFlight:
-    """The calls under way.
+    """The calls in flight.
 
     Attributes:
-        ending: Whether no further call is taken.
+        ending: Whether new calls are refused.
     """
 
     def __init__(self) -> None:
@@ -66,30 +66,30 @@ class CallsInFlight:
     ) -> Result:
         """Call a tool.
 
-        Cancelling who waits for it cancels the call, once: the call then ends in its own time. The SDK would
-        cancel again whatever the call does to clean up, so a call that may wait has a task of its own.
-
         Args:
-            session: Whose call it is.
+            session: The session of the client.
             name: Name of the tool.
-            arguments: As the client gave them.
+            arguments: The client's arguments.
             trace: Trace headers to pass on.
-            report: Receives progress; None where nobody asked for it.
+            report: Receives progress; None if the client did not ask for it.
         """
         if self.ending:
             return _ENDING
         if report is None:
+            # A tool that never waits needs no task.
             at_once = session.call_at_once(name, arguments)
             if at_once is not None:
                 return at_once
             task = asyncio.ensure_future(session.call(name, arguments, trace=trace))
         else:
             task = asyncio.ensure_future(_watched(session.stream(name, arguments, trace=trace), report))
+        # The SDK cancels the waiting coroutine again and again until it ends. The call runs in a task of its
+        # own, so it is cancelled once and can clean up.
         self._begun(task)
         try:
             await asyncio.wait([task])
         finally:
-            task.cancel()  # does nothing to one that is done
+            task.cancel()  # no effect on a finished task
         return _CUT_OFF if task.cancelled() else task.result()
 
     def _begun(self, task: asyncio.Task[Result]) -> None:
@@ -103,14 +103,14 @@ class CallsInFlight:
             self._idle.set()
 
     async def drained(self, seconds: float, hurry: asyncio.Event) -> int:
-        """Take no further call, let those under way end, and cancel what is left.
+        """Refuse new calls, let those in flight finish, and cancel the rest.
 
         Args:
-            seconds: How long they get.
+            seconds: Time to finish.
             hurry: Ends that time early.
 
         Returns:
-            How many were cancelled.
+            Number of cancelled calls.
         """
         self.ending = True
         waits = [asyncio.ensure_future(self._idle.wait()), asyncio.ensure_future(hurry.wait())]
@@ -121,22 +121,24 @@ class CallsInFlight:
         for task in left:
             task.cancel()
         if left:
+            # A tool that ignores its cancellation must not block the shutdown.
             await asyncio.wait(left, timeout=1.0)
         return len(left)
 
 
 _ENDING = Result.failed(
-    Outcome.UNAVAILABLE, "the server is about to end", code="server_ending", retryable=True
+    Outcome.UNAVAILABLE, "the server is shutting down", code="server_ending", retryable=True
 )
 
-_CUT_OFF = Result.failed(Outcome.CANCELLED, "the server ended before the call did", code="server_ended")
+_CUT_OFF = Result.failed(
+    Outcome.CANCELLED, "the server shut down before the call finished", code="server_ended"
+)
 
 
 async def _watched(events: AsyncIterator[Progress | Partial | Result], report: Report) -> Result:
-    """The result of a call, with what comes before it reported.
+    """Report the events of a call, and return its result.
 
-    MCP wants progress that grows with each notification. What does not grow, and a piece of the result, which MCP
-    knows no other way to send early, has its text passed on with the least greater number.
+    Partial results have no message of their own in MCP, so their text is sent as progress.
     """
     last = -math.inf
     async for event in events:
@@ -146,6 +148,8 @@ async def _watched(events: AsyncIterator[Progress | Partial | Result], report: R
             progress, total, text = last, None, event.content.text or ""
         else:
             progress, total, text = event.progress, event.total, event.message
+        # MCP, progress: the value MUST increase with each notification. A text without a greater value gets
+        # the smallest greater one.
         if progress <= last:
             if not text:
                 continue
@@ -158,13 +162,13 @@ async def _watched(events: AsyncIterator[Progress | Partial | Result], report: R
 Context = ServerRequestContext[Any, Any]
 
 TOOLSET: Final = "toolcrib.toolset"
-"""Where the scope of an HTTP request names the toolset that its path asks for."""
+"""Key of the toolset from the path, in the scope of an HTTP request."""
 
 FRESH_CHANGING: Final = 5_000
-"""Milliseconds for which a list is fresh that may change: clients that subscribe are told at once."""
+"""How long clients may cache the list if it can change, in ms; subscribers are notified immediately."""
 
 FRESH: Final = 60_000
-"""Milliseconds for which a list is fresh that only a new start changes."""
+"""How long clients may cache the list if only a restart changes it, in ms."""
 
 _TRACE: Final = ("traceparent", "tracestate", "baggage")
 _LONGEST_TRACE: Final = 8192
@@ -177,9 +181,9 @@ class ToolServer:
     """A runtime as an MCP server.
 
     Attributes:
-        sdk: The SDK's server; transports run it.
-        calls: The calls under way.
-        pages: Where a transport that is one stream exchanges texts for pages; None where each request has its own.
+        sdk: The SDK's server, run by the transports.
+        calls: The calls in flight.
+        pages: The placeholders of a transport with a single stream; None if each request has its own.
     """
 
     def __init__(self, runtime: Runtime, options: Options, *, shared: bool = True) -> None:
@@ -187,9 +191,8 @@ class ToolServer:
 
         Args:
             runtime: The tools.
-            options: What is offered, and how.
-            shared: Whether lists may be kept by caches that serve several clients: not where clients prove who
-                they are.
+            options: Which tools are served, and how.
+            shared: Whether shared caches may keep lists: not if clients authenticate.
         """
         self.calls = CallsInFlight()
         self.pages: EncodedPages | None = None
@@ -220,30 +223,28 @@ class ToolServer:
         server.middleware.append(self._guarded)
         return server
 
-    # What clients ask.
+    # Requests of clients.
 
     async def _guarded(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Around every message: a list gets its page, and nothing that is raised is told but what is meant to be.
-
-        The SDK writes the text of an exception to clients of the handshake era.
-        """
-        self._session(ctx)  # so that a client that has not called yet is told of changes too
+        """Wrap every message: add the page to a list, and hide the text of unexpected exceptions."""
+        # Opens the session, so that clients are notified of changes before their first call.
+        self._session(ctx)
         try:
             if ctx.method != "tools/list":
                 return await call_next(ctx)
             return self._with_page(ctx, await call_next(ctx))
         except (MCPError, ValidationError):
             raise
-        except Exception as error:  # whatever it is, its text is not for clients
+        except Exception as error:  # the SDK would send its text to clients of handshake revisions
             _log.exception("a bug in `%s` of MCP", ctx.method)
             raise MCPError(INTERNAL_ERROR, "Internal error") from error
 
     async def _list_nothing(self, _ctx: Context, _params: PaginatedRequestParams) -> dict[str, Any]:
-        """A list for the SDK to check and to complete; `_with_page` puts the tools into it."""
+        # An empty list for the SDK to validate and complete; `_with_page` adds the tools.
         return {**COMPLETE, "tools": []}
 
     def _with_page(self, ctx: Context, listed: HandlerResult) -> HandlerResult:
-        """The result of `tools/list` with its tools. A middleware owns what it returns: the SDK looks no more at it."""
+        # A middleware may return anything: the SDK does not validate its result again.
         if not isinstance(listed, dict):
             return listed
         cursor = (ctx.params or {}).get("cursor")
@@ -251,10 +252,11 @@ class ToolServer:
             page = self._listing(ctx).page(ctx.protocol_version, cursor)
         except ValueError:
             raise MCPError(
-                INVALID_PARAMS, "Invalid cursor: use the nextCursor of a page as it was given, or none"
+                INVALID_PARAMS, "Invalid cursor: use the nextCursor of a page unchanged, or none"
             ) from None
         pages = self.pages if ctx.request is None else ctx.request.scope.get(PAGES)
         if pages is None:
+            # Transports without placeholders, such as the SDK's in-memory one, get the tools themselves.
             listed["tools"] = json.loads(b"[" + page.data + b"]")
         else:
             listed["tools"] = [pages.put(page.data)] if page.data else []
@@ -269,23 +271,24 @@ class ToolServer:
         meta: Mapping[str, Any] = ctx.meta or NOTHING
         report = ctx.session.report_progress if meta.get("progress_token") is not None else None
         result = await self.calls.run(self._session(ctx), name, params.arguments, _trace_of(meta), report)
-        if result.outcome is Outcome.NOT_FOUND:  # it went between the look and the call
+        if result.outcome is Outcome.NOT_FOUND:  # the tool was removed after the lookup above
             raise _unknown(params.name, self._listing(ctx))
         revision = ctx.protocol_version
         declared = self._listing(ctx).has_output(name, revision)
         return render_result(name, result, revision=revision, declared=declared)
 
     def answers_at_once(self, name: str) -> bool:
-        """Whether a tool, by the name that clients call it, was called before and never waits."""
+        """Whether a tool, under a name that clients use, was called before and never waits."""
         listing = self._listings.of(self._runtime.registry, self._options.toolset)
         return self._stateless.answers_at_once(listing.named.get(name, name))
 
     def _may_appear(self, ctx: Context, name: str) -> bool:
-        """Whether a tool may be that of a server which could not be asked yet; a call asks it again."""
+        # A server that was unreachable at start may still provide the tool; calling it contacts the server
+        # again.
         return not self._toolset(ctx) and engine_of(self._runtime).awaited(name) is not None
 
     def _input_schema(self, name: str) -> Mapping[str, JSON] | None:
-        """The schema against which the SDK judges `Mcp-Param-*` headers (MCP 2026-07-28, transports)."""
+        """The schema for the SDK's check of `Mcp-Param-*` headers (MCP 2026-07-28, transports)."""
         return self._listings.of(self._runtime.registry, self._options.toolset).input_of(name)
 
     def _listing(self, ctx: Context) -> ToolListing:
@@ -296,7 +299,7 @@ class ToolServer:
         return asked or self._options.toolset
 
     def count(self) -> int:
-        """How many tools are offered now, within the toolset that is served."""
+        """Number of tools that are listed, within the served toolset."""
         return len(self._listings.of(self._runtime.registry, self._options.toolset).names)
 
     # Sessions.
@@ -304,7 +307,8 @@ class ToolServer:
     def _session(self, ctx: Context) -> Session:
         if ctx.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
             return self._stateless
-        # `ctx.session` is made anew for each request; only the connection behind it lasts, and says when it ends.
+        # `ctx.session` is a new object for each request. Only the connection lasts, and it knows when it
+        # ends.
         connection = ctx.session._connection  # noqa: SLF001
         session = self._connections.get(connection)
         return self._opened(connection) if session is None else session
@@ -319,22 +323,24 @@ class ToolServer:
         connection.exit_stack.push_async_callback(ended)
         return session
 
-    # What clients are told unasked.
+    # Notifications.
 
     async def announce(self) -> None:
-        """Tell every client, once, that the list has changed."""
+        """Notify every client once that the list has changed."""
         await self._bus.publish(ToolsListChanged())
         async with anyio.create_task_group() as group:
+            # A copy: connections open and close while notices are sent.
             for connection in [*self._connections]:
                 group.start_soon(_notify, connection)
 
     def close(self) -> None:
-        """End the streams of those who wait for changes."""
+        """Close all subscriptions."""
         self._listen.close()
 
 
 class _Server(Server[Any]):
-    """A server that says to clients of the handshake era whether its list may change; HTTP asks without saying."""
+    # The SDK builds these options for HTTP sessions without arguments, and then declares that the list never
+    # changes.
 
     changes = False
 
@@ -349,14 +355,15 @@ class _Server(Server[Any]):
 
 
 async def _notify(connection: Connection) -> None:
-    """Tell one client; one that does not read holds nobody up."""
+    # A client that does not read must not delay the others.
     if connection.initialized.is_set():
         with anyio.move_on_after(_SLOWEST_NOTICE):
             await connection.send_tool_list_changed()
 
 
 def _unknown(name: str, listing: ToolListing) -> MCPError:
-    """MCP, server/tools, error handling: an unknown tool is a protocol error."""
+    # MCP, server/tools, error handling: an unknown tool is a protocol error, not a failed result.
+    # The name is the client's: it may contain lone surrogates, and may be megabytes long.
     shown = name.encode(errors="replace").decode()
     shown = shown if len(shown) <= 128 else f"{shown[:128]}…"
     near = listing.near(shown)
@@ -364,7 +371,8 @@ def _unknown(name: str, listing: ToolListing) -> MCPError:
 
 
 def _trace_of(meta: Mapping[str, Any]) -> Mapping[str, str]:
-    """The trace headers of a request (MCP 2026-07-28, `_meta`; W3C Trace Context and Baggage), if headers can carry them."""
+    # MCP 2026-07-28, `_meta`: W3C Trace Context and Baggage. A live tool sends them as headers, so a value
+    # that no header can carry is dropped: it could inject another header.
     found = {key: meta[key] for key in _TRACE if key in meta}
     return {
         key: value
@@ -377,7 +385,7 @@ def _trace_of(meta: Mapping[str, Any]) -> Mapping[str, str]:
 async def notify_changes(
     runtime: Runtime, server: ToolServer, options: Options, say: Say
 ) -> AsyncIterator[None]:
-    """Within the block clients are told of changes, and files are followed, if that is wanted."""
+    """Watch files (if configured) and notify clients of changes within the block."""
     changed = asyncio.Event()
     unfollow = engine_of(runtime).follow(changed.set)
     tasks = [asyncio.create_task(_announced(changed, server))]
@@ -393,7 +401,7 @@ async def notify_changes(
 
 
 async def _announced(changed: asyncio.Event, server: ToolServer) -> None:
-    """One notice for however many tools that change together."""
+    # Setting the event again while it is set is free: a burst of changes makes one notification.
     while await changed.wait():
         changed.clear()
         await server.announce()
@@ -405,4 +413,4 @@ async def _followed(runtime: Runtime, say: Say) -> None:
             async for report in reports:
                 say(f"reloaded: {report}")
     except ConfigurationError as error:
-        say(f"files are not followed: {error.message}")
+        say(f"files are not watched: {error.message}")

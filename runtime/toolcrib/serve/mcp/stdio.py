@@ -1,8 +1,8 @@
 """MCP over stdin and stdout.
 
-The SDK's own transport gives every line to a pool of threads, which keeps a process from ending while one of them
-reads. This one reads and writes in two threads that nobody waits for, answers lines that are no JSON-RPC, and knows
-which requests still wait for an answer when the input ends.
+The SDK's own transport reads lines in a thread pool, and a process cannot exit while a thread of the pool
+blocks in a read. This transport reads and writes in two daemon threads, answers lines that are not JSON-RPC,
+and knows which requests are still unanswered when the input ends.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 1 << 16
 _AHEAD: Final = 16
-"""Chunks that are read before anybody takes them."""
+"""Number of chunks read ahead of the protocol."""
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 class OversizedLine(NamedTuple):
-    """Stands for a line that was passed over.
+    """Marks a line that was skipped because it is too long.
 
     Attributes:
-        limit: Bytes that it may have.
+        limit: Maximum length of a line in bytes.
     """
 
     limit: int
@@ -61,17 +61,17 @@ class StdioPipes:
     """A pipe to read lines from and one to write to.
 
     Attributes:
-        broken: Set when nothing can be written any more.
-        error: Why; None while it can, and where the reader went away.
+        broken: Set once nothing can be written any more.
+        error: The cause; None while writing works, and if the reader closed its end.
     """
 
     def __init__(self, source: int, target: int, *, limit: int = MOST_BODY) -> None:
-        """Read and write these file descriptors.
+        """Start reading and writing two file descriptors.
 
         Args:
-            source: Is read.
-            target: Is written to.
-            limit: Bytes of a line at most.
+            source: Descriptor to read from.
+            target: Descriptor to write to.
+            limit: Maximum length of a line in bytes.
         """
         self.broken = asyncio.Event()
         self.error: OSError | None = None
@@ -81,16 +81,20 @@ class StdioPipes:
         self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
         self._outgoing: SimpleQueue[tuple[bytes, asyncio.Future[None]]] = SimpleQueue()
         for work in (self._reading, self._writing):
+            # Daemons: a blocked `os.read` cannot be interrupted, and a thread in it would keep the process
+            # alive.
             threading.Thread(target=work, name=f"toolcrib-stdio{work.__name__}", daemon=True).start()
 
     @classmethod
     @contextmanager
     def claimed(cls) -> Iterator[Self]:
-        """Stdin and stdout, for nobody else: within the block what prints goes to stderr, and what reads meets the end.
+        """Take over stdin and stdout: within the block, `print` writes to stderr and reading stdin meets its end.
 
         Raises:
             OSError: One of them is closed.
         """
+        # A library that prints would break the protocol, and one that reads stdin would swallow messages.
+        # Redirecting the descriptors also covers C code and child processes, which `sys.stdout` does not.
         source, target = os.dup(_STDIN), os.dup(_STDOUT)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, _STDIN)
@@ -103,7 +107,7 @@ class StdioPipes:
             os.dup2(target, _STDOUT)
 
     async def lines(self) -> AsyncIterator[bytes | OversizedLine]:
-        """The lines, without their ends; those of nothing but blanks are passed over. Ends with the input, or by `stop`."""
+        """Yield the lines without their line ends, skipping blank ones, until the input ends or `stop` is called."""
         rest: list[bytes] = []
         length, passing = 0, False
         while chunk := await self._chunks.get():
@@ -130,11 +134,12 @@ class StdioPipes:
             yield line
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading: `lines` ends after the lines that are already read."""
+        # An empty chunk marks the end.
         self._chunks.put_nowait(b"")
 
     async def write(self, data: bytes) -> None:
-        """Write all of it; once that has failed, nothing."""
+        """Write all of the data; do nothing after an earlier write failed."""
         if self.broken.is_set():
             return
         written = self._loop.create_future()
@@ -155,6 +160,7 @@ class StdioPipes:
             data, written = self._outgoing.get()
             try:
                 _write_all(self._target, data)
+            # The client closed its end. That is the normal way to stop a stdio server, so `error` stays None.
             except BrokenPipeError:
                 self._tell(self.broken.set)
             except OSError as error:
@@ -164,7 +170,7 @@ class StdioPipes:
                 return
 
     def _tell(self, what: object) -> bool:
-        """Have something done by the event loop; False where it is over."""
+        # The threads outlive the loop; a closed loop raises RuntimeError.
         try:
             self._loop.call_soon_threadsafe(what)  # type: ignore[arg-type]
         except RuntimeError:
@@ -179,24 +185,24 @@ def _write_all(target: int, data: bytes) -> None:
 
 
 GRACE: Final = 1.0
-"""Seconds that requests get once the input has ended: the client is about to go, and kills who tarries."""
+"""Seconds for open requests after the end of input: the client is about to exit and kills servers that linger."""
 
 CLOSING: Final = 2.0
-"""Seconds that what was answered has to be read."""
+"""Seconds for the client to read the last answers."""
 
 _LISTEN: Final = "subscriptions/listen"
 
 
 async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
-    """Serve the one client at the other end of stdin and stdout, until it or a signal ends that.
+    """Serve the client at the other end of stdin and stdout until it disconnects or a signal arrives.
 
     Args:
-        runtime: The tools, entered.
-        options: What is offered, and how.
-        say: Tells people what goes on, on stderr.
+        runtime: The tools; already entered.
+        options: Which tools are served, and how.
+        say: Prints a line for the user, on stderr.
 
     Raises:
-        StdoutError: stdout can't be written to. A client that went away is no error.
+        StdoutError: stdout cannot be written to. A client that disconnects is not an error.
         OSError: stdin or stdout is closed.
     """
     server = ToolServer(runtime, options)
@@ -216,7 +222,7 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
 
 
 class _Exchange:
-    """Messages on their way between the pipes and the SDK, and the requests that are not answered yet."""
+    """Messages between the pipes and the SDK, and the requests that are not answered yet."""
 
     def __init__(self, pipes: StdioPipes, server: ToolServer, pages: EncodedPages) -> None:
         self._pipes = pipes
@@ -232,7 +238,7 @@ class _Exchange:
         drain: float,
         scope: anyio.CancelScope,
     ) -> None:
-        """Hand on what the client says. When it has said all, or a signal came, let what is under way end."""
+        """Pass messages on. After the end of input or a signal, let open requests finish."""
         stopped = asyncio.create_task(_first_of(shutdown.asked, self._pipes.broken))
         stopped.add_done_callback(lambda _task: self._pipes.stop())
         async with to_server:
@@ -245,9 +251,8 @@ class _Exchange:
         stopped.cancel()
 
     async def _parsed(self, line: bytes | OversizedLine) -> JSONRPCRequest | JSONRPCNotification | None:
-        """The message of a line; None for an answer to us, who asked nothing, and for what is none, which is answered."""
         if isinstance(line, OversizedLine):
-            await self._refuse(INVALID_REQUEST, f"The message is longer than {line.limit} bytes")
+            await self._refuse(INVALID_REQUEST, f"The message exceeds {line.limit} bytes")
             return None
         try:
             raw = parse_message(line)
@@ -260,8 +265,10 @@ class _Exchange:
             await self._refuse(INVALID_REQUEST, "Invalid Request")
             return None
         if isinstance(message, JSONRPCRequest):
+            # `repr`: the ids `1` and `"1"` belong to two requests (JSON-RPC 2.0, 4).
             self._asked[repr(message.id)] = message.method
             return message
+        # The server sends no requests, so a response from the client has no receiver and is dropped.
         if not isinstance(message, JSONRPCNotification):
             return None
         if message.method == "notifications/cancelled":  # a request that is cancelled gets no answer
@@ -269,7 +276,7 @@ class _Exchange:
         return message
 
     async def write(self, from_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        """Hand on what the SDK says; when the client is gone nothing waits for an answer any more."""
+        """Write the SDK's messages. Once the pipe is broken, no request counts as open."""
         async with from_server:
             async for told in from_server:
                 message = told.message
@@ -286,11 +293,12 @@ class _Exchange:
 
     def _answered(self, number: object) -> None:
         self._asked.pop(repr(number), None)
+        # A subscription is answered only when it is closed, so it must not delay the end.
         if all(method == _LISTEN for method in self._asked.values()):
             self._settled.set()
 
     async def _settle(self, seconds: float, shutdown: Shutdown) -> None:
-        """Wait until every request is answered, cancel the calls that are left, and end the streams of changes."""
+        """Wait until every request is answered, cancel the remaining calls, and close subscriptions."""
         self._settled.clear()
         self._answered(None)
         if self._pipes.broken.is_set():

@@ -1,6 +1,6 @@
-"""MCP over HTTP: the routes `/mcp`, `/mcp/TOOLSET` and `/healthz` behind the guard, and an end without losing a call.
+"""MCP over HTTP: the routes `/mcp`, `/mcp/TOOLSET` and `/healthz` behind the guard, and a graceful shutdown.
 
-Sessions, events and the two eras of MCP are left to the SDK.
+The SDK handles sessions, events and the MCP revisions.
 """
 
 from __future__ import annotations
@@ -47,33 +47,34 @@ if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
 
 _JSON_REPLY: ContextVar[bool] = ContextVar("the request gets one JSON body", default=False)
-"""Calls of the handshake era that are answered at once get one JSON body in place of a stream of events.
+"""Whether a call gets one JSON body instead of an event stream: handshake revisions, tools that never wait.
 
-Either is an answer that every client takes (MCP 2025-11-25, transports, sending messages). A stream can hold progress
-before the answer, and is kept alive by pings while a call takes its time; it costs as much as all the rest of a call:
-0.73 ms a call with one body, 1.26 ms with a stream. The SDK chooses for a whole server, by asking whether something is
-true: the object that it asks looks at the request at hand.
+Every client accepts both (MCP 2025-11-25, transports, sending messages). A stream can report progress before
+the answer, and pings keep it alive during a long call. It costs as much as the rest of a call: 0.73 ms a call
+with one body, 1.26 ms with a stream.
 """
 
 
+# The SDK chooses for a whole server, with `if self.json_response:`. This object answers for the request at
+# hand.
 class _JsonForThisRequest:
     def __bool__(self) -> bool:
         return _JSON_REPLY.get()
 
 
 JSON_FOR_THIS_REQUEST: Final = cast("bool", _JsonForThisRequest())
-"""For `json_response` of the SDK's session manager: true within a request for which `choose_reply_form` chose JSON."""
+"""For `json_response` of the SDK's session manager: true in requests for which `choose_reply_form` chose JSON."""
 
 
 def choose_reply_form(message: JSON, at_once: Callable[[str], bool]) -> None:
-    """Choose how the request of this task is answered.
+    """Choose between JSON and an event stream for the request of this task.
 
-    Only for calls within a session: what opens one must be answered with a stream, since that would hold for all that the
-    session's own task sends.
+    Only for calls within a session. The request that opens a session starts the session's task, which
+    inherits the context: JSON would then apply to all that the session sends.
 
     Args:
         message: The request.
-        at_once: Whether a tool, by the name that clients call it, is one that never waits.
+        at_once: Whether a tool, under a name that clients use, never waits.
     """
     if _can_reply_with_json(message, at_once):
         _JSON_REPLY.set(True)
@@ -91,18 +92,17 @@ def _can_reply_with_json(message: JSON, at_once: Callable[[str], bool]) -> bool:
 
 
 class SessionPool(StreamableHTTPSessionManager):
-    """The SDK's sessions. Where they are full it would refuse every new client until a session has been idle for long.
-
-    Who uses a session that is over gets 404 for it, and opens another one (MCP 2025-11-25, transports, session management).
-    """
+    """The SDK's sessions, with eviction: a new session replaces the longest idle one when the pool is full."""
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        # Without this, the SDK refuses every new client until a session has been idle for `IDLE`. The client
+        # of an ended session gets 404 and opens a new one (MCP 2025-11-25, transports, session management).
         if self.max_sessions is not None and len(self._server_instances) >= self.max_sessions:
             self._end_the_longest_idle()
         return super()._admit_session(requestor)
 
     def _end_the_longest_idle(self) -> None:
-        """End a session, if there is one with no request in flight, nor a stream that is open."""
+        """End a session that has neither a request in flight nor an open stream, if any."""
         number = min(self._server_instances, key=lambda number: _over_at(self._server_instances[number]))
         session = self._server_instances[number]
         if session.idle_scope is not None and session.idle_scope.deadline < inf:
@@ -112,7 +112,7 @@ class SessionPool(StreamableHTTPSessionManager):
 
 
 def _over_at(session: StreamableHTTPServerTransport) -> float:
-    """When a session that nobody uses would be over: the sooner, the longer it is idle."""
+    # The SDK moves the deadline with each request, so the earliest one belongs to the longest idle session.
     scope = session.idle_scope
     return inf if scope is None or scope.cancel_called else scope.deadline
 
@@ -126,7 +126,7 @@ PATH: Final = "/mcp"
 HEALTH: Final = "/healthz"
 
 IDLE: Final = 30 * 60.0
-"""Seconds after which a session of the handshake era is over that nobody uses."""
+"""Seconds until an unused session of a handshake revision ends."""
 
 _JSON: Final = (b"content-type", b"application/json")
 _PLAIN: Final = (b"x-content-type-options", b"nosniff")
@@ -136,7 +136,7 @@ class McpApp:
     """The ASGI application.
 
     Attributes:
-        sessions: The SDK's side; it must run while requests come.
+        sessions: The SDK's session manager; it must run while requests arrive.
     """
 
     def __init__(
@@ -151,10 +151,10 @@ class McpApp:
 
         Args:
             server: The MCP server.
-            guard: Who may ask.
-            toolsets: The names of the toolsets that paths may ask for, as they are now.
-            tools: How many tools are offered now.
-            most_sessions: How many sessions of the handshake era may be open.
+            guard: Checks requests.
+            toolsets: Returns the names of the toolsets that paths may use.
+            tools: Returns the number of listed tools.
+            most_sessions: Maximum number of sessions of handshake revisions.
         """
         self.sessions = SessionPool(
             server.sdk,
@@ -176,6 +176,7 @@ class McpApp:
         path: str = scope["path"]
         headers: Headers = scope["headers"]
         shared = self._guard.shares_with(headers)
+        # Wraps `send` first, because a page may read refusals as well.
         if shared:
             send = _sharing(send, shared)
         answer = self._guard.check(scope["method"], headers, public=path == HEALTH) or self._routed(
@@ -185,6 +186,7 @@ class McpApp:
             await _answered(send, answer, body=scope["method"] != "HEAD")
             return
         if scope["method"] == "POST":
+            # The body is read before the SDK sees the request: its parser accepts duplicate keys.
             body, receive = await read_body(receive)
             answer = None if body is None else self._judged(body, headers)
             if answer is not None:
@@ -199,7 +201,7 @@ class McpApp:
             return
 
     def _judged(self, body: bytes, headers: Headers) -> GuardAnswer | None:
-        """The answer to what is no JSON or has a key twice; what else is wrong with a request, the SDK says."""
+        """The answer to invalid JSON or a duplicate key; the SDK reports other errors."""
         try:
             message = parse_message(body)
         except InvalidMessage as error:
@@ -212,18 +214,18 @@ class McpApp:
         return None
 
     def _routed(self, scope: Scope, path: str) -> GuardAnswer | None:
-        """An answer of our own; None for what goes to MCP."""
+        """An answer that does not come from MCP; None to pass the request on."""
         if path == PATH:
             return None
         if path == HEALTH:
             return self._health(scope["method"])
         base, _, toolset = path.rpartition("/")
         if base != PATH or not toolset:
-            return refusal(404, "There is nothing here; MCP is served at /mcp and /mcp/TOOLSET")
+            return refusal(404, "Unknown path; MCP is served at /mcp and /mcp/TOOLSET")
         name, known = unquote(toolset), self._toolsets()
         if name not in known:
             near = near_misses(name, known)
-            return refusal(404, "There is no such toolset", data={"didYouMean": near} if near else None)
+            return refusal(404, "Unknown toolset", data={"didYouMean": near} if near else None)
         scope[TOOLSET] = name
         return None
 
@@ -234,9 +236,9 @@ class McpApp:
 
 
 async def read_body(receive: Receive) -> tuple[bytes | None, Receive]:
-    """The body of an HTTP request, and what gives the request again from its beginning.
+    """Read the body of a request, and make a `receive` that returns the same messages again.
 
-    None in place of a body that is longer than messages may be, or that breaks off: it is left to who reads it next.
+    The body is None if it exceeds the limit or the client disconnects. The next reader then handles that.
     """
     heard: deque[Message] = deque()
     size, whole = 0, False
@@ -256,11 +258,11 @@ async def read_body(receive: Receive) -> tuple[bytes | None, Receive]:
 
 
 class _ClientGone(Exception):
-    """The client went away before its request was whole."""
+    """The client disconnected before its request was complete."""
 
 
 def _whole(receive: Receive) -> Receive:
-    """A `receive` that raises `_ClientGone`: the SDK raises what nobody catches, and it is logged with its traceback."""
+    # The SDK's reader raises an exception for this that uvicorn logs with a traceback for each such client.
     whole = False
 
     async def received() -> Message:
@@ -275,7 +277,7 @@ def _whole(receive: Receive) -> Receive:
 
 
 def _in_session(headers: Headers) -> bool:
-    """Whether a request belongs to a session of the handshake era."""
+    """Whether a request belongs to a session of a handshake revision."""
     return any(name == b"mcp-session-id" for name, _value in headers)
 
 
@@ -296,7 +298,7 @@ def _sharing(send: Send, headers: Headers) -> Send:
 
 
 def _without_echo(send: Send) -> Send:
-    """A `send` that says of a malformed request only that it is one: the SDK repeats what was wrong with it."""
+    """A `send` that replaces the SDK's answers to malformed requests, which quote the request, with a fixed text."""
     held: list[Message] = []
 
     async def plain(message: Message) -> None:
@@ -305,6 +307,7 @@ def _without_echo(send: Send) -> Send:
         elif held:
             start = held.pop()
             body = _said_shortly(message.get("body", b""))
+            # ASGI sends the head first, but the length is known only with the new body.
             told = [(name, value) for name, value in start["headers"] if name != b"content-length"]
             told.append((b"content-length", str(len(body)).encode()))
             await send({**start, "headers": told})
@@ -333,14 +336,14 @@ def _said_shortly(body: bytes) -> bytes:
 
 
 def insert_pages(send: Send, pages: EncodedPages) -> Send:
-    """An ASGI `send` that puts the bytes in, in a JSON body (then its length is told anew) as in an event."""
+    """An ASGI `send` that inserts pages into a JSON body, whose length it corrects, or into events."""
     held: list[Message] = []
 
     async def inserting(message: Message) -> None:
         if not pages and not held:
             await send(message)
         elif message["type"] == "http.response.start":
-            # A body of known length follows at once, and of events nobody says how long they will be.
+            # A body of known length follows in one message; an event stream has no length.
             if _has_length(message):
                 held.append(message)
             else:
@@ -366,17 +369,17 @@ def _with_length(start: Message, length: int) -> Message:
 
 
 async def serve_http(runtime: Runtime, options: Options, address: ListenAddress, say: Say) -> None:
-    """Serve until a signal comes, and let calls in flight end.
+    """Serve until a signal arrives, and let calls in flight finish.
 
     Args:
-        runtime: The tools, entered.
-        options: What is offered, and how.
-        address: Where, and for whom.
-        say: Tells people where it is served, and what goes on.
+        runtime: The tools; already entered.
+        options: Which tools are served, and how.
+        address: Where to listen, and which clients may call.
+        say: Prints a line for the user: the address, reloads, warnings.
 
     Raises:
-        ConfigurationError: The address can't be listened at, must not without a long token, or not with this
-            certificate.
+        ConfigurationError: The address cannot be listened on or needs a (longer) token, or the certificate is
+            unusable.
     """
     address = address.checked()
     tls = None
@@ -387,13 +390,14 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
     limits = limits_within_descriptors(address.limits)
     listeners = await bind_listeners(address)
     ports = sorted({listener.getsockname()[1] for listener in listeners})
+    # Lists are the same for all clients, but with a token they must not be in shared caches.
     tool_server = ToolServer(runtime, options, shared=not address.token)
     guard = RequestGuard(address, ports)
     app = McpApp(tool_server, guard, lambda: _toolsets(runtime, options), tool_server.count, limits.sessions)
     server = HttpServer(app, limits, tls, say)
     shutdown = Shutdown()
     with shutdown.by_signals():
-        # The sessions end before the connections that wait for them are closed.
+        # The order matters: sessions end first, then the connections that wait for their answers.
         async with (
             server.closed_at_last(),
             app.sessions.run(),
@@ -412,19 +416,18 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
 
 
 def _warnings(address: ListenAddress, limits: ClientLimits) -> Iterator[str]:
-    """What people should know who start the server."""
     if limits.connections < address.limits.connections:
         yield (
-            f"warning: at most {limits.connections} connections are accepted, not {address.limits.connections}, "
-            "because the process may open few files; allow more with `ulimit -n 1024`"
+            f"warning: the process may open only few files, so at most {limits.connections} connections are accepted "
+            f"instead of {address.limits.connections}; raise the limit with `ulimit -n 1024`"
         )
     if address.has_short_token:
         yield (
-            f"warning: the token has less than {SHORTEST_TOKEN} characters and can be guessed; make a longer one: "
-            f"{NEW_TOKEN}"
+            f"warning: the token has fewer than {SHORTEST_TOKEN} characters and can be guessed; generate a longer one: "
+            f"`{NEW_TOKEN}`"
         )
     if address.tls is not None and address.tls.key.stat().st_mode & S_IROTH:
-        yield f"warning: every user of this machine can read the key `{address.tls.key}`; use `chmod 600`"
+        yield f"warning: every user of this machine can read the key `{address.tls.key}`; run `chmod 600` on it"
 
 
 def _toolsets(runtime: Runtime, options: Options) -> list[str]:

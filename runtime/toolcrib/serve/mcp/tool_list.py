@@ -1,9 +1,9 @@
-"""The tools as clients list and name them: encoded once for each registry, revision of MCP and toolset.
+"""Pages of `tools/list`, encoded once per registry, MCP revision and toolset.
 
-A page of `tools/list` is the same for every client until the registry changes. The SDK would make objects of all its
-tools, check them, and encode them again for each request. So the result that passes through the SDK has one text in
-place of the tools, and when its bytes leave us that text is exchanged for the page (`EncodedPages`). The SDK still does all
-that it does around a result, and nothing of it is rebuilt here.
+A page is the same for every client until the registry changes. The SDK would build objects of all its tools,
+validate them and encode them again for each request. The result that passes through the SDK therefore
+contains one placeholder instead of the tools, and `EncodedPages` replaces it with the page when the bytes are
+sent. The SDK still does everything around a result; nothing of it is reimplemented here.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ class ToolPage(NamedTuple):
     """A part of the list.
 
     Attributes:
-        data: The definitions as JSON, with commas between them; ASCII, since some clients take other characters for
-            ends of lines in a stream of events.
-        cursor: Where the next page begins; None after the last.
+        data: The definitions as JSON, separated by commas, ASCII only.
+        cursor: Where the next page begins; None on the last page.
     """
 
     data: bytes
@@ -35,15 +34,15 @@ class ToolPage(NamedTuple):
 
 
 class ToolListing:
-    """The offered tools of a registry, within a toolset or all of them, in the order of their names."""
+    """The listed tools of a registry or of one of its toolsets, sorted by name."""
 
     def __init__(self, registry: Registry, toolset: str, options: Options) -> None:
-        """Tell what is offered.
+        """List tools.
 
         Args:
-            registry: The tools in force.
-            toolset: Name of a toolset; empty for everything that is offered.
-            options: How pages and schemas are made.
+            registry: The current registry.
+            toolset: Name of a toolset; empty for all listed tools.
+            options: Page size, and whether `$ref`s are inlined.
         """
         self.registry = registry
         self._options = options
@@ -56,17 +55,17 @@ class ToolListing:
 
     @cached_property
     def named(self) -> dict[str, str]:
-        """What a client may call a tool, its own name or the one that every provider takes -> its own name."""
+        """Each name that clients may use, the tool's own or its provider-safe alias -> its own name."""
         registry = self.registry
         return {registry.alias_of(name): name for name in self.names} | {name: name for name in self.names}
 
     def near(self, name: str) -> list[str]:
-        """The names, as they are listed, that a name which is not here may have meant."""
+        """Listed names similar to an unknown one."""
         registry = self.registry
         return [registry.alias_of(match) for match in registry.near(name) if match in self.named]
 
     def input_of(self, name: str) -> dict[str, JSON] | None:
-        """The input schema as it is listed; None where there is no such tool."""
+        """The input schema as listed; None for an unknown tool."""
         own = self.named.get(name)
         if own is None:
             return None
@@ -76,7 +75,7 @@ class ToolListing:
         return self._inputs[own]
 
     def has_output(self, name: str, revision: str) -> bool:
-        """Whether the definition of a tool says what its structured content looks like."""
+        """Whether the definition of a tool declares an output schema."""
         key = (name, revision)
         if key not in self._outputs:
             tool = self.registry.get(name)
@@ -84,21 +83,22 @@ class ToolListing:
         return self._outputs[key]
 
     def page(self, revision: str, cursor: str | None) -> ToolPage:
-        """A page of the list, as a revision of MCP writes it.
+        """A page of the list for an MCP revision.
 
         Args:
-            revision: The revision that is spoken.
-            cursor: Where it begins: what the page before said; None for the first.
+            revision: The negotiated revision.
+            cursor: `nextCursor` of the previous page; None for the first.
 
         Raises:
-            ValueError: The cursor is none of ours.
+            ValueError: Invalid cursor.
         """
         begin = 0 if cursor is None else bisect_right(self.names, _after(cursor))
         key = (revision, begin)
         if key in self._pages:
             return self._pages[key]
         page, end = self._made(revision, begin)
-        # Anybody can write a cursor for each tool: what begins where no page ended is not kept, or it would fill memory.
+        # Clients can forge a cursor for every tool. Only pages that begin where another ended are cached, or
+        # forged cursors would fill the memory.
         if begin == 0 or key in self._ends:
             self._pages[key] = page
             self._ends.add((revision, end))
@@ -110,6 +110,7 @@ class ToolListing:
         for name in self.names[begin : begin + self._options.page_tools]:
             part = self._definition(name, revision)
             length += len(part) + 1
+            # A tool that is larger than a page gets a page of its own.
             if parts and length > PAGE_BYTES:
                 break
             parts.append(part)
@@ -128,12 +129,13 @@ class ToolListing:
                 inline_refs=self._options.inline_refs,
                 revision=revision,
             )
+            # ASCII only: some clients end a line of an event stream at U+2028 or U+0085, too.
             self._encoded[key] = json.dumps(definition, separators=(",", ":")).encode()
         return self._encoded[key]
 
 
 class ListingCache:
-    """The listings of the registry that is in force."""
+    """The listings of the current registry."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -141,7 +143,7 @@ class ListingCache:
         self._kept: dict[str, ToolListing] = {}
 
     def of(self, registry: Registry, toolset: str) -> ToolListing:
-        """The listing of a toolset, worked out once for each registry."""
+        """The listing of a toolset, built once per registry."""
         if registry is not self._registry:
             self._registry, self._kept = registry, {}
         listing = self._kept.get(toolset)
@@ -150,7 +152,8 @@ class ListingCache:
         return listing
 
 
-# A cursor names the tool that the page before ended with. So it stays good when tools appear and go.
+# A cursor is the name of the last tool on the page before. An offset would skip or repeat tools after a
+# reload.
 
 
 def _cursor(name: str) -> str:
@@ -159,17 +162,18 @@ def _cursor(name: str) -> str:
 
 def _after(cursor: str) -> str:
     name = urlsafe_b64decode(cursor.encode("ascii")).decode()
+    # `urlsafe_b64decode` skips characters outside its alphabet, so many texts decode to one name.
     if not name or _cursor(name) != cursor:
         raise ValueError("a cursor that was not written by `_cursor`")
     return name
 
 
 PAGES = "toolcrib.pages"
-"""Where the scope of an HTTP request holds its `EncodedPages`."""
+"""Key of the `EncodedPages` in the scope of an HTTP request."""
 
 
 class EncodedPages:
-    """Texts that stand for bytes until they leave. Each is used once, and nobody can guess one."""
+    """Placeholders for bytes that are inserted when a message is sent. Each is used once."""
 
     __slots__ = ("_pages",)
 
@@ -180,13 +184,14 @@ class EncodedPages:
         return bool(self._pages)
 
     def put(self, page: bytes) -> str:
-        """A text to write, as a JSON string, where these bytes shall be."""
+        """Store a page and return its placeholder, to be written as a JSON string."""
+        # Random, so that no description and no result can contain it.
         token = f"page-{token_hex(16)}"
         self._pages[f'"{token}"'.encode()] = page
         return token
 
     def into(self, data: bytes) -> bytes:
-        """The encoded message, with the bytes where their texts stood."""
+        """The encoded message with its placeholders replaced."""
         for token in [token for token in self._pages if token in data]:
             data = data.replace(token, self._pages.pop(token), 1)
         return data

@@ -1,0 +1,59 @@
+"""A pytest plugin that writes down every message of the package: `pytest -p message_recorder`.
+
+`docs/messages.py` makes the inventory of messages from what it writes to `build/messages`. See there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from toolcrib.core.errors import CallError, DocumentError, Problem, ToolcribError
+from toolcrib.core.model import Failure
+
+FOLDER = Path(__file__).parents[1] / "build" / "messages"
+
+SEEN: set[tuple[str, str, str]] = set()
+"""Kind, code and text of each message."""
+
+
+def note(kind: str, code: object, *texts: object) -> None:
+    SEEN.update((kind, str(code), text) for text in texts if isinstance(text, str) and text)
+
+
+def pytest_configure() -> None:
+    new_problem, new_failure = Problem.__new__, Failure.__new__
+    start_error, start_usage = ToolcribError.__init__, click.ClickException.__init__
+
+    def problem(cls: type[Problem], *args: Any, **kwargs: Any) -> Problem:
+        made = new_problem(cls, *args, **kwargs)
+        note("problem", made.code, made.message, made.hint)
+        return made
+
+    def failure(cls: type[Failure], *args: Any, **kwargs: Any) -> Failure:
+        made = new_failure(cls, *args, **kwargs)
+        note("outcome", made.code, made.message)
+        return made
+
+    def error(self: ToolcribError, *args: Any, **kwargs: Any) -> None:
+        start_error(self, *args, **kwargs)
+        if not isinstance(self, CallError | DocumentError):  # made of problems and failures, which are noted
+            note("error", type(self).__name__, self.message, self.hint)
+
+    def usage(self: click.ClickException, message: str, *args: Any, **kwargs: Any) -> None:
+        start_usage(self, message, *args, **kwargs)
+        note("command line", type(self).__name__, message)
+
+    Problem.__new__, Failure.__new__ = problem, failure
+    ToolcribError.__init__, click.ClickException.__init__ = error, usage
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    worker = os.environ.get("PYTEST_XDIST_WORKER", f"main-{os.getpid()}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / f"{worker}.json").write_text(json.dumps(sorted(SEEN)), encoding="utf-8")

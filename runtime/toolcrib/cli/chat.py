@@ -201,6 +201,8 @@ def command(
     with asyncio.Runner() as runner:
         try:
             runner.run(_entered(runtime))
+            # One runner for all turns: Ctrl-C cancels the coroutine of a turn and leaves the connections of
+            # the loop open.
             stops = _held(runner, runtime, options, message)
         except SinkFailed as error:
             raise click.ClickException(escape_terminal(error.message)) from error
@@ -489,6 +491,7 @@ class Chat:
         stop = self._hold(self.conversation, self.conversation.saying(text), NOTHING)
         while stop is Stop.PENDING:
             answers = self._asking.answers(self.conversation.pending)
+            # Answering may make further calls that are pending, so this repeats until the turn ends.
             stop = self._hold(self.conversation, self.conversation, answers)
             self._asking.settled()
         for line in self._runner.run(violated_guardrails(self._guardrails, self.conversation)):

@@ -218,6 +218,7 @@ def _of_tools(tools: dict[str, Any]) -> Iterator[Row]:
         yield f"in mode {mode}", str(count)
     for lead in ("unavailable", "hidden", "stale"):
         told = [why if lead != "stale" else f"`{name}`: {why}" for name, why in tools[lead].items()]
+        # One cause, such as a server that is down, usually affects many tools.
         reasons = list(dict.fromkeys(told))
         for reason in reasons[:MOST]:
             yield _LEADS[lead], reason

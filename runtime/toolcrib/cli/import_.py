@@ -161,6 +161,7 @@ def _files(runtime: Runtime, catalogue: Catalogue, prefix: str | None, folder: P
     server = runtime.servers[catalogue.server]
     left_out = [tool for tool in catalogue.tools if not server.offers(tool)]
     verdict = engine_of(runtime).world.judge(server, catalogue)
+    # The schema path goes into each file as a modeline, so that editors check it without configuration.
     files = descriptor_files(
         server, catalogue, engine_of(runtime).executors, prefix=prefix, schema=_schema_for(folder)
     )

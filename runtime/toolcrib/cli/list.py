@@ -98,6 +98,7 @@ def command(
         for line in tool_lines(cards, unavailability(runtime), terminal_width(), hidden=registry.hidden):
             click.echo(line)
         left = len(everything) - len(cards)
+        # Tells filters that match nothing from a project without tools.
         exist = bool(cards or registry.query())
         # A server without a lock and a remembered answer may have tools that the list does not show.
         unasked = len(engine_of(runtime).undiscovered)

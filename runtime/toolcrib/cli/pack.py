@@ -113,6 +113,7 @@ def _target(parcel: PackArchive, folder: Path, output: str | None) -> Path:
     folder = (folder if folder.is_dir() else folder.parent).resolve()
     if output is None:
         here = Path.cwd()
+        # An archive inside the folder would become a part of the next one.
         beside = folder.parent if here.is_relative_to(folder) else here
         return Path(parcel.file_name) if beside == here else beside / parcel.file_name
     if Path(output).resolve().is_relative_to(folder):

@@ -79,6 +79,7 @@ def _chosen(tasks: Sequence[RecordedTask], names: Sequence[str], *, sound: bool)
     """
     known = {task.name for task in tasks}
     for name in names:
+        # With unreadable lines, the task may be in one of them.
         if name not in known and sound:
             hint = did_you_mean(name, known) or f"the recording has {plural(len(known), 'task')}"
             raise click.BadParameter(f"unknown task `{escape_terminal(name)}`; {hint}", param_hint="--task")

@@ -440,6 +440,8 @@ def update_goldens(reports: Sequence[ScenarioReport]) -> list[GoldenUpdate]:
     told = []
     for wish in _wishes(reports):
         try:
+            # Raises for a path outside the folder of the scenario, or inside an archive, which cannot be
+            # written.
             path = golden_path(wish.report.scenario.origin.files, wish.change.name)
         except OSError as error:
             told.append(GoldenUpdate(wish.place, str(error), failed=True))

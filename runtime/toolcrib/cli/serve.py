@@ -158,6 +158,7 @@ def serve_mcp(
         try:
             asyncio.run(serve_stdio(runtime, options, _say))
         except StdoutError as error:
+            # The entry point turns this into the message and the exit code for output that cannot be written.
             raise OutputError(error.strerror) from error
 
 

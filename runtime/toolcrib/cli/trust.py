@@ -266,6 +266,7 @@ def _difference(request: TrustRequest) -> Iterator[str]:
     added = {each.digest for each in request.added}
     removed = {each.subject: each for each in request.removed}
     for each in request.needs:
+        # A need with the same subject and another digest has changed; any other new digest is a new need.
         before = removed.pop(each.subject, None) if each.digest in added else None
         if before is None:
             yield from _lines(each, "+" if each.digest in added else " ")

@@ -90,6 +90,7 @@ def _is_something(runtime: Runtime) -> bool:
 
 def _untrusted(told: Sequence[Problem], refused: Sequence[TrustRequest]) -> Iterator[Problem]:
     """Replace the trust problems of single servers by one for each untrusted workspace, with all its needs."""
+    # Servers are denied one by one, but trust is given to a whole workspace.
     first = next((problem for problem in told if problem.code == Untrusted.code), None)
     if first is None:
         return

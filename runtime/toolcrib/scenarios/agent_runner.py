@@ -339,6 +339,7 @@ class AgentRunner:
             self.warnings.append(ScenarioFailure("stop", (line,), turn.pointer))
         if not last:
             return []
+        # Forgotten answers would otherwise pass: a pending turn has no failure of its own.
         waiting = stop is Stop.PENDING and stop not in expected
         return [
             *(
@@ -361,6 +362,8 @@ class AgentRunner:
         script = setup.script
         if script is None:
             return []
+        # The script has seen results only up to its last request; the results after it are still to be
+        # compared.
         script.settle(self.conversation.messages)
         if not script.unexpected:
             return [] if script.failed is None else [_failed(script.failed, turn)]

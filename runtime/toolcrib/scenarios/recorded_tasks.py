@@ -334,12 +334,14 @@ def parse_tasks(source: str, lines: Iterable[bytes]) -> tuple[list[RecordedTask]
     validator = Validator(_TASK)
     tasks, problems = [], []
     for number, line in enumerate(lines, 1):
+        # Many programs end a JSON Lines file with a blank line.
         if not line.strip():
             continue
         value, wrong = parse_json(source, line)
         if not wrong:
             wrong = [_shape_problem(fault, source) for fault in validator.faults(value)]
         if wrong:
+            # Each line is a document of its own, so its problems are all in its line 1.
             problems += [problem._replace(line=number) for problem in wrong]
         else:
             tasks.append(_task(value, number))

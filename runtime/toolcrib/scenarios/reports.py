@@ -494,6 +494,7 @@ class ScenarioReport:
         return () if self.agent is None else self.agent.turns
 
     def _faults_of_trials(self) -> Iterator[FailureSummary]:
+        # Failed trials usually fail alike, so only the first ones are described.
         bad = [(number, trial) for number, trial in enumerate(self.trials, start=1) if trial.failed]
         for number, trial in bad[:TRIALS]:
             for fault in trial.faults:
@@ -560,6 +561,7 @@ class ScenarioReport:
         if self.scenario.agent is not None and self._turns:
             return len(self.scenario.agent.turns) - len(self._turns)
         if not self.steps:
+            # A run whose process died has no step reports at all.
             return len(self.scenario.steps) if any(each.what == "worker" for each in self.failures) else 0
         failed = any(step.failures for step in self.steps)
         return len(self.scenario.steps) - self.steps[-1].number if failed else 0

@@ -89,6 +89,7 @@ class RunLog:
     def note_call(self, step: CallStep, args: JSON) -> None:
         """Prepare for a call of third-party code, which may modify its arguments and earlier results."""
         self._catch_up()
+        # The secrets are collected now, since the code may replace them in its arguments.
         self._seen.add(args, self._schema(step, "input_schema"))
 
     def report_at_once(self) -> None:
@@ -198,6 +199,7 @@ class RunLog:
 
     def _masked(self, result: Result, schema: Schema | None) -> Result:
         """Mask every part of a result: any of them may repeat a secret from the arguments of a call."""
+        # A result may contain new secrets, which later results and arguments may repeat.
         value = self._seen.add(result.value, schema)
         hide: Callable[[Any], Any] = self._seen.hide_in
         error = result.error

@@ -114,6 +114,7 @@ def tools_for(runtime: Runtime, scenario: Scenario) -> Registry:
     if trust.policy.everything:
         return registry
     home, executors = trust.workspace_of(scenario.origin.source), engine_of(runtime).executors
+    # Tools that stay in this process, such as mocks, need no trust.
     others = [
         card.name
         for card in registry.cards.values()

@@ -105,6 +105,7 @@ def _report_of(
 ) -> ScenarioReport:
     """Create the report of a run. `verify` only applies if all steps passed; otherwise calls are missing."""
     failures = run.check_end() if passed else ()
+    # Real times differ in every run, so they must not be part of the digest.
     virtual = None if scenario.real else session.clock.monotonic()
     log = run.log
     agent = None
@@ -184,6 +185,7 @@ class _Run:
         clock = self._session.clock
         if not isinstance(clock, VirtualClock):
             raise ConfigurationError("cannot advance a real clock", hint="remove the `AdvanceStep`")
+        # Advancing also runs everything that is due in between, such as expiries and pending deadlines.
         await clock.advance(step.seconds)
         self.advanced += step.seconds
         return True

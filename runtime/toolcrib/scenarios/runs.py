@@ -195,6 +195,7 @@ def _one(words: list[str]) -> tuple[_Test, list[str]]:
     word, rest = words[0], words[1:]
     if word == "not":
         test, rest = _one(rest)
+        # `not` binds tighter than `and`, which binds tighter than `or`, as in Python and pytest.
         return (lambda scenario: not test(scenario)), rest
     if word == "(":
         test, rest = _either(rest)

@@ -170,6 +170,7 @@ class _Proof:
         """Test each mock on its own, and after calls that change the store."""
         found = [*self._misplaced()]
         found += [problem for mock in self._mocks for problem in await self._prove(mock)]
+        # A reply that already fails on its own is not reported again for a changed store.
         known = {(problem.source, problem.pointer) for problem in found}
         own = [mock for mock in self._mocks if mock.place == "/mock"]
         together = self._only([mock.tool for mock in own])
@@ -308,6 +309,7 @@ def _arguments(mock: _Mock) -> list[dict[str, Any]]:
         if not examples:
             raise
         made = []
+    # Arguments for a rule start from valid ones, so that only the parts in its pattern differ.
     start = [*made[:FITTED], *examples[:1]]
     patterns = [
         rule["when"]["args"] for rule in mock.block.get("rules", ()) if "args" in rule.get("when", {})
@@ -324,6 +326,7 @@ def _of_objects(schema: Schema) -> Schema:
 def _calls(block: Mapping[str, Any]) -> int:
     """Number of consecutive calls that may have different replies; the maximum for a rule on the call number."""
     rules = block.get("rules", ())
+    # Such a rule may match the n-th call only, and n is not known without evaluating the matcher.
     if any("call" in rule.get("when", {}) for rule in rules):
         return MOST_CALLS
     lists: list[list[dict[str, int]]] = [

@@ -83,6 +83,7 @@ class RowSchemas:
             self._holders.setdefault("row", set()).update(
                 str(each) for _key, each in _items(part.get("crud"))
             )
+            # An effect and a `crud` have the same keys for their target, so both are recognised by them.
             kind = next((kind for kind in _WRITES if isinstance(part.get(kind), str)), "")
             if kind:
                 self._read_effect(part, kind, tool)
@@ -143,6 +144,7 @@ class RowSchemas:
     def _make(self, collection: Collection, *, guessed: bool) -> Schema | None:
         own = collection.schema
         is_open = isinstance(own, dict) and closed_names(own) is None and not may_name_elsewhere(own)
+        # A closed schema lists all keys already.
         rows = self._rows(collection) if own is None or (guessed and is_open) else None
         if rows is None:
             return own

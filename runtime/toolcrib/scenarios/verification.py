@@ -51,6 +51,7 @@ def difference_lines(
     # The real value decides: a masked one may differ where the real one matches, and the other way round.
     if not differences or shown == value:
         return [str(difference) for difference in differences]
+    # Describe the difference by the masked value, so that no secret appears in the report.
     masked = {difference.pointer: difference for difference in matcher.differences(shown, scope)}
     lines = []
     for difference in differences:
@@ -158,6 +159,7 @@ def _kept(part: str, matcher: Matcher, ending: RunEvidence) -> Iterator[Scenario
 def _named(matcher: Matcher) -> list[str] | None:
     """The collections that a matcher names; None if it may read all of them."""
     pattern = matcher.expected()
+    # An operator at the top level, such as `$any`, may read every collection.
     plain = isinstance(pattern, dict) and not any(key.startswith("$") for key in pattern)
     return [*pattern] if plain and isinstance(pattern, dict) else None
 
@@ -196,6 +198,7 @@ def _count(
     so = f" that ended {join_outcomes(made.outcomes, '`{}`')}" if made.outcomes else ""
     lines = [f"calls of `{made.tool}`{with_args}{so}: {differences[0]}"]
     lines += [f"  {call.label}: {call.tool} {compact(show(call))}" for call in fitting]
+    # By place, since two equal calls are different events.
     fit = {call.place for call in fitting}
     others = (call for call in named if call.place not in fit)
     lines += [f"  {call.label} differs: {_other(made, call, show, scope)}" for call in others]

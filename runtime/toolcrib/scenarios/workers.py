@@ -267,6 +267,7 @@ class _WorkerPool:
                 worker.given.extend(batch)
 
     def _check(self, names: list[str]) -> None:
+        # Workers read the documents themselves, so an edit in between would shift the indexes.
         if names != self._names:
             raise ConfigurationError("the documents changed while the workers started", hint="run it again")
 
@@ -285,6 +286,7 @@ class _WorkerPool:
         self._workers.remove(worker)
         worker.connection.close()
         worker.process.close()
+        # A scenario that crashes the interpreter kills one worker; more deaths point to a broken environment.
         self._deaths += 1
         if worker.given:
             self._report_lost(worker.given.popleft(), f"the worker process that ran it {self._last_end}")
@@ -312,6 +314,7 @@ class _WorkerPool:
     def stop(self) -> None:
         """Stop all workers: idle ones stop when their connection is closed, the others are terminated."""
         for worker in self._workers:
+            # A worker that runs a scenario, or loads the project, does not read its connection.
             if worker.given or not worker.ready:
                 worker.process.terminate()
             worker.connection.close()

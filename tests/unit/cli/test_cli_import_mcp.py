@@ -107,11 +107,11 @@ def test_globs_choose_tools_by_the_names_of_the_server(client, toolcrib):
     words = ("import", "mcp", "calc", "--mcp", ".mcp.json", "--prefix", "")
     result = toolcrib(*words, "--only", "say*", "--only", "addd", "--except", "*no")
     assert result.stdout.splitlines()[0] == "wrote descriptors/say-it.tool.yaml"
-    assert result.stderr.splitlines() == ["no tool is called `addd`; did you mean `add`?"]
+    assert result.stderr.splitlines() == ["no tool is named `addd`; did you mean `add`?"]
     nothing = toolcrib(*words, "--only", "zzz")
     assert (nothing.exit_code, nothing.stdout) == (exit_codes.PROBLEMS, "")
     assert nothing.stderr.splitlines() == [
-        "no tool is called `zzz`; its tools are: `add`, `say-it`, `say-no`",
+        "no tool is named `zzz`; its tools are: `add`, `say-it`, `say-no`",
         "nothing was written",
     ]
 

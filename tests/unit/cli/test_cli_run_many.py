@@ -263,7 +263,7 @@ def test_a_round_that_can_not_be_set_up_is_not_the_last(tmp_path, monkeypatch, c
 def test_watching_and_updating_at_once_is_a_usage_error(trip, toolcrib):
     result = toolcrib("run", "--watch", "--update")
     assert result.exit_code == exit_codes.USAGE
-    assert "leave one out" in result.stderr
+    assert "use only one of them" in result.stderr
 
 
 class Command:

@@ -141,6 +141,7 @@ def tool_no_repeat(params: Params, trajectory: Trajectory) -> AssertionVerdict:
 def tool_efficiency(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """The number of calls and errors is within bounds."""
     number, errors = len(trajectory.calls), len(_failed(trajectory.calls))
+    # Without calls the rate is 0, so that `max_error_rate` holds.
     rate = errors / number if number else 0.0
     faults = [
         f"{words}, expected at most {params[key]}"

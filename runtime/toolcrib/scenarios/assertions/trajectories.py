@@ -89,6 +89,7 @@ class Trajectory:
             has_text=has_text,
             hide=hide,
         )
+        # Texts are derived from the messages, so that both end with the same turn.
         whole = replace(whole, texts=_texts(whole.messages))
         if turn is None:
             return whole

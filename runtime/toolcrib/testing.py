@@ -87,7 +87,7 @@ def runtime_for(
 
 
 class ExecutorContract:
-    """The contract of every executor, as tests. Inherit it and define `case` and `executor()`; pytest finds the class."""
+    """The contract of every executor, as tests: inherit it and define `case` and `executor()`."""
 
     case: ExecutorCase
 
@@ -187,7 +187,7 @@ class ExecutorContract:
                 _keeps_word(answer.value, self.case.value, vouched=isinstance(answer, TrustedAnswer))
 
     def test_a_tool_that_nobody_trusts_is_not_bound(self) -> None:
-        """A mode that is not `contained` is not asked to bind an untrusted tool; the call is denied before."""
+        """A call of an untrusted tool is denied before its mode binds it, unless it is `contained`."""
         watched = _Watched(self.executor())
         trust = Trust(UNTRUSTED)
 

@@ -133,5 +133,5 @@ async def test_a_file_that_breaks_leaves_its_tools_as_they_were(era, tmp_path):
     tools = write(tmp_path, tool("kept"))
     async with serve(tools) as served, client(served.url, era) as one:
         write(tmp_path, "name: kept\nmock: {resu")
-        await served.until_said("reloaded: .*`kept` stays as it was")
+        await served.until_said("reloaded: .*`kept` is unchanged")
         assert (await one.call_tool("kept")).structured_content == {"from": "kept"}

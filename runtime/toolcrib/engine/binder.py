@@ -28,7 +28,8 @@ class Binder:
         middleware: Layers around every call, outermost first.
         observer: Receives the events of every call.
         equip: Gives an executor the parts of the runtime that it needs, before it binds.
-        check: Raises Untrusted if the needs of a tool are not trusted. Called for every tool that is not contained.
+        check: Raises Untrusted if the needs of a tool are not trusted. Called for every tool that is not
+            contained.
     """
 
     def __init__(

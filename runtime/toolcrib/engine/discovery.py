@@ -283,7 +283,7 @@ class Discovery:
         self._taking: set[asyncio.Task[None]] = set()
 
     async def ask(self, names: Iterable[str]) -> tuple[Problem, ...]:
-        """List some servers concurrently, activate their tools, and return an error for each server that failed.
+        """List servers concurrently, activate their tools, and return an error for each failure.
 
         Servers that have answered are skipped, and so are locked servers under the policy `block`.
         """
@@ -342,8 +342,8 @@ class Discovery:
 
     def _doubted(self, name: str) -> str | None:
         """The server of a tool that is known only from the lock file, under the policy `warn`."""
-        # The lock may be outdated. Under `warn` the server has the last word, so its current schema must check
-        # the arguments.
+        # The lock may be outdated. Under `warn` the server has the last word, so its current schema must
+        # check the arguments.
         stock, registry = self._owner.stock, self._owner.registry
         left = [name for name in stock.locked if name not in self.offered and name not in self.down]
         if not left or self._owner.lock_policy == "block":
@@ -364,7 +364,7 @@ class Discovery:
         return self.lock().judge(self._owner.lock_policy)
 
     def forget(self, before: Mapping[str, Server]) -> bool:
-        """Drop the answers of servers whose definition changed or that were removed; True if there were any."""
+        """Drop the answers of changed or removed servers; True if there were any."""
         now = self._owner.stock.servers
         gone = {name for name in {*self.offered, *self.down} if now.get(name) != before.get(name)}
         for name in gone:

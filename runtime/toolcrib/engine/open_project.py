@@ -62,8 +62,8 @@ def open_project(
     """Read everything in some paths and link it.
 
     Args:
-        paths: Folders, packs, files, projects, or files that name MCP servers. Default: the project that contains
-            the working directory; without a project, its folders `descriptors` and `packs`.
+        paths: Folders, packs, files, projects, or files that name MCP servers. Default: the project that
+            contains the working directory; without a project, its folders `descriptors` and `packs`.
         also: Further paths to read in any case.
         kinds: The block schemas and checks of the modes.
         before: The active project of a reload; broken documents keep their last good version.
@@ -75,7 +75,8 @@ def open_project(
     Raises:
         ConfigurationError: Two of the paths are projects.
     """
-    # Only a reload reads again: at the first start, no earlier version exists that a missed file could replace.
+    # Only a reload reads again: at the first start, no earlier version exists that a missed file could
+    # replace.
     for _ in range(1 if before is None else ATTEMPTS):
         trail = FileTracker(permits=permits)
         chosen = _SourceSelection(kinds, trail, before)
@@ -239,7 +240,7 @@ class _SourceSelection:
         return self._before is not None and file == self._before.project_file and _is_barred(file)
 
     def _add_project(self, file: str) -> bool:
-        """Add a project; False if there is none to use, as with a new project file that is broken or vanished."""
+        """Add a project; False if it cannot be used, such as a new project that is broken or vanished."""
         if self.file:
             message = f"`{self.file}` and `{file}` are both projects, but only one can be active"
             raise ConfigurationError(message, hint="pass one of them, and the folders of the other")
@@ -292,7 +293,8 @@ class _SourceSelection:
 
 
 def _without_doubles(sources: Sequence[SourcePath], trail: FileTracker) -> list[SourcePath]:
-    """Remove sources that another source contains; of those, only links are tracked, as their target may change."""
+    """Remove sources that another source contains."""
+    # A link may lead elsewhere later, so a removed one is still tracked.
     kept: dict[Path, SourcePath] = {}
     for source in sources:
         kept.setdefault(real_path(source.path), source)
@@ -346,7 +348,7 @@ def _at(problem: Problem, place: str) -> Problem:
 
 
 def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None = None) -> LoadedProject:
-    """Link loaded documents. Refuses duplicate tools (the first one wins) and scenarios with invalid references.
+    """Link loaded documents; refuse duplicate tools (the first one wins) and invalid scenarios.
 
     Args:
         loaded: The loaded documents.

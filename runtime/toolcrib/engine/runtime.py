@@ -68,8 +68,8 @@ T = TypeVar("T")
 class Runtime:
     """A set of tools that can be called.
 
-    Open a runtime with `async with`, so that connections and processes are closed at the end. Every call returns
-    a `Result`; only programming mistakes raise.
+    Open a runtime with `async with`, so that connections and processes are closed at the end. Every call
+    returns a `Result`; only programming mistakes raise.
 
     Example:
         ```python
@@ -104,12 +104,14 @@ class Runtime:
                 between runtimes.
             middleware: Layers around every call, outermost first. A string names a middleware of an installed
                 distribution (entry-point group `toolcrib.middleware`).
-            observer: Receives `CallStarted` and `CallFinished` for every call, and the changes of every reload.
+            observer: Receives `CallStarted` and `CallFinished` for every call, and the changes of every
+                reload.
             clock: Clock of the default session (default: the system clock).
             seed: Seed of the values that mocks generate in the default session.
             egress: Private, loopback or otherwise special addresses (`host:port`) that tools may reach, in
                 addition to those that the project allows.
-            origins: Maps an origin in descriptors to the origin to call instead. Overrides the project's mapping.
+            origins: Maps an origin in descriptors to the origin to call instead. Overrides the project's
+                mapping.
             servers: MCP servers by name. Descriptors can refer to them, and their tools can be imported.
             passthrough: Whether mocks that ask for it may forward calls to another binding of their tool.
             client: Fulfils calls of tools in mode `client`, unless the session has its own client.
@@ -170,15 +172,17 @@ class Runtime:
             ```
 
         Args:
-            paths: Folders, packs, files or a project. Default: the project that contains the working directory;
-                without a project, the folders `descriptors` and `packs` of the working directory.
-            profile: Name of a profile of the project. Default: `TOOLCRIB_PROFILE`, then the project's default.
+            paths: Folders, packs, files or a project. Default: the project that contains the working
+                directory; without a project, the folders `descriptors` and `packs` of the working directory.
+            profile: Name of a profile of the project. Default: `TOOLCRIB_PROFILE`, then the project's
+                default.
             mode: Mode for every tool that has a block for it.
-            modes: Maps a tool glob to a mode. The first match wins and overrides `mode` and the profile. A glob
-                that matches no tool is logged.
+            modes: Maps a tool glob to a mode. The first match wins and overrides `mode` and the profile. A
+                glob that matches no tool is logged.
             strict: Raise for every problem instead of logging it, including warnings, notices, and globs in
                 `modes` that match no tool.
-            index: Whether to cache the result in the user's cache folder, and to reuse it until a file changes.
+            index: Whether to cache the result in the user's cache folder, and to reuse it until a file
+                changes.
             watch: Reload when files change, while the runtime is open in an `async with` block.
             executors: The modes (default: all installed ones). Custom modes disable the index.
             middleware: Layers around every call, outermost first.
@@ -187,23 +191,25 @@ class Runtime:
             seed: Seed of the values that mocks generate in the default session.
             egress: Private, loopback or otherwise special addresses (`host:port`) that tools may reach, in
                 addition to those that the project allows.
-            origins: Maps an origin in descriptors to the origin to call instead. Overrides the project's mapping.
-            servers: MCP servers by name, in addition to those in files. They replace servers of the same name.
+            origins: Maps an origin in descriptors to the origin to call instead. Overrides the project's
+                mapping.
+            servers: MCP servers by name, in addition to those in files. They replace servers of the same
+                name.
             passthrough: Whether mocks that ask for it may forward calls to another binding of their tool.
             client: Fulfils calls of tools in mode `client`, unless the session has its own client.
-            trust: Whether the documents may start programs, contact hosts and look up secrets. By default, the
-                paths that you pass are trusted. A project found without paths, and sources outside it, follow the
-                decisions of `toolcrib trust` and `TOOLCRIB_TRUST`, as on the command line. True trusts everything
-                in the paths. False trusts nothing: only mocks run, and other calls end `denied`. A string is the
-                trust hash that `toolcrib trust --dry-run` prints.
+            trust: Whether the documents may start programs, contact hosts and look up secrets. By default,
+                the paths that you pass are trusted. A project found without paths, and sources outside it,
+                follow the decisions of `toolcrib trust` and `TOOLCRIB_TRUST`, as on the command line. True
+                trusts everything in the paths. False trusts nothing: only mocks run, and other calls end
+                `denied`. A string is the trust hash that `toolcrib trust --dry-run` prints.
 
         Raises:
             DocumentError: `strict` is set and the documents have problems.
-            UnknownMode: `mode` or `modes` selects a mode that is not installed and that no tool has a block for.
-                An unknown mode in the profile is a problem instead, and no tool is offered.
-            ConfigurationError: `mode` and the glob `*` of `modes` conflict; the profile is unknown; two paths are
-                projects; an entry of `egress` or `origins` is invalid; `trust` is not a hash; or `strict` is set
-                and a glob of `modes` matches no tool.
+            UnknownMode: `mode` or `modes` selects a mode that is not installed and that no tool has a block
+                for. An unknown mode in the profile is a problem instead, and no tool is offered.
+            ConfigurationError: `mode` and the glob `*` of `modes` conflict; the profile is unknown; two paths
+                are projects; an entry of `egress` or `origins` is invalid; `trust` is not a hash; or `strict`
+                is set and a glob of `modes` matches no tool.
         """
         other = modes.get("*", mode)
         if mode is not None and mode != other:
@@ -272,7 +278,7 @@ class Runtime:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Problems of the documents, whose tools are not in the registry, and of servers that cannot be asked."""
+        """Problems of refused documents and of servers that cannot be listed."""
         return self._engine.problems
 
     @property
@@ -286,12 +292,15 @@ class Runtime:
         return self._engine.stock.servers
 
     def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Coroutine[Any, Any, Result]:
-        """Call a tool in the default session: `result = await runtime.call("get_order", {"order_id": "ORD-1"})`.
+        """Call a tool in the default session. See `Session.call`.
 
-        See `Session.call`.
+        Example:
+            ```python
+            result = await runtime.call("get_order", {"order_id": "ORD-1"})
+            ```
         """
         main = self._main
-        return main._call(name, arguments, main._context)  # noqa: SLF001 -- `Session.call` costs a frame, felt here
+        return main._call(name, arguments, main._context)  # noqa: SLF001 -- saves a frame, measurable in a mocked call
 
     def stream(
         self, name: str, arguments: Mapping[str, JSON] | None = None
@@ -315,7 +324,7 @@ class Runtime:
     def session(
         self,
         *,
-        id: str | None = None,  # noqa: A002 -- the session's own name for it
+        id: str | None = None,  # noqa: A002 -- matches `Session.id`
         seed: int = 0,
         clock: Clock | None = None,
         registry: Registry | None = None,
@@ -362,13 +371,13 @@ class Runtime:
     async def reload(self) -> ReloadReport:
         """Read everything again and swap it in atomically.
 
-        A file that is now broken keeps its last good version, marked stale. Running calls finish on the version
-        that they started with. The observer receives the tools that were added, changed and removed.
+        A file that is now broken keeps its last good version, marked stale. Running calls finish on the
+        version that they started with. The observer receives the tools that were added, changed and removed.
 
         Raises:
             ClosedRuntime: The runtime was closed.
-            ConfigurationError: The runtime was not opened from files, or the new configuration is invalid; the
-                current tools then stay active.
+            ConfigurationError: The runtime was not opened from files, or the new configuration is invalid;
+                the current tools then stay active.
         """
         return await self._engine.reload()
 
@@ -449,7 +458,7 @@ class Runtime:
 def runtime_on(engine: Engine) -> Runtime:
     """Wrap an engine in a runtime, without building a second engine."""
     runtime = Runtime.__new__(Runtime)
-    runtime._run_on(engine)  # noqa: SLF001 -- no second constructor is offered
+    runtime._run_on(engine)  # noqa: SLF001 -- not a second public constructor
     return runtime
 
 
@@ -571,7 +580,7 @@ class Engine:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Problems of the documents, whose tools are not in the registry, and of servers that cannot be asked."""
+        """Problems of refused documents and of servers that cannot be listed."""
         told = self._discovery.problems() if self.servers else ()
         return (*self._stock.problems, *told) if told else self._stock.problems
 
@@ -626,7 +635,7 @@ class Engine:
     def session(
         self,
         *,
-        id: str | None = None,  # noqa: A002 -- the session's own name for it
+        id: str | None = None,  # noqa: A002 -- matches `Session.id`
         seed: int = 0,
         clock: Clock | None = None,
         registry: Registry | None = None,
@@ -656,7 +665,7 @@ class Engine:
         return self._binder.in_mode(tool, mode)
 
     def chain_for(self, tool: Descriptor) -> BoundChain:
-        """Return the chain of a descriptor. Chains of the runtime's own registry are built once and shared."""
+        """Return the chain of a descriptor; chains of the runtime's own registry are built once."""
         table = self._table
         # A session may have another tool of the same name: compare identity, not the name.
         if table.registry.get(tool.name) is not tool:
@@ -704,7 +713,7 @@ class Engine:
         return self._world
 
     def _check_trust(self, tool: Descriptor) -> None:
-        from toolcrib.engine.workspaces import subject_of_tool  # noqa: PLC0415 -- mocks are contained
+        from toolcrib.engine.workspaces import subject_of_tool  # noqa: PLC0415 -- mocks need no trust
 
         if self.trust.policy.everything or tool.mode is None:
             return
@@ -714,7 +723,7 @@ class Engine:
             self.trust.check_server(self.servers[remote.server])
 
     def _equip(self, executor: Any) -> None:
-        """Give an executor what it declares: the network environment, the listener for changed servers, `in_mode`."""
+        """Give an executor what it declares: network environment, listener for changed servers, `in_mode`."""
         # Duck typing: third-party executors declare only the attributes that they need.
         if hasattr(executor, "world"):
             executor.world = self.world
@@ -740,7 +749,7 @@ class Engine:
         return self.registry.why_hidden(tool.name) or self._binder.missing(tool)
 
     def not_ready(self, tool: Descriptor) -> str:
-        """Prerequisite that a tool lacks now, such as a secret; empty if none. Only for tools that reach out."""
+        """Prerequisite that a tool that reaches out lacks now, such as a secret; empty if none."""
         # Only binding the tool shows what is missing; binding a mock could compile a lot for nothing.
         bound = self._binder.chain(tool).bound if self.reaches_out(tool) else None
         return bound.reason if isinstance(bound, Unavailable) else ""
@@ -867,7 +876,7 @@ class Engine:
 
     @property
     def down(self) -> Mapping[str, NotReady]:
-        """Maps each MCP server that could not be listed to its error, which is `denied` for an untrusted server."""
+        """Maps each MCP server that could not be listed to its error (`denied` for an untrusted server)."""
         return self._discovery.down if self.servers else NOTHING
 
     async def catalogue(self, server: str) -> Catalogue:
@@ -938,7 +947,8 @@ class Engine:
                     except ConfigurationError as error:
                         _log().warning("reload refused, the current tools stay active: %s", error)
                     except OSError as error:
-                        # No file descriptor is free. `watch_changes` reports a change only once, so try again here.
+                        # No file descriptor is free. `watch_changes` reports a change only once, so try again
+                        # here.
                         _log().warning("reload failed and will be retried: %s", error)
                         await clock.sleep(poll)
                         continue
@@ -1042,7 +1052,7 @@ def _loop_is_running() -> bool:
 
 
 def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> NetworkEnvironment:
-    from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- a mock reaches nothing
+    from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- mocks need no network
 
     if isinstance(egress, str):
         raise ConfigurationError("`egress` must be a list, got a string", hint=f'use `egress=["{egress}"]`')

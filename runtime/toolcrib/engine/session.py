@@ -281,8 +281,8 @@ class Session:
     ) -> Coroutine[Any, Any, Result]:
         """Call a tool and return its result.
 
-        Failures are results too: check `result.outcome`, or call `result.raise_for_outcome()`. Only programming
-        mistakes raise here.
+        Failures are results too: check `result.outcome`, or call `result.raise_for_outcome()`. Only
+        programming mistakes raise here.
 
         Example:
             ```python
@@ -353,7 +353,8 @@ class Session:
         if correlation:
             context = context._replace(correlation=correlation)
         coroutine = self._call(name, arguments, context)
-        # A coroutine that never suspends ends in the first `send`; one that yields has broken its declaration.
+        # A coroutine that never suspends ends in the first `send`; one that yields has broken its
+        # declaration.
         try:
             coroutine.send(None)
         except StopIteration as ended:
@@ -422,9 +423,9 @@ class Session:
         """Explain what a call would do, without doing it.
 
         Returns:
-            `ok` with `{tool, mode, arguments, repairs, plan}`. The arguments have their defaults and repairs, and
-            secrets are masked; the plan depends on the mode. If the call would fail before its first attempt,
-            that failure is returned.
+            `ok` with `{tool, mode, arguments, repairs, plan}`. The arguments have their defaults and repairs,
+            and secrets are masked; the plan depends on the mode. If the call would fail before its first
+            attempt, that failure is returned.
 
         Raises:
             ClosedRuntime: The runtime was closed.

@@ -1,4 +1,4 @@
-"""Start a runtime: load the project from the index if it is valid, else from its files, and apply the profile.
+"""Start a runtime: load the project from a valid index or from files, and apply the profile.
 
 A start from the index must stay fast, so this module imports nothing that reads documents.
 """
@@ -178,8 +178,8 @@ def idle_modes(registry: Registry, modes: Mapping[str, str]) -> Iterator[Configu
 def with_modes(registry: Registry, modes: Mapping[str, str]) -> Registry:
     """Select modes for the tools of a registry: tool glob -> mode, the first match wins.
 
-    A tool named without wildcards always gets the mode, and is unavailable if it has no block for it. A glob with
-    wildcards skips tools without such a block.
+    A tool named without wildcards always gets the mode, and is unavailable if it has no block for it. A glob
+    with wildcards skips tools without such a block.
     """
     if not modes:
         return registry
@@ -343,7 +343,7 @@ def _shown(stock: LoadedProject, asked: OpenRequest, executors: Executors, trust
     base = working_folder()
 
     def contents() -> WorkspaceContents:
-        from toolcrib.engine.workspaces import contents_of  # noqa: PLC0415 -- mocks ask for no trust
+        from toolcrib.engine.workspaces import contents_of  # noqa: PLC0415 -- mocks need no trust
 
         return contents_of(stock, executors, trust, asked.paths, asked.servers, base=base)
 

@@ -158,8 +158,9 @@ def subject_of_tool(
 ) -> TrustSubject:
     """A tool as a trust subject, in one mode or in all of its modes.
 
-    A tool of a server needs nothing in the workspace of that server: starting the server asks for trust already.
-    In any other workspace it does need trust, so that files of one folder cannot control the servers of another.
+    A tool of a server needs nothing in the workspace of that server: starting the server asks for trust
+    already. In any other workspace it does need trust, so that files of one folder cannot control the servers
+    of another.
     """
     modes = tool.bindings if mode is None else (mode,)
     remotes = {each: executors.remote_of(each, tool.name, tool.bindings.get(each)) for each in modes}

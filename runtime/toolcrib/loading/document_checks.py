@@ -99,7 +99,7 @@ class DocumentChecker:
 
     def problems(self, value: JSON) -> list[Problem]:
         """All schema problems, with pointers into the document."""
-        # Valid documents are the rule, and a verdict without faults is several times faster.
+        # Most documents are valid, and a verdict is faster than a list of faults.
         if self._validator.judge(value):
             return []
         known, problems = self._without_later_keys(value)
@@ -183,6 +183,7 @@ def _foreign_fault(blocks: Mapping[str, Schema]) -> ConfigurationError | None:
 
 def _once(problems: Sequence[Problem]) -> list[Problem]:
     """The problems without duplicates; a value of the wrong type has no other problem."""
+    # `oneOf` and `allOf` report the same wrong type once for each branch.
     types: dict[str, Problem] = {}
     for problem in problems:
         if problem.code == "wrong_type":
@@ -242,6 +243,7 @@ def valid_parts(value: dict[str, Any], problems: Sequence[Problem], shape: Docum
     # One fault must not hide others: `validate` reports all problems in one go, so the rest is still checked.
     if not problems:
         return value
+    # Unknown keys come second: removing a whole part may already have removed them.
     left = _without_parts(value, [problem for problem in problems if problem.code != "unknown_key"])
     for problem in problems:
         if problem.code == "unknown_key":

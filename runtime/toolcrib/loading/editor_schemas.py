@@ -1,7 +1,7 @@
-"""The schemas that editors get: what the loader checks against, and the rules that it tells in better words.
+"""JSON Schemas for editors: the loader's schemas, plus rules that the loader checks in code.
 
-A schema says in `x-form` what a text has to look like: `{"type": "string", "x-form": "condition"}`. The loader
-compiles such a text, and does not read the key. Here each form is written out as JSON Schema.
+In a schema, `x-form` names the form of a text: `{"type": "string", "x-form": "condition"}`. The loader ignores the key
+and compiles the text. For editors, each form is expanded to JSON Schema.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ _FORM: Final = "x-form"
 
 
 def editor_schema(kind: Kind, blocks: Mapping[str, Schema]) -> dict[str, Any]:
-    """The published schema of a kind of document; it accepts all that the loader accepts.
+    """The published schema of a kind of document. It accepts everything that the loader accepts.
 
     Args:
-        kind: Which document.
-        blocks: Mode -> schema of its block, of every installed mode.
+        kind: The kind of document.
+        blocks: Mode -> schema of its block, for every installed mode.
     """
     schema = with_blocks(kind, blocks)
     forms = _forms()
+    # Only the forms that are used: forms refer to other forms, so definitions are added until none is missing.
     waiting = _written_out(schema)
     while waiting:
         name = waiting.pop()
@@ -50,10 +51,11 @@ def editor_schema(kind: Kind, blocks: Mapping[str, Schema]) -> dict[str, Any]:
 
 
 def _written_out(schema: dict[str, Any]) -> set[str]:
-    """Refer to each form that a schema names, and return the names of all forms that it refers to."""
+    """Add a reference for each `x-form` in a schema, and return the names of all referenced forms."""
     names: set[str] = set()
     for site in [*_objects(schema)]:
         name, reference = site.get(_FORM), site.get("$ref")
+        # `allOf`, because a schema can have only one `$ref`, and editors for draft 7 ignore all keywords next to it.
         if isinstance(name, str):
             site["allOf"] = [*site.get("allOf", ()), _refer(name)]
             names.add(name)
@@ -122,15 +124,15 @@ _ADDRESS: Final = _text(
 
 
 _GROUPS: Final = 6
-"""Levels of groups that are counted in a regular expression."""
+"""Maximum nesting depth of groups that is checked in a regular expression."""
 
 
 def _regex(escapes: str, groups: str) -> str:
-    """A regular expression for regular expressions: groups, classes and escapes are closed, and something is repeated.
+    """A pattern for regular expressions: groups, classes and escapes are closed, and quantifiers follow an atom.
 
     Args:
-        escapes: What may stand behind a backslash.
-        groups: What may stand behind `(?`.
+        escapes: Pattern of characters allowed after a backslash.
+        groups: Pattern of text allowed after `(?`.
     """
     atom = rf"[^\\()\[*+?|]|\\{escapes}|\[\^?(?:[^\]\\]|\\[\s\S])*\]"
     inner = rf"(?:(?:{atom})[*+?]*|\|)*"
@@ -145,7 +147,7 @@ _JMESPATH_CLOSED: Final = rf"^{editor_patterns.nested(_QUOTED, _UNQUOTED)}$|{edi
 
 
 def _jmespath() -> str:
-    """A regular expression for JMESPath: quotes are closed, and functions exist."""
+    """A pattern for JMESPath: quotes are closed, and functions are known."""
     known = "|".join(sorted(functions_of_jmespath()))
     name = rf"[A-Za-z_][A-Za-z0-9_]*\s*(?:[\[\]{{}}).,:*@&|!<>=?-]|{_QUOTED}|$)"
     return rf"^\s*(?:(?:{_QUOTED}|(?:{known})\s*\(|{name}|-?[0-9]|[\[\]{{}}().,:*@&|!<>=?])\s*)+$"
@@ -161,6 +163,7 @@ _RANGE: Final = (
 
 
 def _whatever_its_case(name: str) -> str:
+    # JSON Schema patterns follow ECMA-262 without flags, so there is no case-insensitive matching.
     return "".join(f"[{mark.upper()}{mark}]" if mark.isalpha() else mark for mark in name)
 
 
@@ -169,7 +172,7 @@ def _refer(name: str) -> dict[str, Any]:
 
 
 def _within(name: str, text: str, *keys: dict[str, Any]) -> dict[str, Any]:
-    """The form of values whose texts have a form, at any depth."""
+    """The form of values whose texts have a given form at any depth."""
     return {
         "allOf": [_refer(text)],
         "items": _refer(name),
@@ -179,7 +182,7 @@ def _within(name: str, text: str, *keys: dict[str, Any]) -> dict[str, Any]:
 
 
 def _forms() -> Mapping[str, Any]:
-    """Name -> the form as JSON Schema."""
+    """Name of a form -> JSON Schema."""
     forbidden = "|".join(_whatever_its_case(name) for name in sorted(FORBIDDEN))
     endings = "|".join(_whatever_its_case(ending.removeprefix(".")) for ending in READERS)
     forms: dict[str, Any] = {
@@ -376,7 +379,7 @@ _JSON_SCHEMA: Final[Mapping[str, Any]] = {
 
 
 def _assertions() -> dict[str, Any]:
-    """The forms of assertions and guardrails: for each type, what it takes."""
+    """The forms of assertions and guardrails: the parameters of each type."""
     definitions: Mapping[str, Any] = next(iter(assertion_kinds().values()))["$defs"]
     settled = {name: alias for name, alias in ALIASES.items() if alias.params}
     every, guarding = _names(assertion_kinds()), _names(GUARDING)
@@ -395,7 +398,7 @@ def _assertions() -> dict[str, Any]:
 
 
 def _unless_unsupported(form: dict[str, Any]) -> dict[str, Any]:
-    """A form of what is judged here; `unsupported` keeps the type that it has in another format."""
+    """A form that does not apply to entries with `unsupported`, whose type belongs to another format."""
     return {"if": {"required": ["unsupported"]}, "else": form}
 
 
@@ -403,7 +406,7 @@ _PARAMS: Final = "params_"
 
 
 def _names(known: Collection[str]) -> dict[str, list[str]]:
-    """The types that take the same, by the name of their `params` form."""
+    """Name of a `params` form -> the types with these parameters."""
     names = {name: [name] for name in sorted(known)}
     for name, alias in ALIASES.items():
         if alias.kind in known:
@@ -412,7 +415,8 @@ def _names(known: Collection[str]) -> dict[str, list[str]]:
 
 
 def _by_type(names: Mapping[str, list[str]], key: str, holder: str) -> dict[str, Any]:
-    """An object with a known type at one key, and at another one what that type takes."""
+    """An object with a known type at one key and its parameters at another."""
+    # `if`/`then` for each type instead of `oneOf`: editors then complete and report only the keys of the chosen type.
     return {
         "properties": {key: {"enum": [name for those in names.values() for name in those]}},
         "allOf": [
@@ -433,7 +437,7 @@ def _needs_params(alias: KindAlias) -> bool:
 
 
 def _params(alias: KindAlias) -> dict[str, Any]:
-    """What an assertion takes, under all names; of a list of texts also a text alone."""
+    """The parameters of an assertion with all aliases; a list of texts may also be a single text."""
     schema = assertion_kinds()[alias.kind]
     own = {
         key: {"anyOf": [{"type": "string"}, entry]} if takes_text_list(schema, key) else entry

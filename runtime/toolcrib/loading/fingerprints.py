@@ -56,6 +56,7 @@ DataPath: TypeAlias = "tuple[str, str, str]"
 Permits: TypeAlias = "Callable[[str, str, str], bool]"
 """Decides whether a variable may be looked up for such a path."""
 
+# Other names in a folder may come and go without a reload.
 _READ = (*SUFFIXES, ARCHIVE)
 
 _NOT_BLOCKING = getattr(os, "O_NONBLOCK", 0)
@@ -78,7 +79,7 @@ class FileFingerprints:
         variables: Name of an environment variable that paths of files use -> its value; None if it is not set.
     """
 
-    # Not a NamedTuple: creating that class takes longer than importing this module.
+    # Not a NamedTuple: creating such a class is slow, and every start imports this module.
     __slots__ = ("contents", "files", "folders", "variables")
 
     def __init__(
@@ -265,7 +266,8 @@ def is_racy(state: State, moment: int) -> bool:
 
 def _digest(path: str) -> bytes:
     """Digest of a file's content; empty if it is unreadable."""
-    from hashlib import blake2b  # noqa: PLC0415 -- loads OpenSSL, and most starts need no digest
+    # Deferred: `hashlib` loads OpenSSL, and most starts need no digest.
+    from hashlib import blake2b  # noqa: PLC0415
 
     try:
         with open(path, "rb", opener=_open_at_once) as file:
@@ -293,6 +295,7 @@ def _names(folder: str) -> Names:
 def _names_that_matter(entries: Iterator[os.DirEntry[str]]) -> Iterator[str]:
     for entry in entries:
         name = entry.name
+        # Editors save through hidden temporary files, which would cause reloads.
         if name.startswith("."):
             continue
         if name.endswith(_READ) and not entry.is_dir(follow_symlinks=False):
@@ -370,6 +373,8 @@ class EnvironmentFingerprint:
         Args:
             imported: Earliest time at which the running code was imported, in nanoseconds since 1970.
         """
+        # Code that was saved within the resolution of the clock before its import may differ from what was
+        # imported.
         if self.version != toolcrib.__version__ or self.newest > imported - RACY:
             return None
         code = self.code.refreshed()
@@ -469,6 +474,7 @@ def _look_at_own_code() -> FileFingerprints:
 
 def _files_of_modes(targets: Iterable[str]) -> Iterator[str]:
     """The files of the packages of third-party modes, and of the modules they use that are not installed."""
+    # A mode's behaviour may be in any module of its package, not only in the one of the entry point.
     tops = {target.partition(":")[0].partition(".")[0] for target in targets} - {toolcrib.__name__}
     left = [name for name in sys.modules if name.partition(".")[0] in tops]
     met = set(left)

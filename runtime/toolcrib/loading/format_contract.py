@@ -1,8 +1,8 @@
-"""Formats of other systems: what loading asks of each, and the table that the engine hands in with the modes.
+"""The interface of foreign formats, and the table of formats that the engine passes in with the modes.
 
-Loading knows toolcrib's own documents. A format recognises documents of another system and converts them to our own
-form; where each part came from is kept, so problems point into the file as it was written. Without a table, only our
-own documents are read.
+Loading itself knows only toolcrib's own documents. A format recognises documents of another system and converts them
+to our form. The origin of each part is recorded, so that problems point into the file as written. Without a table,
+only our own documents are read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.servers import ConfigPosition, ServerBlock
 
 Rewording: TypeAlias = Callable[[Sequence[Problem]], list[Problem]]
-"""Tells the problems of a descriptor in the words of the system that its document comes from."""
+"""Rewords the problems of a descriptor in the terms of its foreign system."""
 
 
 class ForeignTool(NamedTuple):
@@ -32,8 +32,8 @@ class ForeignTool(NamedTuple):
 
     Attributes:
         document: Its descriptor, in our own form.
-        problems: What is wrong with it as it was written, placed. They are part of `Conversion.problems` as well.
-        reword: How problems of the descriptor are told; None for as they are.
+        problems: The problems of the tool as written, with positions; `Conversion.problems` contains them, too.
+        reword: Rewords problems of the descriptor; None to keep them.
     """
 
     document: Document
@@ -42,13 +42,13 @@ class ForeignTool(NamedTuple):
 
 
 class OverrideFile(NamedTuple):
-    """A file beside a foreign pack that is laid over its tools.
+    """A file with overrides of the tools of a foreign pack.
 
     Attributes:
-        source: The file; empty where there is none.
-        documents: One for each tool, to be laid over its descriptor.
-        problems: What is wrong with the file, placed.
-        strays: Name that is no tool of this pack -> the problem of it, unless another pack beside the file has the tool.
+        source: The file; empty if there is none.
+        documents: The overrides, one for each tool.
+        problems: The problems of the file, with positions.
+        strays: Unknown tool name -> its problem, which applies unless another pack next to the file has the tool.
     """
 
     source: str = ""
@@ -64,11 +64,11 @@ class NamedFile(NamedTuple):
     """A file of tools that a foreign document names.
 
     Attributes:
-        path: The file, relative to the document's.
-        source: The same as a person names it.
+        path: The file, relative to the document.
+        source: The file, as a user would name it.
         document: The document that names it.
-        pointer: Where it is named there.
-        where: Where that document lies.
+        pointer: JSON Pointer of the name.
+        where: The context of the document.
     """
 
     path: str
@@ -79,16 +79,17 @@ class NamedFile(NamedTuple):
 
     @property
     def key(self) -> str:
-        """By which a reader knows the file."""
+        """The key that identifies the file for a reader."""
         return file_key(self.where.files, self.path)
 
     @property
     def own_key(self) -> str:
-        """By which a reader knows the file as one that is named, and not met in a folder."""
+        """The key of the file when it is read because it is named, not found in a folder."""
+        # Different keys, because a file in a folder may be ignored there and still be named.
         return f"{self.key}#named"
 
     def read(self) -> tuple[list[Document], list[Problem]]:
-        """Its documents, and what is wrong with it."""
+        """Its documents and problems."""
         found: list[Problem] = []
         content = read_bytes(Origin(files=self.where.files), self.path, self.pointer, found)
         if found:
@@ -103,11 +104,11 @@ class Conversion:
     Attributes:
         tools: Its tools.
         scenarios: Its scenarios.
-        files: The files of tools that it names, which may still have to be read.
-        pack: What `pack.yaml` would say of a document that is a pack; None for any other.
-        pack_problems: What is wrong with that, placed.
-        overrides: What is laid over the tools of a pack.
-        problems: Everything else that is wrong, placed; that of the tools is among it.
+        files: The tool files that it names, which may not be read yet.
+        pack: The equivalent `pack.yaml` of a document that is a pack; None for any other.
+        pack_problems: Its problems, with positions.
+        overrides: Overrides of the tools of a pack.
+        problems: All other problems, with positions, including those of the tools.
     """
 
     tools: Sequence[ForeignTool] = ()
@@ -120,13 +121,13 @@ class Conversion:
 
 
 class ServerFile(NamedTuple):
-    """A file of another program that names MCP servers.
+    """A file of another program that configures MCP servers.
 
     Attributes:
-        problems: Everything that is wrong with it.
+        problems: Its problems.
         servers: Its servers, by name.
-        left_out: The names of those that it switches off or that can't be used.
-        unread: Whether it could not be read, so that its servers are unknown.
+        left_out: Names of servers that are disabled or unusable.
+        unread: Whether it is unreadable, so that its servers are unknown.
     """
 
     problems: Sequence[Problem]
@@ -135,38 +136,38 @@ class ServerFile(NamedTuple):
     unread: bool = False
 
     def tells_of(self, name: str) -> bool:
-        """Whether a problem already says why a server is missing in the file."""
+        """Whether a problem already explains why a server is missing in the file."""
         return self.unread or name in self.left_out
 
 
 class ServerFiles(Protocol):
-    """Reads the files in which other programs name MCP servers."""
+    """Reads files in which other programs configure MCP servers."""
 
     def looks_like_servers_file(self, value: JSON, /) -> bool:
-        """Whether a document names MCP servers."""
+        """Whether a document configures MCP servers."""
         ...
 
     def is_servers_file(self, path: str, /) -> bool:
-        """Whether a path is a file that names MCP servers."""
+        """Whether a path is a file that configures MCP servers."""
         ...
 
     def read_servers_file(self, path: str, named: ConfigPosition | None = None, /) -> ServerFile:
-        """The servers of a file; one that is not there is a problem of the place where it is named."""
+        """Read the servers of a file; a missing file is a problem at the position that names it."""
         ...
 
     def notice_of(self, path: str, /) -> Problem:
-        """What is reported of such a file in a folder that is scanned, of which nothing is used."""
+        """The notice for such a file in a scanned folder, where it is not used."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ParentDocuments:
-    """Documents of a format that hold others together, and those that belong to them.
+    """Documents of a format that refer to others, and those that belong to them.
 
     Attributes:
-        is_parent: Whether a document names others.
+        is_parent: Whether a document refers to others.
         is_relative: Whether paths in a document are relative to the folder of the nearest parent above it.
-        is_part: Whether a document that is given by itself is read as a part of the nearest parents above it.
+        is_part: Whether a document that is given alone is loaded as a part of the nearest parents above it.
     """
 
     is_parent: Callable[[JSON], bool]
@@ -176,20 +177,20 @@ class ParentDocuments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A format of another system. Only `name` is needed; `detect` and `convert` go together.
+    """A foreign format. Only `name` is required; `detect` and `convert` belong together.
 
     Attributes:
-        name: Names it.
+        name: Name of the format.
         detect: Whether a document has this format.
-        convert: The document in our own form. It is called once for each document that `detect` recognises.
-        documents: The documents in our own form that are in one of this format (or in a file that belongs to it),
-            by which an index finds places again; none for any other document.
-        is_pack: Whether such a document is a pack, which is passed over where no tools are taken.
-        parents: Documents that hold others together; None where there are none.
-        drop_duplicates: Of all scenarios read so far those that count, and what is reported of the others.
-        notice: What is reported of a file given by itself that means nothing by itself; None for another file.
-        server_keys: Top-level keys of files that name MCP servers: one of them is in each.
-        server_files: Imports what reads such files; None where the format has none.
+        convert: Converts a document to our form; called once for each document that `detect` recognises.
+        documents: The converted documents in one of this format (or in a file that belongs to it), with which an index
+            finds positions again; empty for any other document.
+        is_pack: Whether such a document is a pack, which is skipped where no tools are loaded.
+        parents: Documents that refer to others, if the format has any.
+        drop_duplicates: Returns the scenarios to keep, of all loaded so far, and the problems of the others.
+        notice: The problem of a file that cannot be loaded on its own; None for any other file.
+        server_keys: Top-level keys of files that configure MCP servers; each file has one of them.
+        server_files: Imports the reader of such files; None if the format has none.
     """
 
     name: str
@@ -206,7 +207,7 @@ class Format:
 
 @dataclass(frozen=True)
 class Formats:
-    """The formats that are read besides toolcrib's own, in the order in which they are probed."""
+    """The foreign formats, in the order in which they are probed."""
 
     table: tuple[Format, ...] = ()
     parents: tuple[ParentDocuments, ...] = field(init=False)
@@ -219,19 +220,19 @@ class Formats:
         object.__setattr__(self, "server_keys", frozenset[str]().union(*keys))
 
     def of(self, value: JSON) -> Format | None:
-        """The first format that recognises a document; None for one of our own, or of no known format."""
+        """The first format that recognises a document; None for our own documents and unknown ones."""
         for each in self.table:
             if each.detect(value):
                 return each
         return None
 
     def documents(self, document: Document, files: Files | None) -> Sequence[Document]:
-        """The documents in our own form that are in a foreign one; none for our own."""
+        """The converted documents in a foreign one; empty for our own documents."""
         found = (each.documents(document, files) for each in self.table)
         return next((documents for documents in found if documents), ())
 
     def server_files(self) -> Iterator[ServerFiles]:
-        """What reads the files of MCP servers, by format."""
+        """The readers of server files, by format."""
         return (each.server_files() for each in self.table if each.server_files is not None)
 
 
@@ -239,6 +240,6 @@ NO_FORMATS: Final = Formats()
 
 
 def formats_of(kinds: Kinds) -> Formats:
-    """The formats that are handed in with the modes; none where they come without any."""
+    """The formats that are passed in with the modes; none if there are none."""
     formats = getattr(kinds, "formats", NO_FORMATS)
     return formats if isinstance(formats, Formats) else NO_FORMATS

@@ -96,7 +96,7 @@ def _range(text: str) -> SpecifierSet | None:
 
 def _version(text: str) -> Version | None:
     """Parse a semantic version; None if PEP 440 has no version with the same place in the order."""
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 -- as above
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415
 
     try:
         version = Version(text)
@@ -108,6 +108,7 @@ def _version(text: str) -> Version | None:
 
 def _instead(text: str) -> str:
     """The hint for an invalid range: the range that was most likely meant."""
+    # Users of npm and Cargo write `^1.2` or `1.2` for what is `>=1.2,<2` here.
     bare = _BARE.fullmatch(text)
     if bare is None:
         return "separate conditions with commas: `>=1.2,<2`"
@@ -384,7 +385,8 @@ class InstalledPack(NamedTuple):
 
 def installed_packs() -> Mapping[str, InstalledPack]:
     """All installed packs by name, sorted. A pack that several distributions provide has a problem and no path."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 -- searching all metadata takes its time
+    # Deferred: `importlib.metadata` is slow to import, and most projects use no installed packs.
+    from importlib.metadata import entry_points  # noqa: PLC0415
 
     found: dict[str, list[InstalledPack]] = {}
     for point in entry_points(group=GROUP):
@@ -456,6 +458,7 @@ def _only(packs: Sequence[InstalledPack]) -> InstalledPack:
         return packs[0]
     message = f"pack `{packs[0].name}` is provided by {' and by '.join(map(str, packs))}"
     problem = Problem(code="duplicate_pack", message=message, hint="uninstall all but one of them")
+    # Choosing one silently would depend on the order of `sys.path`.
     return packs[0]._replace(path=None, problems=(problem,))
 
 
@@ -479,6 +482,7 @@ def _check_name(pack: InstalledPack, path: Path) -> Iterator[Problem]:
 def _check_version(pack: InstalledPack, path: Path, versions: str) -> Iterator[Problem]:
     faults = check_range(versions) if versions else []
     yield from faults
+    # Reads the pack file only if the project asks for a version.
     own = _said(path, "version") if versions and not faults else None
     if isinstance(own, str) and (why := version_mismatch(own, versions)):
         message = f"pack `{pack.name}` {versions} is required, but the one from {pack} {why}"

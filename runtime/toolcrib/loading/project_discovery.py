@@ -1,4 +1,4 @@
-"""Where a project's file lies. Nothing is read here, and little imported: every command begins with this."""
+"""Find the file of a project. Every command starts here, so nothing is read and little is imported."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROJECT_FILES = ("toolcrib.yaml", "toolcrib.yml", "toolcrib.json")
-"""A folder with one of these is a project."""
+"""A folder with one of these files is a project."""
 
 
 def project_file(folder: str | os.PathLike[str]) -> str | None:
-    """The file that makes a folder a project; None where there is none."""
+    """The project file of a folder, if any."""
     return next(iter(_project_files(os.fspath(folder))), None)
 
 
 def other_project_files(file: str) -> list[str]:
-    """The project files beside the one that counts, which are not read."""
+    """Further project files in the folder of a project file, which are ignored."""
     return [path for path in _project_files(os.path.dirname(file)) if path != os.path.normpath(file)]
 
 
@@ -29,20 +29,19 @@ def _project_files(folder: str) -> Iterator[str]:
 
 
 def find_project(folder: str | os.PathLike[str] = ".") -> str | None:
-    """The file of the project that a folder lies in, named relative to the working directory if the folder is.
+    """The file of the project that contains a folder, as a relative path if the folder is given as one.
 
-    The nearest folder above counts; `candidate_folders` says where the search ends.
+    The nearest folder upwards applies; see `candidate_folders` for the end of the search.
     """
     files = (project_file(place) for place in candidate_folders(folder))
     return next((file for file in files if file is not None), None)
 
 
 def candidate_folders(folder: str | os.PathLike[str] = ".") -> Iterator[str]:
-    """The folders in which a project's file is looked for, the nearest first.
+    """The folders that are searched for a project file, the nearest first.
 
-    The last one is a folder that holds `.git`, the home folder, or the root. A folder above the first into
-    which everybody may put files (such as `/tmp`) is no place for a project, and nothing above it is.
-    There is no place at all where the working directory is gone.
+    The search ends at a folder with `.git`, the home folder or the root, and below a folder above the first that
+    everybody can write to (such as `/tmp`). It is empty if the working directory was deleted.
     """
     given = os.fspath(folder)
     try:
@@ -52,13 +51,16 @@ def candidate_folders(folder: str | os.PathLike[str] = ".") -> Iterator[str]:
     while True:
         yield here if os.path.isabs(given) else os.path.relpath(here)
         above = os.path.dirname(here)
+        # A project does not extend beyond its repository, and a file in the home folder's parent belongs to
+        # somebody else.
         if here in {home, above} or os.path.exists(os.path.join(here, ".git")) or _is_shared(above):
             return
         here = above
 
 
 def _is_shared(folder: str) -> bool:
-    """Whether everybody may put files there: what a stranger put above a folder must not take effect in it."""
+    """Whether everybody can create files in a folder."""
+    # Another user could put `/tmp/toolcrib.yaml` above a folder of ours. Git had the same bug (CVE-2022-24765).
     try:
         mode = os.stat(folder).st_mode
     except OSError:

@@ -1,4 +1,4 @@
-"""Projects: what `toolcrib.yaml` configures, its checks beyond the schema, and the settings of each profile."""
+"""Projects: parse and check `toolcrib.yaml`, and compute the settings of each profile."""
 
 from __future__ import annotations
 
@@ -73,15 +73,17 @@ __all__ = [
 
 
 def check_reach(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
-    """Problems of `egress` and `origins` of the project or profile at `pointer`."""
+    """The problems of `egress` and `origins` of the project or profile at `pointer`."""
     allowed, origins = said.get("egress", {}).get("allow", ()), said.get("origins", {})
     if allowed:
-        from toolcrib.security.egress import read_allowed  # noqa: PLC0415 -- most projects allow nothing
+        # Deferred: most projects have no `egress.allow`.
+        from toolcrib.security.egress import read_allowed  # noqa: PLC0415
 
         for index, entry in enumerate(allowed):
             yield from _refused(read_allowed, entry, "bad_egress", f"{pointer}/egress/allow/{index}")
     if origins:
-        from toolcrib.servers.environment import normal_origin  # noqa: PLC0415 -- most projects put nothing in the place of others
+        # Deferred: most projects have no `origins`.
+        from toolcrib.servers.environment import normal_origin  # noqa: PLC0415
 
         for written, instead in origins.items():
             for text in (written, instead):
@@ -91,20 +93,21 @@ def check_reach(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
 
 
 def _refused(read: Callable[[str], object], text: str, code: str, pointer: str) -> Iterator[Problem]:
-    """The problem of a text that can't be read; the way out stands behind the last semicolon of the message."""
+    """The problem of a text that `read` rejects."""
     try:
         read(text)
     except ValueError as error:
+        # Both readers end their messages with "; " and a hint.
         message, _, hint = str(error).rpartition("; ")
         yield Problem(code=code, message=message, pointer=pointer, hint=hint)
 
 
 def check_project(said: Mapping[str, Any], written: Mapping[str, Any]) -> list[Problem]:
-    """All that is wrong with the parts of a project whose shape is right.
+    """The problems of a project that the schema cannot find.
 
     Args:
-        said: Those parts.
-        written: The whole document: a name that is written there, however wrongly, is known.
+        said: The parts that the schema has accepted.
+        written: The whole document. Names in it are known even if their values are invalid.
     """
     profiles = _names(written, "profiles")
     problems = [
@@ -125,7 +128,7 @@ def check_project(said: Mapping[str, Any], written: Mapping[str, Any]) -> list[P
 
 
 def _names(written: Mapping[str, Any], key: str) -> list[str] | None:
-    """The names that are written under a key; None where what stands there is told already to be no mapping."""
+    """The names under a key; None if its value is not a mapping, which the schema reported."""
     entries = written.get(key, {})
     return list(entries) if isinstance(entries, dict) else None
 
@@ -146,7 +149,7 @@ _CODES = {"profile": "unknown_profile", "toolset": "unknown_toolset"}
 
 
 def unknown_name_problem(kind: str, name: str, known: Collection[str], pointer: str) -> Problem:
-    """The problem of a name under which no profile or toolset is written; `kind` says which of the two."""
+    """The problem of an unknown profile or toolset; `kind` is one of these two words."""
     there = ", ".join(f"`{each}`" for each in known)
     listed = f"known {kind}s: {there}" if there else f"define it under `{kind}s:`"
     near = did_you_mean(name, known)
@@ -159,7 +162,7 @@ def unknown_name_problem(kind: str, name: str, known: Collection[str], pointer: 
 
 
 def _circles(profiles: Mapping[str, Any]) -> Iterator[Problem]:
-    """A problem for each circle of profiles that extend each other, at one of them."""
+    """A problem for each circular `extends`, at one of its profiles."""
     seen: set[str] = set()
     for name in profiles:
         path: dict[str, None] = {}
@@ -167,6 +170,8 @@ def _circles(profiles: Mapping[str, Any]) -> Iterator[Problem]:
         while at in profiles and at not in seen:
             path[at] = None
             seen.add(at)
+            # Each profile extends at most one other, so a chain is followed without recursion; `seen` visits
+            # each profile once.
             at = profiles[at].get("extends", "")
         if at in path:
             circle = " extends ".join(f"`{each}`" for each in (*list(path)[list(path).index(at) :], at))
@@ -206,6 +211,7 @@ def _check_sources(sources: Any) -> Iterator[Problem]:
             yield from _check_path(path, pointer if isinstance(entry, str) else f"{pointer}/path")
         if "version" in written:
             yield from check_range(written["version"], f"{pointer}/version")
+        # `./tools` and `tools/` are the same source.
         name = posixpath.normpath(path) if path else f"pack {written['pack']}"
         if name in first:
             message = f"duplicate source `{excerpt(path or written['pack'])}`, already number {first[name] + 1} of the list"
@@ -226,7 +232,7 @@ def _check_path(path: str, pointer: str) -> Iterator[Problem]:
 
 
 def second_project_file(source: str, first: str) -> Problem:
-    """The warning for a project file beside the one that counts."""
+    """The warning for a second project file in a folder."""
     message = f"the folder has two project files; `{os.path.basename(first)}` is used and this one is ignored"
     hint = "remove one of them"
     return Problem(
@@ -242,15 +248,15 @@ def second_project_file(source: str, first: str) -> Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceEntry:
-    """One of the places that a project reads tools from.
+    """A source of tools of a project.
 
     Attributes:
         path: Folder, pack or file, relative to the project's folder; empty for an installed pack.
         pack: Name of an installed pack; empty for a path.
-        version: Versions of the pack that will do: `>=1.2,<2`; empty for any.
-        namespace: What stands before `__` in the names of the tools from there; empty for none.
-        optional: Whether it is no fault that it is not there.
-        place: `file:line` of where it is written; empty where nobody wrote it.
+        version: Accepted versions of the pack: `>=1.2,<2`; empty for any.
+        namespace: Prefix of the names of its tools, without `__`; empty for none.
+        optional: Whether the source may be missing.
+        place: `file:line` of the entry; empty for a default source.
     """
 
     path: str = ""
@@ -265,7 +271,7 @@ DEFAULT_SOURCES: tuple[SourceEntry, ...] = (
     SourceEntry(path="descriptors", optional=True),
     SourceEntry(path="packs", optional=True),
 )
-"""The sources of a project that names none."""
+"""The sources of a project without `sources`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,18 +279,18 @@ class Profile:
     """The settings of a profile itself.
 
     Attributes:
-        name: Names it.
-        description: Where it is meant to be in force.
-        extends: Name of the profile that it builds on; empty for none.
-        modes: Tool glob -> mode; the first that fits counts.
-        defaults: Key of a descriptor -> value as a `Descriptor` has it.
+        name: Name of the profile.
+        description: The environment that it is meant for.
+        extends: Name of the profile that it extends; empty for none.
+        modes: Tool glob -> mode; the first match applies.
+        defaults: Key of a descriptor -> value as in `Descriptor`.
         disable: Globs of tools that are not offered.
-        enable: Globs of tools that are offered in spite of that.
-        toolset: Name of the toolset that is offered; empty to leave that alone.
-        limits: Key of `limits`, with dots, -> value as it is written.
-        egress: `host:port` that tools may reach although the address is special.
-        origins: Origin as descriptors write it -> the one that is called instead.
-        lock: What becomes of a remote tool that changed: `warn` or `block`; empty to leave that alone.
+        enable: Globs of tools that are offered although `disable` matches them.
+        toolset: Name of the toolset that is offered; empty to keep that of the extended profile.
+        limits: Key of `limits`, with dots -> value as written.
+        egress: `host:port` that tools may reach although the address is private or otherwise special.
+        origins: Origin as written in descriptors -> the origin that is called instead.
+        lock: Policy for a remote tool that changed: `warn` or `block`; empty to keep that of the project.
     """
 
     name: str
@@ -307,25 +313,25 @@ class Project:
 
     Attributes:
         name: Name of the project.
-        description: What it is for.
-        root: The folder that its file lies in, as it was named.
-        sources: What is read, in order.
-        ignore: Globs, relative to `root`, of files that are passed over.
-        defaults: Key of a descriptor -> value as a `Descriptor` has it.
+        description: Its purpose.
+        root: The folder of its file, as the user named it.
+        sources: The sources of tools, in order.
+        ignore: Globs, relative to `root`, of files that are skipped.
+        defaults: Key of a descriptor -> value as in `Descriptor`.
         disable: Globs of tools that are not offered.
-        toolsets: Named selections of tools, in order of writing.
-        limits: Key of `limits`, with dots, -> value as it is written.
-        egress: `host:port` that tools may reach although the address is special.
-        origins: Origin as descriptors write it -> the one that is called instead.
-        servers: MCP servers by name: those of `servers_from`, with what `servers` says laid over them.
-        servers_from: The files that name servers, as a person names them.
-        lock: What becomes of a remote tool that changed: `warn` or `block`; empty where nothing is said.
-        profile: Name of the profile that is in force unless another is chosen; empty for none.
-        profiles: By name.
-        fixture: What the store of the tools outside packs begins with.
-        faults: What is wrong with that; it breaks nothing else.
-        broken: Whether the file has errors, so that this says less than was meant.
-        origin: Where it came from.
+        toolsets: Named selections of tools, in document order.
+        limits: Key of `limits`, with dots -> value as written.
+        egress: `host:port` that tools may reach although the address is private or otherwise special.
+        origins: Origin as written in descriptors -> the origin that is called instead.
+        servers: MCP servers by name: those of `servers_from`, with the overrides of `servers`.
+        servers_from: The files that configure servers, as the user named them.
+        lock: Policy for a remote tool that changed: `warn` or `block`; empty if not configured.
+        profile: Name of the default profile; empty for none.
+        profiles: The profiles by name.
+        fixture: The initial store of tools outside packs.
+        faults: The problems of the fixture, which do not affect other parts.
+        broken: Whether the file has errors, so that parts may be missing here.
+        origin: Its source.
     """
 
     name: str
@@ -351,15 +357,15 @@ class Project:
 
     @classmethod
     def parse(cls, name: str, content: Content, *, kinds: Kinds) -> Project:
-        """A project from the text of its `toolcrib.yaml`, or from a mapping that says the same.
+        """Parse a project from the text of its `toolcrib.yaml`, or from an equivalent mapping.
 
         Args:
-            name: What the text is called in problems, its folder included; read as JSON if it ends in `.json`.
+            name: Name of the text in problems, including its folder; it is read as JSON if the name ends in `.json`.
             content: YAML or JSON, or one document as a mapping.
-            kinds: What the modes say of their blocks (`toolcrib.Executors.installed()`).
+            kinds: The schemas of the modes' blocks (`toolcrib.Executors.installed()`).
 
         Raises:
-            DocumentError: There is an error in it. Warnings are logged.
+            DocumentError: The project has an error. Warnings are logged.
         """
         project, problems = parse_project_file(
             name, *parse_content(name, content), DocumentChecker("project", kinds), formats=formats_of(kinds)
@@ -371,7 +377,8 @@ class Project:
         return project
 
     def lineage(self, profile: str) -> list[Profile]:
-        """A profile and those that it extends, the one without a base first."""
+        """A profile and those that it extends, the most basic one first."""
+        # `not in found` ends a circle, which the checks report.
         found: dict[str, Profile] = {}
         while profile in self.profiles and profile not in found:
             found[profile] = self.profiles[profile]
@@ -389,18 +396,18 @@ def parse_project_file(
     files: Files | None = None,
     formats: Formats = NO_FORMATS,
 ) -> tuple[Project, list[Problem]]:
-    """The project that one file describes, as far as the file is sound, and everything that is wrong with it.
+    """Parse a project file; return the valid parts of the project, and the problems of the file.
 
-    What is wrong with its store is told by its `faults` alone.
+    The problems of its store are only in its `faults`.
 
     Args:
-        source: The file, as it was named.
-        documents: What was read of it.
-        problems: What was wrong with its text.
+        source: The file, as the user named it.
+        documents: The documents in it.
+        problems: The problems of its text.
         shape: The project schema, compiled.
-        note: Is told of each file that the project names servers from, before it is read.
-        files: The files that it names; None for a lone text from memory.
-        formats: Those whose files may name servers.
+        note: Called with each file of `servers_from` before it is read.
+        files: The files that it may name; None for text from memory.
+        formats: The foreign formats, whose files may configure servers.
     """
     document, told = single_document(source, documents, problems, "project", "write `project: my-project`")
     project, faults = None, list[Problem]()
@@ -409,7 +416,8 @@ def parse_project_file(
     if project is None:
         project = Project(name="", root=_folder_of(source), sources=(), origin=Origin(source=source))
     told += faults
-    own = (problem for problem in told if problem.source == source)  # not those of other files with servers
+    # A broken file of another program (`servers_from`) does not make the settings of the project unknown.
+    own = (problem for problem in told if problem.source == source)
     return replace(project, broken=any(problem.severity == "error" for problem in own)), told
 
 
@@ -424,11 +432,11 @@ def parse_project(
     files: Files | None = None,
     formats: Formats = NO_FORMATS,
 ) -> tuple[Project | None, list[Problem]]:
-    """Read `toolcrib.yaml`, and the files that it names servers from.
+    """Parse `toolcrib.yaml` and the files of `servers_from`.
 
     Returns:
-        What of it is sound, and all problems, placed. None where it is no mapping at all. Where a problem is
-        an error, the project says less than was written: enough to report on, too little to call tools by.
+        The valid parts, or None if the document is not a mapping; and all problems with their positions. If a problem
+        is an error, parts are missing: the project is good enough for reports, but not for calling tools.
     """
     value, problems = shape.check(document, ("project", "profile"))
     if not isinstance(value, dict):
@@ -441,7 +449,8 @@ def parse_project(
         fixture = with_refused_names(fixture, value, "")
     project = replace(project, fixture=fixture, faults=wrong)
     if "servers" in kept or "servers_from" in kept:
-        from toolcrib.loading.servers import servers_of_project  # noqa: PLC0415 -- many projects have none
+        # Deferred: many projects have no servers.
+        from toolcrib.loading.servers import servers_of_project  # noqa: PLC0415
 
         servers, named, faults = servers_of_project(kept, document, project.root, note, formats)
         project, problems = replace(project, servers=servers, servers_from=named), [*problems, *faults]
@@ -449,7 +458,8 @@ def parse_project(
 
 
 def _with_names(said: Mapping[str, Any], written: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The sound parts, and of those that are not the sources and names that are clear, so that none is missed."""
+    """The valid parts, plus the readable sources and profile names of invalid ones."""
+    # Otherwise one bad entry of `sources` would hide all tools, and each of them would be reported as unknown.
     sources, profiles = written.get("sources"), written.get("profiles")
     clear: dict[str, Any] = {}
     if isinstance(sources, list):
@@ -528,18 +538,19 @@ def _defaults(said: Mapping[str, Any]) -> Mapping[str, JSON]:
 
 
 def settings_of(project: Project | None, profile: str | None = None, chosen_by: str = "") -> Settings:
-    """The settings in force in a project.
+    """The active settings of a project.
 
     Args:
         project: The project; None outside projects.
-        profile: The profile that was asked for; None for the project's own choice.
-        chosen_by: What asked for it (`chosen_profile`).
+        profile: The requested profile; None for the project's default.
+        chosen_by: The origin of the request (`chosen_profile`).
 
     Raises:
-        ConfigurationError: There is no such profile. Outside projects there is none, and one that the
-            environment alone asks for is not missed; nor is any in a project that is broken.
+        ConfigurationError: The profile is unknown. Outside projects every profile is, except one that only the
+            environment requests; in a broken project an unknown profile is ignored.
     """
     if project is None:
+        # An exported TOOLCRIB_PROFILE must not make every command fail outside of projects.
         if profile is not None and chosen_by != PROFILE_VARIABLE:
             raise missing_project_error(profile, chosen_by)
         return NO_SETTINGS
@@ -547,14 +558,14 @@ def settings_of(project: Project | None, profile: str | None = None, chosen_by: 
         profile = project.profile
         chosen_by = f"`profile` in {project.origin.place('/profile')}" if profile else ""
     if project.broken and profile not in project.profiles:
-        profile = ""  # it may stand where the file is wrong, which is told
+        profile = ""  # it may be in the broken part of the file, whose error is reported
     if profile and profile not in project.profiles:
         raise unknown_profile_error(project, profile, chosen_by)
     return _in_force(project, profile, chosen_by)
 
 
 def missing_project_error(profile: str, chosen_by: str) -> ConfigurationError:
-    """The error for a profile that is asked for where there is no project."""
+    """The error for a profile that is requested outside a project."""
     return ConfigurationError(
         f"unknown profile `{profile}`{_by(chosen_by)}: there is no project here",
         code="unknown_profile",
@@ -563,7 +574,7 @@ def missing_project_error(profile: str, chosen_by: str) -> ConfigurationError:
 
 
 def unknown_profile_error(project: Project, profile: str, chosen_by: str) -> ConfigurationError:
-    """The error for a profile that a project does not have, with the near misses."""
+    """The error for an unknown profile of a project, with suggestions."""
     there = ", ".join(f"`{name}`" for name in project.profiles)
     known = f"known profiles: {there}" if there else f"{project.origin.place()} has no profiles"
     near = did_you_mean(profile, project.profiles)
@@ -574,7 +585,7 @@ def unknown_profile_error(project: Project, profile: str, chosen_by: str) -> Con
 
 
 def _by(chosen_by: str) -> str:
-    # Who asked for it with this call needs no reminder.
+    # A user who typed `--profile` knows where the name comes from.
     return f", requested by {chosen_by}" if chosen_by not in {"", "--profile"} else ""
 
 
@@ -592,6 +603,7 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
     places |= {"lock": where.of_project("lock")} if lock else {}
     switches = [((glob,), False, where.of_project("disable", at)) for at, glob in enumerate(project.disable)]
     for part in project.lineage(profile):
+        # The first matching glob applies, so the globs of the extending profile come first.
         modes = {**part.modes, **{glob: mode for glob, mode in modes.items() if glob not in part.modes}}
         defaults |= part.defaults
         toolset = part.toolset or toolset
@@ -628,7 +640,7 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
 
 
 class _Places:
-    """Where the parts of a project's file stand, as a person reads it."""
+    """The positions of parts of a project file, for people."""
 
     def __init__(self, project: Project) -> None:
         self._origin = project.origin

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def parse_policy(value: JSON, pointer: str, problems: list[Problem]) -> ToolPolicy:
-    """Read a policy.
+    """Parse a tool policy from its valid parts.
 
     Args:
-        value: As the document has it.
-        pointer: Where it stands.
-        problems: Receives what is wrong with it; the policy is made of what is right.
+        value: The policy, as written.
+        pointer: JSON Pointer of the policy.
+        problems: Receives its problems.
     """
     faults = _validator().faults(value, most=_MOST)
     problems += [_problem(fault, pointer) for fault in faults]
@@ -43,7 +43,7 @@ def parse_policy(value: JSON, pointer: str, problems: list[Problem]) -> ToolPoli
 
 
 _MOST = 100
-"""Faults of one policy that are told."""
+"""Maximum number of problems reported for one policy."""
 
 
 @cache
@@ -53,7 +53,7 @@ def _validator() -> Validator:
 
 @cache
 def _forms() -> Mapping[str, str]:
-    """Key -> what the schema says of the form of its values."""
+    """Key -> the schema's message for values of the wrong form."""
     keys = part_schema("policy")["properties"]
     return {
         key: told
@@ -98,19 +98,19 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "exclusive": lambda groups: tuple(tuple(group) for group in groups),
     "cooldown": _seconds,
 }
-"""Key -> how its value is read, where it is not what the document has."""
+"""Key -> conversion of its value; other values are used as written."""
 
 
 class PromptVariable(NamedTuple):
-    """A value that a prompt is filled in with.
+    """A variable of a prompt.
 
     Attributes:
-        name: What the prompt calls it.
+        name: Its name in the prompt.
         type: A JSON type: `string`, `number`, `integer`, `boolean`, `object`, `array`.
         required: Whether it must be given.
-        default: What it is where it is not given; the empty text where nothing is said of that.
-        description: What it is for.
-        values: All that it may be; empty for anything of its type.
+        default: Its default value. Default: the empty string.
+        description: Its purpose.
+        values: The allowed values; empty for any value of its type.
     """
 
     name: str
@@ -121,9 +121,10 @@ class PromptVariable(NamedTuple):
     values: tuple[JSON, ...] = ()
 
     def fault(self, value: JSON) -> str:
-        """Why a value can't stand for it; empty if it can."""
+        """Why a value is invalid for the variable; empty if it is valid."""
         if not _IS[self.type](value):
             return f"`{self.name}` must be of type {self.type}, got {excerpt(compact(value))}"
+        # Compared as JSON text, because `1 == True` in Python.
         if self.values and all(compact(value) != compact(each) for each in self.values):
             listed = ", ".join(compact(each) for each in self.values)
             return f"`{self.name}` must be one of {listed}, got {excerpt(compact(value))}"
@@ -131,13 +132,13 @@ class PromptVariable(NamedTuple):
 
 
 class Guardrail(NamedTuple):
-    """Something that must be true of each text of the model.
+    """A condition on each text of the model.
 
     Attributes:
-        type: Name of an assertion.
-        params: What that asks for, as written.
-        message: What is told where it is not true.
-        unsupported: Why it can't be judged at all; empty if it can.
+        type: Type of an assertion.
+        params: Its parameters, as written.
+        message: The message if it fails.
+        unsupported: Why it cannot be evaluated; empty if it can.
     """
 
     type: str
@@ -152,18 +153,18 @@ class Prompt:
 
     Attributes:
         name: Its name in the pack.
-        title: What people call it.
-        description: What it is for.
+        title: Its title for people.
+        description: Its purpose.
         version: Its own version.
-        system: The text, with `{{ name }}` where a variable stands.
-        variables: Name -> the variable, in order of writing.
-        tools: Globs of the tools that it is for.
-        policy: What the model may do with tools; `allow` is `tools` where `policy` says nothing of it.
-        settings: The provider's own: `temperature` ...
-        guardrails: What must be true of what the model says.
-        metadata: What else is known of it.
+        system: The text, with variables as `{{ name }}`.
+        variables: Name -> variable, in document order.
+        tools: Globs of the tools that the model is offered.
+        policy: The tool policy; `allow` defaults to `tools`.
+        settings: Settings of the provider, such as `temperature`.
+        guardrails: Conditions on the texts of the model.
+        metadata: Additional information.
         pack: Name of its pack.
-        place: `file:line` of where it is written.
+        place: `file:line` of the prompt.
     """
 
     name: str
@@ -181,14 +182,14 @@ class Prompt:
     place: str = ""
 
     def render(self, values: Mapping[str, JSON] = NOTHING) -> str:
-        """The text of the system message.
+        """Render the text of the system message.
 
         Args:
             values: Name of a variable -> its value.
 
         Raises:
-            ConfigurationError: Variables are missing or unknown, or a value does not fit; it names all of them. Or the
-                text can't be worked out with these values.
+            ConfigurationError: Variables are missing, unknown or invalid (the message lists all of them), or the text
+                cannot be rendered with these values.
         """
         faults = [*self._faults(values)]
         if faults:
@@ -206,7 +207,7 @@ class Prompt:
         return text if isinstance(text, str) else compact(text)
 
     def _faults(self, values: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
-        """Problems of values, each with its hint."""
+        """The problems of values, each with its hint."""
         missing = [name for name, each in self.variables.items() if each.required and name not in values]
         if missing:
             listed = ", ".join(f"`{name}`" for name in missing)
@@ -223,7 +224,7 @@ class Prompt:
 
     @property
     def named_globs(self) -> Iterator[tuple[str, str, str]]:
-        """Globs of the tools that it is for, forbids or asks for: where each stands in its pack, in what, and the glob."""
+        """The globs of `tools`, `deny` and `ask`: the pointer in the pack, a label, and the glob."""
         of, policy = f"the prompt `{self.name}`", self.policy
         base = f"/prompts/{pointer_step(self.name)}"
         is_for = f"{base}/tools" if policy.allow == self.tools else f"{base}/policy/allow"
@@ -235,7 +236,7 @@ class Prompt:
             yield from ((f"{place}/{index}", what, glob) for index, glob in enumerate(globs))
 
     def within(self, namespace: str) -> Prompt:
-        """The prompt with globs over the names that the tools of its pack have within a namespace."""
+        """The prompt with globs over the full names of its pack's tools within a namespace."""
         if not namespace:
             return self
 
@@ -252,6 +253,7 @@ class Prompt:
         changes["requires_before"] = {
             _full(namespace, glob): full(names) for glob, names in policy.requires_before.items()
         }
+        # Any other value is the name of a tool.
         if policy.tool_choice not in _CHOICES:
             changes["tool_choice"] = full_name(namespace, policy.tool_choice)
         return replace(self, tools=full(self.tools), policy=replace(policy, **changes))
@@ -263,19 +265,19 @@ _CHOICES = frozenset({"auto", "required", "none"})
 
 
 def _full(namespace: str, glob: str) -> str:
-    """A glob over the names of a pack's tools within its namespace; `*` stays all that there is."""
+    """Add a namespace to a glob over the tools of a pack; `*` keeps matching all tools."""
     return glob if glob == "*" else full_name(namespace, glob)
 
 
 def find_prompt(packs: Sequence[Pack], name: str) -> Prompt:
-    """A prompt of some packs, with the names that the tools of its pack have there.
+    """Find a prompt by name, with the full names of its pack's tools.
 
     Args:
         packs: The packs (`Runtime.packs`).
-        name: `pack/prompt`, or the name of the prompt alone where only one pack has it.
+        name: `pack/prompt`, or the name of the prompt alone if only one pack has it.
 
     Raises:
-        ConfigurationError: There is none of that name, or several packs have one.
+        ConfigurationError: The prompt is unknown, or several packs have it.
     """
     found = [(pack, pack.prompts[prompt]) for pack, prompt in _meant(packs, name)]
     if len(found) == 1:
@@ -295,7 +297,7 @@ _NO_PROMPTS = "no pack has prompts; add them under `prompts` in `pack.yaml`"
 
 
 def _meant(packs: Iterable[Pack], name: str) -> Iterator[tuple[Pack, str]]:
-    """The packs and names of prompts that a name may mean."""
+    """The packs and prompts that a name can refer to."""
     for pack in packs:
         own = name.removeprefix(f"{pack.name}/")
         for each in dict.fromkeys((own, name)):
@@ -331,7 +333,7 @@ _IS: Mapping[str, Callable[[JSON], bool]] = {
 
 
 def prompts_of(said: Mapping[str, Any], origin: Origin) -> Mapping[str, Prompt]:
-    """The prompts that a pack writes, by name. Their shape is right."""
+    """The prompts of a pack by name; the schema has accepted them."""
     written = said.get("prompts", {})
     return MappingProxyType({name: _prompt(name, entry, origin) for name, entry in written.items()})
 
@@ -380,11 +382,11 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _WORDS = frozenset(
     ["False", "None", "True", "and", "else", "false", "if", "in", "is", "none", "not", "or", "true"]
 )
-"""Words of the expression language, which are no names."""
+"""Keywords of the expression language, which cannot be names."""
 
 
 def check_prompts(prompts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of the prompts of a pack beyond their shape."""
+    """The problems of prompts that the schema cannot find."""
     for name, entry in prompts.items():
         pointer = f"/prompts/{pointer_step(name)}"
         if not _PROMPT_NAME.fullmatch(name):
@@ -403,7 +405,8 @@ def check_prompts(prompts: Mapping[str, Any]) -> Iterator[Problem]:
 def _check_guardrails(entry: Mapping[str, Any], pointer: str) -> list[Problem]:
     problems: list[Problem] = []
     if "guardrails" in entry:
-        from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415 -- most prompts have none
+        # Deferred: most prompts have no guardrails.
+        from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415
 
         check_guardrails(entry["guardrails"], f"{pointer}/guardrails", problems)
     return problems
@@ -438,6 +441,7 @@ def _check_variable(name: str, entry: Mapping[str, Any], pointer: str) -> Iterat
 
 
 def _compiled(text: str, names: Iterable[str], problems: list[Problem], pointer: str = "") -> Rendering:
-    from toolcrib.expressions import compile_value  # noqa: PLC0415 -- most packs have no prompts
+    # Deferred: most packs have no prompts.
+    from toolcrib.expressions import compile_value  # noqa: PLC0415
 
     return compile_value(text, frozenset(names), problems, pointer)

@@ -197,6 +197,8 @@ def unrelated_file(
         problems: The problems of its text.
         formats: The foreign formats.
     """
+    # The cheap check on keys comes first: importing the reader of server files is slow, and few folders
+    # contain one.
     if len(documents) == 1 and _may_name_servers(documents[0].value, formats):
         for files in formats.server_files():
             if files.looks_like_servers_file(documents[0].value):
@@ -419,6 +421,7 @@ class DocumentReader:
         self._settle()
         self._read_named()
         tools = self._overridden()
+        # A file that yields documents stays a document, even if a descriptor also names it as data.
         data = self.touched & self._fruitless
         problems = [problem for key, told in self._problems.items() if key not in data for problem in told]
         strays = (problem for those in self._strays.values() for problem in those.values())
@@ -675,6 +678,7 @@ class DocumentReader:
         error = error or self._refusal(draft.where.pack)
         if draft.tool is not None and error is None:
             self._tools.append(draft.tool)
+            # Of duplicate names the first is the target of overrides, as it is the one that is kept.
             self._written.setdefault(draft.tool.name, _ToolDocument(draft.document, draft.where))
             return True
         if error is not None:
@@ -694,6 +698,7 @@ class DocumentReader:
         if isinstance(name, str):
             self._refused.setdefault(full_name(where.namespace, name), error)
             if error.code == REFUSED_PACK:
+                # A reference without the namespace must also find the reason.
                 self._refused.setdefault(name, error)  # its namespace may not have been readable
 
     def _overridden(self) -> list[Descriptor]:
@@ -733,6 +738,7 @@ class DocumentReader:
         below = self._written[name].document
         self._written[name] = _ToolDocument(document, where)
         places = (f"{below.source}:{below.line}",)
+        # Settings show where a value comes from; keys that the override did not touch keep the place below.
         left = {key: place for key, place in document.below().items() if key in tool.origin.written}
         origin = tool.origin._replace(
             overrides=places + overrides_of(below),

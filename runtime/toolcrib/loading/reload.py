@@ -92,6 +92,7 @@ def has_same_meaning(before: Descriptor, tool: Descriptor) -> bool:
 
 def _meaning(tool: Descriptor) -> tuple[object, ...]:
     origin = tool.origin
+    # A profile can change these without a change of the document's digest.
     settings = (tool.mode, tool.timeout, tool.coerce, tool.on_invalid_result)
     kept = [(each.id, each.digest, each.fault) for each in tool.fixture.collections.values()]
     beginning = (kept, [*tool.fixture.machines.values()])
@@ -124,6 +125,7 @@ def keep_last_good(loaded: LoadedDocuments, before: PreviousLoad) -> LoadedDocum
         return loaded
     tools = {tool.name: tool for tool in reversed(loaded.tools)}
     kept = {}
+    # Cards instead of tools: the descriptors of an index are not decoded for this comparison.
     for card in before.tools.cards.values():
         last, now = before.tools[card.name], tools.get(card.name)
         if last.origin.overrides:
@@ -131,6 +133,7 @@ def keep_last_good(loaded: LoadedDocuments, before: PreviousLoad) -> LoadedDocum
         else:
             why = broken.why(card.source, card.pack) if now is None else ""
         if why:
+            # A plain copy with a reason, so that lists and `show` can say why the tool is old.
             kept[card.name] = _stale(last, why)
     scenarios = list(loaded.scenarios)
     played = {(scenario.origin.source, scenario.name) for scenario in scenarios}
@@ -360,7 +363,8 @@ async def watch_changes(
 def _awatch(*, insists: bool) -> Awatch | None:
     """The source of file events; None if it is not installed."""
     try:
-        from watchfiles import awatch  # noqa: PLC0415 -- an extra
+        # Optional: the extra `watch` installs it.
+        from watchfiles import awatch  # noqa: PLC0415
     except ImportError as error:
         hint = "pip install 'toolcrib[watch]'"
         if insists:
@@ -466,6 +470,8 @@ class _Listener:
     async def _hear(self, awatch: Awatch, folders: list[str]) -> None:
         here = {_full(folder) for folder in folders}
         try:
+            # Not recursive: `node_modules` alone can exhaust the inotify watches of the user. No filter,
+            # because the comparison decides.
             async for changed in awatch(*folders, watch_filter=None, recursive=False, debounce=100):
                 # A watch is bound to the inode: a folder that was replaced or moved sends no more events.
                 self._deaf = self._deaf or any(_full(path) in here for _change, path in changed)
@@ -479,6 +485,7 @@ class _Listener:
         """Stop listening."""
         if self._task is not None:
             self._task.cancel()
+            # Waits without raising: the task ends with CancelledError or with an error that was logged.
             await asyncio.wait([self._task])
 
 

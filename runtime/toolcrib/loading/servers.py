@@ -1,6 +1,6 @@
-"""MCP servers in files: `servers` and `servers_from` of a project, their texts, and the files that a format reads.
+"""Parse and check MCP servers: `servers` and `servers_from` of a project, and files of other programs.
 
-Values of headers and variables are never shown in a problem, because they may be secret.
+Problems never show values of headers and variables, because they may be secret.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _OF_THE_PROTOCOL: Final = frozenset(
         "mcp-session-id",
     }
 )
-"""Written by the transport (MCP, "Streamable HTTP"), besides those that belong to any connection."""
+"""Headers that the transport sets (MCP, "Streamable HTTP"), in addition to the connection headers of HTTP."""
 
 _COOKIES: Final = "write `auth: {type: apiKey, in: cookie, name: ..., value: ...}`"
 
 
 def check_texts(said: Mapping[str, Any], where: _PositionOf) -> Iterator[Problem]:
-    """Problems of the texts that go to a process."""
+    """The problems of strings that are passed to a process."""
     for key in ("command", "cwd"):
         if key in said:
             yield from _check_text(said[key], where(key))
@@ -73,22 +73,24 @@ def _check_text(text: str, spot: ConfigPosition) -> Iterator[Problem]:
 
 
 def _check_program(command: str, spot: ConfigPosition) -> Iterator[Problem]:
-    """A whole command line in place of the program is a common slip, and no program is called so."""
+    """The problem of a whole command line in place of the program, a common mistake."""
+    # No shell is involved, so `npx -y server` would be looked up as one file name. Paths may contain spaces.
     first, _, rest = command.strip().partition(" ")
     if rest and not re.search(r"[/\\]|\$\{", first):
         message = f"`{excerpt(command)}` is a command line; `command` must be the program alone"
         yield spot.problem(
             "wrong_form",
             message,
-            f"write `command: {excerpt(first)}`and put the rest in `args`, one item for each argument",
+            f"write `command: {excerpt(first)}` and put the rest in `args`, one item for each argument",
         )
 
 
 def check_headers(headers: Mapping[str, str], where: _PositionOf) -> Iterator[Problem]:
-    """Problems of the headers of a server."""
+    """The problems of a server's headers."""
     known: dict[str, str] = {}
     for name, text in headers.items():
         spot = where("headers", name)
+        # Header names are case-insensitive (RFC 9110, section 5.1); YAML sees two different keys.
         other = known.setdefault(name.lower(), name)
         fault = fault_of_name(name)
         if fault is not None:
@@ -121,7 +123,7 @@ def _check_literal(name: str, text: str, spot: ConfigPosition) -> Iterator[Probl
 
 
 def check_url(url: str, spot: ConfigPosition) -> Iterator[Problem]:
-    """Problems of the address of a server; variables in it are not known yet."""
+    """The problems of a server's URL; the values of its variables are not known yet."""
     faults = check_variables(url, "")
     for problem in faults:
         yield spot.problem(problem.code, problem.message, problem.hint)
@@ -132,7 +134,7 @@ def check_url(url: str, spot: ConfigPosition) -> Iterator[Problem]:
 
 
 _ADDRESS: Final = "write `https://host/mcp`"
-_LOOKED_UP: Final = "x"
+_LOOKED_UP: Final = "x"  # stands for the value of a variable
 
 
 def _fault_of_url(url: str) -> tuple[str, str] | None:
@@ -145,6 +147,7 @@ def _fault_of_url(url: str) -> tuple[str, str] | None:
         )
     if re.search(r"[\x00-\x20\x7f]", known):
         return "the URL contains a space or control character", "write a space as `%20`"
+    # A variable at the start may contain the scheme and the host; the URL is checked again when it is resolved.
     if isinstance(pieces[0], SecretVariable):
         return None
     scheme, _, rest = known.partition("://")
@@ -164,35 +167,35 @@ def _fault_of_url(url: str) -> tuple[str, str] | None:
 
 
 def _with_a_port(authority: str) -> str:
-    """The host and port, with a number for a port that is looked up."""
+    """The authority with a number in place of a port that contains a variable."""
     return re.sub(rf":[0-9]*{_LOOKED_UP}[0-9]*$", ":80", authority)
 
 
 class Locate(Protocol):
-    """From JSON Pointers to lines and columns, of a value or of its key; 0 where unknown."""
+    """Maps JSON Pointers to lines and columns of values or keys; 0 if unknown."""
 
     def __call__(self, pointer: str, /, *, key: bool = False) -> tuple[int, int]:
-        """Line and column."""
+        """Line and column of a pointer."""
         ...
 
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _BY_NAME: Final = ("env", "headers", "timeouts")
-"""Keys that are laid over each other entry by entry."""
+"""Keys that are merged entry by entry."""
 
 _OF_PROCESSES: Final = ("command", "args", "env", "cwd")
 _OF_ADDRESSES: Final = ("url", "headers", "auth")
 _OF_KEYS: Final = frozenset(
     {"client_key", "duplicate_name", "missing_key", "needless_key", "server_left_out", "server_name"}
 )
-"""Codes of problems that stand at a key rather than at its value."""
+"""Codes of problems that are positioned at a key, not at its value."""
 
 
 class ConfigPosition(NamedTuple):
-    """Where something is written.
+    """The position of a part of a configuration file.
 
     Attributes:
-        source: The file, as it was named.
+        source: The file, as the user named it.
         pointer: JSON Pointer within its document.
         locate: Finds lines in that document.
     """
@@ -202,7 +205,7 @@ class ConfigPosition(NamedTuple):
     locate: Locate
 
     def below(self, *steps: str | int) -> ConfigPosition:
-        """A part of it."""
+        """The position of a part of it."""
         return self._replace(pointer=self.pointer + "".join(f"/{pointer_step(step)}" for step in steps))
 
     def place(self) -> str:
@@ -211,18 +214,18 @@ class ConfigPosition(NamedTuple):
         return f"{self.source}:{line or 1}"
 
     def problem(self, code: str, message: str, hint: str = "", severity: Severity = "error") -> Problem:
-        """A problem of what is written here."""
+        """A problem at this position."""
         line, column = self.locate(self.pointer, key=code in _OF_KEYS)
         return Problem(code, message, self.pointer, hint, severity, self.source, line or 1, column or 1)
 
 
 class ServerBlock(NamedTuple):
-    """The configuration of a server, as it is written.
+    """The configuration of a server, as written.
 
     Attributes:
-        name: Names it.
-        said: Its keys, as `servers` has them. Their shape is right.
-        spots: `""`, the keys, and `env.NAME` -> where each stands.
+        name: Name of the server.
+        said: Its keys, in the form of `servers`; the schema has accepted them.
+        spots: `""` (the server), each key, and `env.NAME` -> position.
         root: The folder that its paths are relative to.
     """
 
@@ -232,7 +235,7 @@ class ServerBlock(NamedTuple):
     root: str
 
     def spot(self, key: str = "", *steps: str | int) -> ConfigPosition:
-        """Where a part of it stands; the server itself where that one is not written."""
+        """The position of a part; that of the server if the part is not written."""
         if steps and f"{key}.{steps[0]}" in self.spots:
             return self.spots[f"{key}.{steps[0]}"].below(*steps[1:])
         if key in self.spots:
@@ -241,7 +244,7 @@ class ServerBlock(NamedTuple):
 
 
 def server_block_at(name: str, said: Mapping[str, Any], spot: ConfigPosition, root: str) -> ServerBlock:
-    """A server that stands at one place, with all of its keys."""
+    """A server whose keys are all at one position."""
     spots = {"": spot, **{key: spot.below(key) for key in said}}
     for key in _BY_NAME:
         spots |= {f"{key}.{each}": spot.below(key, each) for each in said.get(key, ())}
@@ -249,9 +252,9 @@ def server_block_at(name: str, said: Mapping[str, Any], spot: ConfigPosition, ro
 
 
 def overlay_server(lower: ServerBlock, upper: ServerBlock) -> ServerBlock:
-    """A server with another saying over it, key by key; `env`, `headers` and `timeouts` entry by entry.
+    """Apply an override to a server, key by key; `env`, `headers` and `timeouts` entry by entry.
 
-    What says `url` takes the place of all that says how to start a process, and the other way round.
+    An override with `url` removes all keys that start a process, and one with `command` removes those of a URL.
     """
     gone: Sequence[str] = ()
     if "url" in upper.said:
@@ -264,16 +267,18 @@ def overlay_server(lower: ServerBlock, upper: ServerBlock) -> ServerBlock:
         if key in kept and key in upper.said:
             said[key] = {**kept[key], **upper.said[key]}
     below = {key: spot for key, spot in lower.spots.items() if key.partition(".")[0] not in gone}
+    # Relative paths belong to the file that contains them, which need not be in the folder of the project.
     root = upper.root if {"command", "cwd"} & upper.said.keys() else lower.root
     return ServerBlock(upper.name, said, {**below, **upper.spots}, root)
 
 
 def server_from_block(written: ServerBlock) -> Server:
-    """The server that is written; it has no faults."""
+    """Build the server of a block without errors."""
     said = written.said
     imports = said.get("import", False)
     chosen: Mapping[str, Any] = imports if isinstance(imports, dict) else {}
     timeouts = {key: parse_duration(text) for key, text in said.get("timeouts", {}).items()}
+    # `transport` is optional: `url` implies HTTP, `command` implies stdio.
     usual: Literal["http", "stdio"] = "http" if "url" in said else "stdio"
     return Server(
         written.name,
@@ -300,7 +305,7 @@ def server_from_block(written: ServerBlock) -> Server:
 
 
 def whole_path(folder: str) -> str:
-    """A folder by its whole path; as it was named where the working directory is gone."""
+    """The absolute path of a folder; the path as named if the working directory was deleted."""
     try:
         return os.path.abspath(folder)
     except FileNotFoundError:
@@ -308,7 +313,7 @@ def whole_path(folder: str) -> str:
 
 
 def check_name(spot: ConfigPosition, name: str) -> Iterator[Problem]:
-    """A name that a project writes must be able to stand in names of tools as it is."""
+    """The problem of a server name that tool names cannot contain unchanged."""
     if _NAME.fullmatch(name):
         return
     message = f"`{excerpt(name)}` is not a valid server name"
@@ -324,7 +329,8 @@ def prefix_of(name: str) -> str:
 
 
 def check_prefixes(written: Mapping[str, ServerBlock]) -> Iterator[Problem]:
-    """Problems of server names that clients accept and that names of tools can't contain."""
+    """Warnings for server names that other programs accept but tool names cannot contain."""
+    # Names in client files are not ours to reject: they are adapted, and the result is reported.
     first: dict[str, str] = {}
     for name, each in written.items():
         prefix = prefix_of(name)
@@ -339,7 +345,7 @@ def check_prefixes(written: Mapping[str, ServerBlock]) -> Iterator[Problem]:
 
 
 def check_server(written: ServerBlock) -> Iterator[Problem]:
-    """Everything that is wrong with a server beyond its shape."""
+    """The problems of a server that the schema cannot find."""
     yield from _check_kind(written)
     yield from check_texts(written.said, written.spot)
     if "url" in written.said:
@@ -361,10 +367,11 @@ _LONGEST_START: Final = 600.0
 
 
 def _check_auth(written: ServerBlock) -> Iterator[Problem]:
-    """Problems of `auth` beyond its shape; secrets are looked up when the server is connected."""
+    """The problems of `auth` that the schema cannot find. Secrets are looked up on connecting, not here."""
     if "auth" not in written.said:
         return
-    from toolcrib.http.auth import compile_auth  # noqa: PLC0415 -- few servers have it
+    # Deferred: few servers have `auth`.
+    from toolcrib.http.auth import compile_auth  # noqa: PLC0415
 
     problems: list[Problem] = []
     block = {key: written.said[key] for key in _OF_ADDRESSES if key in written.said}
@@ -375,7 +382,7 @@ def _check_auth(written: ServerBlock) -> Iterator[Problem]:
 
 
 def _check_kind(written: ServerBlock) -> Iterator[Problem]:
-    """Whether it is one of the two kinds of servers, and all of its keys are of that kind."""
+    """Check that a server has either `command` or `url`, and no keys of the other kind."""
     said, transport = written.said, written.said.get("transport")
     if "command" in said and "url" in said:
         message = "`command` and `url` cannot be combined: `command` starts a server, `url` connects to a running one"
@@ -412,7 +419,7 @@ _INSTEAD: Final[Mapping[str, str]] = {
 def merge_servers(
     several: Iterable[Mapping[str, ServerBlock]],
 ) -> tuple[dict[str, ServerBlock], list[Problem]]:
-    """The servers of several files: of two of one name that of the later file counts, which is told."""
+    """Merge the servers of several files. A later file replaces servers of the same name, with a warning."""
     found: dict[str, ServerBlock] = {}
     problems = []
     for servers in several:
@@ -440,19 +447,19 @@ def parse_servers(
     below: Mapping[str, ServerBlock] = NOTHING,
     told: Callable[[str], bool] = lambda _name: False,
 ) -> tuple[dict[str, Server], list[Problem]]:
-    """The servers that a document writes, and everything that is wrong with them.
+    """Parse the servers of a document.
 
     Args:
-        said: Name -> what is written of the server; its shape is right.
-        source: The document, as it was named.
+        said: Name -> block of the server; the schema has accepted it.
+        source: The document, as the user named it.
         root: The folder that paths are relative to.
         locate: Finds lines in the document.
-        pointer: Where `said` stands in it.
-        below: What other files write, by name: they come first, and what is said here is laid over that.
-        told: Whether it is told already why a server is missing there, so that nothing can be laid over it.
+        pointer: JSON Pointer of `said`.
+        below: Servers of other files by name; they come first, and blocks here override them.
+        told: Whether the absence of a server in the other files was reported already, so that its override is skipped.
 
     Returns:
-        The servers that are sound, in the order of writing; and all problems, placed.
+        The valid servers in document order; and all problems with their positions.
     """
     written, problems = dict(below), list[Problem]()
     top = ConfigPosition(source, pointer, locate)
@@ -461,6 +468,8 @@ def parse_servers(
         if name in written:
             written[name] = overlay_server(written[name], upper)
             continue
+        # An override of a server that is missing for a reported reason would only add a misleading "missing
+        # key".
         if told(name) and not {"command", "url"} & entry.keys():
             continue
         faults = list(check_name(upper.spot(), name))
@@ -472,14 +481,14 @@ def parse_servers(
 
 
 def is_servers_file(path: str, formats: Formats) -> bool:
-    """Whether a path is a file of another program that names MCP servers."""
+    """Whether a path is a file of another program that configures MCP servers."""
     return any(files.is_servers_file(path) for files in formats.server_files())
 
 
 def read_servers_file(path: str, formats: Formats) -> tuple[dict[str, Server], list[Problem]]:
-    """The servers that the file of some client names, and everything that is wrong with it. All are imported.
+    """Read the servers of a client's configuration file, and its problems. All tools are imported.
 
-    What has no meaning here is told as a notice. A server that is switched off there is left out.
+    Settings without a meaning here are reported as notices. Servers that are disabled in the file are omitted.
     """
     file = _read_file(path, None, formats)
     servers, faults = _sound(file.servers)
@@ -487,7 +496,7 @@ def read_servers_file(path: str, formats: Formats) -> tuple[dict[str, Server], l
 
 
 def _read_file(path: str, named: ConfigPosition | None, formats: Formats) -> ServerFile:
-    """Read a file by the format that recognises it, else by the first one that has such files."""
+    """Read a file with the format that recognises it, else with the first format that has such files."""
     several = [*formats.server_files()]
     if not several:
         spot = named or ConfigPosition(path, "", _no_line)
@@ -512,14 +521,14 @@ def _sound(written: Mapping[str, ServerBlock]) -> tuple[dict[str, Server], list[
 def servers_of_project(
     said: Mapping[str, Any], document: Document, folder: str, note: Callable[[str], None], formats: Formats
 ) -> tuple[Mapping[str, Server], tuple[str, ...], list[Problem]]:
-    """The servers of a project, the files that it names for them, and everything that is wrong with either.
+    """The servers of a project, the files that it reads them from, and the problems of both.
 
     Args:
-        said: What of the project is sound.
-        document: The project's file.
-        folder: The folder of the project, as it was named.
-        note: Is told of each file before it is read.
-        formats: Those whose files may name servers.
+        said: The valid parts of the project.
+        document: The project file.
+        folder: The folder of the project, as the user named it.
+        note: Called with each file before it is read.
+        formats: The foreign formats, whose files may configure servers.
     """
     named = said.get("servers_from", ())
     spot = ConfigPosition(document.source, "/servers_from", document.position)
@@ -536,6 +545,7 @@ def servers_of_project(
         note(path)
         files[path] = _read_file(path, place, formats)
         problems += files[path].problems
+    # The project's own `servers` come last and override the files of other programs.
     below, faults = merge_servers(file.servers for file in files.values())
     servers, others = parse_servers(
         said.get("servers", {}),

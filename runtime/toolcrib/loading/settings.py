@@ -89,6 +89,8 @@ def apply_settings(tool: Descriptor, settings: Settings) -> Descriptor:
             told |= {f"limits.{key}": settings.places[f"limits.{key}"] for key in limits}
     glob = first_match(tool.name, settings.modes)
     if glob is not None and settings.modes[glob] != tool.mode:
+        # A tool that is named exactly gets the mode even without a block: the resulting error tells the user
+        # about the mistake.
         mode = settings.modes[glob]
         if mode in tool.bindings or glob == tool.name:
             changes["mode"], told["mode"] = mode, settings.places[f"modes.{glob}"]

@@ -104,7 +104,8 @@ def sorted_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 def log_problems(problems: Iterable[Problem]) -> None:
     """Log problems that do not stop loading: notices at INFO, all others at WARNING."""
-    import logging  # noqa: PLC0415 -- a start from the index imports this module, and most starts log nothing
+    # Deferred: `logging` is slow to import, and most starts log nothing.
+    import logging  # noqa: PLC0415
 
     log = logging.getLogger("toolcrib")
     for problem in problems:

@@ -1,7 +1,6 @@
-"""Sources: folders, packs and files on disk, walked in a stable order, and texts in memory, given to the reader.
+"""Load documents from folders, packs and files on disk, in a stable order, and from memory.
 
-Nothing outside the folder that was given is read: a linked folder is not entered, and a linked file that leads
-outside is refused.
+Nothing outside the given folder is read: linked folders are not entered, and a symlink to a file outside is an error.
 """
 
 from __future__ import annotations
@@ -63,13 +62,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SourcePath:
-    """Something to read from disk.
+    """A source on disk.
 
     Attributes:
         path: A folder (with any packs in it), a pack, or one file.
-        namespace: What stands before `__` in the names of the tools from there.
-        ignore: Globs of files that are passed over where folders are walked, relative to `root`.
-        root: The folder of the project; empty outside one.
+        namespace: Prefix of the names of its tools, without `__`.
+        ignore: Globs of files that are skipped in folders, relative to `root`.
+        root: The folder of the project; empty outside projects.
     """
 
     path: str
@@ -80,13 +79,13 @@ class SourcePath:
 
 @dataclass(frozen=True, slots=True)
 class _WalkPosition:
-    """Where a walk has come to.
+    """A folder that a walk has reached.
 
     Attributes:
-        path: The folder, as it was named.
-        real: The same with links resolved.
-        pack: The nearest pack on the way down; None outside packs.
-        pack_path: The folder of that pack, as it was named.
+        path: The folder, as the user named it.
+        real: The folder with links resolved.
+        pack: The innermost enclosing pack; None outside packs.
+        pack_path: The folder of that pack, as the user named it.
     """
 
     path: str
@@ -95,21 +94,21 @@ class _WalkPosition:
     pack_path: str = ""
 
     def named(self, name: str) -> str:
-        """An entry of the folder, as a person names it."""
+        """The path of an entry, as the user would name it."""
         return name if self.path == "." else os.path.join(self.path, name)
 
     def key(self, name: str) -> str:
-        """The same with links resolved, if it is none itself."""
+        """The path of an entry that is not a link itself, with links resolved."""
         return os.path.join(self.real, name)
 
     def below(self, name: str) -> _WalkPosition:
-        """A folder in the folder."""
+        """The position of a folder in the folder."""
         return _WalkPosition(self.named(name), self.key(name), self.pack, self.pack_path)
 
 
 @dataclass(frozen=True, slots=True)
 class _DataFileRecorder:
-    """Is told of the files that documents name, before they are read."""
+    """Records the files that documents name, before they are read."""
 
     reader: DocumentReader
     trail: FileTracker
@@ -121,7 +120,7 @@ class _DataFileRecorder:
 
 @dataclass(frozen=True, slots=True)
 class _RowFileRecorder:
-    """Is told of the files that hold rows, before they are read."""
+    """Records row files, before they are read."""
 
     stored: set[str]
     trail: FileTracker
@@ -132,19 +131,19 @@ class _RowFileRecorder:
 
 
 def files_beside(file: str, stored: set[str], trail: FileTracker) -> DiskFiles:
-    """The files that a pack or project may name: in the folder of its own file, and below.
+    """The files that a pack or project may name: those in the folder of its own file, and below.
 
     Args:
         file: Its own file.
-        stored: Receives the keys of those that are looked at.
-        trail: Receives everything that is looked at.
+        stored: Receives the keys of the files that are read.
+        trail: Records all files and folders that are read.
     """
     folder = Path(file).parent
     return DiskFiles(folder, folder, _RowFileRecorder(stored, trail), trail)
 
 
 class Folders:
-    """Walks sources and gives what lies there to a reader."""
+    """Walks sources and passes their documents to a reader."""
 
     def __init__(self, reader: DocumentReader, trail: FileTracker) -> None:
         self._reader = reader
@@ -156,11 +155,12 @@ class Folders:
         self._links: list[str] = []
 
     def add(self, source: SourcePath) -> None:
-        """A folder, a pack (also by its `pack.yaml`, or as `.zip`), or one file."""
+        """Add a folder, a pack (also by its `pack.yaml`, or as `.zip`), or one file."""
         path = Path(source.path)
         if _missing(path) is not None:
             self._trail.file(source.path)
-        missing = _missing(path)  # it may have come just before it was noted
+        # Checked again: created between the check and the record, it would count as known and never be loaded.
+        missing = _missing(path)
         if missing is not None:
             self._reader.add_problem(str(path), missing)
         elif os.path.isdir(path):
@@ -177,7 +177,8 @@ class Folders:
             self._add_file(str(path), str(real_path(path)), here, root, source.namespace)
 
     def _add_folder(self, top: Path, source: SourcePath) -> None:
-        """Files of a folder before those of the folders in it, each in the order of names."""
+        """Add a folder: its files before its subfolders, each sorted by name."""
+        # A stack instead of recursion: folders can be nested deeper than the recursion limit.
         root, real = self._enclosing_pack(top), real_path(top)
         left = [_WalkPosition(str(top), str(real))]
         while left:
@@ -186,26 +187,30 @@ class Folders:
             if names is None:
                 self._reader.add_problem(here.path, _unreadable(here.path))
                 continue
+            # Only for `tell_links`: a link to a folder that was walked anyway hides nothing.
             self._walked.add(here.real)
+            # The pack file first: it decides which of the other files belong to the pack.
             files = [name for name in names if "/" not in name]
             here = self._entered(here, files, source)
             for name in files:
+                # A project file within a source would otherwise be reported as an unknown document.
                 if name not in PROJECT_FILES:
                     self._add_entry(name, here, root, source)
             links = [here.named(name.removesuffix(LINKED)) for name in names if name.endswith(LINKED)]
             self._links += [path for path in links if not self._is_ignored(path, source)]
             left += reversed([here.below(name[:-1]) for name in names if name.endswith("/")])
+        # A deployment that switches a link (`current` -> `v2`) during the walk mixes files of two versions.
         if real_path(top) != real:
             self._trail.torn(top)
 
     def tell_links(self) -> None:
-        """Say which linked folders were passed over. Call it when everything is added: one may be read by itself."""
+        """Report linked folders that were skipped. Call it last: another source may be the target of a link."""
         for path in self._links:
             if os.path.realpath(path) not in self._walked:
                 self._reader.add_problem(path, _not_followed(path))
 
     def _entered(self, here: _WalkPosition, files: Sequence[str], source: SourcePath) -> _WalkPosition:
-        """The same place, in the pack that the folder is if it is one."""
+        """The position within the pack of the folder, if the folder is a pack."""
         name = next((name for name in PACK_FILES if name in files), None)
         path = here.named(name) if name is not None else ""
         if name is None or self._is_ignored(path, source):
@@ -224,7 +229,7 @@ class Folders:
         return _WalkPosition(here.path, here.real, pack, here.path)
 
     def _add_entry(self, name: str, here: _WalkPosition, root: Path, source: SourcePath) -> None:
-        """A file that was found in a folder; it may be somebody else's."""
+        """Add a file that was found in a folder and may belong to another program."""
         path, reader = here.named(name), self._reader
         if self._is_ignored(path, source):
             reader.ignored.append(path)
@@ -247,6 +252,7 @@ class Folders:
     def _is_ignored(self, path: str, source: SourcePath) -> bool:
         if not source.ignore:
             return False
+        # Globs use `/` on Windows as well.
         within = os.path.relpath(path, source.root or ".").replace(os.sep, "/")
         return any(matches_glob(within, glob) for glob in source.ignore)
 
@@ -261,7 +267,7 @@ class Folders:
         scanned: bool = False,
         only: str = "",
     ) -> None:
-        """Read a file. What paths in it may not leave is `root`; the scenarios of one file alone may be asked for."""
+        """Read a file. Paths in it cannot leave `root`; with `only`, scenarios of that file alone are loaded."""
         if self._reader.knows(key):
             return
         name = os.path.basename(path)
@@ -292,7 +298,7 @@ class Folders:
         return any(test(each, document.value) for each in self._formats.parents for document in documents)
 
     def _parents_above(self, folder: Path) -> list[Path]:
-        """The files with documents that hold others together, in the nearest folder above that has any."""
+        """The files with parent documents in the nearest folder that has any, from this one upwards."""
         for candidate in _upwards(folder):
             if candidate not in self._parents:
                 self._parents[candidate] = [
@@ -307,17 +313,18 @@ class Folders:
         return self._has(documents, lambda parents, value: parents.is_parent(value))
 
     def _texts_in(self, folder: Path) -> Iterator[Path]:
-        """The YAML files of a folder that nobody gave."""
+        """The YAML files of a folder that is not a source."""
         for name in self._trail.folder(folder, inner=False) or ():
             if name.endswith((".yaml", ".yml")):
                 self._trail.file(folder / name)
                 yield folder / name
 
     def _add_archive(self, path: str, key: str, namespace: str, *, scanned: bool) -> None:
-        """A pack in a `.zip`; one that was found in a folder and is no pack may be somebody else's."""
+        """Add a pack in a `.zip`."""
         self._trail.file(path)
         archive, problems = open_archive(Path(path))
         if archive is None or not archive.pack_file:
+            # A zip in a folder may be data of another program; one that was given as a source is meant as a pack.
             told = problems or [_no_pack(path, "notice" if scanned else "error")]
             vanished = scanned and told[0].code == "path_not_found"
             self._reader.add_problems(key, [_vanished(path)] if vanished else told)
@@ -333,7 +340,7 @@ class Folders:
         )
 
     def _enclosing_pack(self, folder: Path) -> Path:
-        """The folder of the pack that a folder lies in; the folder itself outside packs."""
+        """The folder of the pack that contains a folder; the folder itself outside packs."""
         for above in _upwards(folder):
             for name in PACK_FILES:
                 self._trail.file(str(above / name))
@@ -352,16 +359,16 @@ def add_contents(
     key: str = "",
     outside: ExternalAccess = PLAIN_ENVIRONMENT,
 ) -> None:
-    """Give the files of a pack in memory to a reader.
+    """Add the files of a pack in memory to a reader.
 
     Args:
-        reader: Collects what is read.
+        reader: Collects the documents.
         contents: Path within the pack (with `/`) -> content.
-        pack_name: Which of them is the pack file; None for none.
-        namespace: What stands before the names of the tools.
-        source: What stands before the paths in problems.
-        key: What stands before the paths where files are told apart.
-        outside: Where variables are looked up.
+        pack_name: The path of the pack file; None without one.
+        namespace: Prefix of the tools' names, without `__`.
+        source: Prefix of the paths in problems.
+        key: Prefix of the keys that identify files.
+        outside: Access to environment variables.
     """
     pack = None
     if pack_name is not None:
@@ -390,7 +397,7 @@ def _within(path: str, here: _WalkPosition) -> str:
 
 
 def _missing(path: Path) -> Problem | None:
-    """The problem of a path at which there is nothing, or at which nobody can tell what there is."""
+    """The problem of a missing or inaccessible path; None if it exists."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -404,7 +411,7 @@ def _missing(path: Path) -> Problem | None:
 
 
 def real_path(path: str | Path) -> Path:
-    """A path with links resolved; as it was named, if it is relative and the working directory was removed."""
+    """A path with links resolved; the path as named if it is relative and the working directory was deleted."""
     try:
         return Path(os.path.realpath(path))
     except FileNotFoundError:
@@ -412,7 +419,8 @@ def real_path(path: str | Path) -> Path:
 
 
 def _unreadable(path: str) -> Problem:
-    """A folder that can't be listed; one that is gone since its parent was listed is a notice."""
+    """The problem of an unreadable folder; only a notice if it was deleted after its parent was listed."""
+    # Listed again only for the reason: the fingerprints record that it failed, but not why.
     try:
         os.listdir(path)
     except FileNotFoundError:
@@ -439,7 +447,7 @@ def _no_pack(path: str, severity: Severity) -> Problem:
 
 
 def _outside(path: str, root: Path | str) -> Problem:
-    """A link is not followed out of the folder that was given: what is there was not asked for."""
+    # A cloned repository could otherwise contain a link to any file of the user, and load it as a tool.
     message = f"the symlink points outside {root}, and was not read"
     hint = "replace it with a copy, or pass the file itself"
     return Problem(code="link_leads_outside", message=message, hint=hint, source=path, line=1, column=1)
@@ -452,11 +460,11 @@ def _not_followed(path: str) -> Problem:
 
 
 _LEVELS = 4
-"""Folders that are looked at for the pack or the parent document that a file belongs to."""
+"""Number of folders, upwards from a file, that are searched for its pack or parent document."""
 
 
 def _upwards(folder: Path) -> tuple[Path, ...]:
-    """The folder and those above it, the nearest first."""
+    """The folder and its ancestors, the nearest first, at most `_LEVELS`."""
     absolute = folder if folder.is_absolute() else real_path(".") / folder
     return (absolute, *absolute.parents)[:_LEVELS]
 
@@ -469,14 +477,14 @@ def load(
     fixture: Fixture = NO_FIXTURE,
     stored: Collection[str] = (),
 ) -> LoadedDocuments:
-    """Read folders, packs and files from disk.
+    """Load folders, packs and files from disk.
 
     Args:
         sources: Each a folder (with any packs in it), a pack, or one file.
-        kinds: What the installed modes say of their blocks.
-        trail: Receives everything that is looked at.
-        fixture: What the store of tools outside packs begins with.
-        stored: Paths of files that hold its rows, with links resolved; they are no documents.
+        kinds: The schemas and checks of the installed modes.
+        trail: Records all files and folders that are read.
+        fixture: The initial store of tools outside packs.
+        stored: Paths of its row files, with links resolved, which are not documents.
     """
     reader = DocumentReader(kinds, fixture)
     reader.stored.update(stored)
@@ -491,14 +499,14 @@ def load(
 def parse(
     name: str, content: Content, kinds: Kinds, *, files: Files | None = None, line: int = 1
 ) -> LoadedDocuments:
-    """Read documents from memory.
+    """Load documents from memory.
 
     Args:
-        name: What the text is called in problems; read as JSON if it ends in `.json`.
-        content: Text or bytes of YAML or JSON documents, one document as a mapping, or a list of those.
-        kinds: What the installed modes say of their blocks.
+        name: Name of the text in problems; it is read as JSON if the name ends in `.json`.
+        content: Text or bytes of YAML or JSON documents, one document as a mapping, or a list of mappings.
+        kinds: The schemas and checks of the installed modes.
         files: The files that the documents may name.
-        line: Where in `name` mappings stand that somebody else has read.
+        line: The line in `name` to report for mappings that were parsed elsewhere.
     """
     reader = DocumentReader(kinds)
     documents, problems = parse_content(name, content, line=line)
@@ -509,17 +517,17 @@ def parse(
 def parse_registry(
     name: str, content: Content, *, kinds: Kinds, problems: list[Problem] | None = None
 ) -> Registry:
-    """A registry of the descriptors in a text, or of those that are already mappings.
+    """Create a registry from descriptors in text or mappings.
 
     Args:
-        name: What the text is called in problems; read as JSON if it ends in `.json`.
+        name: Name of the text in problems; it is read as JSON if the name ends in `.json`.
         content: YAML or JSON, one document as a mapping, or several in a list.
-        kinds: What the modes say of their blocks (`toolcrib.Executors.installed()`).
-        problems: Receives every problem; the good tools are kept.
+        kinds: The schemas and checks of the modes (`toolcrib.Executors.installed()`).
+        problems: Receives all problems; the valid tools are kept. Without it, errors are raised, and warnings and
+            notices are logged.
 
     Raises:
-        DocumentError: No list was given, and there is an error, or no descriptor at all. Without a list, warnings and
-            notices beside good tools are logged.
+        DocumentError: `problems` is not given, and there is an error or no descriptor.
     """
     loaded = parse(name, content, kinds)
     tools, duplicates = without_duplicates(loaded.tools)
@@ -540,7 +548,7 @@ def _no_descriptor(name: str) -> Problem:
 
 
 def parse_files(contents: Mapping[str, str | bytes], kinds: Kinds) -> LoadedDocuments:
-    """Read a pack from memory: path within the pack (with `/`) -> content."""
+    """Load a pack from memory: path within the pack (with `/`) -> content."""
     reader = DocumentReader(kinds)
     add_contents(reader, contents, next((name for name in PACK_FILES if name in contents), None))
     return reader.loaded()

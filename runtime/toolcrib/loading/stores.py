@@ -1,7 +1,7 @@
-"""Initial contents of stores: the collections and state machines that a pack, a project or a scenario declares.
+"""Initial contents of stores: the collections and state machines of a pack, a project or a scenario.
 
-Rows are written in place or in files (JSON, JSON lines, YAML, CSV). A fault in rows refuses no pack and no tool: the
-collection keeps its name, and a mock that asks for its rows is told the fault.
+Rows are inline or in files (JSON, JSON lines, YAML, CSV). A fault in rows does not reject a pack or tool: the
+collection keeps its name, and a mock that reads its rows receives the fault.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from toolcrib.security.secrets import SecretVariable, split_variables, unescape_
 from toolcrib.simulation.store import lost_rows
 
 MAX_ROW_PROBLEMS: Final = 5
-"""Problems of the rows of one collection that are told one by one."""
+"""Maximum number of row problems reported for one collection; the others are only counted."""
 
 
 class RawRows(NamedTuple):
-    """Rows as they were written, before anything is judged.
+    """Rows as written, before any check.
 
     Attributes:
         value: A list of rows, or an object: key -> row.
-        place: Puts a problem where it belongs; its pointer leads to a part of `value`.
+        place: Adds the position to a problem whose pointer is relative to `value`.
     """
 
     value: JSON
@@ -48,13 +48,13 @@ class RawRows(NamedTuple):
 def rows_by_key(
     written: RawRows, key: str, schema: Schema | None, problems: list[Problem]
 ) -> dict[str, JSON] | None:
-    """Key -> row, of rows without fault; None, with problems, where there is a fault.
+    """Map keys to rows; None, with problems, if any row is invalid.
 
     Args:
         written: The rows.
-        key: The field that holds a row's key; empty where they stand under their keys, or are to be numbered.
-        schema: What each row must fit; None for any object.
-        problems: Receives the first faults, and how many more there are.
+        key: The field with the key of a row; empty if the rows are an object by key, or are numbered from 1.
+        schema: The schema of each row; None for any object.
+        problems: Receives the first problems, and the number of further ones.
     """
     if not isinstance(written.value, dict | list):
         message = f"rows must be a list or an object of rows by key, got {_kind(written.value)}"
@@ -75,7 +75,7 @@ def rows_by_key(
 
 
 class _RowProblems:
-    """The first faults of some rows, and how many more there are."""
+    """The first problems of some rows, and the number of further ones."""
 
     def __init__(self, written: RawRows) -> None:
         self._written = written
@@ -93,7 +93,8 @@ class _RowProblems:
             self._first.append(Problem(code=code, message=message, pointer=pointer, hint=hint))
 
     def add_misfit(self, judge: Validator, row: JSON, pointer: str) -> None:
-        """A row that breaks the schema of the collection; why is worked out only where it is told."""
+        """Add a row that does not match the schema of the collection."""
+        # A verdict is much faster than its reasons: a file of 100,000 wrong rows needs the reasons of five.
         if len(self._first) == MAX_ROW_PROBLEMS:
             self._more += 1
             return
@@ -111,11 +112,11 @@ class _RowProblems:
 
 
 _Entry: TypeAlias = tuple[str, str, dict[str, JSON]]
-"""Pointer to a row, its key, the row."""
+"""Pointer, key and content of a row."""
 
 
 def _entries(value: dict[str, JSON] | list[JSON], key: str, told: _RowProblems) -> Iterator[_Entry]:
-    """The rows that are objects and have a key; the others are told."""
+    """The rows that are objects with a key; the others are reported."""
     if isinstance(value, dict):
         yield from _under_keys(value, key, told)
         return
@@ -143,7 +144,7 @@ def _under_keys(value: dict[str, JSON], key: str, told: _RowProblems) -> Iterato
 
 
 def _key_of(row: dict[str, JSON], key: str, pointer: str, told: _RowProblems) -> str | None:
-    """The key of a row as text; None, told, where it has none."""
+    """The key of a row as text; None, with a problem, if it has none."""
     value = row.get(key)
     if isinstance(value, str):
         return value
@@ -178,13 +179,13 @@ _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
 def parse_row_file(
     source: str, content: bytes, schema: Schema | None, problems: list[Problem]
 ) -> RawRows | None:
-    """The rows of a file; None, with problems that are placed in it, where it can't be understood.
+    """Read the rows of a file; None, with problems, if it is unreadable.
 
     Args:
-        source: The file, as a person names it; its ending says how it is read.
-        content: What it holds.
-        schema: That of the rows, which says what the cells of a `.csv` are.
-        problems: Receives what is wrong with the file.
+        source: The file, as the user named it; its extension selects the reader.
+        content: Its content.
+        schema: The schema of the rows, which gives the types of the cells of a `.csv`.
+        problems: Receives the problems of the file, with positions.
     """
     return READERS[file_ending(source)](source, content, schema, problems)
 
@@ -215,7 +216,7 @@ def _from_yaml(
 
 
 def _as_errors(faults: Sequence[Problem]) -> Iterator[Problem]:
-    """A file of rows that is empty is as wrong as one that can't be read: no rows are `[]`."""
+    # An empty file is most likely a failed export. An intentionally empty collection is written `[]`.
     for fault in faults:
         empty = fault.code == "empty_document"
         yield fault._replace(severity="error", hint="write `[]` for no rows") if empty else fault
@@ -224,10 +225,11 @@ def _as_errors(faults: Sequence[Problem]) -> Iterator[Problem]:
 def _from_lines(
     source: str, content: bytes, _schema: Schema | None, problems: list[Problem]
 ) -> RawRows | None:
-    """JSONL: one row on a line; blank lines are passed over."""
+    """Read JSON lines: one row on each line; blank lines are skipped."""
     rows: list[JSON] = []
     lines: list[int] = []
     before = len(problems)
+    # Not `splitlines`, which also splits at U+2028 and other characters that JSON strings may contain.
     for line, text in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if not text.strip():
             continue
@@ -235,13 +237,14 @@ def _from_lines(
         problems += [fault.at(source, line, fault.column) for fault in faults[:1]]
         rows.append(value)
         lines.append(line)
+        # Later lines of a broken file would only repeat the problem.
         if len(problems) - before == MAX_ROW_PROBLEMS:
             break
     return None if len(problems) > before else RawRows(rows, _on_lines(source, lines))
 
 
 def _on_lines(source: str, lines: Sequence[int]) -> Callable[[Problem], Problem]:
-    """Puts problems of rows into a file with a row on each of these lines."""
+    """A function that positions problems of rows in a file with one row on each of these lines."""
 
     def place(problem: Problem) -> Problem:
         steps = keys_of(problem.pointer)
@@ -251,8 +254,9 @@ def _on_lines(source: str, lines: Sequence[int]) -> Callable[[Problem], Problem]
 
 
 def _from_csv(source: str, content: bytes, schema: Schema | None, problems: list[Problem]) -> RawRows | None:
-    """CSV: the first line names the fields; a cell is text unless the schema says it is a number or boolean."""
+    """Read CSV. The first line names the fields; a cell is text unless the schema gives it another type."""
     try:
+        # Excel writes CSV with a byte order mark, which would become a part of the first field name.
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
@@ -283,14 +287,15 @@ _QUOTES: Final = "put text with commas, quotes or line breaks in double quotes, 
 
 
 class _Table:
-    """The lines of a CSV text; a text in quotes may go over several."""
+    """The rows of a CSV text; text in quotes may span several lines."""
 
     def __init__(self, source: str, text: str) -> None:
         self._source = source
+        # `newline=""` keeps line breaks within quotes as they are; `strict` reports a quote that is not closed.
         self._reader = csv.reader(io.StringIO(text, newline=""), strict=True)
 
     def lines(self, problems: list[Problem]) -> Iterator[tuple[int, list[str]]]:
-        """The line where each row begins, and its cells; blank lines are passed over. A fault of form is the end."""
+        """The first line of each row, and its cells. Blank lines are skipped; a syntax error ends the iteration."""
         while True:
             line = self._reader.line_num + 1
             try:
@@ -320,7 +325,7 @@ def _faults_of_header(source: str, names: Sequence[str]) -> Iterator[Problem]:
 
 
 _NONE: Final = object()
-"""A cell that gives its row no field."""
+"""A cell without a value: its row does not have the field."""
 
 
 def _row_of(names: Sequence[str], read: Sequence[Callable[[str], Any]], cells: Sequence[str]) -> JSON:
@@ -329,7 +334,7 @@ def _row_of(names: Sequence[str], read: Sequence[Callable[[str], Any]], cells: S
 
 
 def _type_of(name: str, schema: Schema | None) -> str:
-    """The type of a field in the schema of a row, where a text does not fit: `integer`, `number`, `boolean`; else empty."""
+    """The type of a field if its schema excludes text: `integer`, `number` or `boolean`; else empty."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     field = properties.get(name) if isinstance(properties, dict) else None
     said = field.get("type") if isinstance(field, dict) else None
@@ -337,10 +342,14 @@ def _type_of(name: str, schema: Schema | None) -> str:
     return "" if "string" in kinds else next((kind for kind in kinds if kind in _CELLS), "")  # type: ignore[return-value]
 
 
+# A cell that does not have its type stays text, so that the check of the row reports it with the schema's own words.
+
+
 def _integer(cell: str) -> Any:
     cell = cell.strip()
     if not cell:
         return _NONE
+    # Python's `int` would also accept `1_000` and digits of other scripts.
     return int(cell) if _WHOLE.fullmatch(cell) and len(cell) <= INTEGER_DIGITS else cell
 
 
@@ -369,7 +378,7 @@ READERS: Final[Mapping[str, Callable[[str, bytes, Schema | None, list[Problem]],
     ".yml": _from_yaml,
     ".csv": _from_csv,
 }
-"""Extension of a file of rows -> its reader."""
+"""Extension of a row file -> its reader."""
 
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
@@ -377,19 +386,19 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 RESERVED: Final = frozenset(
     {"False", "None", "True", "and", "else", "false", "if", "in", "is", "none", "not", "or", "true"}
 )
-"""Names that mean something else to the reader of expressions."""
+"""Keywords of the expression language, which cannot be names."""
 
 
 def parse_fixture(
     said: Mapping[str, Any], origin: Origin, scope_name: str, problems: list[Problem]
 ) -> Fixture:
-    """The declarations of a document under `store` and `state`.
+    """Parse `store` and `state` of a document.
 
     Args:
-        said: The document; its shape is right.
-        origin: Where the document came from, with the files beside it.
+        said: The document; its schema has accepted it.
+        origin: The origin of the document, with its files.
         scope_name: Name of the pack; empty outside packs.
-        problems: Receives all that is wrong. Those within files are placed there, the others have pointers.
+        problems: Receives all problems. Those within files have positions there, the others have pointers.
     """
     collections = parse_store(said.get("store", {}), "/store", origin, scope_name, problems)
     machines = parse_states(said.get("state", {}), "/state", scope_name, problems)
@@ -397,12 +406,11 @@ def parse_fixture(
 
 
 def fixture_with(fixture: Fixture, store: Mapping[str, Collection], states: Mapping[str, Machine]) -> Fixture:
-    """The initial contents of a tool's store in a scenario that declares a store of its own.
+    """The initial store of a tool in a scenario with its own `store` or `state`.
 
     Args:
-        fixture: That of the tool's pack or project.
-        store: The scenario's collections: one of a name that `fixture` has takes its place, others are added. All
-            tools share them, of whichever packs they are.
+        fixture: The fixture of the tool's pack or project.
+        store: The scenario's collections, which replace those of the same name. The tools of all packs share them.
         states: The scenario's machines, likewise.
     """
     if not store and not states:
@@ -420,16 +428,15 @@ def parse_store(
     *,
     below: Mapping[str, Collection] = NOTHING,
 ) -> Mapping[str, Collection]:
-    """The collections that a document declares, with their rows.
+    """Parse the collections of a document, with their rows.
 
     Args:
-        block: What stands under `store`; its shape is right.
-        pointer: Where it stands.
-        origin: Where the document came from, with the files beside it.
+        block: The value of `store`; the schema has accepted it.
+        pointer: JSON Pointer of the block.
+        origin: The origin of the document, with its files.
         scope_name: Name of the pack; empty outside packs.
-        problems: Receives all that is wrong. Those within files are placed there, the others have pointers.
-        below: Collections whose `key` and `schema` those of their names have that give none; nothing is wrong with
-            these schemas.
+        problems: Receives all problems. Those within files have positions there, the others have pointers.
+        below: Collections by name, whose `key` and valid `schema` are inherited by collections that omit them.
     """
     found = {}
     for name, entry in block.items():
@@ -445,7 +452,7 @@ def parse_store(
 def parse_states(
     block: Mapping[str, Any], pointer: str, scope_name: str, problems: list[Problem]
 ) -> Mapping[str, Machine]:
-    """The machines that a document declares under `state`: their start, or a list of all states, the start first."""
+    """Parse the state machines under `state`: an initial state, or a list of all states with the initial one first."""
     found = {}
     for name, entry in block.items():
         at = f"{pointer}/{pointer_step(name)}"
@@ -480,11 +487,11 @@ def _doubled(states: Sequence[str], pointer: str) -> Iterator[Problem]:
 
 
 class _Path(NamedTuple):
-    """A file that was named, with everything looked up.
+    """A path with its variables resolved.
 
     Attributes:
-        text: Its path.
-        anywhere: Whether the operator named it.
+        text: The path.
+        anywhere: Whether the operator chose it through a variable, so that it may be outside the pack.
     """
 
     text: str
@@ -514,7 +521,7 @@ class _CollectionBlock:
         self._bare = Collection(name, id, key, schema, pointer=pointer, origin=origin)
 
     def collection(self, problems: list[Problem]) -> Collection:
-        """The collection, with its rows or with what is wrong with them."""
+        """The collection, with its rows or their first error."""
         told: list[Problem] = []
         if "schema" in self._said:
             told += check_schema(self._bare.schema, f"{self._bare.pointer}/schema")
@@ -531,6 +538,7 @@ class _CollectionBlock:
         at, value = self._rows_at, self._said["rows"]
         written = RawRows(value, lambda problem: problem._replace(pointer=at + problem.pointer))
         rows = rows_by_key(written, self._bare.key, schema, problems)
+        # Equal rows have an equal digest regardless of their layout, so reformatting a document is no change.
         content = canonical(value).encode("utf-8", "surrogatepass")
         return self._bare._replace(rows=rows, digest=_digest(self._bare, content))
 
@@ -558,7 +566,7 @@ def _has_error(problems: Sequence[Problem]) -> bool:
 
 
 def _looked_up(text: str, pointer: str, origin: Origin, problems: list[Problem]) -> _Path | None:
-    """A path with its variables looked up; None, with problems, where that can't be."""
+    """Resolve the variables of a path; None, with problems, if that fails."""
     try:
         pieces = split_variables(text)
     except ExpressionError as error:
@@ -574,6 +582,7 @@ def _looked_up(text: str, pointer: str, origin: Origin, problems: list[Problem])
         value = outside.variable(piece.name) if piece.source == "env" else None
         if piece.source == "env":
             outside.names(origin.source, text, piece.name)
+        # An untrusted document could use a variable that happens to be set (HOME) to read any file of the user.
         if value and not outside.permits(origin.source, text, piece.name):
             value = None
             problems.append(_withheld(piece, pointer))
@@ -590,7 +599,8 @@ def _looked_up(text: str, pointer: str, origin: Origin, problems: list[Problem])
 
 
 def _pass_over(pieces: Sequence[str | SecretVariable], files: Files | None) -> None:
-    """The file that would be read without the operator's word is still the pack's: no document, and travels with it."""
+    # The file at the default path stays a data file of the pack, although it is not read: it must not be loaded as a
+    # document, and `pack build` includes it.
     pass_over: Callable[[str], None] | None = getattr(files, "pass_over", None)
     texts = [unescape_dollars(piece) if isinstance(piece, str) else piece.default for piece in pieces]
     if pass_over is not None and None not in texts:
@@ -598,7 +608,7 @@ def _pass_over(pieces: Sequence[str | SecretVariable], files: Files | None) -> N
 
 
 def _withheld(variable: SecretVariable, pointer: str) -> Problem:
-    """A variable that leads to files, of which nobody has said that this document may read them."""
+    """The problem of a variable in a path that an untrusted document may not look up."""
     instead = "the rows are not read" if variable.default is None else "the default is used instead"
     message = f"`{variable.text}` is set but not looked up in an untrusted workspace; {instead}"
     severity: Severity = "error" if variable.default is None else "warning"
@@ -637,10 +647,10 @@ def _unreadable(error: OSError, collection: Collection, pointer: str) -> Problem
 
 
 def _content(collection: Collection) -> bytes:
-    """The content of the file of a collection.
+    """Read the file of a collection.
 
     Raises:
-        OSError: It can't be read.
+        OSError: It cannot be read.
     """
     files = collection.origin.files
     if collection.anywhere:
@@ -652,7 +662,7 @@ def _content(collection: Collection) -> bytes:
 
 
 def _told_name(collection: Collection) -> str:
-    """The file of a collection, as a person names it."""
+    """The file of a collection, relative to the working directory as a user would name it."""
     if collection.anywhere:
         return collection.file
     folder = posixpath.dirname(collection.origin.source.replace("\\", "/"))
@@ -660,7 +670,7 @@ def _told_name(collection: Collection) -> str:
 
 
 def _digest(collection: Collection, content: bytes) -> str:
-    """Tells rows from others: what holds them, and how it is read."""
+    """Digest of rows: of their content, and of everything that determines how they are read."""
     told: JSON = [collection.key, collection.schema, file_ending(collection.file)]
     digest = hashlib.sha256(canonical(told).encode("utf-8", "surrogatepass"))
     digest.update(content)
@@ -668,14 +678,14 @@ def _digest(collection: Collection, content: bytes) -> str:
 
 
 _READ: dict[str, dict[str, JSON]] = {}
-"""Digest of a collection -> its rows, of those that came from an index and were read since."""
+"""Digest of a collection -> its rows, for collections that came from an index."""
 
 
 def read_rows(collection: Collection) -> Mapping[str, JSON]:
-    """Read the rows of a collection that came from an index, by key: once, for all sessions.
+    """Read the rows of a collection that came from an index, by key; once for all sessions.
 
     Raises:
-        ExpressionError: Their file is not any more what it was.
+        ExpressionError: The file changed since it was checked.
     """
     known = _READ.get(collection.digest)
     return known if known is not None else _READ.setdefault(collection.digest, _read_now(collection))
@@ -690,6 +700,7 @@ def _read_now(collection: Collection) -> dict[str, JSON]:
     if _digest(collection, content) != collection.digest:
         raise lost_rows(collection, f"`{collection.file}` was changed after it was checked", _AGAIN)
     written = parse_row_file(_told_name(collection), content, collection.schema, problems)
+    # Without the schema: the digest shows that these are the rows that were checked when the index was written.
     rows = None if written is None else rows_by_key(written, collection.key, None, problems)
     if rows is None:
         raise lost_rows(collection, str(problems[0]), _AGAIN)
@@ -702,7 +713,7 @@ _AGAIN = "load the documents again"
 def parse_document_fixture(
     said: Mapping[str, Any], origin: Origin, scope_name: str, document: Document
 ) -> tuple[Fixture, tuple[Problem, ...]]:
-    """The declarations of a document under `store` and `state`, and their problems, placed."""
+    """Parse `store` and `state` of a document; the problems have positions."""
     if "store" not in said and "state" not in said:
         return NO_FIXTURE, ()
     faults: list[Problem] = []
@@ -711,10 +722,10 @@ def parse_document_fixture(
 
 
 def with_refused_names(fixture: Fixture, value: Mapping[str, Any], scope_name: str) -> Fixture:
-    """The fixture with the names of what is refused, so that who asks for it is not told that there is none.
+    """Add the names of rejected collections and states, so that their uses are not reported as unknown names.
 
     Args:
-        fixture: What is sound of it.
+        fixture: The valid parts.
         value: The whole document.
         scope_name: Name of the pack; empty outside packs.
     """

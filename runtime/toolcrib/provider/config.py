@@ -34,11 +34,12 @@ class Config:
         toolset: Name of the toolset to offer (default: the tools of the session).
         client: Fulfils calls of tools in mode `client` (default: the client of the session).
         sink: Receives the messages after every round.
-        claim: Ensures that a suspended conversation is resumed only once if several processes may try, such as
-            `FolderClaims`. None if the caller ensures this itself.
-        result_limit: Maximum bytes of one result that the model sees; at least 256. It can read the rest on demand.
-        content_limit: Maximum bytes of base64 of all images, audio and files of one result. Parts beyond the limit
-            are described in the text.
+        claim: Ensures that a suspended conversation is resumed only once if several processes may try, such
+            as `FolderClaims`. None if the caller ensures this itself.
+        result_limit: Maximum bytes of one result that the model sees; at least 256. It can read the rest on
+            demand.
+        content_limit: Maximum bytes of base64 of all images, audio and files of one result. Parts beyond the
+            limit are described in the text.
         streaming: Whether to request streamed answers. Default: only in `stream`.
     """
 
@@ -115,8 +116,8 @@ def check_conversation(conversation: Conversation) -> None:
     """Check that a conversation can continue: every call is pending or is followed by exactly one result.
 
     Raises:
-        ConfigurationError: There is no message to answer, a call has no result or several, a result has no call
-            before it, or a message has a part that its role does not allow. The error lists all faults.
+        ConfigurationError: There is no message to answer, a call has no result or several, a result has no
+            call before it, or a message has a part that its role does not allow. The error lists all faults.
     """
     # Services refuse such conversations with errors that name no message, so find the fault here.
     wrong = [*_not_whole(conversation)]

@@ -1,4 +1,4 @@
-"""Conversations with a model as plain data (messages, calls, cost, stop reason), and the sinks that store them."""
+"""Conversations as plain data (messages, calls, cost, stop reason), and the sinks that store them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ class CallRecord(NamedTuple):
         content: Further parts of the result.
         code: Error code.
         message: Error message.
-        reached: Whether the call reached the tool, so that neither the policy nor invalid arguments stopped it.
+        reached: Whether the call reached the tool, so that neither the policy nor invalid arguments stopped
+            it.
         duration: Seconds on the session's clock.
         at: Start time, in seconds since 1970 on the session's clock.
         states: Named states of the session's mocks at the start.
@@ -125,9 +126,9 @@ class Answer(NamedTuple):
     """The answer to a pending call.
 
     In JSON: `{approve: true}`, `{approve: {arguments: {...}}}`, `{reject: reason}`, `{result: value}` or
-    `{error: {code, message}}`. The last two are for a call with the code `client_tool_deferred`: the client has
-    fulfilled it, after asking for the consent that the tool requires (see `details` of the pending call). Rejecting
-    such a call declines it; the `decline_strategy` of the tool defines the result.
+    `{error: {code, message}}`. The last two are for a call with the code `client_tool_deferred`: the client
+    has fulfilled it, after asking for the consent that the tool requires (see `details` of the pending call).
+    Rejecting such a call declines it; the `decline_strategy` of the tool defines the result.
 
     Example:
         ```python
@@ -204,8 +205,8 @@ _WHY = {"message"}
 class Conversation(NamedTuple):
     """The state of a conversation.
 
-    To continue a conversation, pass the whole object to `ProviderMiddleware.run`. A conversation built from its
-    messages alone has no record of earlier calls, so the limits of a policy start at zero again.
+    To continue a conversation, pass the whole object to `ProviderMiddleware.run`. A conversation built from
+    its messages alone has no record of earlier calls, so the limits of a policy start at zero again.
 
     Example:
         ```python
@@ -226,8 +227,8 @@ class Conversation(NamedTuple):
         model: The model that answered last.
         seen: Number of messages that the loop has processed and passed to its sink; later ones are new.
         place: Position of the timeline.
-        failure: Error of the provider if `stop` is `provider_failed`: `{code, message, hint, retryable, details}`, with
-            facts such as `status` and `retry_after` (seconds) in `details`. Else empty.
+        failure: Error of the provider if `stop` is `provider_failed`: `{code, message, hint, retryable,
+            details}`, with facts such as `status` and `retry_after` (seconds) in `details`. Else empty.
         id: Unique ID; the first turn creates it if it is empty.
     """
 
@@ -265,8 +266,8 @@ class Conversation(NamedTuple):
     def as_json(self) -> dict[str, JSON]:
         """Return plain data for `parse`.
 
-        Messages, `calls` and `spilled` contain secrets unmasked, because the conversation could not continue without
-        them. `pending` and events are masked.
+        Messages, `calls` and `spilled` contain secrets unmasked, because the conversation could not continue
+        without them. `pending` and events are masked.
         """
         return {
             "messages": [message.as_json() for message in self.messages],
@@ -401,12 +402,13 @@ def _at_odds(value: Mapping[str, Any]) -> Iterator[str]:
 class Sink(Protocol):
     """Stores the messages of a conversation. It receives each message once.
 
-    The loop calls it after every round and at the end of a turn, even after an error or a cancellation. The messages are
-    complete: every call has its result, except pending calls, whose results follow when the conversation continues.
-    From an interrupted answer, the sink receives the text.
+    The loop calls it after every round and at the end of a turn, even after an error or a cancellation. The
+    messages are
+    complete: every call has its result, except pending calls, whose results follow when the conversation
+    continues. From an interrupted answer, the sink receives the text.
 
-    Messages contain the secrets in arguments and results unmasked, because the conversation could not continue without
-    them. Restrict access to what you store. Events (`Event`) are masked.
+    Messages contain the secrets in arguments and results unmasked, because the conversation could not
+    continue without them. Restrict access to what you store. Events (`Event`) are masked.
 
     Example:
         ```python
@@ -447,7 +449,8 @@ async def append_once(sink: Sink, messages: Sequence[Message]) -> None:
 
     Raises:
         Exception: The exception of the sink.
-        asyncio.CancelledError: The sink cancelled itself, or the caller was cancelled; the sink is then finished.
+        asyncio.CancelledError: The sink cancelled itself, or the caller was cancelled; the sink is then
+        finished.
     """
     # A cancellation in the middle of `append` would leave open whether the messages were stored.
     appending = asyncio.ensure_future(sink.append(messages))

@@ -151,7 +151,7 @@ def _part_as_json(part: Part) -> dict[str, JSON]:
 
 
 def parse_message(value: Message | Mapping[str, Any]) -> Message:
-    """Parse the JSON form of a message: the output of `as_json`, or `{role, content}` with a string as content.
+    """Parse the JSON form of a message: the output of `as_json`, or `{role, content}` with a string.
 
     Raises:
         ConfigurationError: The value is not a message; the error lists all violations.

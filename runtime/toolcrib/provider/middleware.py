@@ -43,10 +43,10 @@ BrokenOff: TypeAlias = Callable[[Sequence[Event], Conversation], None]
 
 
 class ProviderMiddleware:
-    """Lets a model use tools: declares them, makes the calls that the model requests, and returns the results to it.
+    """Lets a model use tools: declares them, makes the calls that it requests, and returns their results.
 
-    The calls run through the same layers as all other calls. The object keeps no conversation, so it can run several
-    concurrently; the state of mocks belongs to the session.
+    The calls run through the same layers as all other calls. The object keeps no conversation, so it can run
+    several concurrently; the state of mocks belongs to the session.
 
     Example:
         ```python
@@ -74,8 +74,8 @@ class ProviderMiddleware:
             config: Instructions, settings, limits, sink.
 
         Raises:
-            ConfigurationError: The policy is invalid (the error lists all faults), the toolset is unknown, or a value
-                of `config` is invalid.
+            ConfigurationError: The policy is invalid (the error lists all faults), the toolset is unknown, or
+                a value of `config` is invalid.
         """
         session = engine_of(runtime).default_session if isinstance(runtime, Runtime) else runtime
         registry = _within(session.registry, config.toolset)
@@ -119,14 +119,17 @@ class ProviderMiddleware:
             answers: Maps the ID of each pending call to its answer. If calls are pending, all need an answer.
 
         Returns:
-            The conversation; `stop` is the reason why the turn ended. If the provider fails in the middle of an
-            answer, the text so far is the last message, without reasoning and calls, and `failure` has the details.
+            The conversation; `stop` is the reason why the turn ended. If the provider fails in the middle of
+            an answer, the text so far is the last message, without reasoning and calls, and `failure` has the
+            details.
 
         Raises:
-            ConfigurationError: The messages are invalid or incomplete, or the answers do not match the pending calls.
+            ConfigurationError: The messages are invalid or incomplete, or the answers do not match the
+                pending calls.
             ClosedRuntime: The runtime was closed.
             SinkFailed: The sink failed; `conversation` of the error is complete.
-            asyncio.CancelledError: The caller's task was cancelled. The sink has received all messages and results,
+            asyncio.CancelledError: The caller's task was cancelled. The sink has received all messages and
+            results,
                 including the text of an interrupted answer.
         """
         streaming = bool(self._config.streaming)
@@ -145,8 +148,8 @@ class ProviderMiddleware:
     ) -> AsyncGenerator[Event | Conversation, None]:
         """Run one turn and yield its events in order, then exactly one Conversation.
 
-        Leaving the loop early cancels the turn. Use `contextlib.aclosing` to wait for its end. Errors are those of
-        `run`.
+        Leaving the loop early cancels the turn. Use `contextlib.aclosing` to wait for its end. Errors are
+        those of `run`.
 
         Example:
             ```python
@@ -159,8 +162,8 @@ class ProviderMiddleware:
         Args:
             messages: As in `run`.
             answers: As in `run`.
-            broken_off: Called if the turn is cancelled or fails, with the events not yielded yet and the conversation,
-                which is complete and can be continued.
+            broken_off: Called if the turn is cancelled or fails, with the events not yielded yet and the
+                conversation, which is complete and can be continued.
         """
         streaming = self._config.streaming is not False
         async with aclosing(self._turn(messages, answers, broken_off, streaming=streaming)) as items:
@@ -189,7 +192,8 @@ class ProviderMiddleware:
         except SinkFailed:  # the error already contains the complete conversation
             raise
         except BaseException as error:
-            # BaseException: calls may have had effects, so their results must be written after a cancellation, too.
+            # BaseException: calls may have had effects, so their results must be written after a
+            # cancellation, too.
             turn.break_off(cancelled=not isinstance(error, Exception))
             await self._write_at_last(turn)
             # The generator can yield nothing more, so the rest goes to the callback.

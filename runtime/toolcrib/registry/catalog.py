@@ -1,9 +1,10 @@
-"""What queries know of a tool, and what they ask: cards, filters, and which tools are offered.
+"""Cards, filters and visibility of tools: the data of queries.
 
-A card holds plain values only, so that tools can be listed, filtered and searched without their descriptors. A list
-of tools is printed before anything heavy is imported, so this module imports nothing heavy; nor are its annotations
-texts, which a named tuple would compile one by one.
+A card contains plain values only, so that tools can be listed, filtered and searched without their descriptors.
+`toolcrib list` imports this module before anything else, so it imports nothing slow.
 """
+
+# Without `from __future__ import annotations`: a NamedTuple compiles each string annotation, which is slow.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
     from toolcrib.core.model import Descriptor, Toolset
 
 Values: TypeAlias = "str | Iterable[str] | None"
-"""One value, several, or none at all."""
+"""One value, several, or none."""
 
 Match: TypeAlias = Literal["all", "any"]
-"""Whether every condition must hold, or one of them."""
+"""Whether all conditions must match, or any of them."""
 
 if TYPE_CHECKING:
 
     class Filters(TypedDict, total=False):
-        """The filters that `fits` takes, for the methods that pass them on."""
+        """The filters of `matches_filters`, for methods that pass them on."""
 
         name: Values
         tag: Values
@@ -42,27 +43,27 @@ if TYPE_CHECKING:
 
 
 NO_TOOLSETS: Mapping[str, "Toolset"] = MappingProxyType({})
-"""Where no toolset is known."""
+"""The default: no known toolsets."""
 
 ANNOTATIONS = ("read_only", "destructive", "idempotent", "open_world")
-"""The annotations that a card can carry."""
+"""The annotations that a card can have."""
 
 
 class Card(NamedTuple):
-    """All that queries need of a tool. An index holds `tuple(card)`, as JSON.
+    """The properties of a tool that queries use. An index stores `tuple(card)` as JSON.
 
     Attributes:
         labels: Pairs of key and value, as written.
-        mode: The mode in force; None for an unbound tool.
+        mode: The active mode; None for an unbound tool.
         modes: The modes that the tool has a block for.
-        annotations: Those of `ANNOTATIONS` that hold; a read-only tool is not destructive.
-        deprecated: Whether it is, or what to use instead.
+        annotations: Those of `ANNOTATIONS` that are true; a read-only tool is not destructive.
+        deprecated: Whether it is deprecated, or what to use instead.
         arguments: The names of its top-level arguments.
-        source: The file that it came from, as it was named.
+        source: Its file, as the user named it.
         line: First line of its document, 1-based.
         pack: Name of its pack; empty outside packs.
-        namespace: What stands before `__` in its name because of where it came from.
-        stale: Why its last good version is still in force; empty if it is current.
+        namespace: Prefix of its name, without `__`, given by its source.
+        stale: Why its last good version is still active; empty if it is current.
     """
 
     name: str
@@ -93,6 +94,7 @@ def card_of(tool: "Descriptor") -> Card:
     """The card of a tool."""
     says, origin, schema = tool.annotations, tool.origin, tool.input_schema
     properties = schema.get("properties") if isinstance(schema, dict) else None
+    # MCP: `destructiveHint` is meaningful only if `readOnlyHint` is false, and it defaults to true.
     holds = (says.read_only, says.destructive and not says.read_only, says.idempotent, says.open_world)
     return Card(
         tool.name,
@@ -117,7 +119,7 @@ def card_of(tool: "Descriptor") -> Card:
 
 
 def flags_of(card: Card) -> list[str]:
-    """What one should know of a tool before using it, in a word each."""
+    """Warnings about a tool, in one word each."""
     flags = {
         "stale": card.stale,
         "deprecated": card.deprecated,
@@ -128,12 +130,12 @@ def flags_of(card: Card) -> list[str]:
 
 
 def why_unable(card: Card, modes: Iterable[str], missing: Callable[[str], str]) -> str:
-    """Why a tool can't run as things are, and what to write; empty if it can.
+    """Why a tool cannot run, and how to fix it; empty if it can.
 
     Args:
         card: The tool.
         modes: The installed modes.
-        missing: From a mode to why it can't be used; empty if it can (`Executors.missing`).
+        missing: Returns why a mode cannot be used; empty if it can (`Executors.missing`).
     """
     if card.mode is None:
         blocks = " or ".join(f"`{mode}:`" for mode in modes)
@@ -161,25 +163,25 @@ def matches_filters(
     match: Match = "all",
     toolsets: Mapping[str, "Toolset"] = NO_TOOLSETS,
 ) -> Callable[[Card], bool] | None:
-    """A test of cards; None where nothing is asked, so that every card fits.
+    """Compile filters into a test of cards; None without filters, because every card matches.
 
-    Every filter may be given several values. Of what a tool has many of (tags, labels, annotations, toolsets)
-    each value is a condition. Of what it has one of (name, category, mode, source, pack) the values together are one
-    condition: the tool's is one of them. A value that begins with `!` is a condition of its own that holds
-    where the rest of it does not fit. `match` says whether all conditions must hold or any one.
+    Every filter accepts several values. For properties with several values (tags, labels, annotations, toolsets) each
+    value is a condition. For properties with one value (name, category, mode, source, pack) the values are one
+    condition, which any of them satisfies. A value that starts with `!` is a negated condition of its own. `match`
+    selects whether all conditions must match or any.
 
     Args:
         name: Globs over the name, case-sensitive.
         tag: Tags.
         label: `key` or `key=value`.
         category: Categories.
-        mode: Modes in force.
-        source: Globs over the file that the tool came from.
+        mode: Active modes.
+        source: Globs over the tool's file.
         pack: Names of packs.
-        annotation: Of `read_only`, `destructive`, `idempotent`, `open_world`; a read-only tool is not destructive.
-        toolset: Names of toolsets; no tool is in one that is not there.
-        deprecated: Whether the tool is.
-        experimental: Whether the tool is.
+        annotation: Any of `read_only`, `destructive`, `idempotent`, `open_world`; a read-only tool is not destructive.
+        toolset: Names of toolsets; an unknown toolset contains no tools.
+        deprecated: Whether the tool is deprecated.
+        experimental: Whether the tool is experimental.
         match: `all` or `any`.
         toolsets: The toolsets by name.
     """
@@ -218,6 +220,7 @@ def _one_of(values: Values, fits_value: _Fits) -> Iterator[_Test]:
     wanted = [value for value in _listed(values) if not value.startswith("!")]
     if wanted:
         yield lambda card: any(fits_value(card, value) for value in wanted)
+    # "Neither a nor b" needs every negated value to hold, unlike the positive ones.
     yield from _each([value for value in _listed(values) if value.startswith("!")], fits_value)
 
 
@@ -241,11 +244,11 @@ def _has_label(card: Card, wanted: str) -> bool:
 
 
 class Hit(NamedTuple):
-    """A tool that a search found.
+    """A hit of a search.
 
     Attributes:
         card: The tool's card.
-        score: How well it fits: above 0, without upper bound; scores of one search can be compared.
+        score: Its relevance, above 0 and without upper bound; comparable only within one search.
     """
 
     card: Card
@@ -256,9 +259,9 @@ class HiddenReason(NamedTuple):
     """Why a tool that exists is not offered.
 
     Attributes:
-        code: `disabled`, `not_in_toolset`, or `closed` where no tool is offered at all.
-        message: What was decided, by what, and where it is written.
-        place: Where it is written; empty where nobody said.
+        code: `disabled`, `not_in_toolset`, or `closed` if no tool is offered at all.
+        message: The reason, with the setting and its place.
+        place: The place of the setting; empty if unknown.
     """
 
     code: str
@@ -267,12 +270,12 @@ class HiddenReason(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """Tools that were disabled or enabled: the last rule that fits a name counts.
+    """A rule that disables or enables tools; the last rule that matches a name applies.
 
     Attributes:
-        globs: Globs over the names of tools.
-        enables: Whether the tools that fit are offered.
-        place: Where it is written.
+        globs: Globs over tool names.
+        enables: Whether the matching tools are offered.
+        place: The place of the setting.
     """
 
     globs: tuple[str, ...]
@@ -281,13 +284,13 @@ class Rule(NamedTuple):
 
 
 class VisibilityFilter(NamedTuple):
-    """Which tools are offered: the one place where that is decided, for lists, searches and calls alike.
+    """Decides which tools are offered, for lists, searches and calls alike.
 
     Attributes:
-        rules: Who was disabled and enabled, in order.
-        toolset: The toolset in force.
-        toolsets: The toolsets that are known, by name.
-        closed: Why no tool is offered at all, code `closed`; None where some may be.
+        rules: The rules that disable and enable tools, in order.
+        toolset: The active toolset.
+        toolsets: The known toolsets, by name.
+        closed: Why no tool is offered at all, code `closed`; None if some may be.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -303,8 +306,8 @@ class VisibilityFilter(NamedTuple):
     def hidden(self, name: str) -> HiddenReason | None:
         """Why a tool is not offered; None if it is.
 
-        It is offered unless the last of the rules that fits its name disables it, and within a toolset only
-        if one of the toolset's globs fits.
+        A tool is offered unless the last matching rule disables it; with an active toolset, one of the toolset's
+        globs must match as well.
         """
         if self.closed is not None:
             return self.closed
@@ -328,21 +331,22 @@ def _disabled(name: str, glob: str, place: str) -> HiddenReason:
 
 
 def in_toolset(name: str, toolset: "Toolset") -> bool:
-    """Whether one of the toolset's globs fits a name."""
+    """Whether one of the toolset's globs matches a name."""
     return any(fnmatchcase(name, glob) for glob in toolset.tools)
 
 
 def idle_globs(names: Collection[str], globs: Iterable[str], *, of: str, place: str = "") -> "list[Problem]":
-    """A warning for each glob that fits none of the names, with near misses.
+    """A warning for each glob that matches no name, with suggestions.
 
     Args:
         names: The names of all tools.
-        globs: Globs over them; `*` may stand for no tool at all.
-        of: What holds the globs, for the message: `the toolset `small``, `` `disable` ``.
-        place: `file:line` of where they are written.
+        globs: Globs over them; `*` is valid without any tools.
+        of: The owner of the globs, for the message: `the toolset `small``, `` `disable` ``.
+        place: `file:line` of the globs.
     """
-    from toolcrib.core.errors import Problem, did_you_mean  # noqa: PLC0415 -- told when tools are loaded, never in a list
-    from toolcrib.core.pointers import file_and_line  # noqa: PLC0415 -- as above
+    # Deferred: only loading reports problems, and `toolcrib list` must start fast.
+    from toolcrib.core.errors import Problem, did_you_mean  # noqa: PLC0415
+    from toolcrib.core.pointers import file_and_line  # noqa: PLC0415
 
     source, line = file_and_line(place)
     return [
@@ -361,7 +365,7 @@ def idle_globs(names: Collection[str], globs: Iterable[str], *, of: str, place: 
 
 
 def idle_toolset_globs(names: Collection[str], toolsets: Iterable["Toolset"]) -> "list[Problem]":
-    """A warning for each glob of each toolset that fits none of the names."""
+    """A warning for each glob of each toolset that matches no name."""
     return [
         problem
         for toolset in toolsets

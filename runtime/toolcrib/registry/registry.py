@@ -1,4 +1,4 @@
-"""The registry: an immutable mapping from names to descriptors, each made when it is first asked for."""
+"""The registry: an immutable mapping from names to descriptors, each created on first use."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SHOWN = 5
-"""Names of tools that the `repr` of a registry holds."""
+"""Number of tool names in the `repr` of a registry."""
 
+# Runs of scenarios derive registries; without a bound, a registry that lives long would keep all of them alive.
 _MOST_DERIVATIVES = 64
-"""Derived registries that one remembers."""
+"""Maximum number of derived registries that a registry caches."""
 
 
 class _SharedLookups:
-    """What was worked out of names and cards, by whichever of the registries that share them was asked first."""
+    """Lookup tables that registries with the same names and cards share; the first use computes them."""
 
     __slots__ = ("aliases", "finder", "names")
 
@@ -46,19 +47,18 @@ class _SharedLookups:
 
 
 class Registry(Mapping[str, Descriptor]):
-    """Tools by name, in the order of their names. Changing one gives a new registry.
+    """Tools by name, sorted. Every change returns a new registry.
 
-    The mapping holds every tool that exists. Which of them are offered, to lists, searches and calls alike, is
-    what `why_hidden` says.
+    The mapping contains every existing tool. Lists, searches and calls offer only the visible ones; see `why_hidden`.
     """
 
     __slots__ = ("_cards", "_derivatives", "_known", "_offer", "_revision", "_shown", "_tools")
 
     def __init__(self, tools: Iterable[Descriptor] = (), *, revision: int = 1) -> None:
-        """Hold the tools.
+        """Create a registry of tools.
 
         Raises:
-            DocumentError: Two tools have the same name; both places are named.
+            DocumentError: Two tools have the same name; the problem names both places.
         """
         kept, problems = without_duplicates(tools)
         if problems:
@@ -74,12 +74,12 @@ class Registry(Mapping[str, Descriptor]):
 
     @classmethod
     def lazy(cls, cards: Iterable[Card] | Mapping[str, Card], make: Callable[[str], Descriptor]) -> Registry:
-        """A registry of tools that are made when they are first asked for; queries make none.
+        """A registry whose descriptors are created on first use; queries need only the cards.
 
         Args:
-            cards: What queries know of each tool. The values of a mapping are looked up when a query needs them.
-            make: From a name to the descriptor of which the card tells. It is called once for each name, unless
-                it raises; what it raises comes through to whoever asked.
+            cards: The card of each tool. The values of a mapping are looked up when a query needs them.
+            make: Creates the descriptor of a name. It is called once for each name unless it raises; the exception
+                is passed to the caller.
 
         Raises:
             ValueError: Two cards have the same name.
@@ -97,12 +97,12 @@ class Registry(Mapping[str, Descriptor]):
 
     @property
     def revision(self) -> int:
-        """1 for a new registry, one more for each one derived from it."""
+        """1 for a new registry; a derived registry has the next number."""
         return self._revision
 
     @property
     def cards(self) -> Mapping[str, Card]:
-        """The card of every tool by name, each worked out when it is asked for; no descriptor is made for it."""
+        """The card of every tool by name, computed on first use without creating its descriptor."""
         return self._cards
 
     def __getitem__(self, name: str) -> Descriptor:
@@ -115,7 +115,8 @@ class Registry(Mapping[str, Descriptor]):
     def get(self, name: str, /, default: Descriptor | T) -> Descriptor | T: ...
 
     def get(self, name: str, /, default: Any = None) -> Any:
-        """The tool, or `default` where there is none; what making it raises is never taken for its absence."""
+        """The tool, or `default` if there is none."""
+        # `Mapping.get` would also return the default if creating the descriptor raised a KeyError.
         return self[name] if name in self._tools else default
 
     def __contains__(self, name: object) -> bool:
@@ -128,7 +129,7 @@ class Registry(Mapping[str, Descriptor]):
         return len(self._tools)
 
     def __repr__(self) -> str:
-        """Its size, and the first names: `Registry(78 tools: cancel_order, get_forecast, get_order, ...)`."""
+        """The size and the first names: `Registry(78 tools: cancel_order, get_forecast, get_order, ...)`."""
         names = [*islice(self, _SHOWN), *(["..."] if len(self) > _SHOWN else [])]
         size = f"{len(self)} tool{'' if len(self) == 1 else 's'}"
         return f"Registry({size}: {', '.join(names)})" if names else f"Registry({size})"
@@ -136,11 +137,11 @@ class Registry(Mapping[str, Descriptor]):
     # Other tools.
 
     def with_tool(self, tool: Descriptor) -> Registry:
-        """A new registry with this tool, in place of one of the same name."""
+        """A new registry with this tool, replacing one of the same name."""
         return self.with_tools([tool])
 
     def with_tools(self, tools: Iterable[Descriptor]) -> Registry:
-        """A new registry with these tools, each in place of one of the same name."""
+        """A new registry with these tools, replacing those of the same names."""
         new = {tool.name: tool for tool in tools}
         cards = {name: card_of(tool) for name, tool in new.items()}
         return self._derived(self._tools.overlaid(new), self._cards.overlaid(cards))
@@ -166,12 +167,11 @@ class Registry(Mapping[str, Descriptor]):
         tool: Callable[[Descriptor], Descriptor],
         card: Callable[[Card], Card] = lambda card: card,
     ) -> Registry:
-        """A new registry whose tools and cards are these ones after a change, made when they are asked for.
+        """A new registry whose tools and cards are changed by functions, on first use.
 
         Args:
-            tool: From a descriptor to the changed one, or to the same object where nothing changes. It must
-                leave the name alone.
-            card: The same change for the card of a tool. The default is for changes that no card shows.
+            tool: Returns the changed descriptor, or the same object if nothing changes. The name must not change.
+            card: The same change for the card of a tool. Default: cards do not change.
         """
         old_tools, old_cards = self._tools, self._cards
         return self._derived(
@@ -180,48 +180,48 @@ class Registry(Mapping[str, Descriptor]):
         )
 
     def derived_once(self, why: tuple[object, ...], make: Callable[[], Registry]) -> Registry:
-        """What `make` derives from this registry. It is made once for the same objects `why`, and remembered.
+        """Derive a registry once for the same `why`, and cache it.
 
         Args:
-            why: What the new registry depends on besides this one. The objects are told apart by identity.
-            make: Derives it.
+            why: The objects that the new registry depends on besides this one, compared by identity.
+            make: Derives the registry.
         """
         key = tuple(map(id, why))
         known = self._derivatives.get(key)
         if known is None:
             if len(self._derivatives) >= _MOST_DERIVATIVES:
                 self._derivatives.clear()
-            # The objects are held, so that no other ones can have their identities.
+            # The entry keeps the objects alive, so that no other object can get the same `id`.
             known = self._derivatives[key] = (why, make())
         return known[1]
 
     # What is offered.
 
     def disabled(self, *globs: str, place: str = "") -> Registry:
-        """A new registry that does not offer the tools whose names fit; they still exist.
+        """A new registry that does not offer the matching tools; they still exist.
 
         Args:
             globs: Globs over names, case-sensitive.
-            place: Where that is written, for people: `toolcrib.yaml:12 (profile ci)`.
+            place: The place of the setting, for people: `toolcrib.yaml:12 (profile ci)`.
 
         Raises:
-            TypeError: A glob is no text.
+            TypeError: A glob is not a string.
         """
         return self.with_rules([Rule(globs, enables=False, place=place)])
 
     def enabled(self, *globs: str, place: str = "") -> Registry:
-        """A new registry that offers the tools whose names fit, although they were disabled before.
+        """A new registry that offers the matching tools, even if they were disabled before.
 
         Raises:
-            TypeError: A glob is no text.
+            TypeError: A glob is not a string.
         """
         return self.with_rules([Rule(globs, enables=True, place=place)])
 
     def with_rules(self, rules: Iterable[Rule]) -> Registry:
-        """A new registry that disables and enables tools by these rules too, after those it has.
+        """A new registry with further rules that disable and enable tools, after the existing ones.
 
         Raises:
-            TypeError: The globs of a rule are one text, or one of them is no text.
+            TypeError: The globs of a rule are a single string, or one of them is not a string.
         """
         rules = tuple(rules)
         for rule in rules:
@@ -229,28 +229,28 @@ class Registry(Mapping[str, Descriptor]):
         return self._derived(offer=self._offer._replace(rules=(*self._offer.rules, *rules)))
 
     def closed(self, why: str, place: str) -> Registry:
-        """A new registry that offers no tool, whatever enables one.
+        """A new registry that offers no tool, regardless of rules.
 
         Args:
-            why: As long as what holds: `toolcrib.yaml:4 has errors`.
-            place: Where that is written.
+            why: The reason, after "while": `toolcrib.yaml:4 has errors`.
+            place: The place of the reason.
         """
         told = HiddenReason("closed", f"no tool is offered while {why}", place)
         return self._derived(offer=self._offer._replace(closed=told))
 
     def with_toolsets(self, toolsets: Iterable[Toolset]) -> Registry:
-        """A new registry that knows these toolsets by name, for `within` and for queries, and no others."""
+        """A new registry with these toolsets, replacing the known ones, for `within` and for queries."""
         known = MappingProxyType({toolset.name: toolset for toolset in toolsets})
         return self._derived(offer=self._offer._replace(toolsets=known))
 
     def within(self, toolset: Toolset | str | None) -> Registry:
-        """A new registry that offers only the tools of this toolset, in place of the one in force before.
+        """A new registry that offers only the tools of a toolset, replacing the active one.
 
         Args:
-            toolset: A toolset, the name of one that the registry knows, or None for none.
+            toolset: A toolset, the name of a known one, or None for none.
 
         Raises:
-            ConfigurationError: The registry knows no toolset of the name.
+            ConfigurationError: The name is unknown.
         """
         if isinstance(toolset, str):
             if toolset not in self.toolsets:
@@ -261,22 +261,22 @@ class Registry(Mapping[str, Descriptor]):
 
     @property
     def toolsets(self) -> Mapping[str, Toolset]:
-        """The toolsets that are known, by name."""
+        """The known toolsets, by name."""
         return self._offer.toolsets
 
     @property
     def toolset(self) -> Toolset | None:
-        """The toolset in force."""
+        """The active toolset."""
         return self._offer.toolset
 
     @property
     def why_closed(self) -> str:
-        """Why no tool is offered at all, in one sentence; empty where some may be."""
+        """Why no tool is offered at all, in one sentence; empty if some may be."""
         closed = self._offer.closed
         return closed.message if closed is not None else ""
 
     def hidden(self, name: str) -> HiddenReason | None:
-        """Why a tool is not offered, with code and place; None if it is. A name alone decides."""
+        """Why a tool is not offered, with code and place; None if it is. Depends on the name only."""
         return self._offer.hidden(name)
 
     def why_hidden(self, name: str) -> str:
@@ -287,10 +287,10 @@ class Registry(Mapping[str, Descriptor]):
     # Queries.
 
     def query(self, *, hidden: bool = False, **filters: Unpack[Filters]) -> list[Card]:
-        """The cards that fit, in the order of their names; no descriptor is made.
+        """The matching cards, sorted by name, without creating descriptors.
 
         Args:
-            hidden: Also those of tools that are not offered.
+            hidden: Include tools that are not offered.
             filters: As for `toolcrib.registry.catalog.matches_filters`: `name`, `tag`, `label`, `category`, `mode`, `source`, `pack`,
                 `annotation`, `toolset`, `deprecated`, `experimental`, `match`.
         """
@@ -299,7 +299,8 @@ class Registry(Mapping[str, Descriptor]):
         return cards if test is None else [card for card in cards if test(card)]
 
     def select(self, *, hidden: bool = False, **filters: Unpack[Filters]) -> list[Descriptor]:
-        """The tools that fit, in the order of their names. See `query`; the tools that are found are made."""
+        """The matching tools, sorted by name; like `query`, but with descriptors."""
+        # The common case in a server: no filter, so no card is needed.
         if not filters and (hidden or self._offer.is_everything):
             return self._tools.all()
         return [self[card.name] for card in self.query(hidden=hidden, **filters)]
@@ -307,18 +308,19 @@ class Registry(Mapping[str, Descriptor]):
     def search(
         self, text: str, *, limit: int | None = None, hidden: bool = False, **filters: Unpack[Filters]
     ) -> list[Hit]:
-        """The tools that speak of the words of a text, the best first; no descriptor is made.
+        """Search tools by words, the best match first, without creating descriptors.
 
-        How they are ranked: `toolcrib.registry.search`. Equal scores stand in the order of their names.
+        `toolcrib.registry.search` describes the ranking. Equal scores are sorted by name.
 
         Args:
-            text: Words, in any case, with or without accents, whole or only their beginnings.
-            limit: How many at most; None for all.
-            hidden: Also tools that are not offered.
+            text: Words or their beginnings, in any case, with or without accents.
+            limit: Maximum number of hits; None for all.
+            hidden: Include tools that are not offered.
             filters: As for `query`.
         """
         if self._known.finder is None:
-            from toolcrib.registry.search import SearchIndex  # noqa: PLC0415 -- calls need no search
+            # Deferred: calls by name need no search.
+            from toolcrib.registry.search import SearchIndex  # noqa: PLC0415
 
             self._known.finder = SearchIndex(self._cards.all())
         test = self._test(filters, hidden=hidden)
@@ -326,31 +328,34 @@ class Registry(Mapping[str, Descriptor]):
         return list(islice((hit for hit in hits if test is None or test(hit.card)), limit))
 
     def near(self, name: str) -> list[str]:
-        """The names of offered tools that a name which is not here may have meant, the nearest first."""
-        from toolcrib.registry.search import near_names  # noqa: PLC0415 -- calls need no search
+        """The names of offered tools that are similar to an unknown name, the nearest first."""
+        # Deferred: calls by name need no search.
+        from toolcrib.registry.search import near_names  # noqa: PLC0415
 
         return near_names(name, self._offered())
 
     def alias_of(self, name: str) -> str:
-        """The name by which every provider of a model takes the tool: see `toolcrib.registry.names`.
+        """The name that every model provider accepts for a tool; see `toolcrib.registry.names`.
 
         Raises:
-            KeyError: No tool has the name.
+            KeyError: The tool is unknown.
         """
         if name not in self:
             raise KeyError(name)
         return self._aliases().get(name, name)
 
     def named_by_alias(self, alias: str) -> str | None:
-        """The name of the tool that has an alias; None where none has."""
+        """The name of the tool with an alias, if any."""
         if self._known.names is None:
             self._known.names = {its: name for name, its in self._aliases().items()}
+        # A name that providers accept is its own alias, but only if no other tool's alias replaced it.
         own = alias if alias in self and alias not in self._aliases() else None
         return self._known.names.get(alias, own)
 
     def _aliases(self) -> Mapping[str, str]:
         if self._known.aliases is None:
-            from toolcrib.registry.names import aliases_of  # noqa: PLC0415 -- calls by name need none
+            # Deferred: calls by name need no aliases.
+            from toolcrib.registry.names import aliases_of  # noqa: PLC0415
 
             self._known.aliases = aliases_of(self._tools)
         return self._known.aliases
@@ -365,7 +370,7 @@ class Registry(Mapping[str, Descriptor]):
         return lambda card: card.name in offered and test(card)
 
     def _offered(self) -> Collection[str]:
-        """The names of the tools that are offered, asked of each tool once."""
+        """The names of the offered tools, computed once."""
         if self._shown is None:
             everything = self._offer.is_everything
             self._shown = self if everything else {name for name in self if self._offer.hidden(name) is None}
@@ -398,7 +403,7 @@ class Registry(Mapping[str, Descriptor]):
 
 
 def _check_globs(globs: object) -> None:
-    """Refuse one text for a list of texts: each of its letters would count, and a `*` fits every tool."""
+    # A string is an iterable of strings: `"*_order"` would become one glob for each character, and `*` matches all.
     if isinstance(globs, str):
         raise TypeError(f"expected a tuple of globs, got the string `{globs}`; use (`{globs}`,)")
     if isinstance(globs, Iterable):
@@ -422,13 +427,13 @@ def _listing(toolsets: Iterable[str]) -> str:
 
 
 def how_many(registry: Registry) -> str:
-    """How many tools are offered, as a sentence."""
+    """The number of offered tools, as a sentence."""
     many = len(registry.query())
     return f"{many or 'no'} tool{' is' if many == 1 else 's are'} loaded"
 
 
 def without_duplicates(tools: Iterable[Descriptor]) -> tuple[list[Descriptor], list[Problem]]:
-    """The tools, the first of each name, and a problem for every other one."""
+    """The first tool of each name, and a problem for every further one."""
     first: dict[str, Descriptor] = {}
     problems = []
     for tool in tools:
@@ -440,7 +445,7 @@ def without_duplicates(tools: Iterable[Descriptor]) -> tuple[list[Descriptor], l
 
 
 def _duplicate(first: Descriptor, second: Descriptor) -> Problem:
-    """The problem of two tools of one name; it stands at the second and names the first."""
+    """The problem of two tools of one name, positioned at the second one and naming the first."""
     line, column = second.origin.locate("/name")
     place = first.origin.overrides[-1] if first.origin.overrides else first.origin.place("/name")
     return Problem(
@@ -455,9 +460,9 @@ def _duplicate(first: Descriptor, second: Descriptor) -> Problem:
 
 
 class LazyMapping(Mapping[str, T], Generic[T]):
-    """Values by name, in the order of their names; one that is not there yet is made when it is asked for.
+    """Values by name, sorted; each is created on first use.
 
-    What `make` raises comes through, and the next look-up asks again.
+    An exception of `make` is passed to the caller, and the next look-up tries again.
     """
 
     __slots__ = ("_kept", "_make")
@@ -468,24 +473,25 @@ class LazyMapping(Mapping[str, T], Generic[T]):
 
     @classmethod
     def of(cls, values: Mapping[str, T]) -> LazyMapping[T]:
-        """Values that are all there."""
+        """A mapping of existing values."""
         made = cls((), values.__getitem__)
         made._kept = {name: values[name] for name in sorted(values)}
         return made
 
     def overlaid(self, new: Mapping[str, T]) -> LazyMapping[T]:
-        """The same values but for the new ones. What is yet to be made is made for both at once."""
+        """The values with new ones added or replaced. A value that is created later is shared by both mappings."""
         kept = {**self._kept, **new}
         return self._with(
             kept if len(kept) == len(self._kept) else {name: kept[name] for name in sorted(kept)}
         )
 
     def without(self, names: Collection[str]) -> LazyMapping[T]:
-        """The values of all other names. What is yet to be made is made for both at once."""
+        """The values without some names. A value that is created later is shared by both mappings."""
         return self._with({name: value for name, value in self._kept.items() if name not in names})
 
     def _with(self, kept: dict[str, T | None]) -> LazyMapping[T]:
-        """Such values. However many are derived one from another, all ask the first for what is yet to be made."""
+        """A mapping of these values that creates missing ones through the first mapping of the chain."""
+        # Each change derives a registry: asking the predecessor would make chains as long as the number of changes.
         first = self._make if isinstance(self._make, _First) else _First(self)
         derived: LazyMapping[T] = LazyMapping((), first)
         derived._kept = kept
@@ -508,12 +514,12 @@ class LazyMapping(Mapping[str, T], Generic[T]):
         return len(self._kept)
 
     def all(self) -> list[T]:
-        """Every value, in the order of the names."""
+        """All values, sorted by name."""
         return [self[name] if value is None else value for name, value in self._kept.items()]
 
 
 class _First(Generic[T]):
-    """Asks the values that others were derived from."""
+    """Creates values through the mapping that others were derived from."""
 
     __slots__ = ("_values",)
 

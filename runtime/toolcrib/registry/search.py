@@ -1,8 +1,8 @@
-"""Text search over cards: which tools speak of some words, the best first.
+"""Text search over cards, the best match first.
 
-The ranking is a small BM25: a word counts more the fewer tools use it, and more in a name than in a description;
-its first occurrences count most, and long texts do not win by length. Letters are compared without case and
-accents, names are read as their words (`getForecast_v2`), and English plurals as their singulars.
+The ranking is a small BM25: a word counts more if fewer tools contain it, and more in a name than in a description.
+Its first occurrences count most, and long texts gain nothing from their length. Case and accents are ignored, names
+are split into words (`getForecast_v2`), and English plurals are reduced to singulars.
 """
 
 from __future__ import annotations
@@ -29,32 +29,34 @@ FIELDS = (
     ("arguments", 1.5),
     ("description", 1.0),
 )
-"""Where words are looked for -> what one counts there."""
+"""Fields that are searched, with the weight of a word in each."""
 
 SATURATION = 4.0
-"""The weight at which a word counts half of the most that it can count."""
+"""The weight at which a word has half of its maximum score (k1 of BM25)."""
 
 PREFIX, TYPO = 0.9, 0.5
-"""What a word counts that only begins with the one asked for (all of whose letters are there), or is near it."""
+"""Factors for a word that only starts with the search word, and for a similar word."""
 
 WHOLE_NAME = 1.0
-"""What is added where the words asked for are those of the name."""
+"""Bonus if the search words are exactly those of the name."""
 
 STOP = frozenset(
     "a an and are as at by do for from how i in is it me my of on or that the this to with you".split()  # noqa: SIM905
 )
-"""Words that are looked for only where there are no others."""
+"""Words that are ignored if the search contains others."""
 
+# `difflib` needs quadratic time for each pair of names, which is too slow for thousands of tools.
 MANY = 300
-"""Of more names than these, only the most alike are compared closely with one that is not there."""
+"""Maximum number of names that are compared closely with an unknown name."""
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(f"[{_CJK}]|[^\\W_{_CJK}]+")  # no spaces stand between words in Chinese and Japanese
+# Chinese and Japanese have no spaces between words, so each character is a word.
+_WORD = re.compile(f"[{_CJK}]|[^\\W_{_CJK}]+")
 _HUMP = re.compile("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text as they were written, without accents; snake_case is several words."""
+    """The words of a text as written, without accents; snake_case is several words."""
     if not text.isascii():
         marked = unicodedata.normalize("NFKD", text)
         bare = "".join(character for character in marked if not unicodedata.combining(character))
@@ -63,13 +65,14 @@ def words_of(text: str) -> list[str]:
 
 
 def terms_of(word: str) -> tuple[str, ...]:
-    """What a word is found by: itself, folded, then the parts of a camelCase one."""
+    """The index terms of a word: the folded word, then the parts of a camelCase word."""
     parts = _HUMP.split(word)
     return tuple(map(_folded, (word, *parts) if len(parts) > 1 else parts))
 
 
 def _folded(word: str) -> str:
-    """The word without case, an English plural as its singular."""
+    """The word in lower case, with an English plural reduced to its singular."""
+    # Words in -ss, -us and -is (address, status, analysis) are singulars.
     word = word.casefold()
     if len(word) < 4 or word[-1] != "s" or word[-2] in "sui":
         return word
@@ -77,9 +80,9 @@ def _folded(word: str) -> str:
 
 
 def near_names(name: str, names: Collection[str]) -> list[str]:
-    """The names that a name which is not among them may have meant, the nearest first.
+    """The names that an unknown name may refer to, the nearest first; at most three.
 
-    A name without its namespace means the tools that have it in one; a misspelt one may mean theirs too.
+    A name without a namespace refers to the tools with that name in any namespace, also if it is misspelt.
     """
     within = {full: full.rpartition(SEPARATOR)[2] for full in names if SEPARATOR in full}
     meant = sorted(full for full, short in within.items() if short == name)
@@ -102,12 +105,12 @@ def _near(name: str, names: Collection[str]) -> list[str]:
 
 
 def _pairs(name: str) -> set[str]:
-    """The pairs of neighbouring letters of a name: quicker to compare than the letters in their order."""
+    """The pairs of neighbouring letters of a name, which are faster to compare than sequences."""
     return {*map("".join, pairwise(name.casefold()))}
 
 
 class _Terms(dict[str, tuple[str, ...]]):
-    """Word -> its terms, worked out once for each word."""
+    """Word -> its terms, computed once for each word."""
 
     def __missing__(self, word: str) -> tuple[str, ...]:
         terms = self[word] = terms_of(word)
@@ -115,7 +118,7 @@ class _Terms(dict[str, tuple[str, ...]]):
 
 
 class SearchIndex:
-    """An inverted index over cards. Building it costs far more than a search, so it is kept."""
+    """An inverted index over cards. Building it costs far more than a search, so the registry keeps it."""
 
     def __init__(self, cards: Iterable[Card]) -> None:
         self._names: list[str] = []
@@ -125,14 +128,14 @@ class SearchIndex:
             self._names.append(card.name)
             for term, weight in _weights(card, terms).items():
                 self._found.setdefault(term, []).append((number, weight / (weight + SATURATION)))
+        # Sorted for binary search: all words with a prefix are neighbours.
         self._terms = sorted(self._found)
 
     def scores(self, text: str) -> list[tuple[str, float]]:
-        """The names of the tools that have some of the words, with their scores, the best first.
+        """The names and scores of tools that contain some of the words, the best first.
 
-        A word finds the words that begin with it too; one that finds none at all finds its near misses. A tool
-        that has only some of the words keeps the square of their share of its score. Equal scores stand in the
-        order of the names.
+        A word also matches longer words that start with it; a word without any match matches similar words. A tool
+        with only some of the words is scaled by the square of their share. Equal scores are sorted by name.
         """
         wanted, spelt = self._wanted(text), _spelt(text)
         reached: dict[int, list[float]] = {}
@@ -143,11 +146,12 @@ class SearchIndex:
         for number, scores in reached.items():
             name, share = self._names[number], len(scores) / len(wanted)
             bonus = WHOLE_NAME if share == 1.0 and _spelt(name) == spelt else 0.0
+            # Rounded, so that the order does not depend on the order of floating-point additions.
             scored.append((-round(sum(scores) * share * share + bonus, 4), name))
         return [(name, -score) for score, name in sorted(scored)]
 
     def _wanted(self, text: str) -> list[str]:
-        """The terms to look for: each once, a camelCase word as a whole only where that is known."""
+        """The terms to search, each once; a camelCase word is one term only if the index contains it."""
         wanted: dict[str, None] = {}
         for word in words_of(text):
             whole, *parts = terms_of(word)
@@ -155,7 +159,7 @@ class SearchIndex:
         return [term for term in wanted if term not in STOP] or list(wanted)
 
     def _of_word(self, word: str) -> dict[int, float]:
-        """Number of a tool -> what the word counts there, by the best of the terms that it stands for."""
+        """Number of a tool -> score of a word in it, by the best of the matching terms."""
         best: dict[int, float] = {}
         for term, closeness in self._meant(word):
             found = self._found[term]
@@ -166,12 +170,13 @@ class SearchIndex:
         return best
 
     def _meant(self, word: str) -> Iterator[tuple[str, float]]:
-        """The terms that a word stands for, and how close each is: 1 for the word itself."""
+        """The terms that a word matches, with the closeness of each: 1 for the word itself."""
         start = bisect_left(self._terms, word)
         end = bisect_left(self._terms, word + "\U0010ffff")
         for term in self._terms[start:end]:
             yield term, 1.0 if term == word else PREFIX * len(word) / len(term)
         if start == end:
+            # Typos are rare in the first letters, and comparing all terms would be slow.
             begin = word[:2]
             near = [
                 term
@@ -183,7 +188,7 @@ class SearchIndex:
 
 
 def _spelt(text: str) -> list[str]:
-    """The words of a text, however it joins them: the same for `getCity`, `get_city` and `Get cities`."""
+    """The folded words of a text: the same for `getCity`, `get_city` and `Get cities`."""
     return [_folded(part) for word in words_of(text) for part in _HUMP.split(word)]
 
 
@@ -194,6 +199,8 @@ def _weights(card: Card, terms: _Terms) -> dict[str, float]:
         value = getattr(card, field)
         words = words_of(value if isinstance(value, str) else " ".join(value))
         if words:
+            # Divided by the root of the length: a long description must not win, but it should not lose
+            # either.
             counts = weight / sqrt(len(words))
             for word in words:
                 for term in terms[word]:

@@ -159,6 +159,7 @@ def _repair(validator: Validator, value: JSON, step: _Step) -> Repair:
     before = _at(value, step.path)
     places = {step.path, (*step.path[:-1], step.name)} if step.name else {step.path}
     shown = (before, step.value)
+    # A renamed property is hidden if its old or its new name is secret.
     hidden = any(validator.secrets.hides(place, each) for place in places for each in shown)
     after = "nothing" if isinstance(step.value, _Gone) else describe_value(step.value, hidden=hidden)
     if step.name:
@@ -264,6 +265,7 @@ class _Place:
         if not isinstance(self._parent, dict) or not isinstance(name, str) or name in self._parent:
             return None
         known = self._known()
+        # A property with a known name of its own is never taken for another one.
         close = [key for key in self._parent if key not in known and _plain(key) == _plain(name)]
         return self._renamed(close[0], name) if len(close) == 1 else None
 

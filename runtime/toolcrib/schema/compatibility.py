@@ -355,6 +355,7 @@ class _Proof:
         tries = []
         for at, each in enumerate(wanted):
             reasons = self.follows(facts, each, level)
+            # `oneOf` requires that exactly one alternative matches, so all others must be impossible.
             rest = [*wanted[:at], *wanted[at + 1 :]]
             if not reasons and all(is_impossible(expand_nodes((*facts, other))) for other in rest):
                 return

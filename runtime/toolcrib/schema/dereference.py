@@ -145,6 +145,7 @@ class _Attempt:
         """
         root = self._index.root
         made = self._node(root, (root.key,), 0).schema
+        # Tool declarations and MCP require an object where JSON Schema also allows a boolean.
         if isinstance(made, bool):
             made = {} if made else {"not": {}}
         dialect = root.get("$schema")
@@ -185,6 +186,7 @@ class _Attempt:
         if target is None:
             self._remarks[f"`{reference[:200]}` cannot be resolved in the schema and is kept"] = None
             return _Part({keyword: _absolute(site.base, reference)})
+        # `trail` contains the targets on the path to here; a repeated one is a recursion.
         if trail.count(target.key) < self._levels:
             return self._node(target, (*trail, target.key), depth + 1)
         self.recursive = True

@@ -128,6 +128,8 @@ class Sampler:
             if isinstance(part, dict):
                 if "$ref" in part or "$dynamicRef" in part:
                     depth += 1
+                # Inserted in front: the parts of a reference are merged before its siblings, in document
+                # order.
                 queue[:0] = self._parts(part, place, depth)
                 part = {key: value for key, value in part.items() if key not in _IN_PLACE}
             if depth > _TOO_DEEP or folded > _MOST_FLAT:
@@ -182,6 +184,7 @@ class Sampler:
         options = schema.get("enum")
         if isinstance(options, list) and options:
             preferred = schema.get("default")
+            # A default outside of `enum` would only cost an attempt.
             usual = self._choices.examples and "default" in schema and preferred in options
             return [preferred if usual else draw.at("enum").choice(options)]
         if not self._choices.examples:
@@ -216,6 +219,7 @@ class Sampler:
             raise UnsatisfiableKeyword("type", "no type is allowed by all parts of the schema")
         if self._choices.free:
             return str(draw.at("type").choice(kinds))
+        # `null` is the least useful choice of a nullable type.
         return str(next((kind for kind in kinds if kind != "null"), "null"))
 
     def _array(self, schema: dict[str, JSON], draw: KeyedRandom, pointer: str, depth: int) -> list[JSON]:
@@ -239,6 +243,7 @@ class Sampler:
                 taken = items if schema.get("uniqueItems") is True else []
                 items.append(self._different(taken, inner, draw.at(index), f"{pointer}/{index}", depth))
             except UnsatisfiableKeyword:
+                # An optional item that cannot be generated ends the list.
                 if index < least:
                     raise
                 break
@@ -292,6 +297,7 @@ class Sampler:
                 if name in required:
                     raise
         self._add_further(value, schema, draw.at("", "further"), pointer, depth)
+        # Dropped from the end, so that adding a property to the schema keeps the earlier ones.
         most = count_of(schema, "maxProperties")
         optional = [name for name in value if name not in required]
         for name in optional[::-1][: 0 if most is None else max(0, len(value) - most)]:
@@ -438,6 +444,7 @@ def arguments_for(schema: Schema, draw: KeyedRandom, count: int) -> list[JSON]:
     return copy.deepcopy(list(made.values()))
 
 
+# Keyed by JSON text, because schemas are dicts and not hashable.
 @lru_cache(maxsize=_COMPILED)
 def _generator(schema: str) -> _Generator:
     return _Generator(json.loads(schema))
@@ -468,6 +475,7 @@ class _Generator:
                 continue
             if self._validator.is_valid(value):
                 return value
+            # The first failure is reported: it belongs to the most natural attempt.
             if failure is None:
                 fault = self._validator.faults(value, most=1)[0]
                 failure = UnsatisfiableKeyword(

@@ -1,7 +1,7 @@
-"""Mutates a valid value so that its schema refuses it: few ways, named, each proved before it is used.
+"""Mutate valid values so that their schema refuses them. Mutations are named, few, and verified before use.
 
-A mutation is named by what it does and where: `missing_status`, `wrong_type_items.0.price`, `above_maximum_total`;
-`0` stands for the first item of a list.
+The name tells what is done and where: `missing_status`, `wrong_type_items.0.price`, `above_maximum_total`; `0` is the
+first item of a list.
 """
 
 from __future__ import annotations
@@ -21,26 +21,23 @@ from toolcrib.schema.keyed_random import KeyedRandom
 from toolcrib.schema.validation import Validator
 
 ABSENT: Final[Any] = object()
-"""What stands at a place that a value does not have."""
+"""The value of a place that does not exist."""
 
 Spoilt: TypeAlias = Callable[[Any], Iterator[Any]]
-"""From what is at a place (`ABSENT` for nothing) to what may stand there instead, likeliest first.
-
-Whether the schema refuses it is for the judge to say.
-"""
+"""The value at a place (or `ABSENT`) -> candidates for an invalid value, most likely first; not yet validated."""
 
 LONGEST: Final = 10_000
-"""Characters, items or properties that are written to have too many."""
+"""Maximum number of characters, items or properties that are generated to exceed a limit."""
 
 
 class LocalMutation(NamedTuple):
-    """One thing that a schema forbids at a place.
+    """One way to violate a schema at a place.
 
     Attributes:
-        verb: What is done, such as `above_maximum`.
-        group: What is violated.
-        spoilt: What may stand there.
-        inner: The key below the place that the name goes on with.
+        verb: The mutation, such as `above_maximum`.
+        group: The kind of violation.
+        spoilt: Candidates for the invalid value.
+        inner: A key below the place that is part of the name.
     """
 
     verb: str
@@ -50,7 +47,7 @@ class LocalMutation(NamedTuple):
 
 
 def local_mutations_at(sites: Sequence[Site]) -> Iterator[LocalMutation]:
-    """What the schemas that judge one place forbid there, in a fixed order."""
+    """The mutations that the schemas of one place allow, in a fixed order."""
     for site in sites:
         if not isinstance(site.schema, dict):
             continue
@@ -75,7 +72,7 @@ _STRANGERS: Final[dict[str, list[JSON]]] = {
     "object": ["not an object"],
     "null": ["not null"],
 }
-"""Type -> what is most plainly of another one."""
+"""Type -> values that obviously have another type."""
 
 
 def _required(said: JSON) -> Iterator[LocalMutation]:
@@ -114,6 +111,7 @@ def _number(verb: str, step: Callable[[Any], Iterator[Any]]) -> Callable[[JSON],
 
 
 def _above(bound: Any) -> Iterator[Any]:
+    # Beyond 2**53 a float plus 1 is the same float; doubling it always changes it.
     yield bound + 1
     yield bound + abs(bound) if math.isfinite(bound + abs(bound)) else math.floor(bound) + 1
 
@@ -146,7 +144,7 @@ def _multiple(said: JSON) -> Iterator[LocalMutation]:
 def _sized(
     verb: str, change: Callable[[Any, int], Iterator[Any]], *, more: bool
 ) -> Callable[[JSON], Iterator[LocalMutation]]:
-    """A reader of a bound on a size; what would be too long to write is left out."""
+    """A reader of a size limit; sizes above `LONGEST` are omitted."""
 
     def read(said: JSON) -> Iterator[LocalMutation]:
         if isinstance(said, bool) or not isinstance(said, int | float):
@@ -176,6 +174,7 @@ def _members_of(there: Any, size: int) -> Iterator[Any]:
 
 
 def _pattern(_said: JSON) -> Iterator[LocalMutation]:
+    # Inverting a pattern is not attempted: a few unusual strings violate almost every pattern in use.
     def spoilt(there: Any) -> Iterator[Any]:
         if isinstance(there, str):
             yield from (f"{there} ?", f"? {there}")
@@ -226,31 +225,31 @@ _READERS: Final[dict[str, Callable[[JSON], Iterator[LocalMutation]]]] = {
     "additionalProperties": _closed,
     "unevaluatedProperties": _closed,
 }
-"""Keyword -> what it forbids; `required` before `type`, since what lacks is noticed most."""
+"""Keyword -> its mutations; `required` comes before `type`, because missing properties are the most visible ones."""
 
 
 MOST: Final = 48
-"""Violations of one schema that are told apart."""
+"""Maximum number of mutations of one schema."""
 
 _LOOKED_AT: Final = 500
-"""Violations that are thought of; a schema that refers to itself has no end of them."""
+"""Maximum number of mutations that are considered; a recursive schema has infinitely many."""
 
 _SAMPLES: Final = 3
-"""Valid values on which each violation is tried before it is offered."""
+"""Number of valid values on which each mutation is tried before it is offered."""
 
 _DEEPEST: Final = 6
-"""Levels of a value that are looked at."""
+"""Maximum number of levels of a value that are mutated."""
 
 
 class Mutation(NamedTuple):
-    """One way in which a valid value can be spoiled.
+    """One way to make a valid value invalid.
 
     Attributes:
-        name: Its name, the same as long as the schema stays.
-        group: What is violated: `missing_required`, `wrong_type`, `enum`, `range`, `length`, `pattern`, `unique`,
+        name: Its name, stable as long as the schema does not change.
+        group: The kind of violation: `missing_required`, `wrong_type`, `enum`, `range`, `length`, `pattern`, `unique`,
             `extra_property`.
-        path: The place; `0` in a list stands for its first item.
-        spoilt: What may stand at the place of a value, likeliest first.
+        path: The place; `0` in a list is the first item.
+        spoilt: Candidates for the invalid value, most likely first.
     """
 
     name: str
@@ -260,19 +259,19 @@ class Mutation(NamedTuple):
 
 
 class InvalidValue(NamedTuple):
-    """A value that was spoiled, and is proved to be refused."""
+    """A mutated value that the schema refuses, wrapped because it may be any JSON value, including null."""
 
     value: JSON
 
 
 class Mutations:
-    """The violations of one schema.
+    """The mutations of one schema.
 
     Args:
         schema: A schema that passed `check_schema`.
 
     Raises:
-        DocumentError: The schema can't be compiled.
+        DocumentError: The schema cannot be compiled.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -281,9 +280,9 @@ class Mutations:
 
     @cached_property
     def all(self) -> tuple[Mutation, ...]:
-        """All of them, in the order of the schema, at most `MOST`.
+        """All mutations, in the order of the schema, at most `MOST`.
 
-        Only those are there that can be made of a valid value; where none can be generated, all that are thinkable.
+        Mutations that fail on all sample values are excluded. If no valid value can be generated, none is excluded.
         """
         found: list[Mutation] = []
         names: set[str] = set()
@@ -298,23 +297,23 @@ class Mutations:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What they are called, then the names of their groups."""
+        """The names of all mutations, followed by those of their groups."""
         groups = dict.fromkeys(violation.group for violation in self.all)
         return tuple(dict.fromkeys((*(violation.name for violation in self.all), *groups)))
 
     def called(self, name: str) -> tuple[Mutation, ...]:
-        """The violation of a name, those of a group, or with `any` all of them; empty where there is none."""
+        """The mutations with a name, those of a group, or all for `any`; empty if unknown."""
         if name == "any":
             return self.all
         exactly = tuple(violation for violation in self.all if violation.name == name)
         return exactly or tuple(violation for violation in self.all if violation.group == name)
 
     def accepts(self, value: JSON) -> bool:
-        """Whether a value is valid, so that it can be spoiled."""
+        """Whether a value is valid and can be mutated."""
         return self._validator.is_valid(value)
 
     def broken(self, violation: Mutation, value: JSON) -> InvalidValue | None:
-        """A copy of a valid value, spoiled so that the schema refuses it; None where that can't be."""
+        """A mutated copy of a valid value that the schema refuses; None if the mutation does not apply."""
         room = _room(value, violation.path)
         if room is None:
             return None
@@ -328,18 +327,18 @@ class Mutations:
         try:
             return arguments_for(self._schema, KeyedRandom(0, "violations"), _SAMPLES)
         except ExpressionError:
-            return []  # nothing valid can be made here, and the tool may well know how
+            return []  # no valid value can be generated, but the tool may still return one
 
     def _can_be_made(self, violation: Mutation, samples: Sequence[JSON]) -> bool:
         return not samples or any(self.broken(violation, sample) is not None for sample in samples)
 
 
 class _Room(NamedTuple):
-    """A place in a copy of a value.
+    """A place in a value.
 
     Attributes:
-        there: What is there now; `ABSENT` for nothing.
-        filled: The value with something else at the place.
+        there: The current value; `ABSENT` if missing.
+        filled: Returns a copy of the whole value with another value at the place.
     """
 
     there: Any
@@ -347,7 +346,7 @@ class _Room(NamedTuple):
 
 
 def _room(value: JSON, path: Path) -> _Room | None:
-    """The place of a path in a value; what lacks on the way to it is made, what is of another form is left."""
+    """The place at a path; missing containers on the way are created. None if the value has another shape."""
     there: Any = value
     for key in path:
         there = _below(there, key)
@@ -370,7 +369,7 @@ def _below(holder: Any, key: str | int) -> Any:
 
 
 def _with(value: Any, path: Path, filling: Any) -> Any:
-    """A copy of a value with another one at a path; only what lies on the path is new."""
+    """A copy of a value with another value at a path; only the containers on the path are copied."""
     if not path:
         return deepcopy(filling)
     key, rest = path[0], path[1:]
@@ -386,7 +385,7 @@ def _with(value: Any, path: Path, filling: Any) -> Any:
 
 
 def _thinkable(index: SchemaIndex) -> Iterator[Mutation]:
-    """What the words of a schema forbid, place by place, outermost first."""
+    """All mutations that the keywords of a schema suggest, outermost places first."""
     level: list[tuple[Path, list[Site]]] = [((), [index.root])]
     for _ in range(_DEEPEST):
         below: list[tuple[Path, list[Site]]] = []
@@ -401,7 +400,7 @@ def _thinkable(index: SchemaIndex) -> Iterator[Mutation]:
 
 
 def _members(sites: Sequence[Site]) -> list[str | int]:
-    """The keys, and the first item, of which a schema says something."""
+    """The keys that a schema describes, and 0 if it describes items."""
     keys: dict[str | int, None] = {}
     for site in sites:
         properties = site.get("properties")

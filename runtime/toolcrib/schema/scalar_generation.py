@@ -1,8 +1,11 @@
-"""Generates texts and numbers within the bounds of a schema, and texts that match a regular expression.
+"""Generate strings and numbers within the limits of a schema, and strings that match a regular expression.
 
-Patterns may have literals, classes, groups, alternation and repetition; look-around and back-references are not
+Patterns may contain literals, classes, groups, alternation and repetition; look-around and back-references are not
 supported.
 """
+
+# No library is used: exrex and hypothesis draw from a sequential random source, so that every value would
+# depend on all earlier ones. Each draw here has a key of its own (see `keyed_random`).
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ _Ranges: TypeAlias = list[tuple[int, int]]
 _DIGITS: _Ranges = [(48, 57)]
 _LOWER: _Ranges = [(97, 122)]
 _UPPER: _Ranges = [(65, 90)]
+# Ordered by preference: `.` and negated classes draw letters and digits before punctuation and the space.
 _PRINTABLE: _Ranges = [
     *_LOWER,
     *_DIGITS,
@@ -46,6 +50,7 @@ _CLASSES: dict[str, _Ranges] = {
     "w": [*_LOWER, *_DIGITS, *_UPPER, (95, 95)],
     "s": [(32, 32), (9, 10), (13, 13)],
 }
+# ASCII only: generated data should be readable, and any ASCII letter is in the class as well.
 _PROPERTIES: dict[str, _Ranges] = {
     "L": [*_LOWER, *_UPPER],
     "Letter": [*_LOWER, *_UPPER],
@@ -59,15 +64,15 @@ _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "0": "\0"}
 
 
 class UnknownSyntax(ValueError):
-    """The pattern holds something that is not understood here."""
+    """The pattern contains syntax that is not supported here."""
 
 
 def text_matching(pattern: str, draw: KeyedRandom, least: int = 0, most: int | None = None) -> str:
-    """A text that matches a pattern, of `least` to `most` characters.
+    """Generate a string that matches a pattern, of `least` to `most` characters.
 
     Raises:
-        UnknownSyntax: The pattern holds look-around, a back-reference or something else that is not understood,
-            or no text of this length was found.
+        UnknownSyntax: The pattern contains look-around, a back-reference or other unsupported syntax, or no string of this
+            length was found.
     """
     try:
         return _fitting(_Parser(pattern).parse(), draw, least, most)
@@ -76,6 +81,8 @@ def text_matching(pattern: str, draw: KeyedRandom, least: int = 0, most: int | N
 
 
 def _fitting(piece: _Piece, draw: KeyedRandom, least: int, most: int | None) -> str:
+    # Every fourth attempt lets the first repetition fill the whole missing length, as `^[a-z]+-[0-9]{2}$`
+    # needs.
     shortest = piece(draw, _Room(0, eager=True))
     for number in range(_TRIES):
         eager = number % 4 == 3
@@ -89,7 +96,7 @@ def _fitting(piece: _Piece, draw: KeyedRandom, least: int, most: int | None) -> 
 
 
 class _Room:
-    """How often repetitions may go beyond their least number: each a little, or the first one all."""
+    """How many repetitions beyond the minimum are generated: a few for each, or (`eager`) all for the first."""
 
     def __init__(self, extra: int, *, eager: bool) -> None:
         self._extra = extra
@@ -97,12 +104,12 @@ class _Room:
         self._spent = 0
 
     def spent(self, times: int) -> int:
-        """How many repetitions there were, these included."""
+        """Count repetitions, and return the total."""
         self._spent += times
         return self._spent
 
     def take(self, limit: int | None, draw: KeyedRandom) -> int:
-        """How many repetitions there are beyond the least number, at most `limit`."""
+        """The number of repetitions beyond the minimum, at most `limit`."""
         most = self._extra if limit is None else min(limit, self._extra)
         if not self._eager:
             return draw.integer(0, most)
@@ -114,7 +121,7 @@ _Piece: TypeAlias = Callable[[KeyedRandom, _Room], str]
 
 
 class _Parser:
-    """Reads a pattern once, left to right, into pieces that write texts."""
+    """Parses a pattern into closures that generate matching strings."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -168,6 +175,7 @@ class _Parser:
 
         def write(draw: KeyedRandom, room: _Room) -> str:
             times = least + room.take(limit, draw)
+            # Nested repetitions multiply: `((a{100}){100}){100}` is a million characters.
             if room.spent(times) > _MOST_REPEATS:
                 raise UnknownSyntax(f"a matching string would need more than {_MOST_REPEATS:,} repetitions")
             return "".join(piece(draw.at(number), room) for number in range(times))
@@ -175,7 +183,7 @@ class _Parser:
         return write
 
     def _quantifier(self) -> tuple[int, int | None] | None:
-        """Least number and how many more are allowed."""
+        """The minimum number of repetitions and how many more are allowed (None for any number)."""
         if self._skip("*"):
             return 0, None
         if self._skip("+"):
@@ -186,6 +194,7 @@ class _Parser:
             return None
         end = self._pattern.find("}", self._at)
         low, comma, high = self._pattern[self._at + 1 : end].partition(",")
+        # ECMA-262 (Annex B) reads a brace that is not a quantifier as a literal.
         if end < 0 or not _is_count(low) or (high and not _is_count(high)):
             return None
         self._at = end + 1
@@ -195,6 +204,7 @@ class _Parser:
 
     def _atom(self) -> _Piece:
         char = self._next()
+        # Anchors match the empty string; a generated string is always matched as a whole.
         if char in "^$":
             return lambda _draw, _room: ""
         if char == "(":
@@ -233,7 +243,7 @@ class _Parser:
         return lambda _draw, _room: literal
 
     def _class(self, char: str) -> _Ranges | None:
-        r"""The characters of `\d`, `\P{L}` and their like; None where it is one character."""
+        r"""The characters of a class such as `\d` or `\P{L}`; None for the escape of a single character."""
         if char in "pP":
             name = self._property()
             if name not in _PROPERTIES:
@@ -251,7 +261,7 @@ class _Parser:
         return self._until("}").rpartition("=")[2]
 
     def _until(self, mark: str) -> str:
-        """What stands before the next mark; goes on after it."""
+        """The text before the next `mark`, which is consumed, too."""
         text, found, _ = self._pattern[self._at :].partition(mark)
         if not found:
             raise self._unknown(f"an unexpected end: missing `{mark}`")
@@ -259,7 +269,7 @@ class _Parser:
         return text
 
     def _literal(self, char: str) -> str:
-        """The one character of an escape."""
+        """The character that an escape stands for."""
         if char in "xu":
             width = 2 if char == "x" else 4
             digits = self._pattern[self._at : self._at + width]
@@ -274,9 +284,10 @@ class _Parser:
         return char
 
     def _set(self) -> _Ranges:
-        """What stands between `[` and `]`."""
+        """The characters of a class, up to its `]`."""
         negated = self._skip("^")
         ranges: _Ranges = []
+        # A `]` directly after `[` or `[^` is a literal.
         first = True
         while first or self._peek() != "]":
             first = False
@@ -320,7 +331,7 @@ def _without(ranges: _Ranges) -> _Ranges:
 
 
 def _any_of(ranges: _Ranges, pattern: str) -> _Piece:
-    """One character, with equal chances for each."""
+    """Generates one character of the ranges, all with equal probability."""
     sizes = [high - low + 1 for low, high in ranges]
     if not sizes or min(sizes) < 1:
         raise UnknownSyntax(f"`{pattern}` contains a character class without printable characters")
@@ -340,7 +351,7 @@ def _any_of(ranges: _Ranges, pattern: str) -> _Piece:
 Size: TypeAlias = Literal["minimal", "usual", "maximal"]
 
 _SPAN: Final = 100
-"""How far numbers go from the one bound that is given, or from 0."""
+"""Distance that numbers keep from the only given bound, or from 0."""
 
 _WORDS: Final = [
     "amber",
@@ -396,13 +407,13 @@ _NAMED: Final[Mapping[str, tuple[str, ...]]] = {
     "language": ("en", "nb", "es", "ja", "sw", "pt"),
     "name": ("Ada Aune", "Bo Berg", "Chidi Castro", "Dana Duarte", "Eiko Endo", "Farid Fofana"),
 }
-"""What properties of these names are given where nothing in the schema forbids it."""
+"""Property name -> natural values, used if the schema allows them."""
 
 _NAMED_FORMATS: Final = {"email": "email", "url": "uri", "uri": "uri"}
 
 
 class UnsatisfiableKeyword(Exception):
-    """No value was found that keeps a keyword; internal to this folder.
+    """No value was found that satisfies a keyword; internal to this folder.
 
     Attributes:
         keyword: The keyword.
@@ -419,10 +430,10 @@ class UnsatisfiableKeyword(Exception):
 def make_text(
     schema: Mapping[str, JSON], draw: KeyedRandom, size: Size | Literal["odd"], name: str = ""
 ) -> str:
-    """A text that keeps `pattern`, `minLength`, `maxLength` and, where there is room for it, `format`.
+    """Generate a string that satisfies `pattern`, `minLength`, `maxLength` and, if the length allows it, `format`.
 
     Raises:
-        UnsatisfiableKeyword: The pattern is not understood, or no text of this length matches it.
+        UnsatisfiableKeyword: The pattern is not supported, or no string of this length matches it.
     """
     least = count_of(schema, "minLength") or 0
     most = count_of(schema, "maxLength")
@@ -454,16 +465,17 @@ def _sized_text(draw: KeyedRandom, size: Size, least: int, most: int | None) -> 
     text = " ".join(draw.at("word", number).choice(_WORDS) for number in range(words))
     if len(text) < least:
         text += draw.at("rest").text(least - len(text))
-    # A cut must not leave a blank at the end: it looks like a fault.
+    # A space at the cut would look like a mistake in the data.
     return text if most is None or len(text) <= most else text[:most].replace(" ", "-")
 
 
 def make_number(schema: Mapping[str, JSON], draw: KeyedRandom, size: Size, *, whole: bool) -> int | float:
-    """A number that keeps `minimum`, `maximum`, their exclusive forms and `multipleOf`.
+    """Generate a number that satisfies `minimum`, `maximum`, their exclusive forms and `multipleOf`.
 
     Raises:
-        UnsatisfiableKeyword: No number lies within the bounds.
+        UnsatisfiableKeyword: No number is within the bounds.
     """
+    # Fractions, because multiples of 0.1 are not exact as floats: 0.3 is not 3 * 0.1.
     low, high = _bounds(schema)
     step = _step(schema, low, high, whole=whole)
     first, last = math.ceil(low / step), math.floor(high / step)
@@ -498,7 +510,7 @@ def _bounds(schema: Mapping[str, JSON]) -> tuple[Fraction, Fraction]:
 
 
 def _excluded(schema: Mapping[str, JSON], keyword: str) -> list[Fraction]:
-    """The bounds that the value must not touch; draft 4 marks `minimum` itself by `true`."""
+    """The exclusive bounds; in draft 4, `true` makes `minimum` or `maximum` exclusive."""
     if schema.get(keyword) is True:
         return _fractions(schema, "minimum" if keyword == "exclusiveMinimum" else "maximum")
     return _fractions(schema, keyword)
@@ -515,7 +527,7 @@ def _step(schema: Mapping[str, JSON], low: Fraction, high: Fraction, *, whole: b
         return Fraction(multiples[0].numerator) if whole else multiples[0]
     if whole:
         return Fraction(1)
-    # Hundredths, as people write numbers; finer only where the bounds are close together.
+    # Hundredths, as people write numbers; finer steps only if the bounds are close together.
     step = Fraction(1, 100)
     while 0 < high - low < 2 * step:
         step /= 10
@@ -523,11 +535,12 @@ def _step(schema: Mapping[str, JSON], low: Fraction, high: Fraction, *, whole: b
 
 
 def count_of(schema: Mapping[str, JSON], keyword: str) -> int | None:
-    """The number that a counting keyword gives; None where it gives none."""
+    """The value of a keyword such as `minItems`, if it is a number."""
     value = schema.get(keyword)
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
+# A fixed year: a time relative to today would change the value from day to day.
 def _moment(draw: KeyedRandom) -> datetime:
     return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=draw.integer(0, 365 * 86400 - 1))
 
@@ -565,4 +578,4 @@ FORMATS: Final[Mapping[str, Callable[[KeyedRandom], str]]] = {
     "regex": lambda draw: f"^{draw.choice(_WORDS)}$",
     "uuid": _uuid,
 }
-"""Texts of the formats of JSON Schema; hosts and addresses are those reserved for documentation."""
+"""Format -> generator. Hosts and addresses are reserved for documentation (RFC 2606, RFC 5737, RFC 3849)."""

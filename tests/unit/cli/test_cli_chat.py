@@ -139,7 +139,7 @@ def test_calls_of_an_answer_that_is_cut_off_are_shown_as_not_made(shop, toolcrib
     assert (result.exit_code, told in result.stderr) == (code, True)
     said, called, ended = result.stdout.splitlines()
     assert (said, called.strip()) == ("Let me see.", "* get_order {}" if reason else "* get_order")
-    assert "not called: the answer that asks for it" in ended.replace("`get_order` was ", "")
+    assert "not called: the answer that requested it" in ended.replace("`get_order` was ", "")
 
 
 def test_a_bound_of_the_policy_ends_the_turn(chat, write):
@@ -288,7 +288,7 @@ def test_messages_are_written_down_as_they_come(chat, shop):
         ("user", "fail"),
     ]
     result = chat("--transcript", "no/such/folder/talk.jsonl", "hello")
-    assert (result.exit_code, "can't be written down" in result.stderr) == (1, True)
+    assert (result.exit_code, "cannot write the conversation" in result.stderr) == (1, True)
 
 
 def test_as_json_each_line_is_an_event_and_the_last_the_conversation(chat):

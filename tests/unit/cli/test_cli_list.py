@@ -112,7 +112,7 @@ def test_an_empty_list_of_a_source_that_is_absent_is_no_success(verb, write, too
     write({"toolcrib.yaml": "project: p\nsources: [gone]\n"})
     result = toolcrib(*verb)
     assert result.exit_code == exit_codes.PROBLEMS
-    assert "path_not_found: there is no file or folder `gone`" in result.stderr
+    assert "path_not_found: `gone` does not exist" in result.stderr
 
 
 def test_an_empty_list_of_a_project_with_errors_is_no_success(write, toolcrib):
@@ -278,7 +278,7 @@ def test_json_says_why_a_tool_is_not_offered(project, document):
 def test_tools_are_chosen_by_toolset(project, document, toolcrib):
     assert names(document("list", "--toolset", "maps", "--json")) == ["get_map"]
     assert names(document("list", "--toolset", "!maps", "--json")) == ["get_city"]
-    assert "unknown toolset `mops`; did you mean `maps`?" in toolcrib("list", "--toolset", "mops").stderr
+    assert "there is no toolset `mops`; did you mean `maps`?" in toolcrib("list", "--toolset", "mops").stderr
 
 
 def test_a_stale_tool_is_marked():

@@ -83,7 +83,7 @@ def test_github_gets_an_annotation_for_each_problem(write, toolcrib):
     write({"descriptors/bad.tool.yaml": BAD})
     first, summary = toolcrib("validate", "--format", "github").stdout.splitlines()
     assert first.startswith(
-        "::error file=descriptors/bad.tool.yaml,line=2,col=1,title=unknown_key::unknown_key: `inptu_schema`"
+        "::error file=descriptors/bad.tool.yaml,line=2,col=1,title=unknown_key::unknown_key: unknown key `inptu_schema`"
     )
     assert "%0Ahint: did you mean" in first
     assert summary == "1 error in 1 file"

@@ -59,7 +59,7 @@ def test_every_profile_starts_from_the_same_index(cache, profile):
 
 def test_a_profile_that_is_not_there_is_told_from_the_documents(cache):
     Runtime.open()
-    with pytest.raises(ConfigurationError, match="no profile `nobody`"):
+    with pytest.raises(ConfigurationError, match="unknown profile `nobody`"):
         Runtime.open(profile="nobody")
 
 

@@ -256,5 +256,5 @@ class Shapeless(Faulty):
 
 def test_a_schema_that_is_none_is_an_error_that_names_the_mode():
     executors = Executors({"mock": MockExecutor, "shapeless": Shapeless})
-    with pytest.raises(ConfigurationError, match="what mode `shapeless` gives for the schema"):
+    with pytest.raises(ConfigurationError, match="mode `shapeless` returned an invalid block schema"):
         parse("a.yaml", "name: a\nmock: {result: 1}\n", executors)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import cache
+from importlib import import_module
 
 import pytest
-from anthropic.types import ToolParam
-from openai.types.chat import ChatCompletionFunctionToolParam
-from openai.types.responses import FunctionToolParam
 from pydantic import TypeAdapter
 
 from declaring_forms import given, is_narrower, is_of_gemini, is_strict, judged
@@ -16,12 +15,22 @@ from toolcrib.formats.providers import DIALECTS, declare
 from toolcrib.schema.validation import Validator
 
 SDK = {
-    "openai": ChatCompletionFunctionToolParam,
-    "openai_strict": ChatCompletionFunctionToolParam,
-    "openai_responses": FunctionToolParam,
-    "openai_responses_strict": FunctionToolParam,
-    "anthropic": ToolParam,
+    "openai": ("openai.types.chat", "ChatCompletionFunctionToolParam"),
+    "openai_strict": ("openai.types.chat", "ChatCompletionFunctionToolParam"),
+    "openai_responses": ("openai.types.responses", "FunctionToolParam"),
+    "openai_responses_strict": ("openai.types.responses", "FunctionToolParam"),
+    "anthropic": ("anthropic.types", "ToolParam"),
 }
+
+
+# The SDKs take a second to import, which every worker would spend at collection.
+@cache
+def judge_of(dialect):
+    """What judges the declarations of a dialect by the type of its SDK; None if there is no SDK."""
+    if dialect not in SDK:
+        return None
+    module, name = SDK[dialect]
+    return TypeAdapter(getattr(import_module(module), name))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +46,7 @@ def check(tools):
     for dialect in DIALECTS:
         for tool in tools:
             (declaration,) = declare([tool], dialect)
-            accepted = TypeAdapter(SDK[dialect]) if dialect in SDK else None
+            accepted = judge_of(dialect)
             if accepted is not None:
                 assert accepted.validate_python(declaration.definition) == declaration.definition
             if declaration.strict:

@@ -169,5 +169,5 @@ def test_a_pack_that_is_needed_and_was_refused_is_told_as_that():
     assert "which was rejected: unknown_key in b/pack.yaml:3" in refused.message
     assert (unknown.code, unknown.hint) == (
         "unknown_pack",
-        "no name could be read in d/pack.yaml; mend that first if it is this pack",
+        "d/pack.yaml has no readable name; fix it first if it is this pack",
     )

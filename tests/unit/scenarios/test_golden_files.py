@@ -216,7 +216,7 @@ def test_only_files_in_the_folder_of_a_scenario_are_written(tmp_path):
         with pytest.raises(PermissionError, match="is outside"):
             golden_path(files, name)
     for elsewhere in (None, MemoryFiles({})):
-        with pytest.raises(PermissionError, match="does not lie in a folder"):
+        with pytest.raises(PermissionError, match="is not in a folder"):
             golden_path(elsewhere, "a.json")
 
 

@@ -229,7 +229,7 @@ def test_a_fault_that_is_switched_off_need_not_happen():
 
 def test_a_fault_that_fits_no_tool():
     code, message, hint = one("- {name: f, tool: tol, inject: hang}", "/tool")
-    assert (code, message) == ("unknown_tool", "the fault `f` applies to no tool: there is no tool `tol`")
+    assert (code, message) == ("unknown_tool", "the fault `f` applies to no tool: unknown tool `tol`")
     assert hint == "did you mean `tool`?"
     assert one("- {name: f, tool: 'x_*', inject: hang}", "/tool")[0] == "unknown_tool"
 

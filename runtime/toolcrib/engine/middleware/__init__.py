@@ -1,4 +1,4 @@
-"""The layers around every call. `LAYERS` lists them, outermost first; `build_chain` builds the chain of a tool.
+"""The layers around every call. `LAYERS` lists them, outermost first; `build_chain` builds a chain.
 
 To add a layer, write one file and add one line to `LAYERS`. A chain is built once, when its tool is bound.
 """
@@ -30,10 +30,13 @@ class LayerEntry(NamedTuple):
 
     Attributes:
         name: Name of the module in this package.
-        around: Whether a tool may need the layer. The module is imported only for these tools, and its `layer` decides.
+        around: Whether a tool may need the layer. The module is imported only for these tools, and its
+            `layer` decides.
         outer: Whether the layer also wraps tools that cannot run.
-        trusts: Whether the layer accepts a `TrustedAnswer` from the layers inside; other layers get a `Result`.
-        keeps: Whether the layer may keep arguments and results, as a journal does, so that no one may modify them.
+        trusts: Whether the layer accepts a `TrustedAnswer` from the layers inside; other layers get a
+            `Result`.
+        keeps: Whether the layer may keep arguments and results, as a journal does, so that no one may modify
+            them.
     """
 
     name: str
@@ -64,7 +67,7 @@ def _failing(context: LayerContext) -> bool:
 
 
 USER: Final = "user"
-"""Placeholder for the user's middleware. It is outside `arguments`, so arguments that it changes are still checked."""
+"""Placeholder for the user's middleware, outside `arguments`, so that changed arguments are checked."""
 
 LAYERS: Final = (
     LayerEntry("events", _observed, outer=True, keeps=True),  # outermost: reports what the caller gets

@@ -39,7 +39,8 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
             age = answer.age + session.clock.monotonic() - answer.since
             if age < answer.lifetime:
                 return without_attempts(answer.result().with_meta(cache={"age": round(age, 3)}))
-            # The executor sends the validators, such as `If-None-Match`, and may get 304 (RFC 9111, section 4.3).
+            # The executor sends the validators, such as `If-None-Match`, and may get 304 (RFC 9111, section
+            # 4.3).
             call = call._replace(kept=StaleAnswer(answer.result(), answer.validators))
         result, freshness = _taken_out(await call_next(call))
         if result.outcome is Outcome.OK and (freshness is not None or answer is not None):

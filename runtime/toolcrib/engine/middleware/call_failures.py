@@ -88,8 +88,8 @@ def result_of_error(call: Call, error: BaseException) -> Result | None:
 
 def internal_error(call: Call, error: Exception) -> Result:
     """Build the result of a call that raised an exception."""
-    # The text of the exception may contain secrets or untrusted data. The result, which a model may read, names
-    # only its type; the log has the rest.
+    # The text of the exception may contain secrets or untrusted data. The result, which a model may read,
+    # names only its type; the log has the rest.
     import logging  # noqa: PLC0415 -- not needed unless there is a bug
 
     logging.getLogger("toolcrib").error("a bug in a call of `%s`", call.tool.name, exc_info=error)
@@ -99,7 +99,7 @@ def internal_error(call: Call, error: Exception) -> Result:
 
 
 def mask_violation(fault: Violation, validator: Validator) -> Violation:
-    """Hide the value in a violation (a value that is not valid JSON) if the schema marks its place as secret."""
+    """Hide the value in a violation if the schema marks its place as secret."""
     return fault._replace(got=HIDDEN) if validator.secrets.hides(fault.path, ...) else fault
 
 
@@ -133,7 +133,7 @@ def _at(value: Any, path: Path) -> object:
 
 
 def reportable(result: Result) -> tuple[Result, Violation | None]:
-    """Convert `meta` and the `details` of the error to plain JSON; also returns the first value that is not JSON."""
+    """Convert `meta` and the error's `details` to plain JSON; also return the first violation, if any."""
     told: dict[str, Any] = {}
     error = result.error
     if result.meta is not NOTHING:

@@ -16,7 +16,7 @@ _WHILE_PROBING = 1.0
 
 
 def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
-    """Build the layer of a tool; None if its breaker is off. Its attempts then neither count nor are stopped."""
+    """Build the layer of a tool; None if its breaker is off, so that its attempts do not count."""
     numbers, origin, shared = context.tool.limits.breaker, context.reaching.origin, context.shared
     if numbers is None:
         return None
@@ -36,7 +36,8 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
             result = await call_next(call)
             failed = _failed(result)
         except asyncio.CancelledError:
-            # A cancellation at the deadline means that the origin did not answer; one by the caller means nothing.
+            # A cancellation at the deadline means that the origin did not answer; one by the caller means
+            # nothing.
             failed = _is_late(call, clock.monotonic()) or None
             raise
         finally:

@@ -1,9 +1,10 @@
-"""The contract of a layer: what it is built from, what it declares, and the state that the calls of a runtime share.
+"""The contract of a layer: its inputs, its declarations, and the state that calls share.
 
-A layer is one file with one function `layer(context, call_next)`. It returns an async function (or a function that
-returns an awaitable) that accepts a call and continues with `call_next(call)`, or None if the tool does not need the
-layer. A layer that awaits nothing but `call_next` declares it with `never_waits`. A chain of such layers around a tool
-that never waits runs without an event loop, so synchronous and asynchronous calls share one chain.
+A layer is one file with one function `layer(context, call_next)`. It returns an async function (or a function
+that returns an awaitable) that accepts a call and continues with `call_next(call)`, or None if the tool does
+not need the layer. A layer that awaits nothing but `call_next` declares it with `never_waits`. A chain of
+such layers around a tool that never waits runs without an event loop, so synchronous and asynchronous calls
+share one chain.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class LayerContext(NamedTuple):
 
 
 def reaches_out(bound: BoundTool) -> TypeGuard[Reaching]:
-    """Whether calls leave the process, so that they share failures and limits with other calls of their origin."""
+    """Whether calls leave the process, and so share failures and limits with others of their origin."""
     return hasattr(bound, "origin") and hasattr(bound, "repeatable")
 
 
@@ -84,7 +85,7 @@ def may_wait(layer: Link | Middleware) -> bool:
 
 
 async def off_loop(call: Call, work: Callable[[], T]) -> T:
-    """Run slow work in a thread, so that the event loop keeps running; inline if the caller has no event loop."""
+    """Run slow work in a thread, so that the event loop is not blocked; inline if there is no event loop."""
     if not call.context.can_wait:
         return work()
     clock = call.context.session.clock

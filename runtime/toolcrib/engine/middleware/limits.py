@@ -1,4 +1,4 @@
-"""Layer `limits`: rate and concurrency limits of a tool and of its origin, with a queue for calls that must wait."""
+"""Layer `limits`: rate and concurrency limits of a tool and its origin, with a queue."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ def _least(numbers: Iterable[int | None]) -> int | None:
 async def _admitted(call: Call, own: LimiterUse, shared: LimiterUse, lock: RLock) -> Result | None:
     """Wait until the call may pass both limiters. Returns the result of a call that cannot.
 
-    Only the first call in the queue of its tool joins the queue of the origin. So it never occupies a slot that it
-    cannot use yet, and the tools of an origin take turns.
+    Only the first call in the queue of its tool joins the queue of the origin. So it never occupies a slot
+    that it cannot use yet, and the tools of an origin take turns.
     """
     clock = call.context.session.clock
     sides = (own, shared)
@@ -225,8 +225,8 @@ class Limiter:
     """Limits the calls of a tool or of an origin across threads and event loops.
 
     Args:
-        lock: Guards this limiter and the limiters that are passed together with it. `front` and `opening` acquire
-            it themselves; the caller must hold it for everything else.
+        lock: Guards this limiter and the limiters that are passed together with it. `front` and `opening`
+            acquire it themselves; the caller must hold it for everything else.
 
     Attributes:
         inside: Number of running calls.

@@ -59,8 +59,8 @@ def layer(context: LayerContext, call_next: Link) -> Link:
         parts: list[JSON] = [part.as_json() for part in result.content]
         left = remaining_budget([result.value, parts], DEPTH + 1, SMALL)
         check = partial(_judged, call, result, parts, validator, left)
-        # The answer of a tool that never waits is checked inline even if it is large: that call may have no event
-        # loop. With large arguments it always has one.
+        # The answer of a tool that never waits is checked inline even if it is large: that call may have no
+        # event loop. With large arguments it always has one.
         if ALIEN < left < 0 and (not is_sync or is_large(call.arguments, DEPTH)):
             return await off_loop(call, check)
         return check()

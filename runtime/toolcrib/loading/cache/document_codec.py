@@ -1,4 +1,4 @@
-"""Where documents, the files beside them and scenarios are found again, as plain data for the index."""
+"""Encode the locations of documents, their files and scenarios as plain data for the index, and find them again."""
 
 from __future__ import annotations
 
@@ -21,34 +21,36 @@ from toolcrib.loading.scenarios.scenario import parse_scenario
 from toolcrib.loading.scenarios.scenario_links import with_namespace
 
 Plain: TypeAlias = Any
-"""Plain data, which an index keeps as JSON and gives back as it was."""
+"""Plain data that an index stores as JSON and returns unchanged."""
 
 DISK, PACKED, LAID, KEPT = "disk", "packed", "laid", "kept"
 
 
 class NotCacheable(Exception):
-    """Something can't be encoded as plain data; its documents are read again at each start."""
+    """A value cannot be stored in an index; the documents are read again at each start."""
 
 
 def document_of_origin(origin: Origin) -> Document:
-    """The document whose places an origin looks up.
+    """The document in which an origin locates positions.
 
     Raises:
-        NotCacheable: It is none that was read from a text.
+        NotCacheable: The origin does not come from a parsed text.
     """
+    # `locate` is the bound method `Document.position`; the origin stores nothing else of the document.
     document = getattr(origin.locate, "__self__", None)
     if isinstance(document, Document):
         return document
-    raise NotCacheable(f"nothing tells how the places of {origin.source} are found")
+    raise NotCacheable(f"the positions in {origin.source} cannot be found again")
 
 
 def encode_document(document: Document, files: Files | None, name: str) -> Plain:
-    """Where a document is found again: its file, its place in it and, for compatible forms, the tool's name there.
+    """Encode the location of a document: its file, its number in the file and, in foreign documents, the tool's name.
 
     Raises:
-        NotCacheable: It does not lie on disk.
+        NotCacheable: It is not on disk.
     """
     files = files.files if isinstance(files, CachedFiles) else files
+    # Both parts are located separately, so that an index survives without a merged copy of the text.
     if isinstance(document, OverlaidDocument):
         upper, lower = document.upper, document.lower
         assert upper is not None  # noqa: S101 -- both are always given
@@ -60,23 +62,25 @@ def encode_document(document: Document, files: Files | None, name: str) -> Plain
 
 
 def _called(document: Document) -> str:
-    """The name by which a document is found again among the parts of a foreign one; empty if it has no name."""
+    """The name that identifies a document among the parts of a foreign one; empty if it has no name."""
     value = document.value
     name = value.get("name") if isinstance(value, dict) else None
     if not isinstance(name, str):
         return ""
+    # A PromptPack and one of its tools may have the same name.
     return f"pack:{name}" if isinstance(value, dict) and "prompts" in value else name
 
 
 def _archive_of(source: str) -> Plain:
-    """The archive that a document lies in, which names no files itself: `travel.zip/pack.yaml`."""
+    """The archive of a document without files, such as `travel.zip/pack.yaml`."""
     return next(
         ((PACKED, archive, "") for archive, _path in _splits(source) if Path(archive).is_file()), None
     )
 
 
 def _splits(source: str) -> Iterator[tuple[str, str]]:
-    """Every way to divide the name of a file into an archive and a path in it."""
+    """Every way to split the name of a file into an archive and a path in it."""
+    # A folder may be named `x.zip`, too, so the first `.zip/` need not be the archive.
     lower = source.lower()
     at = lower.find(f"{ARCHIVE}/")
     while at >= 0:
@@ -86,10 +90,10 @@ def _splits(source: str) -> Iterator[tuple[str, str]]:
 
 
 def encode_files(files: Files | None) -> Plain:
-    """The files beside a document, by where they lie.
+    """Encode the location of a document's files.
 
     Raises:
-        NotCacheable: They lie in memory alone.
+        NotCacheable: The files exist in memory only.
     """
     match files:
         case None:
@@ -107,7 +111,7 @@ def encode_files(files: Files | None) -> Plain:
 
 
 def decode_files(plain: Plain) -> Files | None:
-    """The files again; an archive is opened when one of them is read."""
+    """The files at an encoded location; an archive is opened when one of its files is read."""
     match plain:
         case (kind, contents, beside) if kind == KEPT:
             files = decode_files(beside)
@@ -132,10 +136,10 @@ class _ArchivedFiles:
         self.folder = folder
 
     def read(self, name: str) -> bytes:
-        """The content of a file.
+        """Read a file.
 
         Raises:
-            OSError: It is not there, or the archive is refused by now.
+            OSError: It does not exist, or the archive is invalid now.
         """
         return MemoryFiles(_opened(self.archive).contents, self.folder).read(name)
 
@@ -148,7 +152,7 @@ def _opened(archive: str) -> ArchiveFiles:
 
 
 def locator(plain: Plain, formats: Formats) -> Callable[[str], tuple[int, int]]:
-    """From JSON Pointers to lines and columns; (0, 0) where the text is no longer there."""
+    """A function from JSON Pointers to lines and columns; it returns (0, 0) if the text does not exist any more."""
     document = decode_document(plain, formats)
     return _nowhere if document is None else document.position
 
@@ -158,7 +162,7 @@ def _nowhere(_pointer: str) -> tuple[int, int]:
 
 
 def decode_document(plain: Plain, formats: Formats) -> Document | None:
-    """A document, read again; None where it is no longer there."""
+    """Read a document again; None if it does not exist any more."""
     if plain[0] == LAID:
         upper, lower = decode_document(plain[1], formats), decode_document(plain[2], formats)
         return overlay_document(upper, lower) if upper is not None and lower is not None else upper
@@ -189,16 +193,16 @@ def _text(source: str, files: Files | None) -> bytes:
 
 
 class CachedScenario(NamedTuple):
-    """A scenario as an index keeps it: `CachedScenario(*values)` reads what was written of `tuple(...)`.
+    """A scenario in an index, stored as a plain tuple.
 
     Attributes:
-        source: Its file, as it was named.
-        number: Its place among the documents of the file, from 0.
-        line: Where it begins.
-        value: What it says.
-        files: The files beside it (`encode_files`).
+        source: Its file, as the user named it.
+        number: Its 0-based number among the documents of the file.
+        line: The line where it begins.
+        value: Its parsed value.
+        files: The location of its files (`encode_files`).
         pack: Name of its pack; empty outside packs.
-        namespace: That of its source; empty for none.
+        namespace: Namespace of its source; empty for none.
     """
 
     source: str
@@ -211,14 +215,14 @@ class CachedScenario(NamedTuple):
 
 
 def encode_scenario(scenario: Scenario) -> CachedScenario:
-    """A scenario as an index keeps it.
+    """Encode a scenario for the index.
 
     Raises:
-        NotCacheable: It, or a file beside it, does not lie on disk, or it was put together of several files.
+        NotCacheable: It or its files are not on disk, or it combines several files.
     """
     origin, document = scenario.origin, document_of_origin(scenario.origin)
     if document.is_composed:
-        raise NotCacheable(f"{origin.source} was put together of several files")
+        raise NotCacheable(f"{origin.source} combines several files")
     return CachedScenario(
         document.source,
         document.index,
@@ -231,13 +235,14 @@ def encode_scenario(scenario: Scenario) -> CachedScenario:
 
 
 def decode_scenarios(texts: Sequence[CachedScenario], tools: Collection[str], kinds: Kinds) -> list[Scenario]:
-    """Scenarios that were valid when they were written to the index, compiled again.
+    """Compile scenarios from an index again.
 
     Args:
-        texts: What was kept.
+        texts: The stored scenarios.
         tools: The names of all tools.
-        kinds: What the modes say of their blocks.
+        kinds: The schemas of the modes' blocks.
     """
+    # Compiled matchers and expressions are closures, which no index can contain; only reading the text is saved.
     shape = DocumentChecker("scenario", kinds)
     found = []
     for text in texts:

@@ -1,7 +1,7 @@
-"""The header of an index: what it was written for, whether it is still valid, where its parts are; and the JSON it uses.
+"""The header of an index: its fingerprints and the positions of its parts; and the JSON codec of indexes.
 
-`toolcrib list` is answered here, so this module imports nothing slow: of `json`, only the C code that it uses, because
-`json` compiles regular expressions, which takes longer than reading an index.
+`toolcrib list` needs only this module, so it imports nothing slow: only the C code of `json`, because `json` itself
+compiles regular expressions, which takes longer than reading an index.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from toolcrib.loading.fingerprints import Entry, Names, State
 
 MAX_DEPTH = 128
-"""The deepest nesting that is written: twice that of documents (`loading.documents.positions.DEPTH`), far from any recursion limit."""
+"""Maximum nesting depth: twice that of documents (`loading.documents.positions.DEPTH`), far below the recursion limit."""
 
 INTEGER_BITS = 2_000
-"""The longest integer that is written. `PYTHONINTMAXSTRDIGITS` may forbid reading integers of more than 640 digits."""
+"""Maximum size of an integer. `PYTHONINTMAXSTRDIGITS` may forbid reading integers of more than 640 digits."""
 
 _FIXED = frozenset({str, float, bool, type(None)})
-"""Types whose values can always be written."""
+"""Types whose values can always be encoded."""
 
 
 def write_json(value: Any) -> bytes:
     """Encode a value, so that `read_json` returns an equal one.
 
     Raises:
-        ValueError: It holds something else than the types of JSON, or is nested too deep.
+        ValueError: It contains types other than those of JSON, or is nested too deep.
     """
     why = why_not_json(value)
     if why:
@@ -48,27 +48,26 @@ def write_json(value: Any) -> bytes:
 
 
 def why_not_json(value: Any, depth: int = MAX_DEPTH) -> str:
-    """Why a value can't be written as JSON; empty if it can.
-
-    Subclasses of the types of JSON are refused too, because what they add would be lost.
+    """Why a value cannot be encoded as JSON; empty if it can.
 
     Args:
         value: The value.
-        depth: How deep it may be nested.
+        depth: Maximum nesting depth.
     """
+    # Exact types: a subclass (a NamedTuple, an enum) would be decoded as its base type.
     kind = type(value)
     if kind in _FIXED:
         return ""
     if kind is int:
         return "" if value.bit_length() <= INTEGER_BITS else f"an integer is longer than {INTEGER_BITS} bits"
     if kind is not dict and kind is not list:
-        return f"`{kind.__name__}` is no plain data"
+        return f"`{kind.__name__}` cannot be encoded"
     if not depth:
         return f"values are nested deeper than {MAX_DEPTH} levels"
     if kind is dict and not {*map(type, value)} <= {str}:
         return "a key is not a string"
     for item in value.values() if kind is dict else value:
-        # Nearly all items are texts: looking at them here makes this three times as fast.
+        # Nearly all items are text; checking them here instead of in a call makes this three times as fast.
         if type(item) not in _FIXED:
             why = why_not_json(item, depth - 1)
             if why:
@@ -92,6 +91,7 @@ def read_json(text: bytes | memoryview) -> Any:
     scan, decoded = _scanner(), str(text, "utf-8", "surrogatepass")
     try:
         value, end = scan(decoded, 0)
+    # The C scanner raises StopIteration for text that is not JSON.
     except (StopIteration, RecursionError):
         raise ValueError("invalid JSON") from None
     if end != len(decoded):
@@ -103,16 +103,17 @@ _ENCODERS: list[Callable[[Any, int], Iterable[str]]] = []
 
 
 def _encoder() -> Callable[[Any, int], Iterable[str]]:
-    """A function from a value, and how deep it is nested, to the pieces of its text."""
+    """A function from a value and its depth to the pieces of its JSON text."""
     if not _ENCODERS:
         try:
-            from _json import encode_basestring, make_encoder  # noqa: PLC0415 -- CPython has them
+            # Private modules of CPython; other interpreters use the fallback below.
+            from _json import encode_basestring, make_encoder  # noqa: PLC0415
 
-            # As `json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))` makes it. `why_not_json` has found no
-            # cycle, for which there would be a dictionary of marks, and no other type, for which `repr` would be called.
+            # Like `json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))`. `why_not_json` excludes cycles (so no
+            # dictionary of markers is needed) and other types (so `repr` is never called).
             _ENCODERS.append(make_encoder(None, repr, encode_basestring, None, ":", ",", False, False, True))
         except (ImportError, TypeError):
-            from json import JSONEncoder  # noqa: PLC0415 -- as above
+            from json import JSONEncoder  # noqa: PLC0415
 
             encoder = JSONEncoder(ensure_ascii=False, separators=(",", ":"))
             _ENCODERS.append(lambda value, _level: encoder.iterencode(value))
@@ -136,11 +137,12 @@ def _scanner() -> Callable[[str, int], tuple[Any, int]]:
     """A function from a text and a position to the value that starts there, and the position where it ends."""
     if not _SCANNERS:
         try:
-            from _json import make_scanner  # noqa: PLC0415 -- CPython has it
+            # A private module of CPython; other interpreters use the fallback below.
+            from _json import make_scanner  # noqa: PLC0415
 
             _SCANNERS.append(make_scanner(_Options))  # type: ignore[arg-type]  # it asks for nothing but these
         except (ImportError, AttributeError):
-            from json import JSONDecoder  # noqa: PLC0415 -- as above
+            from json import JSONDecoder  # noqa: PLC0415
 
             _SCANNERS.append(JSONDecoder().raw_decode)
     return _SCANNERS[0]
@@ -150,35 +152,35 @@ SWITCH = "TOOLCRIB_INDEX"
 """The environment variable that turns indexes off: `off`, `0`, `no`, `false`."""
 
 LISTINGS = "listings"
-"""The part that `toolcrib list` shows."""
+"""The part that `toolcrib list` prints."""
 
 _LENGTH = 8
 
 _STATE, _STATES = 6, "6q"
-"""So many integers are the state of a file that is no link, and how they are laid out."""
+"""Number of integers in the state of a file that is not a link, and their binary layout."""
 
 UNREADABLE = (OSError, AttributeError, LookupError, TypeError, ValueError)
-"""Errors of reading an index: of the file system, and for content that is authentic but of another form."""
+"""Errors of reading an index: those of the file system, and those of authentic content in an unexpected form."""
 
 Span: TypeAlias = tuple[int, int]
-"""Where a part begins and ends, counted from the end of the header. A tuple when it is written, a list when read."""
+"""Start and end of a part, relative to the end of the header. A tuple when written, a list when read."""
 
 ListedTool: TypeAlias = "tuple[str, str | None, bool, str, str]"
-"""The row of a tool in a list: name, mode, whether it has a block for it, flags, the first sentence about it."""
+"""A row of a list: name, mode, whether the tool has a block for the mode, flags, first sentence of the description."""
 
 Listing: TypeAlias = "tuple[Sequence[ListedTool], int]"
-"""The tools that are offered, in the order of their names, and how many more there are."""
+"""The offered tools, sorted by name, and the number of hidden ones."""
 
 Listings: TypeAlias = "tuple[Listing | None, Mapping[str, Listing | None] | None]"
-"""Without a profile that somebody asks for; name of a profile -> with it, or None outside projects. None where a
-list has more to tell than tools."""
+"""The listing without a requested profile; and those by profile, or None outside projects. A listing is None if
+`toolcrib list` has more to print than tools."""
 
 Modes: TypeAlias = "Mapping[str, bool]"
-"""Name of an installed mode -> whether it is toolcrib's own."""
+"""Name of an installed mode -> whether it is part of toolcrib."""
 
 
 def index_folder() -> str | None:
-    """The folder of indexes in the user's caches; None where they are turned off, or there is no such folder."""
+    """The folder of indexes in the user's cache folder; None if indexes are turned off or there is no cache folder."""
     if os.environ.get(SWITCH, "").strip().lower() in {"off", "0", "no", "false"}:
         return None
     folder = cache_folder()
@@ -186,16 +188,17 @@ def index_folder() -> str | None:
 
 
 def index_key(paths: Sequence[str], also: Sequence[str] = ()) -> bytes | None:
-    """The key under which an index is kept; None where the working directory is gone.
+    """The key of an index; None if the working directory was deleted.
 
     Args:
-        paths: As they were given; none for what is found from the working directory.
-        also: What is read besides.
+        paths: The given paths; empty to search from the working directory.
+        also: Additional packs.
     """
     try:
         folder = os.getcwd()
     except OSError:
         return None
+    # Everything that decides what is read but is not a file: the folder, the interpreter, and `sys.path`.
     project = find_project() if not paths else None
     code = (sys.version, sys.prefix, list(toolcrib.__path__), search_path())
     return repr((folder, tuple(paths), tuple(also), project, code)).encode("utf-8", "backslashreplace")
@@ -205,9 +208,9 @@ class IndexHeader:
     """The header of an index.
 
     Attributes:
-        around: What judged the documents.
-        seen: What was looked at.
-        parts: Name of a part -> where it is.
+        around: Fingerprint of the environment that checked the documents.
+        seen: Fingerprints of the files that were read.
+        parts: Name of a part -> its span.
         tags: The tags of the classes whose values are in the parts (`index.CLASSES`).
     """
 
@@ -226,7 +229,7 @@ class IndexHeader:
         self.tags = tags
 
     def refreshed(self) -> IndexHeader | None:
-        """The same header, brought up to date for a faster check next time; None where anything is different."""
+        """An equivalent header that is faster to check next time; None if anything changed."""
         around = self.around.refreshed()
         seen = self.seen.refreshed() if around is not None else None
         if around is None or seen is None:
@@ -235,7 +238,7 @@ class IndexHeader:
 
     @property
     def doubts(self) -> int:
-        """How many checks take longer because a file or folder was touched a moment before it was noted."""
+        """Number of files and folders that were modified so recently that checking them takes longer."""
         folders = (state for state, _names in (*self.seen.folders.values(), *self.around.path.values()))
         return len(self.seen.contents) + len(self.around.code.contents) + sum(not state for state in folders)
 
@@ -243,7 +246,7 @@ class IndexHeader:
         """The bytes of the whole index, given those of its parts.
 
         Raises:
-            ValueError: Something can't be written as JSON.
+            ValueError: Some value cannot be encoded as JSON.
         """
         tables: list[bytes] = []  # two for the code, then two for the documents
         plain = {
@@ -283,12 +286,11 @@ def parse_header(body: memoryview) -> tuple[IndexHeader, memoryview]:
 
 
 def _plain_seen(seen: FileFingerprints, tables: list[bytes]) -> list[Any]:
-    """The files and folders that were read, as plain data; adds a table of paths and one of their states.
+    """Fingerprints as plain data; adds a table of paths and one of their states to `tables`."""
+    # Nearly every state is six 64-bit integers, which take longer to read from JSON than the rest of the header.
+    from struct import pack  # noqa: PLC0415
 
-    Nearly every state is six integers of 64 bits. As JSON, they take longer to read than the rest of the head.
-    """
-    from struct import pack  # noqa: PLC0415 -- a list reads, and writes nothing
-
+    # Times beyond 64 bits exist on some network file systems; their states stay in the JSON.
     regular = {
         path: state
         for path, state in seen.files.items()
@@ -302,7 +304,7 @@ def _plain_seen(seen: FileFingerprints, tables: list[bytes]) -> list[Any]:
 
 
 def _seen_from(plain: list[Any], paths: memoryview, states: memoryview) -> FileFingerprints:
-    """The files and folders that were read, from plain data and two tables."""
+    """Fingerprints from plain data and two tables."""
     others, contents, folders, variables = plain
     numbers = iter(states.cast("q").tolist())
     files: dict[str, State] = dict(
@@ -357,7 +359,9 @@ def find_listing(also: Sequence[str], profile: str | None, *, insists: bool) -> 
 
 
 class GarbageCollectionPause:
-    """While very many values come to be, none of which is garbage, no garbage is looked for: `with GarbageCollectionPause():`."""
+    """Pauses garbage collection within a `with` block."""
+
+    # Creating many objects triggers collections that visit all of them and find no garbage.
 
     __slots__ = ("_was_on",)
 

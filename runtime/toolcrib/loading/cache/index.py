@@ -110,7 +110,8 @@ def encode_value(value: Any) -> Any:
     if CLASSES.get(tag) == type(value).__module__:
         names = getattr(value, "_fields", None) or value.__dataclass_fields__
         return [tag, *(encode_value(getattr(value, name)) for name in names)]
-    from toolcrib.loading.cache.document_codec import NotCacheable  # noqa: PLC0415 -- a start from an index reads no documents
+    # Deferred: a start from an index needs no document readers, which are slow to import.
+    from toolcrib.loading.cache.document_codec import NotCacheable  # noqa: PLC0415
 
     raise NotCacheable(f"`{tag}` cannot be encoded")
 
@@ -131,6 +132,7 @@ def _plain_container(value: Any) -> Any:
         tag = _SET if kind is set else _FROZEN_SET
         # Sorted, because the order of sets differs between processes and equal projects should give equal bytes.
         return [tag, *map(encode_value, sorted(value, key=repr))]
+    # Latin-1 maps each byte to one character, which is shorter and faster than Base64.
     return [_BYTES, value.decode("latin-1")] if kind is bytes else None
 
 
@@ -159,6 +161,7 @@ def decode_value(value: Any, kinds: Kinds | None = None) -> Any:
     items = _items_from(value, kinds)
     if cls is Collection:
         return with_row_reader(Collection(*items))
+    # Named tuples take positional fields; dataclasses may be keyword-only.
     if issubclass(cls, tuple):
         return cls(*items)
     return cls(**dict(zip(cls.__dataclass_fields__, items, strict=True)))
@@ -170,7 +173,8 @@ def with_row_reader(collection: Collection) -> Collection:
         return collection
 
     def rows() -> Mapping[str, JSON]:
-        from toolcrib.loading.stores import read_rows  # noqa: PLC0415 -- a start from an index reads no documents
+        # Deferred: a start from an index needs no document readers, which are slow to import.
+        from toolcrib.loading.stores import read_rows  # noqa: PLC0415
 
         return read_rows(collection)
 
@@ -251,19 +255,20 @@ class _LazyPositions:
     @property
     def document(self) -> Document | None:
         """The document, read again; None if it does not exist any more."""
-        from toolcrib.loading.cache.document_codec import decode_document  # noqa: PLC0415 -- as below
+        from toolcrib.loading.cache.document_codec import decode_document  # noqa: PLC0415
 
         return decode_document(self._text, self._formats())
 
     def __call__(self, pointer: str) -> tuple[int, int]:
         if self._locate is None:
-            from toolcrib.loading.cache.document_codec import locator  # noqa: PLC0415 -- who asks for no line reads no text
+            # Deferred: the document readers are slow to import, and calls need no positions.
+            from toolcrib.loading.cache.document_codec import locator  # noqa: PLC0415
 
             self._locate = locator(self._text, self._formats())
         return self._locate(pointer)
 
     def _formats(self) -> Formats:
-        from toolcrib.loading.format_contract import NO_FORMATS, formats_of  # noqa: PLC0415 -- as above
+        from toolcrib.loading.format_contract import NO_FORMATS, formats_of  # noqa: PLC0415
 
         return NO_FORMATS if self._kinds is None else formats_of(self._kinds)
 
@@ -278,7 +283,7 @@ class _LazyFiles:
         self._files: Files | None = None
 
     def of(self, pointer: str) -> Files | None:
-        from toolcrib.loading.documents.files import files_at  # noqa: PLC0415 -- as above
+        from toolcrib.loading.documents.files import files_at  # noqa: PLC0415
 
         files = self._opened()
         return None if files is None else files_at(files, pointer)
@@ -291,7 +296,7 @@ class _LazyFiles:
 
     def _opened(self) -> Files | None:
         if self._files is None:
-            from toolcrib.loading.cache.document_codec import decode_files  # noqa: PLC0415 -- as above
+            from toolcrib.loading.cache.document_codec import decode_files  # noqa: PLC0415
 
             self._files = decode_files(self._plain)
         return self._files
@@ -333,7 +338,8 @@ def encode_index(
         NotCacheable: Some value cannot be encoded, or would not be reproducible by a later start.
         ValueError: A schema or block contains a value that is not JSON.
     """
-    from toolcrib.loading.cache.document_codec import NotCacheable, encode_scenario  # noqa: PLC0415 -- a start from an index reads none
+    # Deferred: a start from an index needs no document readers, which are slow to import.
+    from toolcrib.loading.cache.document_codec import NotCacheable, encode_scenario  # noqa: PLC0415
 
     if stock.seen is None:
         raise NotCacheable("not every file that was read can be tracked")
@@ -366,6 +372,7 @@ def encode_index(
         ),
     }
     if listings is not None:
+        # A part of its own, so that `toolcrib list` decodes nothing else.
         parts[LISTINGS] = put(with_lists([listings, modes]))
     return IndexHeader(around, stock.seen, parts, CLASSES).encoded(b"".join(blobs))
 
@@ -407,6 +414,8 @@ class CachedProject:
             AttributeError, LookupError, TypeError, ValueError: The index has another form, or values of unknown
                 classes.
         """
+        # Checked here instead of on decoding, because parts are decoded late, when falling back to the
+        # documents is no longer possible.
         if not CLASSES.keys() >= {*head.tags}:
             raise ValueError("it holds values of unknown classes")
         self._head = head
@@ -454,7 +463,8 @@ class CachedProject:
         return self._fixtures[span]
 
     def _scenarios(self, kinds: Kinds) -> Iterable[Scenario]:
-        from toolcrib.loading.cache.document_codec import CachedScenario, decode_scenarios  # noqa: PLC0415 -- calls need none
+        # Deferred: calls need no scenarios, and their readers are slow to import.
+        from toolcrib.loading.cache.document_codec import CachedScenario, decode_scenarios  # noqa: PLC0415
 
         texts = [CachedScenario(*decode_value(values)) for values in self._part("scenarios")]
         return decode_scenarios(texts, self._tools, kinds)
@@ -481,6 +491,7 @@ class _Cards(Mapping[str, Card]):
         return len(self._names)
 
 
+# Pairs within a list need one more level of conversion than the other tuples.
 _LABELS = Card._fields.index("labels")
 _TUPLES = tuple(at for at, name in enumerate(Card._fields) if Card._field_defaults.get(name) == ())
 """The fields of a card that are tuples. JSON has none, and converting only these makes queries twice as fast."""
@@ -587,7 +598,8 @@ class Index:
             built_in: The modes that are part of toolcrib.
             listings: The output of `toolcrib list`; None if it has more to print than tools.
         """
-        from toolcrib.loading.cache.document_codec import NotCacheable  # noqa: PLC0415 -- a start from an index reads no documents
+        # Deferred: a start from an index needs no document readers, which are slow to import.
+        from toolcrib.loading.cache.document_codec import NotCacheable  # noqa: PLC0415
 
         around = self._around(targets.values())
         if around is None:
@@ -611,7 +623,7 @@ class Index:
 
 def project_profiles(stock: LoadedProject) -> SettingsByProfile:
     """The settings of each profile of a loaded project."""
-    from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- as above
+    from toolcrib.loading.projects import settings_of  # noqa: PLC0415
 
     project = stock.project
     if project is None:
@@ -621,6 +633,7 @@ def project_profiles(stock: LoadedProject) -> SettingsByProfile:
 
 
 def _tell(what: str, why: object) -> None:
-    import logging  # noqa: PLC0415 -- a start from an index has nothing to tell
+    # Deferred: `logging` is slow to import, and most starts log nothing.
+    import logging  # noqa: PLC0415
 
     logging.getLogger("toolcrib").debug("%s: %s", what, why)

@@ -75,6 +75,7 @@ def read_or_make_key() -> bytes:
     except FileNotFoundError:
         pass
     except DamagedKeyError:
+        # Indexes under the damaged key are unreadable anyway, so a new key loses nothing.
         os.unlink(os.path.join(_state_folder(), _KEY_NAME))
     return _make_key()
 
@@ -117,6 +118,7 @@ def _make_key() -> bytes:
 
 
 def _write(draft: str, key: bytes) -> None:
+    # The mode is set on creation: a `chmod` afterwards would leave a moment in which others can read the key.
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
     try:
         if os.write(handle, key) != len(key):
@@ -230,6 +232,7 @@ class IndexFolder:
             if not header.startswith(_MAGIC) or not _is_authentic(mac_key, header, key):
                 return None
             length = int.from_bytes(header[len(_MAGIC) : _BODY_MAC], "big")
+            # The length is authenticated, so a body of another size is not even read.
             if _HEADER + length != found.st_size:
                 return None
             content = os.read(handle, length)
@@ -266,6 +269,7 @@ class IndexFolder:
             with open(handle, "wb") as file:
                 file.write(header)
                 file.write(body)
+            # `os.replace` cannot replace a folder, which a user or another program may have put there.
             if os.path.isdir(path):
                 _if_possible(os.rmdir, path)
             os.replace(draft, path)
@@ -287,6 +291,7 @@ class IndexFolder:
         for number, (used, length, path) in enumerate(sorted(self._files(), reverse=True)):
             size += length
             draft = not path.endswith(_SUFFIX)
+            # A young draft may belong to a process that is writing it.
             if (draft and used < time.time() - _LEFT_OVER) or number >= FILES or size > BYTES:
                 _if_possible(os.unlink, path)
 

@@ -79,8 +79,12 @@ _EXTRA_OTHER_NAME: Final = 0x7075
 _EXTRA_BYTES: Final = 512
 
 _DOS_FOLDER: Final = 0x10
+# In the lower 16 bits of the external attributes, which tools on Windows set.
 _DOS_NO_FILE: Final = 0x08 | 0x400  # volume label, reparse point (a link on Windows)
 
+# ASCII only: macOS stores names decomposed, Windows replaces characters of other code pages, and neither
+# accepts `:` or `\`. A name that starts with `/`, or has a segment `.` or `..`, could leave the pack ("zip
+# slip").
 _SAFE_NAME: Final = re.compile(rb"(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]+(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]+)*/?")
 
 _BUILD: Final = "build the archive with `toolcrib pack build`"
@@ -198,6 +202,7 @@ def _end(data: bytes, faults: ArchiveFaults) -> _EndRecord | None:
         return None
     (at,) = found
     _, disk, first_disk, here, entries, size, offset, _ = _END.unpack_from(data, at)
+    # A zip64 locator may precede the end record and override all of its numbers (APPNOTE 4.3.15).
     if data[max(at - _ZIP64_LOCATOR, 0) : at].startswith(_ZIP64_MARK) or 0xFFFF in (here, entries):
         faults.tell("archive_unsupported", "the archive uses zip64, which is not supported", _BUILD)
     elif disk or first_disk or here != entries:
@@ -217,6 +222,7 @@ def _end(data: bytes, faults: ArchiveFaults) -> _EndRecord | None:
 
 def _end_records(data: bytes) -> Iterator[int]:
     """Offsets of end records whose comment reaches exactly to the last byte."""
+    # The comment has a 16-bit length, so an end record cannot begin earlier.
     first = max(len(data) - _END.size - 0xFFFF, 0)
     at = data.find(_END_MARK, first)
     while at >= 0:
@@ -364,6 +370,7 @@ def _laid_out(
         known = end is not None
         if start is not None and end is not None:
             found.append((entry, start))
+            # After an overlap the next entry must not begin before the end of the larger one.
             reached = max(reached, end)
     _check_seam(reached, stop, None, faults, gaps=known)
     return found
@@ -455,6 +462,7 @@ def _content(packed: memoryview, entry: _Entry) -> bytes | None:
             content = inflater.decompress(packed, entry.size + 1)
         except zlib.error:
             return None
+        # A stream that ends early, or bytes after its end, would be content that only some readers see.
         if not inflater.eof or inflater.unused_data:
             return None
     kept = len(content) == entry.size and len(packed) == entry.packed and zlib.crc32(content) == entry.crc

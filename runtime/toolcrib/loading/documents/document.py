@@ -61,6 +61,7 @@ Content: TypeAlias = str | bytes | Mapping[str, JSON] | Sequence[Mapping[str, JS
 
 _SCHEMAS: Final = ("input_schema", "output_schema")
 _OF_KEYS: Final = frozenset({"unknown_key", "not_supported_yet", "duplicate_key"})
+# Windows has no O_NONBLOCK, and no named pipes in the file system either.
 _NOT_BLOCKING: Final = getattr(os, "O_NONBLOCK", 0)
 
 
@@ -312,6 +313,7 @@ def first_bytes(path: str | Path, most: int = BYTES) -> bytes:
     opened = os.open(path, os.O_RDONLY | _NOT_BLOCKING)
     try:
         status = os.fstat(opened)
+        # Devices such as `/dev/zero` have no end.
         if not stat.S_ISREG(status.st_mode):
             raise OSError("it is not a regular file")
         return _read_to(opened, most + 1, status.st_size + 1)
@@ -353,6 +355,7 @@ def parse_content(name: str, content: Content, *, line: int = 1) -> tuple[list[D
 def _from_mappings(name: str, contents: Sequence[object], line: int) -> tuple[list[Document], list[Problem]]:
     documents, problems = [], []
     for index, content in enumerate(contents):
+        # Values from memory may contain tuples, sets or NaN, which no document can.
         value, fault = as_json(as_dict(content))
         if fault is None:
             # The caller may change its mapping later, and descriptors are immutable.

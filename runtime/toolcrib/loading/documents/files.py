@@ -139,6 +139,7 @@ class DiskFiles:
         named = self.folder / name
         # Recorded before the checks: a link that is rejected today may be replaced by a file, which must cause a reload.
         self.touched.add(str(named))
+        # Links are resolved before the check: a link inside the folder may point to any file of the user.
         path = Path(os.path.realpath(named))
         if not path.is_relative_to(os.path.realpath(self.root)):
             raise PermissionError(f"`{excerpt(name)}` is outside {self.root}")
@@ -194,6 +195,8 @@ class MemoryFiles:
             self.touched.add(self.key + self._path(name))
 
     def _path(self, name: str) -> str:
+        # `..` is resolved on names alone: nothing in memory is a link, and `posixpath.normpath` would keep a
+        # leading `..`.
         parts: list[str] = []
         for part in PurePosixPath(self.folder, name).parts:
             if part != "..":

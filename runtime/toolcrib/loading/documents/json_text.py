@@ -71,6 +71,7 @@ def _decimal(text: str) -> float:
     return value
 
 
+# Hooks stop the C decoder at the first fault, so valid text costs one fast pass and no second look.
 _STRICT: Final = json.JSONDecoder(
     object_pairs_hook=unique_members, parse_int=_integer, parse_float=_decimal, parse_constant=_refuse
 )
@@ -180,6 +181,7 @@ def _is_bounded(text: str, most: int | None) -> bool:
         return False
     if opened <= DEPTH:
         return True
+    # Removing innermost pairs `DEPTH` times leaves nothing of text that is nested at most that deep.
     brackets = _OUTSIDE_BRACKETS.sub("", text)
     for _ in range(DEPTH):
         if not brackets:
@@ -210,6 +212,7 @@ def report_faults(text: str, problems: Problems, *, listed: bool = False) -> Non
     def report(place: TextPosition, code: str, message: str, hint: str) -> None:
         mark, pointer = place.mark, place.pointer()
         if listed:
+            # Each element of the list is a document of its own, so its index is not part of the pointer.
             pointer = pointer[len(pointer.split("/", 2)[1]) + 1 :]
         problems.report(
             Problem(
@@ -251,6 +254,7 @@ def report_syntax(text: str, error: json.JSONDecodeError, problems: Problems) ->
         )
         return
     seen = text[error.pos : error.pos + 1]
+    # The decoder's own message for these ("Invalid control character at") does not name the character.
     if seen and seen < " " and seen not in "\t\n\r":
         message = f"control character U+{ord(seen):04X} is not allowed in JSON"
         problems.report(
@@ -380,6 +384,7 @@ class LargeJSON:
         member = self._by_step.get(steps[0]) if steps else None
         if member is None:
             return problem.at(self._source, 1, 1)
+        # Only the member is scanned: positions of a whole file of 64 MiB would take minutes and gigabytes.
         found = root_positions(marks(self._text[member.start : member.end]))[0]
         inner = found.nearest("".join(f"/{pointer_step(step)}" for step in steps[1:]))
         placed = self._at(problem._replace(pointer=""), member, inner.mark)
@@ -431,6 +436,7 @@ _VISIBLE: Final = re.compile(r"[^\n\r]")
 
 def without_comments(text: bytes) -> bytes:
     """Blank out comments and trailing commas. Invalid UTF-8 stays in the text for the reader to report."""
+    # Without either byte there is neither a comment nor a comma.
     if b"/" not in text and b"," not in text:
         return text
     # Blanks, not deletions: lines and columns in problems stay those of the file.

@@ -84,6 +84,7 @@ def decoded_text(data: bytes, problems: Problems) -> str:
         StopReading: The content is not valid UTF-8; the problem was reported.
     """
     try:
+        # RFC 8259 (section 8.1) allows parsers to ignore a byte order mark, and editors on Windows write one.
         return data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         message = f"byte 0x{data[error.start]:02x} is not valid UTF-8"
@@ -121,6 +122,8 @@ def is_encodable(text: str) -> bool:
 def excerpt(text: str, most: int = 60) -> str:
     """A text as a message shows it: one line, printable, not long."""
     short = text if len(text) <= most else f"{text[: most - 1]}…"
+    # Messages are printed to terminals: control characters in a document must not move the cursor or hide
+    # text.
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in short)
 
 

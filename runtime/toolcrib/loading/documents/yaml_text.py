@@ -46,6 +46,7 @@ from toolcrib.loading.documents.positions import (
     root_positions,
 )
 
+# libyaml is about ten times as fast as PyYAML's own scanner.
 LOADER: Final[type[Any]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Source of events: libyaml, or PyYAML's own scanner if PyYAML was built without libyaml."""
 
@@ -64,6 +65,7 @@ _NUMBER_STARTS: Final = "-0123456789"
 _NOT_YAML: Final = re.compile(
     r"[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
+# PyYAML and libyaml disagree on whether such an escape is an error, so it is found in the text.
 _SURROGATE_ESCAPE: Final = re.compile(r"\\(?:u|U0000)[dD][89a-fA-F]")
 _TAG_DIRECTIVE: Final = re.compile(r"^%TAG\b", re.MULTILINE)
 _BARE_EXPRESSION: Final = re.compile(r"(?:^|[:\-,\[{])\s*(\{\{.*?(?:\}\}|$))")
@@ -182,6 +184,8 @@ class _Builder:
         elif key is not _REFUSED_KEY:
             here[key] = container
         self.stack.append((here, key, after))
+        # The value of a rejected key is still built, in a container that nothing refers to, to find problems
+        # in it.
         self.here, self.key = container, None
 
     def alias(self, event: Any) -> None:
@@ -215,6 +219,7 @@ class _Builder:
     def has_bare_tag(self, event: Any) -> bool:
         """Whether a scalar is written `! text`: libyaml reports this non-specific tag as no tag."""
         mark = event.start_mark
+        # The mark of the event is at the tag, not at the text after it.
         return type(event) is ScalarEvent and self.text.startswith("!", mark.index)
 
     def plain(self, event: Any, text: str) -> JSON:
@@ -336,7 +341,8 @@ def read_yaml(
 
     With `number_keys`, whole numbers are accepted as keys and converted to text.
     """
-    # libyaml expands a `%TAG` handle in every tag that uses it, so small text could make very long tags.
+    # libyaml compares each `%TAG` directive with all earlier ones, so 50,000 of them take quadratic time. Tags are not
+    # allowed in any case.
     if "%TAG" in text and (directive := _TAG_DIRECTIVE.search(text)):
         line = text.count("\n", 0, directive.start()) + 1
         problems.report(
@@ -406,8 +412,10 @@ def _report_syntax(builder: _Builder, error: yaml.MarkedYAMLError) -> None:
     line, column = (mark.line, mark.column) if mark is not None else (0, 0)
     lines = builder.text.split("\n")
     seen = lines[line] if line < len(lines) else ""
+    # The syntax error that follows is a consequence of the expression that was just reported.
     if builder.problems and builder.problems[-1].code == "unquoted_expression":
         return
+    # libyaml often notices an unquoted expression only on the next line.
     for row in (line, line - 1):
         bare = _bare_expression(lines[row]) if 0 <= row < len(lines) else None
         if bare is not None:

@@ -1,4 +1,4 @@
-"""Agents of scenarios, checked against the tools and prompts that are there: providers, policies and all names."""
+"""Check agents of scenarios against the loaded tools and prompts: providers, policies and all names."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from toolcrib.registry.names import short_name
 from toolcrib.security.tool_policy import check_policy
 
 _OF_TOOLS: Final = frozenset({"#/$defs/name", "#/$defs/names", "#/$defs/tools_or_none"})
-"""What the schemas of parameters call a tool, or several."""
+"""References in parameter schemas that denote tool names."""
 
 _OF_ARGUMENTS: Final = ("expected_args", "excluded_args", "forbidden_args", "args_match", "args")
-"""Parameters whose keys are arguments of the tool beside them."""
+"""Parameters whose keys are arguments of the tool named next to them."""
 
 
 class NameUse(NamedTuple):
-    """Something that is named.
+    """The use of a name in a document.
 
     Attributes:
-        name: Its name.
+        name: The name.
         pointer: JSON Pointer into the document.
-        tool: Whose argument it is; empty for anything else.
+        tool: The tool, if the name is that of an argument; else empty.
     """
 
     name: str
@@ -50,7 +50,7 @@ class NameUse(NamedTuple):
 
 
 def named_tools(assertion: Assertion) -> Iterator[NameUse]:
-    """The tools that an assertion names, in `when` as well."""
+    """The tools that an assertion names, including those in `when`."""
     for schema, params, pointer in _parts(assertion):
         yield from _tools(schema["$defs"], schema, params, pointer)
     when, pointer = assertion.when, f"{assertion.pointer}/when"
@@ -61,8 +61,9 @@ def named_tools(assertion: Assertion) -> Iterator[NameUse]:
 
 
 def named_arguments(assertion: Assertion) -> Iterator[NameUse]:
-    """The arguments that an assertion names, where calls that were refused for theirs don't count."""
+    """The arguments that an assertion names, unless it counts calls with invalid arguments."""
     for _schema, params, pointer in _parts(assertion):
+        # With `ignore_validation`, calls that the schema rejected count as well, so any argument name is possible.
         if params.get("ignore_validation"):
             continue
         steps = [(step, f"{pointer}/steps/{index}") for index, step in enumerate(params.get("steps", ()))]
@@ -82,7 +83,7 @@ def named_states(assertion: Assertion) -> Iterator[NameUse]:
 
 
 def _parts(assertion: Assertion) -> Iterable[tuple[dict[str, Any], Mapping[str, Any], str]]:
-    """The schema of its kind, its parameters and where they stand; then those of what it wraps."""
+    """The schema of an assertion's type, its parameters and their pointer; for a wrapper, those of the inner one."""
     if assertion.unsupported:
         return
     kind, params, pointer = assertion.type, assertion.params, f"{assertion.pointer}/params"
@@ -94,7 +95,7 @@ def _parts(assertion: Assertion) -> Iterable[tuple[dict[str, Any], Mapping[str, 
 def _tools(
     definitions: Mapping[str, Any], schema: Mapping[str, Any], value: Any, pointer: str
 ) -> Iterator[NameUse]:
-    """The names of tools in a value, by what its schema says of it."""
+    """The tool names in a value, as marked by its schema."""
     reference = schema.get("$ref", "")
     if reference in _OF_TOOLS:
         if isinstance(value, str):
@@ -113,37 +114,37 @@ def _tools(
 
 
 _MADE_ID: Final = re.compile(r"call_[1-9][0-9]*")
-"""The id of a call that has none of its own."""
+"""IDs that are generated for calls without one."""
 
 _OF_LAST: Final = ("tool", "outcome", "code", "value", "text")
 
 
 class KnownNames(NamedTuple):
-    """What can be named.
+    """The known names of tools.
 
     Attributes:
-        tools: The tools that there are, as the scenario calls them -> what they are.
-        others: Further names of tools that mean something: of refused ones, and what a script asks for in vain.
+        tools: Name in the scenario -> tool.
+        others: Further valid names: those of rejected tools, and those that a script calls to provoke `not_found`.
     """
 
     tools: Mapping[str, Descriptor]
     others: Collection[str]
 
     def has(self, name: str) -> bool:
-        """Whether a tool can be called so."""
+        """Whether a name is known."""
         return name in self.tools or name in self.others
 
 
 def check_names(
     scenario: Scenario, agent: Agent, tools: Mapping[str, Descriptor], others: Iterable[str]
 ) -> Iterator[Problem]:
-    """Names in assertions, in `when` and in `answers` that are those of nothing.
+    """A problem for each unknown name in assertions, in `when` and in `answers`.
 
     Args:
-        scenario: What to check.
+        scenario: The scenario.
         agent: Its agent.
         tools: The tools that are loaded together with it.
-        others: Further names of tools that mean something.
+        others: Further valid names of tools.
     """
     namespace = scenario.origin.namespace
     known = KnownNames(
@@ -179,13 +180,14 @@ def _assertion(assertion: Assertion, known: KnownNames) -> Iterator[Problem]:
 def _states(
     scenario: Scenario, assertions: Iterable[Assertion], tools: Mapping[str, Descriptor]
 ) -> Iterator[Problem]:
-    """States that no machine can have, where all machines say which they can have."""
+    """A problem for each state that no machine can have."""
     named: list[NameUse] = [each for assertion in assertions for each in named_states(assertion)]
     if not named:
         return
     machines = visible_state(
         scenario, {name: with_mock(tool, scenario) for name, tool in tools.items()}
     ).fixture[1]
+    # A machine without a list of states can have any state.
     if not machines or not all(machine.states for machine in machines.values()):
         return
     states = {state for machine in machines.values() for state in machine.states}
@@ -232,7 +234,7 @@ def unknown_tool(name: str, pointer: str, tools: Collection[str], way: str = "")
     """A tool that is not there; `way` says what can be done besides."""
     hint = did_you_mean(name, tools) or "load the tool together with the scenario"
     hint = "; ".join(filter(None, (hint, way)))
-    return Problem(code="unknown_tool", message=f"there is no tool `{name}`", pointer=pointer, hint=hint)
+    return Problem(code="unknown_tool", message=f"unknown tool `{name}`", pointer=pointer, hint=hint)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -94,7 +94,8 @@ def _keys(entry: Mapping[str, Any]) -> Iterator[Problem]:
     for holder, pointer in ((entry, "/agent/api_key"), (entry.get("judge", {}), "/agent/judge/api_key")):
         if "api_key" not in holder:
             continue
-        from toolcrib.security.secrets import check_variables  # noqa: PLC0415 -- most agents need no key
+        # Deferred: most agents have no API key.
+        from toolcrib.security.secrets import check_variables  # noqa: PLC0415
 
         yield from check_variables(holder["api_key"], pointer)
         # Scenarios are committed: a literal key ends up in the history of the repository.
@@ -109,7 +110,8 @@ def _keys(entry: Mapping[str, Any]) -> Iterator[Problem]:
 def _policy(entry: Mapping[str, Any], problems: list[Problem]) -> ToolPolicy:
     if "policy" not in entry:
         return NO_POLICY
-    from toolcrib.loading.prompts import parse_policy  # noqa: PLC0415 -- most agents may do what they like
+    # Deferred: most agents have no policy.
+    from toolcrib.loading.prompts import parse_policy  # noqa: PLC0415
 
     return parse_policy(entry["policy"], "/agent/policy", problems)
 
@@ -117,7 +119,8 @@ def _policy(entry: Mapping[str, Any], problems: list[Problem]) -> ToolPolicy:
 def _guardrails(entry: Mapping[str, Any], problems: list[Problem]) -> tuple[Mapping[str, Any], ...]:
     if "guardrails" not in entry:
         return ()
-    from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415 -- most agents have none
+    # Deferred: most agents have no guardrails.
+    from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415
 
     check_guardrails(entry["guardrails"], "/agent/guardrails", problems)
     return tuple(entry["guardrails"])
@@ -154,6 +157,7 @@ class _Reader:
     def reply(self, entry: Mapping[str, Any], pointer: str) -> AgentReply:
         """Compile a reply, and report one without text and calls, or with both `call` and `calls`."""
         self._problems += _contradictions(entry, pointer)
+        # Both forms are compiled even if both are given, so that the problems of each are reported.
         alone = [(entry, pointer)] if "call" in entry else []
         several = [(call, f"{pointer}/calls/{index}") for index, call in enumerate(entry.get("calls", ()))]
         return AgentReply(
@@ -218,7 +222,8 @@ class _Reader:
         """Compile the assertions on a turn, or on the whole conversation."""
         if not entry.get("assertions"):
             return ()
-        from toolcrib.loading.scenarios.assertions import check_assertions  # noqa: PLC0415 -- many kinds, seldom used
+        # Deferred: the module compiles many kinds of assertions, which few scenarios use.
+        from toolcrib.loading.scenarios.assertions import check_assertions  # noqa: PLC0415
 
         return check_assertions(entry["assertions"], f"{pointer}/assertions", self._problems, whole=whole)
 

@@ -1,4 +1,4 @@
-"""Assertions as documents write them: their kinds (`assertion_kinds.json`), all problems, and what they come to."""
+"""Parse and check assertions and guardrails; `assertion_kinds.json` defines their types."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from toolcrib.schema.validation import Validator, Violation, check_schema
 
 
 class KindAlias(NamedTuple):
-    """Another name of a kind.
+    """An alias of an assertion type.
 
     Attributes:
-        kind: The kind's own name.
-        whole: Whether it means the whole conversation, wherever it is written.
-        params: What is asked for unless something else is written.
+        kind: The canonical name.
+        whole: Whether it applies to the whole conversation, even in a turn.
+        params: Default parameters.
     """
 
     kind: str
@@ -57,7 +57,7 @@ ALIASES: Final[Mapping[str, KindAlias]] = {
     "tools_not_called_with_args": KindAlias("tool_args_excluded", whole=True),
     "valid_json": KindAlias("is_valid_json"),
 }
-"""What kinds are called elsewhere."""
+"""Alias of a type -> the type, and what else the alias implies."""
 
 _TOOL: Final = {"tool_name": "tool"}
 _TOOL_NAME: Final = {"tool": "tool_name"}
@@ -87,16 +87,16 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "tools_not_called": _TOOL_NAMES,
     "guardrail_triggered": {"validator": "validator_type"},
 }
-"""Kind -> other name of a parameter -> its own name."""
+"""Type -> alias of a parameter -> its canonical name."""
 
 
 GUARDING: Final = SPEAKING - {"guardrail_triggered", "llm_judge", "llm_judge_session"}
-"""Kinds that a guardrail of a prompt may be."""
+"""Types that are allowed for guardrails: they check one text without a model and without the conversation."""
 
 
 @cache
 def assertion_kinds() -> Mapping[str, dict[str, Any]]:
-    """Every kind by its own name -> the JSON Schema of what it takes, whole in itself. Not to be changed."""
+    """Canonical name of each type -> self-contained JSON Schema of its parameters. Do not modify the result."""
     text = files(__package__).joinpath("assertion_kinds.json").read_text(encoding="utf-8")
     written = json.loads(text)
     closed = {"type": "object", "additionalProperties": False, "$defs": written["$defs"]}
@@ -104,7 +104,7 @@ def assertion_kinds() -> Mapping[str, dict[str, Any]]:
 
 
 def takes_text_list(schema: Mapping[str, Any], key: str) -> bool:
-    """Whether a parameter of a kind is a list of texts."""
+    """Whether a parameter of a type is a list of texts."""
     entry: dict[str, Any] = schema["properties"].get(key, {})
     described: dict[str, Any] = schema["$defs"].get(entry.get("$ref", "").removeprefix("#/$defs/"), entry)
     items: dict[str, Any] = described.get("items", {})
@@ -112,30 +112,29 @@ def takes_text_list(schema: Mapping[str, Any], key: str) -> bool:
 
 
 _GUARDRAIL_KEYS: Final = ("type", "params", "message", "unsupported")
-"""What a guardrail may say of what an assertion may say."""
+"""Keys of an assertion that a guardrail can have."""
 
 _ALL_TYPES: Final = "see the types in `docs/reference/assertions.md`"
 
 _BESIDE: Final = ("message", "scope")
-"""What may stand within `params` as well."""
+"""Keys that may also be written within `params`."""
 
 Check: TypeAlias = Callable[[Mapping[str, Any], str, Mapping[str, str]], Iterator[Problem]]
-"""Parameters that fit their schema, where they stand, and own name -> name as written: what is wrong all the same."""
+"""Returns the problems of parameters that match their schema, given their pointer and canonical name -> written name."""
 
 
 def check_assertions(
     entries: Any, pointer: str, problems: list[Problem], *, whole: bool = False
 ) -> tuple[Assertion, ...]:
-    """The assertions of a list; those with a fault are left out, and everything wrong is appended to `problems`.
+    """Parse a list of assertions; invalid ones are omitted.
 
-    What they say is settled: the type and each parameter have their own names, and where a list is wanted there
-    is one.
+    Types and parameters get their canonical names, and a single text becomes a list if a list is required.
 
     Args:
-        entries: As the document has it.
+        entries: The list, as written.
         pointer: JSON Pointer of the list.
-        problems: Receives the faults.
-        whole: Whether they are about the whole conversation anyway.
+        problems: Receives the problems.
+        whole: Whether all of them apply to the whole conversation.
     """
     return _checked(
         entries,
@@ -146,10 +145,7 @@ def check_assertions(
 
 
 def check_guardrails(entries: Any, pointer: str, problems: list[Problem]) -> tuple[Assertion, ...]:
-    """As `check_assertions`, for the guardrails of a prompt: `{type, params}` with a type that judges texts.
-
-    `message` stands for what is wrong where one finds something.
-    """
+    """Like `check_assertions`, for the guardrails of a prompt: `{type, params}` with a type that checks texts."""
     known = {
         name: schema for name, schema in assertion_kinds().items() if name in GUARDING or name == WRAPPER
     }
@@ -159,7 +155,7 @@ def check_guardrails(entries: Any, pointer: str, problems: list[Problem]) -> tup
 
 
 def compile_guardrails(guardrails: Iterable[Guardrail]) -> tuple[GuardrailCheck, ...]:
-    """Guardrails of a prompt or an agent, ready to judge texts."""
+    """Compile the guardrails of a prompt or an agent."""
     return tuple(map(_compile_guardrail, guardrails))
 
 
@@ -175,7 +171,7 @@ def _compile_guardrail(guard: Guardrail) -> GuardrailCheck:
 
 
 def _names_of(kind: JSON) -> frozenset[str]:
-    """A kind by all its names."""
+    """All names of a type."""
     if not isinstance(kind, str):
         return frozenset()
     own = ALIASES[kind].kind if kind in ALIASES else kind
@@ -184,14 +180,14 @@ def _names_of(kind: JSON) -> frozenset[str]:
 
 @cache
 def assertion_entry_schema() -> dict[str, Any]:
-    """JSON Schema of an assertion, but for its `params`. Not to be changed."""
+    """JSON Schema of an assertion without its `params`. Do not modify the result."""
     form: dict[str, Any] = part_schema("agent")["$defs"]["assertion"]
     return form
 
 
 @cache
 def guardrail_entry_schema() -> dict[str, Any]:
-    """JSON Schema of a guardrail, but for its `params`. Not to be changed."""
+    """JSON Schema of a guardrail without its `params`. Do not modify the result."""
     form = assertion_entry_schema()
     return {**form, "properties": {key: form["properties"][key] for key in _GUARDRAIL_KEYS}}
 
@@ -211,10 +207,10 @@ class AssertionChecker:
     """Checks the entries of one list.
 
     Args:
-        problems: Receives the faults.
+        problems: Receives the problems.
         form: JSON Schema of an entry.
-        known: The kinds that it may be of.
-        whole: Whether all are about the whole conversation.
+        known: The allowed types.
+        whole: Whether all entries apply to the whole conversation.
     """
 
     def __init__(
@@ -231,7 +227,7 @@ class AssertionChecker:
         self._whole = whole
 
     def assertion(self, entry: Any, pointer: str) -> Assertion | None:
-        """One entry, settled; None where something is wrong with it."""
+        """Parse one entry; None if it is invalid."""
         before = len(self._problems)
         self._fits(self._form, entry, pointer)
         if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):
@@ -239,6 +235,7 @@ class AssertionChecker:
         params = entry.get("params") or {}
         if not isinstance(params, dict):
             return None
+        # A type of another system that has no equivalent here: its parameters cannot be checked.
         if isinstance(entry.get("unsupported"), str):
             return Assertion(type=entry["type"], unsupported=entry["unsupported"], pointer=pointer)
         entry = self._with_what_stands_in_params(entry, params, pointer)
@@ -261,7 +258,7 @@ class AssertionChecker:
     def _with_what_stands_in_params(
         self, entry: dict[str, Any], params: dict[str, Any], pointer: str
     ) -> dict[str, Any]:
-        """The entry with `message` and `scope`, which may stand within `params` instead."""
+        """The entry with `message` and `scope` moved out of `params`."""
         found: dict[str, Any] = {key: params[key] for key in _BESIDE if key in params}
         for key in found.keys() & entry.keys():
             message = f"`{key}` is set both in `params` and next to it"
@@ -276,7 +273,7 @@ class AssertionChecker:
     def _kind(
         self, name: str, params: dict[str, Any], pointer: str, key: str, holder: str
     ) -> tuple[KindAlias, dict[str, Any]]:
-        """The kind of a name, and its parameters settled; the name stands at one key, they at another."""
+        """Resolve a type and its parameters; `key` is the key of the type, `holder` that of the parameters."""
         alias = ALIASES.get(name) or KindAlias(name, whole=name.endswith("_session"))
         known = {*self._known, *(other for other, meant in ALIASES.items() if meant.kind in self._known)}
         if alias.kind not in self._known:
@@ -288,6 +285,7 @@ class AssertionChecker:
         settled, spelt = self._settled(alias, schema, params, place)
         faults = _validator(alias.kind).faults(settled)
         self._problems += [_as_written(fault, alias.kind, spelt, place) for fault in faults]
+        # The further checks rely on the schema, so they see only parameters that match it.
         sound = _without(settled, faults)
         if alias.kind in _CHECKS and sound.keys() >= {*schema.get("required", ())}:
             self._problems += _CHECKS[alias.kind](sound, place, spelt)
@@ -298,7 +296,7 @@ class AssertionChecker:
     def _settled(
         self, alias: KindAlias, schema: Mapping[str, Any], params: dict[str, Any], place: str
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """Parameters under their own names, and the names under which they are written."""
+        """Parameters by canonical names, and canonical name -> written name."""
         spellings = SPELLINGS.get(alias.kind, {})
         settled: dict[str, Any] = {}
         spelt: dict[str, str] = {}
@@ -315,7 +313,7 @@ class AssertionChecker:
     def _wrapped(
         self, alias: KindAlias, settled: dict[str, Any], place: str
     ) -> tuple[KindAlias, dict[str, Any]]:
-        """The wrapper with the assertion that it holds settled as well."""
+        """Resolve the assertion within a wrapper, too."""
         held, params = self._kind(
             settled["eval_type"], settled.get("eval_params", {}), place, "eval_type", "eval_params"
         )
@@ -342,13 +340,13 @@ def _validator(kind: str) -> Validator:
 
 
 def _without(params: Mapping[str, Any], faults: Iterable[Violation]) -> dict[str, Any]:
-    """The parameters that have no fault."""
+    """The parameters without violations."""
     faulty = {fault.path[0] for fault in faults if fault.path}
     return {key: value for key, value in params.items() if key not in faulty}
 
 
 def _as_written(fault: Violation, kind: str, spelt: Mapping[str, str], place: str) -> Problem:
-    """A fault of settled parameters as a problem of what was written."""
+    """Convert a violation of resolved parameters into a problem in terms of the written ones."""
     schema = assertion_kinds()[kind]
     any_of = [each["required"][0] for each in schema.get("anyOf", ())]
     if fault.keyword == "anyOf" or (fault.keyword == "required" and fault.path[-1] in any_of):
@@ -368,14 +366,14 @@ def _as_written(fault: Violation, kind: str, spelt: Mapping[str, str], place: st
 
 
 def check_pattern(pattern: str, pointer: str) -> list[Problem]:
-    """What is wrong with a regular expression."""
+    """The problems of a regular expression."""
     faults: list[Problem] = []
     compile_matcher({"$regex": pattern}, faults)
     return [fault._replace(pointer=pointer) for fault in faults]
 
 
 def _conditions(step: Mapping[str, Any], place: str, spelt: Mapping[str, str]) -> Iterator[Problem]:
-    """The regular expressions of what a call must be."""
+    """Check the regular expressions in conditions on a call."""
     for name, pattern in step.get("args_match", {}).items():
         yield from check_pattern(pattern, place + pointer_to(["args_match", name]))
     yield from _patterns("result_matches")(step, place, spelt)
@@ -418,7 +416,7 @@ def _bounds(least: str, most: str) -> Check:
 
 
 def _needs(chooser: str, needed: Mapping[str, str]) -> Check:
-    """What must be given besides is named by the value of another parameter; what belongs to another value is idle."""
+    """A check that the value of one parameter requires another one, and that those of other values are absent."""
 
     def check(params: Mapping[str, Any], place: str, spelt: Mapping[str, str]) -> Iterator[Problem]:
         chosen = params[chooser]
@@ -474,4 +472,4 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "tool_result_matches": _patterns("pattern"),
     "tools_called": _bounds("min_calls", "max_calls"),
 }
-"""What no schema says of the parameters of a kind."""
+"""Checks of parameters that a schema cannot express."""

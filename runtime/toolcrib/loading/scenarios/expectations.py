@@ -1,4 +1,4 @@
-"""What a scenario expects: of the answer of each call, of golden files, and of all calls together."""
+"""Compile the expectations of a scenario: results of calls, golden files, and the final verification."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from toolcrib.loading.documents.files import DiskFiles
 from toolcrib.loading.scenarios.model import NO_RULES, CallRule, Expectation, Verification, join_outcomes
 
 Names: TypeAlias = Mapping[str, Collection[str] | None]
-"""What expressions may read, each with the keys that it may have, or None where they are not known."""
+"""Names that expressions can read, each with its possible keys, or None if they are unknown."""
 
 
 def expression_texts(value: JSON, pointer: str) -> Iterator[tuple[str, str]]:
-    """The texts with expressions, and where they stand."""
+    """The texts with expressions in a value, with their pointers."""
     if isinstance(value, str) and is_expression(value):
         yield pointer, value
     elif isinstance(value, dict | list):
@@ -37,23 +37,23 @@ def expression_texts(value: JSON, pointer: str) -> Iterator[tuple[str, str]]:
 
 
 KEPT = ("store", "state")
-"""What of the mocks' memory a verification may hold a matcher for."""
+"""Parts of the mocks' state that `verify` can match."""
 
 PARTS = ("result", "error", "content", "attempts", "elapsed")
-"""What an expectation may hold a matcher for."""
+"""Parts of a result that `expect` can match."""
 
 
 def parse_expectation(
     entry: Mapping[str, Any], pointer: str, names: Names, run_names: Names, problems: list[Problem]
 ) -> Expectation:
-    """Compile what a step expects.
+    """Compile the `expect:` of a step.
 
     Args:
-        entry: As the document has it.
-        pointer: JSON Pointer into the document.
-        names: What its matchers may read.
-        run_names: What the name of a golden file may read.
-        problems: Receives what is wrong with it.
+        entry: The block, as written.
+        pointer: JSON Pointer of the block.
+        names: Names that its matchers can read.
+        run_names: Names that the name of a golden file can read.
+        problems: Receives the problems of the block.
     """
     parts = {part: _matcher(part, entry[part], pointer, names, problems) for part in PARTS if part in entry}
     golden = None
@@ -67,7 +67,7 @@ def parse_expectation(
 
 
 def _outcomes(entry: Mapping[str, Any]) -> tuple[Outcome, ...]:
-    """The outcomes that are named: one, or any of several; none where nothing is said of them."""
+    """The accepted outcomes; empty if none are given."""
     named = entry.get("outcome", [])
     return tuple(Outcome(name) for name in ([named] if isinstance(named, str) else named))
 
@@ -98,7 +98,7 @@ _OF_PART: dict[str, dict[str, JSON]] = {
     "store": {"type": "object"},
     "times": {"type": "integer", "minimum": 0},
 }
-"""What the parts of an expectation can be, where it is known."""
+"""JSON Schemas of the parts whose type is known."""
 
 _WORDS = {
     "attempts": "`attempts` is a whole number of at least 0",
@@ -112,7 +112,7 @@ _WORDS = {
 
 
 def _matcher(part: str, pattern: JSON, pointer: str, names: Names, problems: list[Problem]) -> Matcher:
-    """The matcher of one part of an expectation, that something can fit."""
+    """Compile the matcher of one part, and report it if it can never match."""
     place = f"{pointer}/{part}"
     faults: list[Problem] = []
     matcher = compile_matcher(pattern, faults, place, names=names)
@@ -131,7 +131,7 @@ _EXAMPLES = {**dict.fromkeys(KEPT, "such as `{NAME: WANTED}`"), "final_text": "s
 
 
 def _number_for(pattern: JSON) -> str:
-    """The way out where a duration was written for a number of seconds."""
+    """The hint for a duration in place of a number of seconds."""
     if isinstance(pattern, str):
         with suppress(ValueError):
             return f"write `{parse_duration(pattern):g}`"
@@ -139,7 +139,7 @@ def _number_for(pattern: JSON) -> str:
 
 
 def parse_verification(entry: Mapping[str, Any], names: Names, problems: list[Problem]) -> Verification:
-    """Compile what must be true at the end; `names` is what came of all steps."""
+    """Compile `verify:`; `names` are those available after all steps."""
     if not entry:
         return NO_RULES
     required = [
@@ -172,9 +172,10 @@ def parse_verification(entry: Mapping[str, Any], names: Names, problems: list[Pr
 
 
 def _both_made_and_not(required: Sequence[CallRule], forbidden: Sequence[CallRule]) -> Iterator[Problem]:
-    """Calls that must not have been made, and without which others that must have been made can't have been."""
+    """A problem for each forbidden call that includes a required one."""
     for never in forbidden:
         for made in required:
+            # `times` with an expression, or one that accepts 0, may be compatible with "never".
             if made.times.constant and not made.times.matches(0) and _covers(never, made):
                 message = f"calls of `{made.tool}` are required (`{made.pointer}`) and forbidden here"
                 hint = "remove one of them, or narrow one with `args` or `outcome`"
@@ -182,7 +183,8 @@ def _both_made_and_not(required: Sequence[CallRule], forbidden: Sequence[CallRul
 
 
 def _covers(never: CallRule, made: CallRule) -> bool:
-    """Whether each call that is counted by one is surely counted by the other too."""
+    """Whether every call that matches `made` surely matches `never` as well."""
+    # Only obvious cases: a false alarm would reject a correct scenario.
     same = made.tool == never.tool or (not set(made.tool) & set("*?[") and fnmatchcase(made.tool, never.tool))
     ended = not never.outcomes or (made.outcomes and {*made.outcomes} <= {*never.outcomes})
     equal = made.args is not None and never.args is not None and made.args.expected() == never.args.expected()
@@ -204,13 +206,13 @@ def _made(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldenFile:
-    """What a golden file says.
+    """The content of a golden file.
 
     Attributes:
         name: Path of the file, as the scenario names it.
-        value: The result that it holds.
-        missing: Whether no such file.
-        fault: Why it holds no result; empty if it holds one or is missing.
+        value: The result in the file.
+        missing: Whether the file does not exist.
+        fault: Why it does not contain a result; empty if it does or is missing.
     """
 
     name: str
@@ -221,10 +223,10 @@ class GoldenFile:
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """The golden file that a step names.
+    """The golden file of a step.
 
     Attributes:
-        name: Path of the file; may read `matrix` and `run`.
+        name: Path of the file; its expressions can read `matrix` and `run`.
     """
 
     name: Rendering
@@ -233,7 +235,7 @@ class Golden:
         """The path in one run of the scenario.
 
         Raises:
-            ExpressionError: It can't be worked out, or is no text.
+            ExpressionError: The path cannot be rendered, or is not text.
         """
         path = self.name.render(scope)
         if isinstance(path, str) and path.strip():
@@ -241,17 +243,18 @@ class Golden:
         raise ExpressionError("the name of a golden file must be non-empty text")
 
     def read(self, files: Files | None, scope: Mapping[str, JSON]) -> GoldenFile:
-        """Read the file of one run; that there is none is no error.
+        """Read the file of one run; a missing file is not an error.
 
         Raises:
-            ExpressionError: The path can't be worked out, or is no text.
-            OSError: The file can't be read, or lies outside what the scenario may read.
+            ExpressionError: The path cannot be rendered, or is not text.
+            OSError: The file cannot be read, or is outside the scenario's folder or pack.
         """
         return _read(files, self.path(scope))
 
 
 def _read(files: Files | None, name: str) -> GoldenFile:
     try:
+        # A missing file is not an error here: `--update` creates it.
         content = None if files is None else files.read(name)
     except FileNotFoundError:
         content = None
@@ -267,10 +270,10 @@ def _read(files: Files | None, name: str) -> GoldenFile:
 
 
 def golden_path(files: Files | None, name: str) -> Path:
-    """Where a golden file lies on disk, whether it is there or not.
+    """The path of a golden file on disk, existing or not.
 
     Raises:
-        OSError: It lies in no folder (but in an archive, or in memory), or outside what the scenario may read.
+        OSError: The scenario is not in a folder (but in an archive or in memory), or the path leaves its folder or pack.
     """
     if not isinstance(files, DiskFiles):
         raise PermissionError(f"cannot write `{name}`: its scenario is not in a folder")
@@ -281,21 +284,23 @@ def golden_path(files: Files | None, name: str) -> Path:
 
 
 def golden_text(value: JSON) -> str:
-    """What a golden file says of a result: indented JSON, keys in the order of the result."""
+    """The text of a golden file: indented JSON with keys in the order of the result."""
+    # Not sorted and not escaped: a golden file is read in reviews, and its diff should show only what changed.
     return json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
 def check_golden(
     golden: Golden, pointer: str, scopes: Iterable[Mapping[str, JSON]], files: Files | None
 ) -> Iterable[Problem]:
-    """What is wrong with the golden files of one step; that one is missing, or differs, is for the run to say.
+    """The problems of the golden files of one step. Missing or different files are reported by the run.
 
     Args:
-        golden: The file.
-        pointer: JSON Pointer into the document.
-        scopes: What the name may read, for each run.
+        golden: The golden file.
+        pointer: JSON Pointer of its name.
+        scopes: The values that the name can read, for each run.
         files: The files that the scenario may name.
     """
+    # A dict, because most names do not depend on the run: 1,000 runs then check one file.
     names: dict[str, None] = {}
     for scope in scopes:
         try:

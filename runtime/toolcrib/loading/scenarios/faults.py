@@ -36,6 +36,7 @@ def parse_faults(
     for index, entry in enumerate(entries):
         if entry is None:
             continue
+        # Unnamed faults are numbered by kind, because reports and random draws need a stable key.
         pointer = f"/faults/{index}"
         taken = {fault.name: fault for fault in faults}
         name = entry.get("name") or _unwritten_name(entry["inject"], taken)
@@ -154,7 +155,7 @@ def check_faults(
 
 def _for_nobody(fault: InjectedFault, tools: Tools) -> Iterator[Problem]:
     near = did_you_mean(fault.tool, tools)
-    message = f"the fault `{fault.name}` applies to no tool: there is no tool `{fault.tool}`"
+    message = f"the fault `{fault.name}` applies to no tool: unknown tool `{fault.tool}`"
     hint = near or "load the tool together with the scenario"
     yield Problem(code="unknown_tool", message=message, pointer=f"{fault.pointer}/tool", hint=hint)
     wrong = kind_problem(fault.inject, f"{fault.pointer}/inject")

@@ -1,6 +1,6 @@
-"""A scenario, compiled: its steps and expectations, its agent, and what must be true at the end.
+"""The compiled scenario: steps, expectations, agent and verification.
 
-What runs scenarios knows these types, and nothing else of loading.
+The runner of scenarios depends only on these types, not on other parts of loading.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What a step's call must answer.
+    """The expected result of a call.
 
     Attributes:
-        outcomes: How it may end; none for any but `ok` (an error is expected, whichever).
-        parts: Matchers for `result`, `error`, `content`, `attempts`, `elapsed`, as far as given. `result` is about a
-            call that ended `ok`, `error` about any other.
-        golden: The JSON file that the whole result is compared with; None for none.
+        outcomes: Accepted outcomes; empty for any but `ok`.
+        parts: Matchers for `result`, `error`, `content`, `attempts` and `elapsed`, if given. `result` applies to calls
+            with outcome `ok`, `error` to all others.
+        golden: The JSON file that the whole result is compared with, if any.
     """
 
     outcomes: tuple[Outcome, ...] = (Outcome.OK,)
@@ -49,11 +49,11 @@ class Expectation:
 
 
 ANSWERED = Expectation()
-"""Outcome `ok`, whatever the answer."""
+"""Outcome `ok` with any result."""
 
 
 def join_outcomes(outcomes: tuple[Outcome, ...], form: str = "{}") -> str:
-    """`ok or tool_error`, each written in a form."""
+    """Join outcomes, such as `ok or tool_error`, each formatted with `form`."""
     return " or ".join(form.format(outcome) for outcome in outcomes)
 
 
@@ -63,15 +63,15 @@ class CallStep:
 
     Attributes:
         call: Name of the tool.
-        args: The arguments; may read the results of earlier steps.
-        number: Of the scenario's steps, from 1.
-        branch: Its number among the calls of a parallel step, from 1; 0 for a step of its own.
-        within: What the parallel step shows that it belongs to.
-        name: What the step shows.
-        save_as: Name under which later steps find what came of it; empty for none.
-        expect: What it must answer.
+        args: The arguments, whose expressions can read the results of earlier steps.
+        number: 1-based number of the step.
+        branch: 1-based number among the calls of a parallel step; 0 for a single call.
+        within: Name of the parallel step that contains it.
+        name: Name of the step, for reports.
+        save_as: Name under which later steps can read its result; empty for none.
+        expect: The expected result.
         pointer: JSON Pointer into the document.
-        written: The arguments as the document has them.
+        written: The arguments as written.
     """
 
     call: str
@@ -98,12 +98,12 @@ class CallStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelStep:
-    """Calls that begin at the same moment.
+    """Calls that start at the same time.
 
     Attributes:
-        calls: The calls, in the order in which they begin.
-        number: Of the scenario's steps, from 1.
-        name: What the step shows.
+        calls: The calls, in the order in which they start.
+        number: 1-based number of the step.
+        name: Name of the step, for reports.
         pointer: JSON Pointer into the document.
     """
 
@@ -118,9 +118,9 @@ class AdvanceStep:
     """Time that passes between calls.
 
     Attributes:
-        seconds: How much, on virtual time.
-        number: Of the scenario's steps, from 1.
-        name: What the step shows.
+        seconds: Seconds of virtual time.
+        number: 1-based number of the step.
+        name: Name of the step, for reports.
         pointer: JSON Pointer into the document.
     """
 
@@ -131,18 +131,18 @@ class AdvanceStep:
 
 
 AnyStep: TypeAlias = CallStep | ParallelStep | AdvanceStep
-"""Whatever may stand under `steps`."""
+"""Any entry of `steps`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRule:
-    """Calls that must or must not have been made.
+    """A rule on the calls that were made.
 
     Attributes:
-        tool: Name or glob.
-        args: What their arguments are; None for anything.
-        times: How many there are.
-        outcomes: How they ended; none for however.
+        tool: Name or glob of tools.
+        args: Matcher for the arguments; None for any.
+        times: Matcher for the number of calls.
+        outcomes: Accepted outcomes; empty for any.
         pointer: JSON Pointer into the document.
     """
 
@@ -155,16 +155,16 @@ class CallRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What must be true when all steps are done.
+    """Conditions that must hold after all steps.
 
     Attributes:
-        calls: Calls with how many there must be; a forbidden call is one with 0.
+        calls: Rules on calls; a forbidden call has `times` 0.
         order: `exact`, `subsequence` or `any`, and the tools' names; None for no rule.
-        kept: Matchers for `store` (collection -> key -> row) and `state` (machine -> state), as far as given.
-        budget: Matchers for what all calls took: `calls`, `attempts`, `elapsed`, as far as given.
-        unused_rules: What it means that no call used a rule of the scenario's own mocks.
-        final_text: Matcher for what the agent said last; None for anything.
-        stops: Why the agent's last turn ended: any of these; none for whatever reason.
+        kept: Matchers for `store` (collection -> key -> row) and `state` (machine -> state), if given.
+        budget: Matchers for the totals of all calls: `calls`, `attempts` and `elapsed`, if given.
+        unused_rules: Severity if a rule in the scenario's own mocks is never used.
+        final_text: Matcher for the last text of the agent; None for any.
+        stops: Accepted reasons for the end of the agent's last turn; empty for any.
     """
 
     calls: tuple[CallRule, ...] = ()
@@ -177,11 +177,11 @@ class Verification:
 
 
 NO_RULES = Verification()
-"""Anything may have happened."""
+"""No conditions."""
 
 
 WRAPPER: Final = "assertion"
-"""The kind that judges the score of another one."""
+"""The type that checks the score of another assertion."""
 
 
 SPEAKING: Final = frozenset(
@@ -202,21 +202,21 @@ SPEAKING: Final = frozenset(
         "sentence_count",
     }
 )
-"""Kinds that judge what was said."""
+"""Types that check texts of the agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assertion:
-    """Something that must be true of the way that an agent took.
+    """An assertion on the behaviour of an agent.
 
     Attributes:
-        type: Which kind, by its own name; aliases are settled.
-        params: What it asks for, each parameter by its own name.
-        message: What it shows, for reports.
-        when: What must have happened for it to apply.
-        pass_threshold: The share of trials in which it must hold, 0 to 1; None for that of the scenario.
-        scope: What one of a turn sees: `turn`, or `conversation`, which is all as far as it came.
-        unsupported: Why it can't be judged at all; empty if it can.
+        type: Canonical name of its type; aliases are resolved.
+        params: Parameters by their canonical names.
+        message: Description for reports.
+        when: Condition under which it applies.
+        pass_threshold: Share of trials that must pass, 0 to 1; None for that of the scenario.
+        scope: What it examines: its `turn`, or the whole `conversation` so far.
+        unsupported: Why it cannot be evaluated; empty if it can.
         pointer: JSON Pointer into the document.
     """
 
@@ -234,12 +234,12 @@ class GuardrailCheck(NamedTuple):
     """A guardrail, compiled.
 
     Attributes:
-        type: Name of its kind, as written.
-        names: All names of its kind, and of the kind that it wraps.
-        message: What is reported where it does not hold.
-        unsupported: Why it can't be judged at all; empty if it can.
-        assertion: What judges a text; None where that can't be.
-        fault: What is wrong with it; empty if nothing is.
+        type: Name of its type, as written.
+        names: All names of its type, and of the type that it wraps.
+        message: The message if it fails.
+        unsupported: Why it cannot be evaluated; empty if it can.
+        assertion: The assertion on texts; None if it is invalid or unsupported.
+        fault: Why it is invalid; empty if it is valid.
     """
 
     type: str
@@ -252,13 +252,13 @@ class GuardrailCheck(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedCall:
-    """A call that a scripted model asks for.
+    """A call of a scripted model.
 
     Attributes:
         tool: Name of the tool.
-        args: The arguments; a text is what the model writes in their place.
-        id: Its id; one is made unless given.
-        expect_result: Matcher for what the model must be told of it; None for anything.
+        args: The arguments; a text is sent as written, to simulate malformed arguments.
+        id: Its ID; generated if empty.
+        expect_result: Matcher for the result that the model receives; None for any.
         pointer: JSON Pointer into the document.
     """
 
@@ -274,13 +274,13 @@ class AgentReply:
     """One answer of a scripted model.
 
     Attributes:
-        when: Part of what the model sees -> matcher for it; all must fit.
-        reasoning: What it thinks; None for nothing.
-        say: What it says; None for nothing.
-        calls: What it asks for, in order.
-        finish: How it breaks off, `length` or `refused`; empty for an answer that is complete.
-        times: How often it may be used; 0 for any number of times.
-        optional: Whether nobody minds that it was never used.
+        when: Part of the model's input -> matcher; all must match.
+        reasoning: Reasoning text, if any.
+        say: Text of the reply, if any.
+        calls: Calls of the reply, in order.
+        finish: Reason for an incomplete reply, `length` or `refused`; empty for a complete one.
+        times: Number of times that it can be used; 0 for any number.
+        optional: Whether it may stay unused.
         pointer: JSON Pointer into the document.
     """
 
@@ -296,14 +296,14 @@ class AgentReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTurn:
-    """What happens between two moments at which the agent is waited for.
+    """A turn of the conversation.
 
     Attributes:
-        user: What the user says; None where a suspended turn goes on.
-        answers: Tool name or call id -> what is said of its pending call.
-        script: What a scripted model answers in this turn.
-        client: Tool name -> how the caller fulfils it in this turn, before the agent's own.
-        assertions: What must be true of this turn.
+        user: The user's message; None if a suspended turn continues.
+        answers: Tool name or call ID -> answer to its pending call.
+        script: Replies of a scripted model in this turn.
+        client: Tool name -> the client's answer in this turn; takes precedence over `client` of the agent.
+        assertions: Assertions on this turn.
         pointer: JSON Pointer into the document.
     """
 
@@ -316,7 +316,7 @@ class AgentTurn:
 
 
 GRANT = "grant"
-"""How the caller fulfils a tool that answers as its mock does."""
+"""The client's answer that stands for the answer of the tool's mock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,26 +325,26 @@ class Agent:
 
     Attributes:
         provider: `scripted`, `direct`, or the name of a provider of models.
-        model: Which model; empty for the provider's choice.
-        base_url: Where it is; empty for the provider's own address.
-        api_key: The provider's key, in which `${VAR}` is looked up; None for the one that goes without saying.
-        chosen: Whether somebody at the command line chose it, and no document named its service or its key.
-        permitted: Whether the address is the operator's, who may reach it, and not that of a document.
-        settings: The provider's own: `temperature` ...
+        model: Name of the model; empty for the provider's default.
+        base_url: URL of the service; empty for the provider's default.
+        api_key: The provider's key, in which `${VAR}` is looked up; None for the provider's default variable.
+        chosen: Whether it was chosen on the command line, so that no document names its service or key.
+        permitted: Whether the URL comes from the operator, who may reach any address, not from a document.
+        settings: Settings of the provider, such as `temperature`.
         prices: US dollars per million tokens: `input, output, cached, cache_writes`.
         prompt: Name of a prompt of the pack; empty for none.
-        variables: What the prompt is filled in with, by name.
-        system: What instructs it; None where nothing does.
-        policy: What it may do with tools.
-        policy_keys: What of it the document says; the rest is that of the prompt, where there is one.
-        client: Tool name -> how the caller fulfils it: `grant`, `deny`, `timeout`, `defer`, `{result: ...}`, `{error: ...}`.
-        judge: Who judges where a model must: `{provider, model, base_url, api_key, settings}`; empty for nobody.
-        script: Replies that any turn may use.
-        turns: What is said to it, in order.
-        guardrails: What must be true of each answer, as written, besides the guardrails of the prompt.
-        assertions: What must be true of the whole conversation.
-        unused_turns: What it means that a reply was never used: `error`, `warn`, `ignore`.
-        unknown_tools: What it means that a tool is named which is not there: `error`, `warn`.
+        variables: Values of the prompt's variables, by name.
+        system: The system message; None for that of the prompt, or none.
+        policy: The tool policy.
+        policy_keys: Keys of the policy that the document sets; the others come from the prompt, if any.
+        client: Tool name -> the client's answer: `grant`, `deny`, `timeout`, `defer`, `{result: ...}`, `{error: ...}`.
+        judge: The model that judges: `{provider, model, base_url, api_key, settings}`; empty for none.
+        script: Replies that any turn can use.
+        turns: The turns, in order.
+        guardrails: Conditions on each reply, as written, in addition to the guardrails of the prompt.
+        assertions: Assertions on the whole conversation.
+        unused_turns: Severity if a reply is never used: `error`, `warn`, `ignore`.
+        unknown_tools: Severity if an unknown tool is named: `error`, `warn`.
         pointer: JSON Pointer into the document.
     """
 
@@ -397,18 +397,18 @@ class Agent:
 
     @property
     def fulfilled(self) -> Iterator[tuple[str, str]]:
-        """The tools that the caller fulfils, and where it is said."""
+        """The tools that the client answers, with their pointers."""
         for holder in self._holders:
             for tool in holder.client:
                 yield tool, f"{holder.pointer}/client/{pointer_step(tool)}"
 
     def grants(self, tool: str) -> bool:
-        """Whether the caller answers for a tool what its mock does."""
+        """Whether the client answers a tool with the answer of its mock."""
         answers = (holder.client.get(tool) for holder in self._holders)
         return any(answer is not None and answer.constant and answer.run({}) == GRANT for answer in answers)
 
     def named(self, full: Callable[[str], str]) -> Agent:
-        """The agent with other names of tools, wherever they are compared with those of real ones."""
+        """The agent with renamed tools, wherever names are compared with those of real tools."""
         return replace(
             self,
             policy=renamed(self.policy, full),
@@ -438,30 +438,30 @@ class Scenario:
     """A scripted run.
 
     Attributes:
-        name: Name of the scenario; of one of its runs with what tells that from the others.
-        description: What it shows.
-        tags: Words to choose it by.
-        seed: Seeds every generated value.
-        start: Time of day at the first step.
-        real: Whether it runs on the machine's time, and not on virtual time.
-        modes: Tool glob -> mode, the first that fits counts.
-        mocks: Tool name -> mock block that stands in for the tool's own binding.
+        name: Name of the scenario; for a run, with the values that identify the run.
+        description: Its purpose.
+        tags: Tags for selecting it.
+        seed: Seed of all generated values.
+        start: Time at the first step.
+        real: Whether it runs in real time instead of virtual time.
+        modes: Tool glob -> mode; the first match applies.
+        mocks: Tool name -> mock block that replaces the tool's own binding.
         fixture: The collections and machines that it declares.
-        store: Its collections as they are written.
-        faults: What goes wrong with the tools.
-        matrix: Key -> values; every combination of them is a run of its own.
-        repeat: How often each combination runs, each time with the next seed.
-        steps: The calls, in order.
-        verify: What must be true at the end.
-        agent: Who goes on when the steps are done; None for nobody.
-        trials: How often one run is tried.
-        pass_threshold: The share of trials that must be good, 0 to 1.
-        origin: Where it came from.
-        values: The matrix of one run: key -> its value.
-        run: The number of one run among those of its combination, from 1.
-        order: The number of the order in which the calls of parallel steps begin, from 1, the written one; 0 where
-            there is no other.
-        base: The name as it is written, where this is one of several runs.
+        store: Its collections as written.
+        faults: The faults that it injects.
+        matrix: Key -> values; every combination is a separate run.
+        repeat: Number of runs of each combination, with increasing seeds.
+        steps: The steps, in order.
+        verify: Conditions that must hold at the end.
+        agent: The agent that runs after the steps; None for none.
+        trials: Number of trials of one run.
+        pass_threshold: Share of trials that must pass, 0 to 1.
+        origin: Its source.
+        values: The matrix of one run: key -> value.
+        run: 1-based number of a run within its combination.
+        order: 1-based number of the order in which the calls of parallel steps start (1 is the written order); 0 if
+            there is only one order.
+        base: The name as written, if this is one of several runs.
     """
 
     name: str
@@ -490,7 +490,7 @@ class Scenario:
 
     @property
     def calls(self) -> Iterator[CallStep]:
-        """The calls of all steps, in order of their beginning."""
+        """The calls of all steps, in the order in which they start."""
         for step in self.steps:
             if isinstance(step, ParallelStep):
                 yield from step.calls
@@ -502,11 +502,11 @@ T = TypeVar("T", Collection, Machine)
 
 
 class VisibleState(NamedTuple):
-    """What a scenario calls `store` and `state`.
+    """The `store` and `state` of a scenario.
 
     Attributes:
-        fixture: Its own, and that of the tools which it or its agent's script calls, or mocks.
-        unclear: Names that mean different things in the packs of these tools; they are not in `fixture`.
+        fixture: Its own fixture, merged with those of the tools that it or its agent's script calls or mocks.
+        unclear: Names with different meanings in the packs of these tools, which are not in `fixture`.
     """
 
     fixture: Fixture
@@ -514,12 +514,13 @@ class VisibleState(NamedTuple):
 
 
 def visible_state(scenario: Scenario, tools: Mapping[str, Descriptor]) -> VisibleState:
-    """What a scenario can see.
+    """The state that a scenario can see.
 
     Args:
         scenario: The scenario.
-        tools: The tools as it sees them.
+        tools: The tools as the scenario sees them.
     """
+    # The scenario's own fixture comes last and has the same IDs where it replaced others, so it is never ambiguous.
     fixtures = [*fixtures_of(scenario, tools), scenario.fixture]
     collections, unclear = _merged(fixture.collections for fixture in fixtures)
     machines, others = _merged(fixture.machines for fixture in fixtures)
@@ -527,12 +528,13 @@ def visible_state(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Visibl
 
 
 def fixtures_of(scenario: Scenario, tools: Mapping[str, Descriptor]) -> list[Fixture]:
-    """What the mocks of the tools keep that a scenario is about."""
+    """The fixtures of the tools that a scenario uses."""
     return [tools[name].fixture for name in tool_names(scenario, tools) if name in tools]
 
 
 def tool_names(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Iterable[str]:
-    """The tools that a scenario is about; with an agent that no script ties down, all that it may call."""
+    """The tools that a scenario uses; all tools that its policy allows if the agent has no script."""
+    # A real model may call any tool, so nothing can be excluded in advance.
     named, agent = _named_tools(scenario), scenario.agent
     if named or agent is None:
         return named

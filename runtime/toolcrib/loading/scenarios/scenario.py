@@ -1,4 +1,4 @@
-"""From a document to a scenario: its matrix, steps, expectations and verification, compiled."""
+"""Compile a scenario: its matrix, steps, expectations and verification."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
     from toolcrib.loading.scenarios.model import Agent
 
 MOST_RUNS = 1000
-"""Runs that one scenario may come to: every combination of its matrix, so often as it repeats."""
+"""Maximum number of runs of one scenario: the combinations of its matrix times `repeat`."""
 
 _LONGEST = 40
-"""Characters of a value that is shown in the name of a run; a longer one is shown by its place."""
+"""Maximum length of a value in the name of a run, in characters; a longer value is shown by its number."""
 
 
 def parse_matrix(
     entry: Mapping[str, Any], repeat: int, problems: list[Problem]
 ) -> Mapping[str, tuple[JSON, ...]]:
-    """The values of a matrix by their key. They are data: an expression in them reads nothing.
+    """The values of a matrix by key. Expressions in them cannot read any names.
 
     Args:
-        entry: As the document has it.
-        repeat: How often each combination runs.
-        problems: Receives what is wrong with it.
+        entry: The matrix, as written.
+        repeat: Number of runs of each combination.
+        problems: Receives the problems of the matrix.
     """
     matrix = {
         key: tuple(
@@ -76,7 +76,7 @@ _FEWER = "split it into several scenarios, or repeat it fewer times"
 
 
 def describe_excess_runs(matrix: Mapping[str, Sequence[JSON]], repeat: int) -> str:
-    """What is wrong with a number of runs; empty if they may be so many."""
+    """The message for too many runs; empty if their number is within the limit."""
     runs = prod(len(values) for values in matrix.values()) * repeat
     if runs <= MOST_RUNS:
         return ""
@@ -85,7 +85,7 @@ def describe_excess_runs(matrix: Mapping[str, Sequence[JSON]], repeat: int) -> s
 
 
 def combinations(matrix: Mapping[str, Sequence[JSON]]) -> Iterator[tuple[str, dict[str, JSON]]]:
-    """Every combination of a matrix, the last key changing fastest: how it is named, and its values by key."""
+    """Every combination of a matrix, the last key changing fastest: its label, and its values by key."""
     named = [list(zip(_labels(key, values), values, strict=True)) for key, values in matrix.items()]
     for chosen in product(*named):
         yield (
@@ -95,8 +95,9 @@ def combinations(matrix: Mapping[str, Sequence[JSON]]) -> Iterator[tuple[str, di
 
 
 def _labels(key: str, values: Sequence[JSON]) -> list[str]:
-    """`city=Oslo` for each value; by its place, `city=#2`, where it is long or shown like another one."""
+    """A label such as `city=Oslo` for each value; `city=#2` if the value is long or not unique as text."""
     shown = [value if isinstance(value, str) else compact(value) for value in values]
+    # The number 1 and the text "1" look alike, but runs are selected and compared by their names.
     often = Counter(shown)
     return [
         f"{key}={text}"
@@ -107,17 +108,17 @@ def _labels(key: str, values: Sequence[JSON]) -> list[str]:
 
 
 NAMES = ("now", "seed", "run", "store", "state")
-"""What expressions of a scenario may read besides the results of earlier steps and its `matrix`."""
+"""Names that expressions of a scenario can read, in addition to results of earlier steps and `matrix`."""
 
 RESERVED = (*NAMES, "matrix")
-"""Names that no step may give to its result."""
+"""Names that steps cannot save results under."""
 
 
 class StepReader:
-    """Reads steps in their order; what one saves, those after it may read.
+    """Compiles steps in order; later steps can read the values that earlier steps saved.
 
     Attributes:
-        names: What expressions may read, after all steps that were read.
+        names: Names that expressions can read after the steps compiled so far.
     """
 
     def __init__(self, names: Names, problems: list[Problem], *, real: bool = False) -> None:
@@ -143,7 +144,7 @@ class StepReader:
         siblings = {call["as"] for _pointer, call in inner if "as" in call} - self.names.keys()
         for place, call in inner:
             self._problems += _reads(call, siblings, {*self.names, *siblings}, place)
-        # A name of a sibling is told above, better than as one that is not known.
+        # Names of siblings are reported above; here they count as known, to avoid a second, less helpful problem.
         outer, self.names = self.names, {**self.names, **dict.fromkeys(siblings)}
         name = entry.get("name", "")
         calls = tuple(
@@ -196,7 +197,7 @@ class StepReader:
 def _reads(
     entry: Mapping[str, Any], siblings: AbstractSet[str], names: AbstractSet[str], pointer: str
 ) -> Iterator[Problem]:
-    """A problem for every text of a parallel call that reads what a sibling saves."""
+    """A problem for every text of a parallel call that reads a value saved by a sibling."""
     parts = {key: value for key, value in entry.items() if key in {"args", "expect"}}
     for place, text in expression_texts(parts, pointer) if siblings else ():
         for name in sorted(compile_value(text, names, []).names & siblings):
@@ -206,22 +207,22 @@ def _reads(
 
 
 YEARS = range(1000, 9000)
-"""Years in which a scenario may start: time zones and virtual time stay within the calendar."""
+"""Years in which a scenario can start. Time zones and virtual time must stay within `datetime` (years 1 to 9999)."""
 
 
 def is_scenario(value: JSON) -> bool:
-    """Whether a document means to describe a scenario."""
+    """Whether a document is meant as a scenario."""
     return isinstance(value, dict) and "scenario" in value
 
 
 def parse_scenario(
     document: Document, shape: DocumentChecker, *, files: Files | None = None, pack: str = ""
 ) -> tuple[Scenario | None, list[Problem]]:
-    """Read a scenario.
+    """Parse a scenario.
 
     Returns:
-        The scenario, and all problems, placed in the file. Where one of them is an error the scenario is
-        refused: what is there of it is only good for being checked further. None where that is nothing.
+        The scenario, and all problems with their positions. If a problem is an error, the scenario is rejected, and
+        its valid parts serve only for further checks; None if there are none.
     """
     value, problems = shape.check(document)
     if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in problems):
@@ -231,11 +232,12 @@ def parse_scenario(
     if "faults" not in kept and isinstance(entries, list):
         kept["faults"] = _sound_faults(entries, problems)
     if "steps" in value and "steps" not in kept:
-        # Without the steps nobody knows what names later expressions may read.
+        # Without the steps it is unknown which names later expressions can read.
         kept = {key: item for key, item in kept.items() if key not in {"verify", "agent"}}
     if "agent" in value:
+        # None marks an invalid agent: without it, `verify.final_text` would be reported as needing one.
         kept.setdefault("agent", None)
-    # Of a matrix that is refused nobody knows the keys, so no expression is wrong that reads one.
+    # The keys of an invalid matrix are unknown, so expressions that read one are not reported.
     keys = {"matrix": None} if "matrix" in value and "matrix" not in kept else {}
     origin = Origin(
         source=document.source, line=document.line, pack=pack, files=files, locate=document.position
@@ -248,13 +250,13 @@ def parse_scenario(
 
 
 def _sound_faults(entries: Sequence[JSON], problems: Sequence[Problem]) -> list[JSON]:
-    """The faults, with None in place of those whose shape is wrong."""
+    """The faults, with None in place of invalid ones, so that indexes in pointers stay right."""
     wrong = {path[1] for problem in problems if (path := keys_of(problem.pointer))[:1] == ["faults"]}
     return [None if str(index) in wrong else entry for index, entry in enumerate(entries)]
 
 
 def _build(value: Mapping[str, Any], origin: Origin, names: Names, problems: list[Problem]) -> Scenario:
-    """The scenario, compiled; `names` is what its expressions may read besides what it says itself."""
+    """Compile the scenario; `names` are additional names that its expressions can read."""
     repeat = value.get("repeat", 1)
     matrix = parse_matrix(value.get("matrix", {}), repeat, problems)
     clock = value.get("clock", {})
@@ -288,7 +290,7 @@ def _build(value: Mapping[str, Any], origin: Origin, names: Names, problems: lis
 
 
 def _idle_thresholds(value: Mapping[str, Any], scenario: Scenario) -> Iterator[Problem]:
-    """Shares of trials where there is one. `--trials` of `toolcrib run` may ask for more."""
+    # Only a warning: `toolcrib run --trials` may ask for more trials.
     if scenario.trials > 1:
         return
     asserted = () if scenario.agent is None else scenario.agent.all_assertions
@@ -309,9 +311,10 @@ def _agent(value: Mapping[str, Any], names: Names, problems: list[Problem]) -> A
                 Problem(code="contradiction", message=message, pointer=f"/verify/{key}", hint=hint)
             )
         return None
-    if value["agent"] is None:  # its shape is wrong
+    if value["agent"] is None:  # invalid, which is reported already
         return None
-    from toolcrib.loading.scenarios.agents import check_reserved_names, parse_agent  # noqa: PLC0415 -- most scenarios have none
+    # Deferred: most scenarios have no agent.
+    from toolcrib.loading.scenarios.agents import check_reserved_names, parse_agent  # noqa: PLC0415
 
     problems += check_reserved_names(value.get("steps", ()))
     return parse_agent(value["agent"], names, problems)
@@ -320,7 +323,8 @@ def _agent(value: Mapping[str, Any], names: Names, problems: list[Problem]) -> A
 def _fixture(value: Mapping[str, Any], origin: Origin, problems: list[Problem]) -> Fixture:
     if not value.get("store") and not value.get("state"):
         return NO_FIXTURE
-    from toolcrib.loading.stores import parse_fixture  # noqa: PLC0415 -- most scenarios keep nothing of their own
+    # Deferred: most scenarios declare no store of their own.
+    from toolcrib.loading.stores import parse_fixture  # noqa: PLC0415
 
     return parse_fixture(value, origin, OWN, problems)
 
@@ -330,17 +334,19 @@ def _faults(
 ) -> tuple[InjectedFault, ...]:
     if not entries:
         return ()
-    from toolcrib.loading.scenarios.faults import parse_faults  # noqa: PLC0415 -- in most scenarios nothing goes wrong
+    # Deferred: most scenarios inject no faults.
+    from toolcrib.loading.scenarios.faults import parse_faults  # noqa: PLC0415
 
     return parse_faults(entries, origin, problems, names)
 
 
 OWN = "(scenario)"
-"""Stands before the names of a scenario's own collections, where those of a pack have its name."""
+"""Scope of a scenario's own collections; those of a pack have the name of the pack."""
 
 
 def _goldens(scenario: Scenario, problems: Sequence[Problem]) -> Iterator[Problem]:
-    """What is wrong with the golden files, once it is known how often the scenario runs."""
+    """The problems of golden files, whose names may depend on the run."""
+    # With an invalid matrix the runs, and so the names of golden files, are unknown.
     pointers = {problem.pointer for problem in problems}
     if any(pointer.startswith(("/matrix", "/repeat")) for pointer in pointers):
         return
@@ -379,12 +385,12 @@ _TIME = "such as `2030-01-01T09:00:00Z`"
 
 
 def _data(value: JSON) -> Rendering:
-    """A structure that is data: its braces mean nothing."""
+    # Examples are data: `{{` in them is not an expression.
     return Rendering(constant=True, names=frozenset(), run=lambda _scope: value)
 
 
 def example_scenario(tool: Descriptor) -> Scenario | None:
-    """The scenario that plays a descriptor's examples; None where it has none."""
+    """A scenario that runs the examples of a descriptor; None without examples."""
     if not tool.examples:
         return None
     steps = tuple(

@@ -1,4 +1,4 @@
-"""What scenarios say of tools, checked against the tools that are there."""
+"""Check the references of scenarios to tools."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Refused = Mapping[str, Problem]
 def check_links(
     scenario: Scenario, tools: Tools, kinds: Kinds, refused: Refused, unread: Sequence[str] = ()
 ) -> list[Problem]:
-    """Everything in a scenario that does not fit the tools: unknown names, modes without a block, wrong mocks.
+    """The problems of a scenario with regard to the tools: unknown names, modes without a block, invalid mocks.
 
     Args:
-        scenario: What to check.
+        scenario: The scenario.
         tools: The tools that are loaded together with it.
-        kinds: What the installed modes say of their blocks.
-        refused: Name of a tool whose document was refused -> its first problem.
-        unread: Places in files of which nothing could be read, so that nobody knows which tools they hold.
+        kinds: The schemas and checks of the installed modes.
+        refused: Name of a tool whose document was rejected -> its first problem.
+        unread: Places in unreadable files, which may contain any tool.
 
     Returns:
-        The problems, placed in the scenario's file; a tool that was refused is named once.
+        The problems with their positions; a rejected tool is reported once.
     """
     inherited: list[Problem] = []
     scenario = with_inherited_state(scenario, tools, inherited)
@@ -51,7 +51,7 @@ def check_links(
 
 
 def _weighed(problem: Problem, scenario: Scenario) -> Problem:
-    """A name that is none of a tool is a warning where the agent says so."""
+    # With `unknown_tools: warning`, a test may intentionally let the model call tools that do not exist.
     if scenario.agent is None or scenario.agent.unknown_tools == "error" or problem.code not in _NAMELESS:
         return problem
     hint = f"{problem.hint}; until then the mock is unused, and a call ends with `not_found`"
@@ -59,11 +59,11 @@ def _weighed(problem: Problem, scenario: Scenario) -> Problem:
 
 
 _NAMELESS = frozenset(("unknown_tool", "unknown_argument", "binding_missing"))
-"""Codes that say that a name fits nothing."""
+"""Codes of problems with unknown names."""
 
 
 def _doubted(problem: Problem, unread: Sequence[str]) -> Problem:
-    """A tool that is not there may stand in a file that could not be read."""
+    # An unknown tool may be in an unreadable file: without the hint, users look for a typo in the scenario.
     if problem.code != "unknown_tool" or not unread:
         return problem
     more = f" and {len(unread) - _SHOWN} more" if len(unread) > _SHOWN else ""
@@ -72,15 +72,16 @@ def _doubted(problem: Problem, unread: Sequence[str]) -> Problem:
 
 
 _SHOWN = 3
-"""Files that a hint names."""
+"""Maximum number of files that a hint lists."""
 
 
 def locate_problem(problem: Problem, scenario: Scenario) -> Problem:
-    """A problem at a pointer into a scenario, with its file and line."""
+    """Add file and line to a problem with a pointer into a scenario."""
     if problem.source:
         return problem
     if scenario.origin.is_composed:
-        from toolcrib.loading.cache.document_codec import document_of_origin  # noqa: PLC0415 -- few were put together of several files
+        # Deferred: few scenarios combine several files.
+        from toolcrib.loading.cache.document_codec import document_of_origin  # noqa: PLC0415
 
         return document_of_origin(scenario.origin).place(problem)
     line, column = scenario.origin.locate(problem.pointer)
@@ -98,7 +99,7 @@ def _refused(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Pro
 
 
 def tools_of(scenario: Scenario) -> dict[str, str]:
-    """The tools that a scenario names -> where it does so first."""
+    """The tools that a scenario names -> pointer of the first use."""
     kind, order = scenario.verify.order or ("any", ())
     places = [
         *((step.call, f"{step.pointer}/call") for step in scenario.calls),
@@ -107,6 +108,7 @@ def tools_of(scenario: Scenario) -> dict[str, str]:
         *_agents(scenario),
         *((name, f"/verify/order/{kind}/{index}") for index, name in enumerate(order)),
     ]
+    # Of equal keys a dict keeps the last one, so reversed it keeps the first use.
     return dict(reversed(places))
 
 
@@ -118,7 +120,7 @@ def _agents(scenario: Scenario) -> Iterator[tuple[str, str]]:
 
 def _unknown(name: str, pointer: str, tools: Tools) -> Problem:
     hint = did_you_mean(name, tools) or "load the tool together with the scenario"
-    return Problem(code="unknown_tool", message=f"there is no tool `{name}`", pointer=pointer, hint=hint)
+    return Problem(code="unknown_tool", message=f"unknown tool `{name}`", pointer=pointer, hint=hint)
 
 
 def _steps(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Problem]:
@@ -164,7 +166,8 @@ def _verify(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Prob
 def _faults(scenario: Scenario, tools: Tools, refused: Refused) -> list[Problem]:
     if not scenario.faults:
         return []
-    from toolcrib.loading.scenarios.faults import check_faults  # noqa: PLC0415 -- in most scenarios nothing goes wrong
+    # Deferred: most scenarios inject no faults.
+    from toolcrib.loading.scenarios.faults import check_faults  # noqa: PLC0415
 
     runs: list[Mapping[str, JSON]] = [
         {"matrix": values, "run": number}
@@ -176,7 +179,8 @@ def _faults(scenario: Scenario, tools: Tools, refused: Refused) -> list[Problem]
 
 def _agent(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Problem]:
     if scenario.agent is not None:
-        from toolcrib.loading.scenarios.agent_checks import check_agent  # noqa: PLC0415 -- most scenarios have none
+        # Deferred: most scenarios have no agent.
+        from toolcrib.loading.scenarios.agent_checks import check_agent  # noqa: PLC0415
 
         yield from check_agent(scenario, tools, refused)
 
@@ -186,17 +190,19 @@ def _fits_any(glob: str, names: Iterable[str]) -> bool:
 
 
 def with_namespace(scenario: Scenario, tools: Collection[str]) -> Scenario:
-    """A scenario whose short names of tools are made full; it lies in a namespace.
+    """Replace short tool names in a scenario by the full names of its namespace.
 
     Args:
-        scenario: As it was read.
-        tools: The names of all tools. A name or glob that fits none of the namespace is left as it is.
+        scenario: The scenario, as parsed.
+        tools: The names of all tools. A name or glob that matches no tool of the namespace stays unchanged.
     """
     namespace = scenario.origin.namespace
     if not namespace:
         return scenario
 
     def full(name: str) -> str:
+        # A scenario of a pack may also name tools outside of it, so only names that exist in the namespace
+        # change.
         long = full_name(namespace, name)
         return long if long in tools or any(fnmatchcase(tool, long) for tool in tools) else name
 

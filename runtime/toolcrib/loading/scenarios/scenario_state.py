@@ -1,4 +1,4 @@
-"""What a scenario changes and sees of its tools: their collections, machines, faults and mocks."""
+"""State of scenarios: the collections, machines, faults and mocks that a scenario sees and changes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from toolcrib.schema.validation import check_schema
 def with_inherited_state(
     scenario: Scenario, tools: Mapping[str, Descriptor], problems: list[Problem]
 ) -> Scenario:
-    """The scenario whose collections and machines have what it does not say of them from those of their names.
+    """Complete the collections and machines of a scenario from those of the same name in its tools' packs.
 
-    A collection has `key` and `schema` of that in the packs of the tools which the scenario calls or mocks, a machine
-    that only says where it begins has its states.
+    A collection inherits `key` and `schema`, and a machine with only an initial state inherits the list of states,
+    from the packs of the tools that the scenario calls or mocks.
 
     Args:
         scenario: The scenario.
-        tools: The tools as they are without it.
-        problems: Receives what is wrong then.
+        tools: The tools without the scenario's changes.
+        problems: Receives contradictions between packs.
     """
     collections, machines = scenario.fixture
     fixtures = fixtures_of(scenario, tools) if collections or machines else []
@@ -42,6 +42,7 @@ def with_inherited_state(
         if name in scenario.store
         and (base := _base_of(own, scenario.store[name], below[name], problems)) is not None
     }
+    # Read again, because the inherited key and schema decide how rows are keyed and checked.
     again = {name: scenario.store[name] for name in bases}
     read = parse_store(again, "/store", scenario.origin, OWN, problems, below=bases) if again else {}
     fixture = Fixture({**collections, **read}, {each.name: each for each in settled})
@@ -51,7 +52,7 @@ def with_inherited_state(
 def _base_of(
     own: Collection, entry: JSON, below: Sequence[Collection], problems: list[Problem]
 ) -> Collection | None:
-    """What a collection of a scenario takes over; None where that is nothing."""
+    """The inherited `key` and `schema` of a collection; None if there are none."""
     base = Collection(own.name, own.id)
     for part in ("key", "schema"):
         if isinstance(entry, dict) and part in entry:
@@ -63,6 +64,7 @@ def _base_of(
             )
             hint = f"set its `{part}` here" + ("; `true` accepts any row" * (part == "schema"))
             problems.append(Problem(code="unclear_name", message=message, pointer=own.pointer, hint=hint))
+        # An invalid schema is reported in its pack; inheriting it would report it in every scenario as well.
         elif there and there[0] and not (part == "schema" and _is_wrong(there[0])):
             base = base._replace(**{part: there[0]})
     return base if (base.key or base.schema) and not own.fault else None
@@ -96,7 +98,7 @@ def _states_of(own: Machine, fixtures: Sequence[Fixture], problems: list[Problem
 
 
 def check_state_names(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Iterator[Problem]:
-    """What `verify` wants of collections and machines that there are not, or of states that a machine never has."""
+    """The problems of `verify`: unknown collections and machines, and states that a machine never has."""
     wanted = {part: matcher.expected() for part, matcher in scenario.verify.kept.items()}
     if not wanted:
         return
@@ -127,7 +129,7 @@ def check_state_names(scenario: Scenario, tools: Mapping[str, Descriptor]) -> It
 
 
 def _names_in(pattern: JSON, pointer: str) -> Iterator[tuple[str, str]]:
-    """The names at the top of a matcher, and where each stands; those under operators are not looked for."""
+    """The names at the top of a matcher, with their pointers; names below operators (`$or`) are not checked."""
     for name in pattern if isinstance(pattern, dict) else ():
         if not name.startswith("$"):
             yield name, f"{pointer}/{pointer_step(name)}"
@@ -141,7 +143,7 @@ def _those(there: Iterable[str]) -> str:
 
 
 def _declare(absent: Problem, name: str, there: Iterable[str], key: str) -> Problem:
-    """The problem of a name that is not there, with the way out."""
+    """Add a hint to the problem of an unknown name."""
     return absent._replace(hint=did_you_mean(name, there) or _DECLARE.format(key))
 
 
@@ -152,7 +154,7 @@ def _unclear(name: str, pointer: str, key: str) -> Problem:
 
 
 def _never_kept(collection: Collection, pattern: JSON, pointer: str) -> Iterator[Problem]:
-    """What no row of a collection can be, and what a collection can't be."""
+    """The problems of a matcher that no collection or none of its rows can match."""
     wanted = pattern[collection.name] if isinstance(pattern, dict) else pattern
     by_keys = [*_names_in(wanted, pointer)]
     if not by_keys and find_impossible(wanted, {"type": "object"}):
@@ -163,6 +165,7 @@ def _never_kept(collection: Collection, pattern: JSON, pointer: str) -> Iterator
         yield Problem(code="never_matches", message=message, pointer=pointer, hint=hint)
         return
     schema = collection.schema if isinstance(collection.schema, dict) else {}
+    # A schema without `type` would allow a row to be a number, but rows are always objects.
     of_rows = schema if "$ref" in schema else {"type": "object", **schema}
     rows = wanted if isinstance(wanted, dict) else {}
     for key, place in by_keys:
@@ -185,29 +188,27 @@ def _never(machine: Machine, pattern: JSON, pointer: str) -> Iterator[Problem]:
 
 
 def with_scenario_state(tool: Descriptor, scenario: Scenario) -> Descriptor:
-    """The tool with the collections, named states and faults of a scenario.
-
-    Collections and states take the place of those of its pack that have their names.
-    """
+    """The tool with the collections, states and faults of a scenario, which replace those of its pack by name."""
     if scenario.fixture is not NO_FIXTURE:
         fixture = fixture_with(tool.fixture, scenario.fixture.collections, scenario.fixture.machines)
         tool = tool._replace(fixture=fixture)
     if scenario.faults:
-        from toolcrib.loading.scenarios.faults import faults_of  # noqa: PLC0415 -- in most scenarios nothing goes wrong
+        # Deferred: most scenarios inject no faults.
+        from toolcrib.loading.scenarios.faults import faults_of  # noqa: PLC0415
 
         tool = tool._replace(faults=faults_of(tool, scenario.faults))
     return tool
 
 
 def with_mock(tool: Descriptor, scenario: Scenario) -> Descriptor:
-    """The tool as a scenario sees it: with its state and faults, and with its mock in place of the tool's own binding."""
+    """The tool as a scenario sees it: with the scenario's state, faults and mock."""
     tool = with_scenario_state(tool, scenario)
     if tool.name not in scenario.mocks:
         return tool
     place = f"/mocks/{pointer_step(tool.name)}"
     locate = scenario.origin.locate
     origin = scenario.origin._replace(locate=lambda pointer: locate(place + pointer.removeprefix("/mock")))
-    # What the caller fulfils stays the caller's; the mock says what it answers where it does.
+    # A tool that the client answers with `grant` stays in its mode; the mock only supplies the answer.
     granted = scenario.agent is not None and scenario.agent.grants(tool.name)
     return tool._replace(
         mode=tool.mode if granted else "mock",

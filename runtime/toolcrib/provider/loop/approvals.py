@@ -1,7 +1,7 @@
 """Calls that are refused or need approval, and the answers to pending calls.
 
-`ApprovalGate` checks the calls of a round. `check_answers` and `planned_call` handle the decisions of people. A `Claim`
-ensures that a suspended conversation is resumed only once, even if several processes try.
+`ApprovalGate` checks the calls of a round. `check_answers` and `planned_call` handle the decisions of people.
+A `Claim` ensures that a suspended conversation is resumed only once, even if several processes try.
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ def check_answers(conversation: Conversation, answers: Mapping[str, Any]) -> dic
         answers: Maps the ID of a call to its answer.
 
     Raises:
-        ConfigurationError: An answer is missing or invalid, is for a call that is not pending, or does not apply to
-            its call. The error lists all faults, and no call was made.
+        ConfigurationError: An answer is missing or invalid, is for a call that is not pending, or does not
+            apply to its call. The error lists all faults, and no call was made.
     """
     if not isinstance(answers, Mapping):
         raise _refused([f"expected an object of answers keyed by call id, got {kind_of(answers)}"])
@@ -249,12 +249,12 @@ class Claim(Protocol):
     async def claim(self, ids: Sequence[str], /) -> bool:
         """Claim the answered calls, permanently; False if any of them was claimed before.
 
-        It is called after all other checks and before any call is made. An exception aborts the resumption without
-        any effect.
+        It is called after all other checks and before any call is made. An exception aborts the resumption
+        without any effect.
 
         Args:
-            ids: `<conversation>/<call>@<event>` of each answered call. The IDs are the same for everyone who resumes
-                from the same point, and differ if the call becomes pending again.
+            ids: `<conversation>/<call>@<event>` of each answered call. The IDs are the same for everyone who
+                resumes from the same point, and differ if the call becomes pending again.
         """
         ...
 
@@ -262,8 +262,8 @@ class Claim(Protocol):
 class FolderClaims:
     """Claims as files in a folder that threads, processes and machines may share.
 
-    If a process dies between its claim and the calls, they are never made: at most once, not exactly once. If you know
-    that they were not made, delete their files; each file contains the ID that it claims.
+    If a process dies between its claim and the calls, they are never made: at most once, not exactly once. If
+    you know that they were not made, delete their files; each file contains the ID that it claims.
 
     Attributes:
         path: The folder; the first claim creates it.

@@ -1,8 +1,9 @@
 """Make the calls of one message concurrently, and render their results for the model.
 
-Calls start in order, up to a maximum number at a time. The model gets a short result as a whole. Of a long result it
-gets the beginning and a handle; the conversation keeps the whole text, and from then on the tool `read_result` is
-declared, which returns pieces of it. Calls of that tool are checked like all calls and run in their own runtime.
+Calls start in order, up to a maximum number at a time. The model gets a short result as a whole. Of a long
+result it gets the beginning and a handle; the conversation keeps the whole text, and from then on the tool
+`read_result` is declared, which returns pieces of it. Calls of that tool are checked like all calls and run
+in their own runtime.
 """
 
 from __future__ import annotations
@@ -269,7 +270,8 @@ class CallRunner:
     ) -> AsyncGenerator[None, None]:
         """Make the calls, and yield after each event passed to `tell`.
 
-        Closing the generator early cancels the running calls; calls that have ended by then are still reported.
+        Closing the generator early cancels the running calls; calls that have ended by then are still
+        reported.
 
         Args:
             plans: The calls, in order.

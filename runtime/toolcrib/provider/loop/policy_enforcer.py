@@ -1,7 +1,7 @@
 """Enforce a policy: which tools a model is offered, and whether each of its calls may be made, in order.
 
-All state is derived from the records of earlier calls, so a conversation can continue in another process under the
-same limits.
+All state is derived from the records of earlier calls, so a conversation can continue in another process
+under the same limits.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _first(tool: str, by_glob: Mapping[str, T]) -> T | None:
 
 
 class _CallsInFlight(NamedTuple):
-    """Calls of one tool that were permitted in this round and have not ended: their number and the last start."""
+    """Permitted calls of one tool in this round that have not ended: their number and last start."""
 
     calls: int
     last: float
@@ -131,9 +131,9 @@ class _CallsInFlight(NamedTuple):
 class CallUsage:
     """Tracks the calls so far and decides which calls may be made next.
 
-    A call counts against a limit once it has reached its tool or is on its way. Invalid arguments, unknown tools and
-    refused calls do not count. Repetitions and failures count per turn. After a call has exceeded a limit, no later
-    call is made.
+    A call counts against a limit once it has reached its tool or is on its way. Invalid arguments, unknown
+    tools and refused calls do not count. Repetitions and failures count per turn. After a call has exceeded a
+    limit, no later call is made.
     """
 
     def __init__(self, rulebook: Rulebook, records: Iterable[CallRecord], turn: int) -> None:
@@ -205,7 +205,7 @@ class CallUsage:
             self._fold(record)
 
     def exceed(self, bound: Stop, why: str) -> Result:
-        """Build the result of a call that exceeds a limit; all later calls of the round get the same limit."""
+        """Build the result of a call that exceeds a limit; later calls of the round get the same one."""
         if self._exceeded is None:
             self._exceeded = bound, why
         return Result.failed(Outcome.LIMIT_EXCEEDED, f"not called: {why}", code=bound.value)
@@ -250,6 +250,7 @@ class CallUsage:
             return _denied(FORBIDDEN, f"`{tool}` cannot be called in this round: {which}")
         return None
 
+    # Order and cooldown come before the limits: exceeding a limit ends the turn, a denied call does not.
     def _out_of_order(self, tool: str, rules: ToolRules, now: float) -> Result | None:
         missing = [need for need in rules.before if need not in self._well and not self._is_done(need)]
         if missing:
@@ -305,7 +306,8 @@ class CallUsage:
     def _ask(self, tool: str, arguments: dict[str, JSON] | None) -> None:
         if self._rulebook.policy.max_identical is None:
             return
-        # Polling may repeat calls, and unreadable arguments cannot be compared: both end a sequence of equal calls.
+        # Polling may repeat calls, and unreadable arguments cannot be compared: both end a sequence of equal
+        # calls.
         if arguments is None or self._rulebook.of(tool).polls:
             self._same, self._times_same = None, 0
             return

@@ -10,7 +10,7 @@ from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.text import compact
 
 RANKS: Final[Mapping[str, int]] = {"pending": 0, "running": 1, "waiting": 1, "completed": 2, "failed": 2}
-"""Maps the status of a call to its rank. The rank never decreases, and a call with the last rank never changes."""
+"""Maps the status of a call to its rank, which never decreases. A call with the last rank never changes."""
 
 OVER: Final = 2
 """Rank of a call that has ended."""
@@ -31,8 +31,8 @@ TYPES: Final[Mapping[str, frozenset[str]]] = {
 class Event(NamedTuple):
     """One event of a conversation. In JSON it has `seq`, `type` and the fields of its type.
 
-    Events are for people: `***` replaces secrets in the arguments, results and messages of calls. Secrets are found by
-    the schemas of the tools and by their names. Text of the user and the model is unchanged.
+    Events are for people: `***` replaces secrets in the arguments, results and messages of calls. Secrets are
+    found by the schemas of the tools and by their names. Text of the user and the model is unchanged.
 
         user            segment, text         a complete segment
         text, reasoning segment, text         a piece; the first one opens the segment
@@ -72,7 +72,7 @@ class Event(NamedTuple):
         return {key: value for key, value in told.items() if value not in ("", None)}
 
     def as_sse(self) -> str:
-        """Return the event as a message of a `text/event-stream` (HTML, server-sent events); its ID is `seq`."""
+        """Return the event as a message of a `text/event-stream` (server-sent events); its ID is `seq`."""
         # A browser that reconnects sends the last ID in the header `Last-Event-ID`.
         return f"id: {self.seq}\nevent: {self.type}\ndata: {compact(self.as_json())}\n\n"
 
@@ -186,7 +186,7 @@ class Timeline:
 
     def call(
         self,
-        id: str,  # noqa: A002 -- its name everywhere
+        id: str,  # noqa: A002 -- the public name of the field
         tool: str = "",
         arguments: dict[str, JSON] | None = None,
     ) -> list[Event]:
@@ -242,8 +242,8 @@ class Timeline:
     def turn_ended(self, stop: str) -> list[Event]:
         """End the turn and close everything.
 
-        Running calls become `failed` with the outcome `cancelled`. Waiting calls stay so if `stop` is `pending`, else
-        they are cancelled as well.
+        Running calls become `failed` with the outcome `cancelled`. Waiting calls stay so if `stop` is
+        `pending`, else they are cancelled as well.
         """
         # Called again if the conversation is built twice, as after a failing sink; the event must not repeat.
         if self._ended == stop:
@@ -345,8 +345,8 @@ MOST_HELD: Final = 1024
 class View:
     """Builds segments from events, which may arrive repeatedly and in any order.
 
-    A repeated event is ignored. An early event is held until the missing ones arrive; beyond 1024 held events, further
-    ones are dropped. `missing` is the range to request again, including dropped events.
+    A repeated event is ignored. An early event is held until the missing ones arrive; beyond 1024 held
+    events, further ones are dropped. `missing` is the range to request again, including dropped events.
 
     Example:
         ```python

@@ -1,8 +1,8 @@
 """The state of one turn: messages, calls, results and events. Nothing here waits.
 
 The methods of `ConversationTurn` in the order of a round: `request`, `decoder`, `accept`, `judge`, `record`,
-`end_round`, `stop_reason`. `StreamDecoder` turns an answer into events as it arrives, in the order in which its parts
-start.
+`end_round`, `stop_reason`. `StreamDecoder` turns an answer into events as it arrives, in the order in which
+its parts start.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ class ConversationTurn:
     def request(self, offering: ToolOffer, *, streaming: bool) -> Request:
         """Build the next request."""
         policy = self._settings.rulebook.policy
-        # `tool_choice` applies to the first round only: a forced call in every round would never end the turn.
+        # `tool_choice` applies to the first round only: a forced call in every round would never end the
+        # turn.
         first = self._round == 0 and offering.can_choose(policy.tool_choice)
         choice = policy.tool_choice if first else "auto"
         declared = () if choice == "none" else offering.declared(reading=bool(self.spilled))
@@ -220,7 +221,7 @@ class ConversationTurn:
     # Calls.
 
     def judge(self) -> list[PlannedCall]:
-        """Check the calls of the answer and return those to make; the others get their results or become pending."""
+        """Check the calls of the answer and return those to make; others get results or become pending."""
         too_dear = self._unaffordable()
         if self._calls and too_dear:
             self._call_usage.exceed(Stop.MAX_COST, too_dear)
@@ -517,7 +518,7 @@ def name_calls(calls: Mapping[str, str]) -> str:
 
 
 def cut_off_reason(finish: Finish, calls: Mapping[str, str]) -> tuple[Stop, str]:
-    """The reason, with a text for people, why a turn ends after an incomplete answer whose calls were not made.
+    """The reason, with a text for people, why a turn ends after an incomplete answer with calls.
 
     Args:
         finish: The end of the answer.
@@ -572,7 +573,7 @@ class CallIds:
         self._numbers = {"call": len(self._taken)}
 
     def settle(self, wanted: str) -> str:
-        """Return the ID of the next call: the provider's, or a numbered one if it is missing or already used."""
+        """Return the ID of the next call: the provider's, or a numbered one if that is missing or used."""
         settled = wanted or self._next("call")
         while settled in self._taken:
             settled = self._next(wanted or "call")
@@ -587,7 +588,8 @@ class CallIds:
 class StreamDecoder:
     """Turns one answer into events.
 
-    The event of a call needs its ID. Texts after a call wait until the ID is known, so that events stay in order.
+    The event of a call needs its ID. Texts after a call wait until the ID is known, so that events stay in
+    order.
     """
 
     def __init__(self, timeline: Timeline, ids: CallIds, tool_of: Callable[[str], str]) -> None:
@@ -626,7 +628,7 @@ class StreamDecoder:
         return parts, self._answer.finish or unsaid, list(self._release())
 
     def cut(self) -> tuple[tuple[Text, ...], dict[str, str], list[Event]]:
-        """Return the texts of an interrupted answer, its calls that had an event (ID -> tool), and the remaining events.
+        """Return the texts of an interrupted answer, its reported calls (ID -> tool), and remaining events.
 
         Interrupted reasoning and calls are dropped, because no request could continue them.
         """

@@ -62,8 +62,8 @@ _CACHED: Final[dict[str, JSON]] = {"cache_control": {"type": "ephemeral"}}
 class Anthropic(ServedModel):
     """A model with Anthropic's messages API.
 
-    The setting `prompt_caching: true` lets the service cache the tool declarations and the system message, which are
-    the same in all requests. The setting `max_tokens` defaults to 8192.
+    The setting `prompt_caching: true` lets the service cache the tool declarations and the system message,
+    which are the same in all requests. The setting `max_tokens` defaults to 8192.
 
     Args:
         **options: Options of `ServedModel`.
@@ -123,7 +123,8 @@ class Anthropic(ServedModel):
 
 def _tools(request: Request) -> list[dict[str, JSON]]:
     """The tool declarations."""
-    # The service refuses messages with calls if no tools are declared; declare the called ones without a schema.
+    # The service refuses messages with calls if no tools are declared; declare the called ones without a
+    # schema.
     tools = [dict(tool.definition) for tool in declared_tools(request)]
     if tools or not request.aware:
         return tools
@@ -146,7 +147,7 @@ def _choice(request: Request) -> dict[str, JSON]:
 
 
 def _messages(messages: Iterable[Message]) -> list[JSON]:
-    """Convert all messages except system messages. Results belong to the user; adjacent messages of a role are merged."""
+    """Convert all messages except system messages, and merge adjacent messages of a role."""
     # The service expects alternating roles, and all results of a round in one message.
     merged: list[tuple[str, list[JSON]]] = []
     for message in messages:

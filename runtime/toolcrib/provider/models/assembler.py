@@ -23,9 +23,9 @@ _REPLACEMENT: Final = "\ufffd"
 class Assembler:
     """Assembles the pieces of one answer.
 
-    Parts are in the order of their first pieces. Text before and after a call stays two parts. Pieces of a call are
-    matched by slot. If a provider uses one slot for several calls, a new ID starts a new call, and so does a new name
-    after complete arguments. Repeated IDs and names are merged.
+    Parts are in the order of their first pieces. Text before and after a call stays two parts. Pieces of a
+    call are matched by slot. If a provider uses one slot for several calls, a new ID starts a new call, and
+    so does a new name after complete arguments. Repeated IDs and names are merged.
 
     Attributes:
         finish: The end of the answer; None until it arrives. Later pieces are ignored.
@@ -40,9 +40,9 @@ class Assembler:
     def add(self, delta: Delta) -> Iterator[Delta]:
         """Add a piece and yield what is new in it.
 
-        In a yielded `CallDelta`, the slot is the number of the call in the answer, from 0; the ID appears once, the
-        name is complete, and arguments are text. Half of a surrogate pair waits for its other half. The first piece of
-        a call is yielded even if it is empty.
+        In a yielded `CallDelta`, the slot is the number of the call in the answer, from 0; the ID appears
+        once, the name is complete, and arguments are text. Half of a surrogate pair waits for its other half.
+        The first piece of a call is yielded even if it is empty.
         """
         if self.finish is not None:
             return
@@ -61,8 +61,8 @@ class Assembler:
     def parts(self) -> tuple[AnswerPart, ...]:
         """Return the parts so far, in order.
 
-        `ToolCall.arguments` is None if the model did not write a valid JSON object: duplicate keys, NaN and lone
-        surrogates are invalid. An empty text and `null` count as an empty object.
+        `ToolCall.arguments` is None if the model did not write a valid JSON object: duplicate keys, NaN and
+        lone surrogates are invalid. An empty text and `null` count as an empty object.
         """
         return tuple(part.part() for part in self._parts)
 
@@ -105,7 +105,8 @@ class Assembler:
 
     def _call_of(self, delta: CallDelta, written: str) -> _Call | None:
         """The call that a piece belongs to; None if it starts a new one."""
-        # Some services use the slot 0 for every call of an answer, and some send the ID only with the first piece.
+        # Some services use the slot 0 for every call of an answer, and some send the ID only with the first
+        # piece.
         known = self._calls.get(delta.slot)
         if not known:
             return None

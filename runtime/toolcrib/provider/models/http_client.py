@@ -1,7 +1,7 @@
 """The parts that the adapters of all model services share: URLs, API keys, retries, errors and JSON helpers.
 
-`ServedModel` is the base class of an adapter; each request is one HTTP exchange. `ServiceClient` sends it. The
-functions at the end are common to all wire formats.
+`ServedModel` is the base class of an adapter; each request is one HTTP exchange. `ServiceClient` sends it.
+The functions at the end are common to all wire formats.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ BY_STATUS: Final[Mapping[int, tuple[str, bool]]] = {
     503: ("provider_overloaded", True),
     529: ("provider_overloaded", True),
 }
-"""Maps a status to an error code, and whether a retry may succeed. Others: 4xx is refused, 5xx is a failure."""
+"""Maps a status to an error code, and whether a retry may succeed. Default: 4xx refused, 5xx failed."""
 
 BY_KIND: Final[Mapping[str, tuple[str, bool]]] = {
     "api_error": ("provider_failed", True),
@@ -261,7 +261,8 @@ class ServiceClient:
             streamer = await self._pool().get()
         except HTTPError as error:
             raise self.failed(error) from None
-        # Around the delays as well: a virtual clock must not skip them, because the service recovers in real time.
+        # Around the delays as well: a virtual clock must not skip them, because the service recovers in real
+        # time.
         with self.outside():
             incoming: StreamedResponse = await attempts(self._sent, streamer, request)
         return ServiceAnswer(incoming, self)
@@ -306,8 +307,8 @@ class ServiceClient:
         headers = {
             "content-type": "application/json",
             "accept": "application/json, text/event-stream",
-            # Streams are not decoded, and any other encoding is refused: compression delays events, and a small
-            # body can expand to gigabytes.
+            # Streams are not decoded, and any other encoding is refused: compression delays events, and a
+            # small body can expand to gigabytes.
             "accept-encoding": "identity",
             "user-agent": f"toolcrib/{__version__}",
             **self._service.headers,
@@ -424,8 +425,8 @@ class ServiceClient:
             return told
         first, longest = BACKOFF
         time = min(longest, first * 2.0 ** (state.attempt_number - 1))
-        # Between half and all of it, so that callers that failed together do not return together. A virtual clock
-        # is for tests, which need the same delays each time.
+        # Between half and all of it, so that callers that failed together do not return together. A virtual
+        # clock is for tests, which need the same delays each time.
         share: float = random.random() if isinstance(self._clock, RealClock) else 1.0  # noqa: S311 -- no cryptographic use
         return time * (1 + share) / 2
 
@@ -479,7 +480,8 @@ class ServiceAnswer:
 
     async def rest(self) -> None:
         """Read the end of the stream, so that the connection can be reused."""
-        # Usually nothing follows the last event. A service that keeps the stream open must not delay the turn.
+        # Usually nothing follows the last event. A service that keeps the stream open must not delay the
+        # turn.
         with suppress(TimeoutError, HTTPError):
             async with asyncio.timeout(_GRACE):
                 while await self._chunk():
@@ -700,15 +702,15 @@ _NOT_TAKEN: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def wire_id(identity: str) -> str:
-    """The ID of a call in a form that every service accepts; an ID that is too long or has other characters is hashed."""
+    """The ID of a call in a form that every service accepts; an ID with other characters is hashed."""
     return identity if _TAKEN.fullmatch(identity) else f"call_{_digest(identity)[:32]}"
 
 
 def wire_name(call: ToolCall) -> str:
-    """The tool name of a call in a form that every service accepts: the one that the model knows, if it is valid.
+    """The tool name of a call in a form that every service accepts; if possible, the declared name.
 
-    Models invent names, and a service refuses every later request that contains an invalid one. Invalid characters
-    become underscores, and a digest keeps different names apart.
+    Models invent names, and a service refuses every later request that contains an invalid one. Invalid
+    characters become underscores, and a digest keeps different names apart.
     """
     name = call.alias or call.name
     if _TAKEN.fullmatch(name):
@@ -742,7 +744,7 @@ def describe_part(part: Content) -> str:
 
 
 def source_url(part: Content, kinds: frozenset[str] = IMAGES) -> str:
-    """A part as a URL: `data:` if it has data of one of the kinds, else its HTTP URL; empty if it has neither."""
+    """A part as a URL: `data:` for data of one of the kinds, else its HTTP URL; else empty."""
     if part.data is not None:
         return f"data:{part.mime_type};base64,{part.data}" if part.mime_type in kinds else ""
     return part.uri if part.uri and part.uri.startswith(("https://", "http://")) else ""

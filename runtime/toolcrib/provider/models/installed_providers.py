@@ -36,17 +36,18 @@ def open_provider(
         ```
 
     Args:
-        name: `openai` (chat completions), `openai_responses`, `azure_openai` (chat completions of a deployment),
-            `anthropic` (messages), or a provider of an installed distribution.
+        name: `openai` (chat completions), `openai_responses`, `azure_openai` (chat completions of a
+            deployment), `anthropic` (messages), or a provider of an installed distribution.
         model: Name of the model.
-        base_url: URL of the service (default: the public one). `azure_openai` requires the endpoint of the resource.
-            The egress guard decides whether it may be reached.
+        base_url: URL of the service (default: the public one). `azure_openai` requires the endpoint of the
+            resource. The egress guard decides whether it may be reached.
         api_key: API key; `${VAR}` is resolved, and an empty string means no key. Default: `OPENAI_API_KEY`,
-            `AZURE_OPENAI_API_KEY` or `ANTHROPIC_API_KEY` of the environment, optional for services on this machine.
+            `AZURE_OPENAI_API_KEY` or `ANTHROPIC_API_KEY` of the environment, optional for services on this
+            machine.
         world: Network environment (default: the one of the runtime whose tools are offered).
         clock: Clock for the delays between attempts (default: the system clock).
-        trusted: Whether the API key of the environment may be sent to `base_url`. Pass False for a URL from a file;
-            the key is then sent only to the provider's own URL and to this machine.
+        trusted: Whether the API key of the environment may be sent to `base_url`. Pass False for a URL from a
+            file; the key is then sent only to the provider's own URL and to this machine.
         **options: Options of the provider, such as `headers`, `timeout`, `attempts` and `strict`.
 
     Raises:
@@ -85,9 +86,9 @@ def provider_names() -> list[str]:
 def allow_base_url(world: NetworkEnvironment, base_url: str) -> NetworkEnvironment:
     """Permit the service URL of an operator: one on this machine, or with an IP address as host.
 
-    Use it only for a URL of the person who runs the command. Host names still go through the egress guard, and so do
-    the metadata addresses of clouds, which serve credentials. An invalid URL changes nothing; `open_provider` reports
-    it.
+    Use it only for a URL of the person who runs the command. Host names still go through the egress guard,
+    and so do the metadata addresses of clouds, which serve credentials. An invalid URL changes nothing;
+    `open_provider` reports it.
     """
     try:
         parts = urlsplit(base_url)

@@ -307,8 +307,8 @@ class AzureOpenAI(OpenAIChat):
 
     Args:
         model: Name of the deployment.
-        base_url: Endpoint of the resource, such as `https://NAME.openai.azure.com`. Append `?api-version=` for another
-            API version than 2024-10-21.
+        base_url: Endpoint of the resource, such as `https://NAME.openai.azure.com`. Append `?api-version=`
+            for another API version than 2024-10-21.
         **options: Options of `OpenAIChat`.
 
     Raises:
@@ -348,8 +348,9 @@ _RESPONSES_RESERVED: Final = {
 class OpenAIResponses(ServedModel):
     """A model with OpenAI's responses API.
 
-    Reasoning is sent back unchanged. With the setting `store: false`, this works only for encrypted reasoning, which
-    requires the setting `include: [reasoning.encrypted_content]`. `max_tokens` is sent as `max_output_tokens`.
+    Reasoning is sent back unchanged. With the setting `store: false`, this works only for encrypted
+    reasoning, which requires the setting `include: [reasoning.encrypted_content]`. `max_tokens` is sent as
+    `max_output_tokens`.
 
     Args:
         strict: Declare tools in strict mode, which enforces their schemas.
@@ -452,7 +453,7 @@ def _responses_part(part: Text | Content) -> JSON:
 
 
 class _ResponsesOutput:
-    """Decodes the output items of an answer. A completed item repeats its pieces, which are yielded only once."""
+    """Decodes the output items of an answer; a completed item repeats its pieces, which appear once."""
 
     def __init__(self, answer: ServiceAnswer) -> None:
         self._answer = answer

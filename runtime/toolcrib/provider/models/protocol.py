@@ -70,7 +70,10 @@ class CallDelta(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """Token counts of an answer. `cached` and `cache_writes` are part of `input`, `reasoning` is part of `output`."""
+    """Token counts of an answer.
+
+    `cached` and `cache_writes` are part of `input`, and `reasoning` is part of `output`.
+    """
 
     input: int = 0
     output: int = 0
@@ -87,8 +90,8 @@ class Finish(NamedTuple):
     """The end of an answer; later pieces are ignored.
 
     Attributes:
-        reason: `stop`, `tool_calls`, `length` (cut off), `refused`, or the provider's own term. Calls are made only
-            after `stop` and `tool_calls`.
+        reason: `stop`, `tool_calls`, `length` (cut off), `refused`, or the provider's own term. Calls are
+            made only after `stop` and `tool_calls`.
         tokens: Token counts; all zero if the provider does not report them.
         model: The model that answered.
     """
@@ -109,9 +112,9 @@ Delta: TypeAlias = TextDelta | ReasoningDelta | CallDelta | Finish
 class Provider(Protocol):
     """A model. Only `respond` is required.
 
-    Optional members: `dialect`, the form in which tools are declared (`formats.providers.DIALECTS`, default `plain`);
-    `world`, a network environment that replaces `Request.world` and marks a provider that calls a service; and the
-    coroutine function `aclose`.
+    Optional members: `dialect`, the form in which tools are declared (`formats.providers.DIALECTS`, default
+    `plain`); `world`, a network environment that replaces `Request.world` and marks a provider that calls a
+    service; and the coroutine function `aclose`.
 
     Example:
         ```python
@@ -155,7 +158,7 @@ class ProviderError(ToolcribError):
         self.details = dict(details)
 
     def as_json(self) -> dict[str, JSON]:
-        """Return `{code, message, hint, retryable, details}`; values in `details` that are not JSON become strings."""
+        """Return `{code, message, hint, retryable, details}`; details that are not JSON become strings."""
         details: JSON = json.loads(json.dumps(self.details, default=str))
         told: dict[str, JSON] = {"code": self.code, "message": self.message, "hint": self.hint}
         return {**told, "retryable": self.retryable, "details": details}
@@ -216,7 +219,8 @@ async def checked_response(provider: Provider, request: Request) -> AsyncGenerat
     """Yield the pieces of an answer, and check each one.
 
     Raises:
-        ProviderError: The provider raised it, raised something else, or yielded something that is not a piece.
+        ProviderError: The provider raised it, raised something else, or yielded something that is not a
+            piece.
     """
     try:
         deltas: Any = provider.respond(request)
@@ -232,8 +236,8 @@ async def checked_response(provider: Provider, request: Request) -> AsyncGenerat
     # Such as a missing secret or an invalid setting: keep the code and the hint.
     except ToolcribError as error:
         raise ProviderError(error.message, code=error.code, hint=error.hint) from error
-    # Providers are third-party code, which may raise anything. The text of the exception may contain the API key,
-    # so only the log has it; the conversation, which is stored and shown, names the type.
+    # Providers are third-party code, which may raise anything. The text of the exception may contain the API
+    # key, so only the log has it; the conversation, which is stored and shown, names the type.
     except Exception as error:
         logging.getLogger("toolcrib").exception("a bug in the provider `%s`", _name(provider))
         kind = type(error).__name__

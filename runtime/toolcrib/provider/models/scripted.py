@@ -1,4 +1,7 @@
-"""A scripted model. Its answers depend on the conversation that it sees (`ModelView`), not on the number of requests."""
+"""A scripted model.
+
+Its answers depend on the conversation that it sees (`ModelView`), not on the number of requests.
+"""
 
 from __future__ import annotations
 
@@ -149,9 +152,9 @@ def scripted_replies(
 ) -> tuple[ScriptedReply, ...]:
     """Build the script of a whole conversation.
 
-    A reply in the script of a turn belongs to that turn. Without `when`, it comes after the replies before it; those
-    that are optional, have a `when` or may be used several times can be absent or repeated. A turn with `answers`
-    continues the turn before it.
+    A reply in the script of a turn belongs to that turn. Without `when`, it comes after the replies before
+    it; those that are optional, have a `when` or may be used several times can be absent or repeated. A turn
+    with `answers` continues the turn before it.
 
     Args:
         turns: The turns with their scripts.
@@ -189,7 +192,7 @@ class UnexpectedResult(NamedTuple):
 
 
 class _Awaited(NamedTuple):
-    """A call whose result is awaited: the number of its reply in the conversation, from 0, and its position there."""
+    """A call whose result is awaited: the number of its reply, from 0, and its position there."""
 
     reply: int
     slot: int
@@ -199,8 +202,9 @@ class _Awaited(NamedTuple):
 class Scripted:
     """A provider that answers from a script, to test a loop, its tools and its policy offline.
 
-    It uses the first reply that is not used up and that matches the conversation. A request fails if no reply matches
-    (`unscripted`), or if the result of an earlier call differs from its `expect_result` (`unexpected_result`).
+    It uses the first reply that is not used up and that matches the conversation. A request fails if no reply
+    matches (`unscripted`), or if the result of an earlier call differs from its `expect_result`
+    (`unexpected_result`).
 
     Attributes:
         unexpected: The unexpected results so far.
@@ -211,8 +215,8 @@ class Scripted:
         names: Returns the names that expressions may read in addition to `user`, `results` and `turn`.
         place: Returns the place of a reply, for errors.
         named: Maps a tool to its name in the script.
-        speaks: Whether to return the text of replies. If False, only the calls are made, and a turn ends where no
-            reply matches.
+        speaks: Whether to return the text of replies. If False, only the calls are made, and a turn ends
+            where no reply matches.
     """
 
     dialect = "plain"
@@ -238,7 +242,7 @@ class Scripted:
 
     @classmethod
     def of(cls, *turns: Sequence[Mapping[str, Any]]) -> Scripted:
-        """Create a scripted model in Python: one list of replies per user message, in the format of scenarios.
+        """Create a scripted model: one list of replies per user message, in the format of scenarios.
 
         Example:
             ```python
@@ -392,8 +396,8 @@ class Scripted:
 def _differences(call: ScriptedCall, result: ToolResult, names: Mapping[str, JSON]) -> tuple[str, ...]:
     """The differences between a result and the `expect_result` of its call.
 
-    The pattern is compared with the value of an `ok` result, else with its text. A pattern with `outcome` or `code` is
-    compared with the whole view of a failed result.
+    The pattern is compared with the value of an `ok` result, else with its text. A pattern with `outcome` or
+    `code` is compared with the whole view of a failed result.
     """
     matcher = call.expect_result
     if matcher is None:

@@ -1,4 +1,4 @@
-"""The one judge of values: JSON Schemas checked at load, compiled once, and faults told plainly."""
+"""Validation: schemas are checked at load and compiled once; invalid values yield readable violations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """`check_schema`, imported when it is first used: a call judges values, and takes schemas for checked."""
+        """Import `check_schema` at first use."""
+        # Calls only validate values; their schemas were checked at load, often in an earlier process with a
+        # cache.
         if name != "check_schema":
             raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
         from toolcrib.schema.validation.schema_check import check_schema  # noqa: PLC0415

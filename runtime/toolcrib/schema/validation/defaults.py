@@ -1,4 +1,4 @@
-"""Defaults of a schema, compiled into one function that fills them in."""
+"""Compile the defaults of a schema into a function that fills them in."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from toolcrib.core.model import JSON, Schema
 from toolcrib.core.subschemas import Key, SchemaIndex, Site
 
 _GROWTH: Final = 10_000
-"""Values that one default may grow to when the defaults within it are filled in."""
+"""Maximum number of values in one default after its nested defaults are filled in."""
 
 
 def compile_defaults(schema: Schema) -> Callable[[JSON], JSON] | None:
-    """A function that fills in the absent properties of a value; None if no default can be reached.
+    """A function that fills in missing properties of a value; None if the schema has no reachable default.
 
-    It goes through `properties`, `items`, `prefixItems`, `allOf` and references within the schema, and
-    never through `anyOf`, `oneOf` or `if`, which leave open what holds. Containers are copied
-    along the way to a change; the value that was given is never changed, and is returned itself
-    where nothing is absent. The defaults within a default are filled in too; a default that would
-    grow without end (or beyond 10,000 values) is left out.
+    Defaults are found through `properties`, `items`, `prefixItems`, `allOf` and local references, but not through
+    `anyOf`, `oneOf` or `if`, because it is not known which branch applies. The given value is never modified: containers
+    on the path to a change are copied, and a value without missing properties is returned itself. Nested defaults are
+    filled in, too; a default that would grow endlessly (or beyond 10,000 values) is omitted.
     """
     plans: dict[frozenset[Key], _Plan] = {}
     index = SchemaIndex(schema)
@@ -33,7 +32,7 @@ def compile_defaults(schema: Schema) -> Callable[[JSON], JSON] | None:
 
 
 def _flat(defaults: Sequence[tuple[str, JSON, bool]]) -> Callable[[JSON], JSON]:
-    """The commonest plan in a shorter way: texts and numbers for absent properties of the value itself."""
+    """A faster function for the most common plan: scalar defaults of top-level properties."""
     plain = [(name, default) for name, default, _nested in defaults]
 
     def fill(value: JSON) -> JSON:
@@ -41,6 +40,7 @@ def _flat(defaults: Sequence[tuple[str, JSON, bool]]) -> Callable[[JSON], JSON]:
         if isinstance(value, dict):
             for name, default in plain:
                 if name not in value:
+                    # Copied only at the first missing property.
                     filled = dict(value) if filled is value else filled
                     filled[name] = default  # type: ignore[call-overload, index] # it is a dict
         return filled
@@ -49,11 +49,11 @@ def _flat(defaults: Sequence[tuple[str, JSON, bool]]) -> Callable[[JSON], JSON]:
 
 
 class _Plan:
-    """What to fill in for the values of some subschemas that all hold.
+    """What to fill in for values that a set of subschemas judges.
 
     Attributes:
         written: Property -> its default as written.
-        defaults: The same, grown: name, value, whether the value has to be copied.
+        defaults: Name, default with its nested defaults, and whether it must be copied.
         properties: Property -> plan of its value.
         prefix: Plans of the first items.
         rest: Plan of the other items.
@@ -70,7 +70,7 @@ class _Plan:
 
     @property
     def is_flat(self) -> bool:
-        """Whether it fills in nothing but texts and numbers, and nothing within the members."""
+        """Whether it fills in only scalars, and nothing inside the members."""
         return not self.inner() and not any(nested for _name, _default, nested in self.defaults)
 
     def inner(self) -> list[_Plan]:
@@ -119,6 +119,7 @@ def _plan(sites: Sequence[Site], index: SchemaIndex, plans: _Plans) -> _Plan:
     key = frozenset(site.key for site in sites)
     if key in plans:
         return plans[key]
+    # Entered before its members are planned: recursive schemas make plans that refer to themselves.
     plan = plans[key] = _Plan()
     for site in sites:
         properties = site.get("properties")
@@ -135,11 +136,11 @@ def _plan(sites: Sequence[Site], index: SchemaIndex, plans: _Plans) -> _Plan:
 
 
 class _EndlessError(Exception):
-    """A default that grows without end."""
+    """A default that grows endlessly."""
 
 
 def _settle(plans: Collection[_Plan]) -> None:
-    """Grow every default by the defaults within it; leave out those that would not end."""
+    """Fill the nested defaults into every default; omit those that would grow endlessly."""
     for plan in plans:
         for name, written in plan.written.items():
             try:
@@ -175,6 +176,7 @@ class _Growth:
     def _absent(self, plan: _Plan, defaults: Mapping[str, JSON]) -> dict[str, JSON]:
         grown = {}
         for name, default in defaults.items():
+            # The same default inside itself would be filled in for ever.
             key = (id(plan), name)
             if key in self._under_way:
                 raise _EndlessError
@@ -185,7 +187,8 @@ class _Growth:
 
 
 def _prune(plans: Collection[_Plan]) -> None:
-    """Mark the plans from which a default can be reached, and cut the others away."""
+    """Mark the plans from which a default can be reached, and remove the others."""
+    # Repeated until nothing changes, because plans can be cyclic.
     changed = True
     while changed:
         changed = False

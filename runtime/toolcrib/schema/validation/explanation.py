@@ -1,4 +1,4 @@
-"""Turns the errors of jsonschema-rs into violations: what was expected, what is there, what would be near."""
+"""Turn the errors of jsonschema-rs into violations: the expected value, the actual value, and a hint."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from toolcrib.schema.validation.violation_search import (
 from toolcrib.schema.validation.violations import Violation, count, describe_value, make_violation, shorten
 
 LISTED: Final = 10
-"""Options, names or forms that a text lists."""
+"""Maximum number of options, names or forms that a message lists."""
 
 _MOST_COMPARED: Final = 200
-"""Names that are compared in search of a near miss, and characters that such a name may have."""
+"""Maximum number of names compared for a near miss, and the maximum length of such a name."""
 
 _NOUNS: Final = {
     "array": "an array",
@@ -44,14 +44,15 @@ def nouns(types: Sequence[str]) -> str:
 
 
 def one_of(options: Sequence[object]) -> str:
-    """`one of "metric", "imperial"`; the value itself where there is one alone."""
+    """`one of "metric", "imperial"`; a single option by itself."""
     texts = [describe_value(option) for option in options[:LISTED]]
     more = f" ({len(options)} in total)" if len(options) > LISTED else ""
     return texts[0] if len(options) == 1 else f"one of {', '.join(texts)}{more}"
 
 
 def nearest_option(value: object, options: Sequence[object]) -> str:
-    """A hint that names the option which a text, or a number instead of a text, may have meant."""
+    """A hint with the option that was probably meant; empty if none is close."""
+    # A number may stand for an option that is text: 5 for "5".
     texts = [option for option in options[:_MOST_COMPARED] if isinstance(option, str)]
     if isinstance(value, str):
         bare = value.strip()[:_MOST_COMPARED]
@@ -64,7 +65,8 @@ def nearest_option(value: object, options: Sequence[object]) -> str:
 
 
 def near_miss_hint(name: str, names: Sequence[str]) -> str:
-    """A hint that names the near misses of a name among the first names of a list, or nothing."""
+    """A hint with names that are close to a misspelt one; empty if none is."""
+    # Comparing takes quadratic time in the length of the names, and both come from outside.
     compared = [each for each in names[:_MOST_COMPARED] if len(each) <= _MOST_COMPARED]
     return did_you_mean(name, compared) if len(name) <= _MOST_COMPARED else ""
 
@@ -79,7 +81,7 @@ def known_names_hint(names: Sequence[str]) -> str:
 
 
 def expectation(kind: Kind | UnexplainedError) -> str:
-    """What the keyword expects, as a noun: `at most 7`."""
+    """What a keyword expects, as a noun phrase: `at most 7`."""
     if isinstance(kind, UnexplainedError):
         return kind.expected
     tell = _EXPECTATIONS.get(type(kind).__name__)
@@ -87,7 +89,7 @@ def expectation(kind: Kind | UnexplainedError) -> str:
 
 
 def correction_hint(kind: Kind | UnexplainedError, value: object) -> str:
-    """What else helps to mend a value, or nothing."""
+    """Further help to correct a value; may be empty."""
     match kind:
         case Kind.BacktrackLimitExceeded():
             return "the pattern took too many steps"
@@ -135,7 +137,7 @@ _EXPECTATIONS: Final[dict[str, Callable[[Kind], str]]] = {
 
 
 Hides: TypeAlias = Callable[[Path, object], bool]
-"""Whether a place is secret, given its path and what stands there."""
+"""Whether a place is secret, given its path and its value."""
 
 Error: TypeAlias = ValidationError | LocatedError
 
@@ -143,16 +145,16 @@ Context: TypeAlias = Sequence[Sequence[Error]]
 """The errors of each branch of an `anyOf` or `oneOf`."""
 
 _COMPARED = 50
-"""Names of stray properties that are compared with one that is missing."""
+"""Maximum number of stray properties that are compared with a missing one."""
 
 
 class Explanation:
-    """Tells the faults of one value.
+    """Explains why a value is invalid.
 
     Args:
-        value: The value that was judged.
+        value: The invalid value.
         index: The subschemas of its schema.
-        hides: Which places are secret; what stands there is never told.
+        hides: Which places are secret; their values are never shown.
     """
 
     def __init__(self, value: JSON, index: SchemaIndex, hides: Hides) -> None:
@@ -161,7 +163,8 @@ class Explanation:
         self._hides = hides
 
     def of(self, errors: Iterable[Error], most: int) -> list[Violation]:
-        """The faults, outermost places first, each once, at most `most`."""
+        """The violations, outermost places first, without duplicates, at most `most`."""
+        # Branches of an `anyOf` often repeat the same violation with different schema paths.
         found: dict[tuple[str, str, str], Violation] = {}
         for error in sorted(errors, key=_order):
             for each in self._explain(error):
@@ -208,6 +211,8 @@ class Explanation:
 
     def _unwanted(self, error: Error, path: Path) -> list[str]:
         """The names in an object that may have no properties at all."""
+        # With `additionalProperties: false` alone, jsonschema-rs reports a false schema instead of the stray
+        # names.
         there, way = self._at(path), tuple(error.evaluation_path)[-2:]
         own_name = way[:1] in (("properties",), ("patternProperties",)) and path[-1:] == way[-1:]
         closed = way[-1:] == ("additionalProperties",) and not own_name
@@ -216,6 +221,7 @@ class Explanation:
     def _refused(self, path: Path, kind: Kind | UnexplainedError) -> Violation:
         value = self._at(path)
         hidden = self._hides(path, value)
+        # Hints such as "it has 12 characters" or "nearest: 40" would reveal part of a secret.
         hint = (
             ""
             if hidden and not isinstance(kind, Kind.BacktrackLimitExceeded)
@@ -250,7 +256,7 @@ class Explanation:
 
     def _option(self, path: Path, keyword: str, options: Sequence[object]) -> Violation:
         value = self._at(path)
-        # A number is not secret by its name, the text that should stand in its place may be.
+        # The options of a secret place are secret, too, even if a number was given in place of the text.
         if any(self._hides(path, each) for each in (value, *options)):
             return make_violation(
                 path, keyword, "a value that the schema allows", describe_value(value, hidden=True)
@@ -269,7 +275,9 @@ class Explanation:
         )
 
     def _nearest(self, path: Path, keyword: str, branches: Context) -> Iterator[Violation]:
-        """The faults of the branch that fits best; of another type than all, or off all lists: one fault."""
+        """The violations of the closest branch; a single one if no branch has the right type or all list options."""
+        # All branches together would be unreadable: a union of ten objects has dozens of errors, one branch
+        # has two.
         ranked = sorted(branches, key=lambda errors: _distance(path, errors))
         options = _options(path, ranked)
         if not ranked or _distance(path, ranked[0])[0]:
@@ -293,12 +301,12 @@ class Explanation:
 
 
 def wanted_types(index: SchemaIndex, path: Path) -> list[str]:
-    """The types that the schema names for a place, each once; empty where it names none."""
+    """The types that the schema allows at a place, without duplicates; empty if it does not state any."""
     return types_named(index.at(path))
 
 
 def types_named(sites: Iterable[Site]) -> list[str]:
-    """The types that subschemas name, each once."""
+    """The types that subschemas state, without duplicates."""
     found: dict[str, None] = {}
     for site in sites:
         types = site.get("type")
@@ -314,14 +322,16 @@ def _order(error: Error) -> tuple[tuple[tuple[bool, int, str], ...], str]:
 
 
 def _distance(path: Path, errors: Sequence[Error]) -> tuple[bool, bool, bool, int]:
-    """How far a branch is from fitting: another type, no option, another discriminator, how many errors."""
+    """How far a branch is from matching: other type, no option, other discriminator, number of errors."""
+    # A `const` or `enum` one level down, such as `kind: circle`, usually discriminates the branches of a
+    # union.
     type_differs = no_option = other = False
     for error in errors:
         depth = len(error.instance_path) - len(path)
         if isinstance(error.kind, Kind.Type | Kind.FalseSchema) and depth == 0:
             type_differs = True
         if isinstance(error.kind, Kind.Enum | Kind.Constant) and depth == 0:
-            # Options are mostly scalars: a list or object was rather meant for another branch.
+            # Options are mostly scalars; a list or object was probably meant for another branch.
             no_option = isinstance(error.instance, dict | list)
         if isinstance(error.kind, Kind.Enum | Kind.Constant) and depth == 1:
             other = True
@@ -329,7 +339,7 @@ def _distance(path: Path, errors: Sequence[Error]) -> tuple[bool, bool, bool, in
 
 
 def _options(path: Path, ranked: Context) -> list[object]:
-    """The values that the nearest branches list, where those branches do nothing but list values."""
+    """The options of the closest branches, as long as these only list values."""
     options: list[object] = []
     for errors in ranked:
         kind = errors[0].kind if len(errors) == 1 and len(errors[0].instance_path) == len(path) else None

@@ -1,8 +1,8 @@
-"""Whether a Python value is JSON, and how large it is; checked before anything else looks at the value.
+"""Check whether a Python value is JSON, and how large it is, before anything else uses it."""
 
-Values come from other people's code. Only `type` is asked what they are, and subclasses of `dict` and `list` are
-read with the methods of `dict` and `list`: their own may never return.
-"""
+# Values come from third-party code, so only `type` decides what they are (`isinstance` asks `__class__`), and
+# subclasses of `dict` and `list` are read with the methods of `dict` and `list`: overridden ones may never
+# return.
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from toolcrib.core.text import compact, format_size
 from toolcrib.schema.validation.violations import Violation, describe_value, make_violation
 
 DIGITS: Final = 4300
-"""Decimal digits of an integer; CPython's own bound for turning it into text."""
+"""Maximum number of decimal digits of an integer; CPython's own limit for converting it to text."""
 
+# A list that contains the same list twice, and so on for 60 levels, takes no memory but 2**60 steps to walk.
 MOST: Final = 1 << 22
-"""Members and items below the first level of a value, where each object and list counts as two more: 8 MiB of JSON hold less.
+"""Maximum number of members below the first level; each object and list counts as two more. 8 MiB of JSON have fewer."""
 
-A list that holds the same list twice, and so on for 60 levels, takes no memory, and no walk through it ever ends.
-"""
-
+# The iterator of a custom mapping may never end.
 _MEMBERS: Final = 1 << 16
-"""Members of a mapping that is no dict: its iterator may never end."""
+"""Maximum number of members of a mapping that is not a dict."""
 
 _BIG: Final = 10**DIGITS
 _INFINITY: Final = float("inf")
 SUBCLASS: Final = "subclass"
-"""The keyword of the fault of a container that is JSON but for its class."""
+"""The keyword of the violation of a container that is JSON except for its class."""
 
 _SIZE: Final = "size"
 
@@ -46,19 +45,19 @@ _REMEDIES: Final = {
 }
 
 
-def json_violation(value: Any, depth: int = 100, left: list[int] | None = None) -> Violation | None:  # noqa: C901, PLR0912 -- asked of every value at every door, so in one piece
-    """What keeps a value from being plain JSON, or None.
+def json_violation(value: Any, depth: int = 100, left: list[int] | None = None) -> Violation | None:  # noqa: C901, PLR0912 -- one function, since it runs for every value of every call
+    """Why a value is not plain JSON, or None if it is.
 
-    JSON is: None, bool, int (up to 4,300 digits), finite float, str without lone surrogates, list,
-    and dict with str keys. A tuple, a date, bytes, a Decimal, a str subclass is not: each would change
-    on its way through a file or a wire. A subclass of dict or list is not plain (keyword `subclass`);
-    `as_json` makes it so.
+    JSON values are None, bool, int (up to 4,300 digits), finite float, str without lone surrogates, list, and dict with
+    str keys. A tuple, date, bytes, Decimal or str subclass is not: it would change on its way through a file or the
+    network. A subclass of dict or list is not plain (keyword `subclass`); `as_json` converts it.
 
     Args:
-        value: Anything.
-        depth: Containers that may be nested in one another; the fault's keyword is then `depth`.
-        left: How many members and items there may still be, as one item that is counted down; `MOST` unless given.
+        value: Any object.
+        depth: Maximum nesting of containers; the violation of a deeper one has the keyword `depth`.
+        left: Remaining number of members, as a list of one counter; default `MOST`.
     """
+    # The fast path only decides; `_Search` walks again to find the place, which a valid value never needs.
     kind = type(value)
     if (kind is dict or kind is list) and depth > 0:
         items: Iterable[Any] = value
@@ -77,7 +76,7 @@ def json_violation(value: Any, depth: int = 100, left: list[int] | None = None) 
                 if not (item.isascii() or _encodes(item)):
                     break
             elif kind is int:
-                # Most integers are small, and comparing with a large one costs three times as much.
+                # Most integers are small, and a comparison with `_BIG` takes three times as long.
                 if not (-9007199254740992 < item < 9007199254740992 or -_BIG < item < _BIG):
                     break
             elif kind is float:
@@ -101,19 +100,20 @@ ALIEN: Final = -(1 << 62)
 
 
 def remaining_budget(value: Any, depth: int, budget: int) -> int:  # noqa: C901, PLR0912 -- as `json_violation`
-    """What a plain JSON value leaves of a budget; negative as soon as it does not fit.
+    """Subtract the weight of a plain JSON value from a budget; negative as soon as it is exceeded.
 
-    Each character of a text or a name weighs 1, each member of an object or list 4. As compact JSON a value takes
-    at most eight times its weight in bytes.
+    Each character of a string or key weighs 1, each member of an object or list 4. The compact JSON of a value has at
+    most eight times its weight in bytes.
 
     Args:
-        value: Anything.
-        depth: Containers that may be nested in one another, at least 1.
-        budget: The weight that the value may have.
+        value: Any object.
+        depth: Maximum nesting of containers, at least 1.
+        budget: The maximum weight.
 
     Returns:
-        The rest of the budget, or `ALIEN` where `json_violation` would find a fault.
+        The rest of the budget, or `ALIEN` if `json_violation` would report a violation.
     """
+    # Eight bytes per unit at most: a control character is written as `\u0001`, six bytes.
     kind = type(value)
     items: Iterable[Any]
     if kind is dict or kind is list:
@@ -154,13 +154,14 @@ def remaining_budget(value: Any, depth: int, budget: int) -> int:  # noqa: C901,
 
 
 def as_json(value: Any, *, depth: int = 100) -> tuple[JSON, Violation | None]:
-    """The value with plain objects and lists in place of those of subclasses, and what keeps it from being JSON.
-
-    With a fault, the value is the one that was given.
+    """Convert subclasses of dict and list to plain ones.
 
     Args:
-        value: Anything.
-        depth: Containers that may be nested in one another.
+        value: Any object.
+        depth: Maximum nesting of containers.
+
+    Returns:
+        The converted value and None, or the given value and the violation if it is not JSON.
     """
     found = json_violation(value, depth=depth)
     if found is None or found.keyword != SUBCLASS:
@@ -169,9 +170,10 @@ def as_json(value: Any, *, depth: int = 100) -> tuple[JSON, Violation | None]:
 
 
 def as_dict(value: Any) -> Any:
-    """A mapping as a dict of its own; what is no mapping, or can't be read to its end, as it is, for `json_violation` to refuse.
+    """Convert a mapping to a dict; its members are not converted.
 
-    The members stay what they are.
+    Returns:
+        The value itself if it is not a mapping or cannot be read completely; `json_violation` then refuses it.
     """
     kind = type(value)
     if kind is dict:
@@ -182,13 +184,13 @@ def as_dict(value: Any) -> Any:
         return value
     try:
         members = {key: value[key] for key in islice(value, _MEMBERS + 1)}
-    except Exception:  # noqa: BLE001 -- code of somebody else, which may raise anything
+    except Exception:  # noqa: BLE001 -- third-party code may raise anything
         return value
     return value if len(members) > _MEMBERS else members
 
 
 class _Search:
-    """Looks for the first fault of a value, and for the first container that is not plain."""
+    """Finds the first violation in a value, or else the first container that is not plain."""
 
     def __init__(self) -> None:
         self._subclass: Violation | None = None
@@ -269,19 +271,21 @@ def _fault_of_scalar(value: Any, path: Path) -> Violation | None:
 
 
 class NotJSONError(ValueError):
-    """A value is no JSON; `json_violation` says why."""
+    """A value is not JSON; `json_violation` returns the reason."""
 
 
 def unshared_copy(value: Any, depth: int) -> Any:
-    """An equal copy of a JSON value whose objects and lists belong to nobody else.
+    """A deep copy of a JSON value, with plain objects and lists.
 
     Args:
-        value: Anything.
-        depth: Containers that may be nested in one another.
+        value: Any object.
+        depth: Maximum nesting of containers.
 
     Raises:
-        NotJSONError: `json_violation` would find a fault.
+        NotJSONError: `json_violation` would report a violation.
     """
+    # Checks and copies in one walk: a value that another thread changes in between could pass the check
+    # alone.
     kind = type(value)
     if kind is str:
         sound = value.isascii() or _encodes(value)
@@ -317,31 +321,33 @@ def _encodes(text: str) -> bool:
 
 
 SMALL: Final = 64 * 1024
-"""The weight up to which a value is judged on the event loop. Judging it takes about a millisecond; a thread, 0.1 ms."""
+"""The weight up to which a value is validated on the event loop, which takes about 1 ms; a thread costs 0.1 ms."""
 
 DEPTH: Final = 100
-"""How deep a result may be nested."""
+"""Maximum nesting of a result."""
 
 _BYTES: Final = 8
-"""Bytes of compact JSON for each unit of weight, at most."""
+"""Maximum bytes of compact JSON per unit of weight."""
 
+# A result of a million empty objects is 3 MB of JSON but far more in memory, so values are counted, too.
 _ELEMENT: Final = 4
-"""Bytes of a limit for each value that it allows: an empty object in memory takes more."""
+"""Bytes of a size limit that each value uses up."""
 
 
 def budget_for_bytes(limit: int, *, most: int = SMALL) -> int:
-    """The weight up to which the compact JSON of a value certainly has at most `limit` bytes; no more than `most`."""
+    """The weight up to which compact JSON surely has at most `limit` bytes; capped at `most`."""
     return min(most, limit // _BYTES - _ELEMENT)
 
 
 def is_large(value: Any, depth: int) -> bool:
-    """Whether a value is too large to be judged on the event loop."""
+    """Whether a value is too large to be validated on the event loop."""
     return ALIEN < remaining_budget(value, depth, SMALL) < 0
 
 
 def count_elements(value: JSON, most: int) -> int:
-    """How many JSON values a value consists of, itself included; counted up to `most`."""
+    """The number of JSON values in a value, including itself; counted up to `most`."""
     total = 1
+    # The list grows while it is iterated: a breadth-first walk without recursion.
     waiting: list[JSON] = [value]
     for item in waiting:
         if isinstance(item, dict | list):
@@ -354,13 +360,13 @@ def count_elements(value: JSON, most: int) -> int:
 
 
 def describe_excess(value: JSON, depth: int, limit: int) -> str | None:
-    """What of a value passes a limit: `5,242,880 bytes`; empty where nothing does, None where it is no JSON."""
+    """How a value exceeds a limit, such as `5,242,880 bytes`; empty if it does not, None if it is not JSON."""
     left = remaining_budget(value, depth, 2 * limit)
     if left == ALIEN:
         return None
     if 2 * limit - left <= budget_for_bytes(limit, most=limit):
         return ""
-    if left < 0:  # its characters alone, or its values alone, pass the limit
+    if left < 0:  # its characters or its values alone exceed the limit
         return f"more than {format_size(limit)}"
     size = len(compact(value).encode())
     if size > limit:

@@ -1,4 +1,4 @@
-"""The compiled judge of one schema."""
+"""The compiled validator of one schema."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from toolcrib.schema.validation.violation_search import ErrorBudget, ViolationSearch
 
 MOST: Final = 20
-"""Faults that are told of one value unless the caller asks for another number."""
+"""Default maximum number of violations that are returned."""
 
 COMPUTED: Final = 50
-"""Violations of one value that are worked out before the rest is left unread."""
+"""Maximum number of violations that are computed for one value."""
 
 
 _ITSELF: Final = "toolcrib:///schema"
@@ -33,15 +33,17 @@ _ANYTHING: Final = SchemaIndex({})
 
 
 def compile_schema(schema: Schema, documents: Mapping[str, JSON] = NOTHING) -> jsonschema_rs.Validator:
-    """Compile a schema: patterns in linear time where all of them allow it, else with a bound on steps.
+    """Compile a schema. Patterns run in linear time if all of them allow it, otherwise with a limit on steps.
 
     Args:
         schema: The schema.
-        documents: What its references may lead to, by URI. Nothing is ever fetched.
+        documents: Other documents for its references, by URI. Nothing is fetched.
 
     Raises:
         ValueError: jsonschema-rs refuses the schema.
     """
+    # Look-around and back-references cannot be matched in linear time, but real schemas use them, so the
+    # backtracking engine is the fallback; its limit on steps is the protection against ReDoS.
     try:
         return _compile(schema, documents, LINEAR)
     except jsonschema_rs.ValidationError as error:
@@ -56,13 +58,14 @@ def _compile(
     patterns: jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions,
 ) -> jsonschema_rs.Validator:
     source: dict[str, Any] = {"retriever": documents.__getitem__} if documents else {"offline": True}
+    # `format` is an annotation by default in 2020-12 (validation, section 7.2.1).
     return jsonschema_rs.validator_for(schema, validate_formats=False, pattern_options=patterns, **source)
 
 
 def compile_parts(
     root: Site, parts: Mapping[str, Site], remotes: Mapping[str, JSON] = NOTHING
 ) -> jsonschema_rs.Validator:
-    """Compile subschemas of a schema into the judge of an object: each judges the property it is named for.
+    """Compile subschemas of a schema into a validator of an object, whose properties they validate by name.
 
     Raises:
         ValueError: jsonschema-rs refuses the schema.
@@ -74,7 +77,7 @@ def compile_parts(
 def compile_part(
     root: Site, part: Site, remotes: Mapping[str, JSON] = NOTHING
 ) -> jsonschema_rs.Validator | None:
-    """Compile one subschema of a schema; None where references go astray for an `$id` above it."""
+    """Compile one subschema of a schema; None if an `$id` above it changes the meaning of references."""
     schema = {**_dialect(root), **_reference(root, part)}
     try:
         return compile_schema(schema, {**remotes, _uri(root): root.schema})
@@ -87,7 +90,7 @@ def _reference(root: Site, site: Site) -> dict[str, JSON]:
 
 
 def _uri(root: Site) -> str:
-    """Where a schema stands among the documents: at its own URI, against which its references resolve."""
+    """The URI of a schema among the documents: its own base URI, against which its references resolve."""
     return root.base if urlsplit(root.base).scheme else _ITSELF
 
 
@@ -97,12 +100,12 @@ def _dialect(root: Site) -> dict[str, JSON]:
 
 
 class ViolationReport(NamedTuple):
-    """What is wrong with a value.
+    """The violations of a value.
 
     Attributes:
-        faults: The violations, outermost places first; none if the value fits.
-        more: Whether there may be further ones, which were not worked out.
-        judged: Elements of a large value that were judged to find them, each once.
+        faults: The violations, outermost places first; empty if the value is valid.
+        more: Whether there may be more, which were not computed.
+        judged: Number of elements of a large value that were validated to find them.
     """
 
     faults: list[Violation]
@@ -110,37 +113,36 @@ class ViolationReport(NamedTuple):
     judged: int = 0
 
     def unshown(self, shown: int = MOST) -> list[str]:
-        """One line that counts the violations behind the first ones; none where all of them are shown."""
+        """A line that counts the violations beyond the first `shown`; empty if all are shown."""
         left = len(self.faults) - shown
         least = "at least " if self.more else ""
         return [f"... and {least}{left} more"] if left > 0 else []
 
     def counts(self, shown: int = MOST) -> dict[str, JSON]:
-        """How many violations there are, where not all of them are shown: `total`, or `at_least`."""
+        """The number of violations if not all are shown, as `total` or `at_least`."""
         if len(self.faults) <= shown:
             return {}
         return {"at_least" if self.more else "total": len(self.faults)}
 
 
 class Validator:
-    """A schema, compiled once. jsonschema-rs is the judge; nothing is ever fetched.
+    """A schema, compiled once with jsonschema-rs. Nothing is fetched.
 
-    `format` is an annotation and never refuses a value, which is the default of 2020-12: what must
-    hold is written as `pattern`, `minimum`, `enum`. Patterns run in linear time; where one of them
-    has look-around or back-references they have a bounded number of steps, and a value on which
-    a pattern needs more is refused.
+    `format` is an annotation and never refuses a value, the default of 2020-12; use `pattern`, `minimum` or `enum` to
+    enforce a form. Patterns run in linear time. If one of them has look-around or back-references, they run with a limit
+    on steps, and a value that needs more is refused.
 
     Attributes:
-        schema: The schema, as given.
-        judge: The bound `is_valid` of jsonschema-rs, for callers that asked `json_violation` before: it
-            looks no further than it must, and may raise ValueError for what is no JSON.
+        schema: The schema as given.
+        judge: `is_valid` of jsonschema-rs, for values that `json_violation` accepted. It stops at the first error, and
+            may raise ValueError for a value that is not JSON.
 
     Args:
         schema: A schema that passed `check_schema`.
-        remotes: Further documents by their URI, for references out of the schema.
+        remotes: Other documents by URI, for remote references.
 
     Raises:
-        DocumentError: The schema can't be compiled; `check_schema` says why in more detail.
+        DocumentError: The schema cannot be compiled; `check_schema` gives more details.
     """
 
     def __init__(self, schema: Schema, *, remotes: Mapping[str, JSON] | None = None) -> None:
@@ -155,51 +157,52 @@ class Validator:
 
     @cached_property
     def index(self) -> SchemaIndex:
-        """Where the schema keeps its subschemas."""
+        """The subschemas of the schema."""
         return SchemaIndex(self.schema, self._remotes)
 
     @cached_property
     def _effort(self) -> ErrorBudget:
-        from toolcrib.schema.validation.violation_search import ErrorBudget  # noqa: PLC0415 -- what fits needs no explanation
+        from toolcrib.schema.validation.violation_search import ErrorBudget  # noqa: PLC0415 -- not needed for valid values
 
         return ErrorBudget(self.index)
 
     @cached_property
     def secrets(self) -> SecretPlaces:
-        """The secret places of the schema's values."""
+        """The places of secret values."""
         return SecretPlaces(self.index)
 
     def is_valid(self, value: JSON) -> bool:
-        """Whether a value fits; False for what is no JSON or nests too deeply (see `json_violation`)."""
+        """Whether a value is valid; False if it is not JSON or is nested too deeply (see `json_violation`)."""
         value, alien = as_json(value)
         return alien is None and self.judge(value)
 
     def faults(self, value: JSON, *, most: int = MOST) -> list[Violation]:
-        """Why a value does not fit, outermost places first, at most `most` faults; empty if it fits.
+        """The violations of a value, outermost places first, at most `most`; empty if it is valid.
 
-        A missing or stray property is a fault at its own pointer. Of an `anyOf` or `oneOf` the faults
-        of the nearest branch are told. Where telling everything would be too much work, which
-        doubles with each level under some schemas, one fault tells the innermost place that does not
-        fit. What stands at a secret place is never told. Of what is no JSON the one fault is that of
-        `json_violation`.
+        A missing or stray property is a violation at its own pointer. For `anyOf` and `oneOf`, the violations of the
+        closest branch are returned. If a full explanation would take too much work, which doubles with each level under
+        some schemas, a single violation names the innermost invalid place. Values at secret places are never shown. A
+        value that is not JSON has only the violation of `json_violation`.
         """
         return self.report(value, most).faults
 
     def report(self, value: JSON, most: int = COMPUTED) -> ViolationReport:
-        """Why a value does not fit, as `faults` does, and whether there may be more than these `most` faults.
+        """The violations of a value, as in `faults`, and whether there may be more than these.
 
-        The errors of a large value are found one by one: the work for a list of any length is that of judging it
-        once, and of explaining `most` violations.
+        The errors of a large value are found one by one, so the cost for a list of any length is that of validating it
+        once and of explaining `most` violations.
         """
         value, alien = as_json(value)
         if alien is not None:
+            # An object of an unknown type counts as text: Ellipsis makes every place with a secret name
+            # secret.
             hidden = self.secrets.hides(alien.path, ...)
             return ViolationReport([alien._replace(got=HIDDEN) if hidden else alien])
         return ViolationReport([]) if self.judge(value) else self.explain(value, most)
 
     def explain(self, value: JSON, most: int = COMPUTED) -> ViolationReport:
-        """The report of a JSON value that `judge` refused."""
-        from toolcrib.schema.validation.explanation import Explanation  # noqa: PLC0415 -- what fits needs no explanation
+        """The report on a JSON value that `judge` refused."""
+        from toolcrib.schema.validation.explanation import Explanation  # noqa: PLC0415 -- not needed for valid values
         from toolcrib.schema.validation.violation_search import (  # noqa: PLC0415 -- as above
             LocatedError,
             SearchExhausted,
@@ -230,7 +233,7 @@ class Validator:
         return ViolationSearch(self.index, self._effort, self._compile_beside, self._reference, whole)
 
     def _compile_beside(self, schema: dict[str, JSON]) -> jsonschema_rs.Validator:
-        """Compile a schema that refers into this one."""
+        """Compile a schema that contains references into this one."""
         root = self.index.root
         return compile_schema({**_dialect(root), **schema}, {**self._remotes, _uri(root): root.schema})
 
@@ -238,7 +241,7 @@ class Validator:
         return _reference(self.index.root, site)
 
     def complains(self, site: Site, value: JSON) -> bool:
-        """Whether one of the subschemas refuses a value for itself, not only for its members."""
+        """Whether a subschema refuses a value itself, not only its members."""
         part = self._part(site)
         if part is None or part.is_valid(value):
             return False
@@ -253,7 +256,7 @@ class Validator:
         return any(not fault.path for fault in told)
 
     def _part(self, site: Site) -> jsonschema_rs.Validator | None:
-        """A subschema, compiled at its first use."""
+        """A subschema, compiled at first use."""
         if site.key not in self._parts:
             self._parts[site.key] = compile_part(self.index.root, site, self._remotes)
         return self._parts[site.key]
@@ -285,14 +288,14 @@ class Validator:
 
 
 def validate(schema: Schema, value: JSON, remotes: Mapping[str, JSON] | None = None) -> list[Violation]:
-    """The faults of a value under a schema that is used only this once; see `Validator`.
+    """The violations of a value under a schema that is used only once; see `Validator`.
 
     Raises:
-        DocumentError: The schema can't be compiled.
+        DocumentError: The schema cannot be compiled.
     """
     return Validator(schema, remotes=remotes).faults(value)
 
 
 def refusal_text(error: ValueError) -> str:
-    """What jsonschema-rs said when it refused a schema, in one line."""
+    """The reason why jsonschema-rs refused a schema, in one line."""
     return (getattr(error, "message", "") or str(error)).splitlines()[0][:300]

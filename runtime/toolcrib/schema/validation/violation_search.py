@@ -1,13 +1,13 @@
-"""Finds the violations of values that are too large to be explained whole: one by one, only as far as they are read.
+"""Find the violations of large values one by one, as far as they are read.
 
-jsonschema-rs builds all errors before it returns the first, with a copy of the value in each. So it is never asked
-for the errors of a large object or list. Members are judged in small chunks; a keyword about the large container
-itself is judged first, and then explained on a small witness that breaks the same keyword.
-
-jsonschema-rs also gathers the errors of every branch of every `anyOf` and `oneOf`: under a schema that comes back to
-itself through two branches, like one of expressions, they double with each level of the value. `ErrorBudget` counts
-them beforehand.
+Members are validated in small chunks. A keyword about a large container itself is checked first, and then explained on a
+small witness value that violates the same keyword. `ErrorBudget` estimates the number of errors beforehand.
 """
+
+# Two properties of jsonschema-rs make this module necessary. It builds all errors before it returns the
+# first, with a copy of the value in each, so asking for the errors of a list of 100,000 items takes quadratic
+# memory. And it collects the errors of every branch of every `anyOf` and `oneOf`: under a schema that is
+# recursive through two branches, such as one of expressions, they double with each level of the value.
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ from toolcrib.core.subschemas import IN_PLACE, Key, Path, SchemaIndex, Site, chi
 from toolcrib.schema.validation.json_values import count_elements
 
 _BEARABLE: Final = 2_000
-"""Judgements that are always borne, whatever the schema."""
+"""Number of checks that is always acceptable, for any schema."""
 
 _OVERLAP: Final = 4
-"""Judgements for each pair of a subschema and a place; where none is made twice it is one."""
+"""Acceptable number of checks per pair of subschema and place; 1 means that no check is repeated."""
 
 _PAIRS: Final = 20_000
-"""Pairs that are counted before the count is given up."""
+"""Maximum number of pairs to count."""
 
 
 class _TooManyError(Exception):
-    """The count is given up."""
+    """There are too many pairs to count."""
 
 
 class ErrorBudget:
-    """Counts the judgements that the values of a schema need."""
+    """Estimates the number of checks that explaining a value takes."""
 
     def __init__(self, index: SchemaIndex) -> None:
         self._index = index
 
     def too_much(self, site: Site, value: JSON) -> bool:
-        """Whether telling the errors of a value under a subschema takes too much work."""
+        """Whether explaining a value under a subschema takes too much work."""
+        # Without recursion the schema itself bounds the work, so nothing needs to be counted.
         if self.ways:
             return False
         counts: dict[tuple[Key, int], int] = {}
@@ -57,7 +58,8 @@ class ErrorBudget:
 
     @cached_property
     def ways(self) -> int:
-        """In how many ways the schema judges one value, where these are few and none comes back to itself; else 0."""
+        """The number of paths through the schema; 0 if it is recursive or there are too many."""
+        # Depth first with an explicit stack: chains of references can exceed Python's recursion limit.
         ways: dict[Key, int] = {}
         under_way: set[Key] = set()
         stack: list[tuple[Site, bool]] = [(self._index.root, False)]
@@ -81,6 +83,7 @@ class ErrorBudget:
         yield from (self._index.child(site, path, schema) for path, schema in children(site.schema))
 
     def _count(self, site: Site, value: JSON, counts: dict[tuple[Key, int], int]) -> int:
+        # By identity: all parts of the value stay alive during the count, and hashing them would take longer.
         pair = (site.key, id(value))
         if pair not in counts:
             if len(counts) >= _PAIRS:
@@ -100,7 +103,7 @@ class ErrorBudget:
 
 
 def members_of(value: object) -> Iterator[tuple[str | int, JSON]]:
-    """The members of an object or array with their keys; nothing of other values."""
+    """The members of an object or array with their keys; empty for other values."""
     if isinstance(value, dict):
         yield from value.items()
     elif isinstance(value, list):
@@ -108,19 +111,19 @@ def members_of(value: object) -> Iterator[tuple[str | int, JSON]]:
 
 
 _WHOLE: Final = 250
-"""Elements, the value itself and all values within it, from which on a value is large."""
+"""Number of elements (the value and all nested values) from which on a value is large."""
 
 _JUDGEMENTS: Final = 20_000
-"""Judgements that explaining a value may take which is not large: its elements, times the ways of the schema."""
+"""Maximum number of checks to explain a value that is not large: its elements times the paths of the schema."""
 
 _BRANCH: Final = 11
-"""Errors that are read of each branch of an `anyOf` or `oneOf`."""
+"""Number of errors that are read from each branch of an `anyOf` or `oneOf`."""
 
 _STEPS: Final = 20_000
-"""Pairs of a subschema and a large container that are looked into before the search gives up."""
+"""Maximum number of pairs of a subschema and a large container that a search examines."""
 
 _STEPS_OF_MANY: Final = 2_000
-"""The same under a schema that comes back to itself, where they may double with each level of the value."""
+"""The same for a recursive schema, where they may double with each level of the value."""
 
 _OWN: Final = (
     "type",
@@ -139,13 +142,13 @@ _OWN: Final = (
 """Keywords about a container as a whole."""
 
 _SIMPLER: Final[dict[str, dict[str, JSON]]] = {"not": {"not": {}}, "contains": {"contains": {}}}
-"""Keyword -> a schema whose error says the same, and that every small witness breaks."""
+"""Keyword -> a schema with an equivalent error that every small witness violates."""
 
 _OF_PROPERTIES: Final = ("properties", "patternProperties", "additionalProperties", "propertyNames")
 _DYNAMIC: Final = ("$dynamicRef", "$recursiveRef")
 _NEVER: Final[JSON] = {"not": {}}
 _UNLISTED: Final = "\0"
-"""A text that no `enum` lists."""
+"""A string that no `enum` lists."""
 
 _PROBES: Final[dict[str, tuple[dict[str, JSON], JSON]]] = {
     "if": ({"if": {}, "then": _NEVER}, None),
@@ -153,17 +156,18 @@ _PROBES: Final[dict[str, tuple[dict[str, JSON], JSON]]] = {
     "dependentSchemas": ({"dependentSchemas": {"a": _NEVER}}, {"a": None}),
     "dependencies": ({"dependencies": {"a": _NEVER}}, {"a": None}),
 }
-"""Keyword -> a schema with it, and a value that is refused in the dialects that have the keyword."""
+"""Keyword -> a schema with it, and a value that it refuses in the dialects that have the keyword."""
 
+# jsonschema-rs reports object keys that look like numbers as list indexes; see `true_path`.
 _NUMBER: Final = re.compile(r"\+?0*([0-9]{1,20})")
 
 
 class BranchErrors(NamedTuple):
-    """The kind of an error of `anyOf` or `oneOf` over a large value.
+    """An error of `anyOf` or `oneOf` in a large value.
 
     Attributes:
         name: The keyword.
-        context: The first errors of each branch; none of a branch that fits.
+        context: The first errors of each branch; empty for a branch that matches.
     """
 
     name: str
@@ -171,11 +175,11 @@ class BranchErrors(NamedTuple):
 
 
 class UnexplainedError(NamedTuple):
-    """The kind of an error of which only the keyword is known.
+    """An error of which only the keyword is known.
 
     Attributes:
         name: The keyword.
-        expected: What it expects, as a noun.
+        expected: What it expects, as a noun phrase.
     """
 
     name: str
@@ -183,7 +187,7 @@ class UnexplainedError(NamedTuple):
 
 
 class LocatedError(NamedTuple):
-    """An error at its place within a large value: what is read of a `ValidationError`."""
+    """An error at its place in a large value, with the fields of `ValidationError` that are used."""
 
     instance_path: Path
     kind: Kind | BranchErrors | UnexplainedError
@@ -198,11 +202,12 @@ _UNEVALUATED: Final = {
 
 
 class SearchExhausted(Exception):
-    """The schema judges the value in too many ways, or has subschemas that can't be judged alone."""
+    """The search takes too long, or the schema has subschemas that cannot be validated separately."""
 
 
 def true_path(value: object, keys: Iterable[str | int]) -> Path:
-    """The path of an error. jsonschema-rs reports the keys `"1"`, `"01"` and `"+1"` as the index 1."""
+    """The path of an error in a value."""
+    # jsonschema-rs reports the object keys `"1"`, `"01"` and `"+1"` as the index 1.
     path: Path = ()
     there: Any = value  # jsonschema-rs went this way
     for key in keys:
@@ -216,22 +221,22 @@ def true_path(value: object, keys: Iterable[str | int]) -> Path:
 
 
 def whole_for(effort: ErrorBudget) -> int:
-    """Elements from which on a value is large: the more ways a schema has to judge one, the fewer."""
+    """The number of elements from which on a value is large; smaller for a schema with more paths."""
     return max(10, min(_WHOLE, _JUDGEMENTS // effort.ways)) if effort.ways else _WHOLE
 
 
 class ViolationSearch:
-    """A search for what is wrong with one large value.
+    """A search for the violations of one large value.
 
     Attributes:
-        judged: Elements that were judged as members of chunks so far.
+        judged: Number of elements that were validated in chunks so far.
 
     Args:
         index: The subschemas of the schema.
-        effort: Counts the work of explaining a chunk.
-        compile_schema: Compiles a schema of references into the schema. Raises ValueError where one leads nowhere.
-        reference: A schema that refers to a site.
-        whole: Elements from which on a value is large.
+        effort: Estimates the work of explaining a chunk.
+        compile_schema: Compiles a schema with references into the schema. Raises ValueError if one is unresolved.
+        reference: Creates a schema that refers to a site.
+        whole: Number of elements from which on a value is large.
     """
 
     def __init__(
@@ -251,12 +256,14 @@ class ViolationSearch:
         self._steps = _STEPS if effort.ways else _STEPS_OF_MANY
 
     def errors(self, site: Site, value: JSON, path: Path = ()) -> Iterator[LocatedError]:
-        """The errors of a value under a subschema, those of the value itself first; none if it fits.
+        """The errors of a value under a subschema, those of the value itself first; empty if it is valid.
 
         Raises:
-            SearchExhausted: The errors can't be found in this way.
+            SearchExhausted: The errors cannot be found in this way.
         """
         self._steps -= 1
+        # The target of a dynamic reference depends on the path to it, so the subschema cannot be validated
+        # separately.
         if self._steps < 0 or any(site.get(keyword) is not None for keyword in _DYNAMIC):
             raise SearchExhausted
         if count_elements(value, self._whole) < self._whole:
@@ -273,7 +280,7 @@ class ViolationSearch:
         unevaluated = _UNEVALUATED[dict if isinstance(value, dict) else list]
         if found or site.get(unevaluated.name) is None:
             return
-        # All keywords beside it decide what is evaluated, so it is judged together with them.
+        # All adjacent keywords decide what is evaluated, so `unevaluated...` is validated together with them.
         if not self._judge(self._reference(site)).is_valid(value):
             yield LocatedError(path, unevaluated, (unevaluated.name,), value)
 
@@ -284,9 +291,10 @@ class ViolationSearch:
             raise SearchExhausted from None
 
     def _inner(self, site: Site, keyword: str) -> dict[Path, Site]:
-        """The subschemas at a keyword by their paths within the site; none where the dialect does not have it."""
+        """The subschemas at a keyword, by path within the site; empty if the dialect does not have the keyword."""
         if isinstance(site.schema, bool) or keyword not in site.schema:
             return {}
+        # Asking jsonschema-rs is simpler and safer than a table of the keywords of each dialect.
         if keyword in _PROBES:
             schema, refused = _PROBES[keyword]
             if self._judge(schema).is_valid(refused):
@@ -334,6 +342,7 @@ class ViolationSearch:
             judge = self._judge(schema)
             if judge.is_valid(value):
                 continue
+            # A witness gives the same error without a copy of the large value in it.
             simpler = self._judge(_SIMPLER.get(keyword, schema))
             explained = ([*simpler.iter_errors(witness)] for witness in _witnesses(schema, value))
             errors = next(filter(None, explained), ())
@@ -366,7 +375,8 @@ class ViolationSearch:
                     if each.path[len(site.path)] != _UNEVALUATED[dict].name
                 ]
                 if any(each.schema is False for each in inner):
-                    yield from self._of_chunk(site, judge, {name: None}, path)  # refused whatever it is
+                    # Refused for its name alone, so None can stand for the large member.
+                    yield from self._of_chunk(site, judge, {name: None}, path)
                     continue
                 yield from self._of_chunk(site, names, {name: None}, path)
                 for each in inner:
@@ -413,7 +423,7 @@ class ViolationSearch:
     def _of_chunk(
         self, site: Site, judge: jsonschema_rs.Validator, chunk: JSON, path: Path, start: int = 0
     ) -> Iterator[LocatedError]:
-        """The errors of a small value, or of a few members of a large one; `start` is the index of the first item."""
+        """The errors of a small value or of a few members of a large one, whose first item has the index `start`."""
         self.judged += count_elements(chunk, self._whole)
         if not self._effort.ways:
             if judge.is_valid(chunk):
@@ -424,14 +434,14 @@ class ViolationSearch:
             yield located(error, chunk, path, start=start)
 
     def _of_applicators(self, site: Site, value: JSON, path: Path) -> Iterator[LocatedError]:
-        """The errors of the subschemas that judge the same value."""
+        """The errors of the subschemas that validate the same value."""
         for each in self._applied(site, value):
             yield from self.errors(each, value, path)
         for keyword in ("anyOf", "oneOf") if not self._index.is_overridden(site) else ():
             yield from self._of_branches(site, keyword, value, path)
 
     def _applied(self, site: Site, value: JSON) -> Iterator[Site]:
-        """The subschemas that the same value must fit, each of them."""
+        """The subschemas that the same value must match."""
         for _keyword, _text, target in self._index.targets(site):
             if target is None:
                 raise SearchExhausted
@@ -458,14 +468,14 @@ class ViolationSearch:
 def located(
     error: jsonschema_rs.ValidationError, piece: JSON, path: Path = (), *, start: int = 0, depth: int = 0
 ) -> LocatedError:
-    """An error within a piece of a large value at its place within the whole.
+    """Convert an error in a piece of a large value to its place in the whole value.
 
     Args:
         error: The error.
-        piece: What was judged.
+        piece: The validated piece.
         path: The place of the piece.
-        start: Index of the first item, where the piece has only some items of a list.
-        depth: How many keys lead to that list within the piece.
+        start: Index of the first item if the piece has only some items of a list.
+        depth: Number of keys that lead to that list within the piece.
     """
     keys, kind = true_path(piece, error.instance_path), error.kind
     if start and len(keys) > depth:
@@ -481,10 +491,10 @@ def located(
 
 
 def _witnesses(schema: dict[str, JSON], value: JSON) -> Iterator[JSON]:
-    """Small values that may break the same keyword as a large container does, and in the same way."""
+    """Small values that may violate a keyword in the same way as a large container."""
     if isinstance(value, dict):
         named = {*_texts(schema)}
-        yield {name: None for name in value if name in named}  # misses what the large one misses
+        yield {name: None for name in value if name in named}  # lacks the same required properties
         yield dict.fromkeys(value)
     elif isinstance(value, list):
         yield []
@@ -494,7 +504,7 @@ def _witnesses(schema: dict[str, JSON], value: JSON) -> Iterator[JSON]:
 
 
 def _texts(schema: JSON) -> Iterator[str]:
-    """The names that `required` and its kin list."""
+    """The names in `required` and similar keywords."""
     if isinstance(schema, str):
         yield schema
     elif isinstance(schema, dict | list):

@@ -1,4 +1,4 @@
-"""Violations: what is wrong with a value, one for each place and reason, written for the reader who can fix it."""
+"""Violations: why a value is invalid, one for each place and reason, written for the model or person who fixes it."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from toolcrib.core.subschemas import Path
 from toolcrib.security.redaction import HIDDEN
 
 SHOWN: Final = 80
-"""Characters of a value or name that a text shows."""
+"""Maximum number of characters of a value or name in a message."""
 
 EXPECTED: Final = 300
-"""Characters that a text spends on what was expected."""
+"""Maximum number of characters that describe the expected value."""
 
 REPORT: Final = 4096
-"""Bytes of UTF-8 that a report takes at most."""
+"""Maximum size of a report in UTF-8 bytes."""
 
 
 class Violation(NamedTuple):
-    """One reason why a value does not fit its schema.
+    """One reason why a value is invalid.
 
     Attributes:
-        pointer: JSON Pointer of the place within the value; of a missing property, where it should be.
-        keyword: The keyword of the schema that said no; `json`, `depth`, `size` or `subclass` where the
-            value is no plain JSON.
-        expected: What would fit, as a noun: `a string`, `at most 7`.
-        got: What is there, shortened; `***` where the place is secret.
-        hint: Near misses or the nearest value that is allowed; may be empty.
+        pointer: JSON Pointer of the place within the value; for a missing property, where it should be.
+        keyword: The violated keyword of the schema; `json`, `depth`, `size` or `subclass` if the value is not plain JSON.
+        expected: The expected value as a noun phrase: `a string`, `at most 7`.
+        got: The actual value, shortened; `***` if the place is secret.
+        hint: Near misses or the closest allowed value; may be empty.
         path: The place as keys and indexes.
     """
 
@@ -51,17 +50,18 @@ class Violation(NamedTuple):
 
 
 def make_violation(path: Path, keyword: str, expected: str, got: str, hint: str = "") -> Violation:
-    """A fault at a path, its texts cut to their bounds."""
+    """Create a violation, with its texts shortened to their limits."""
     return Violation(
         pointer_to(path), keyword, shorten(expected, EXPECTED), got, shorten(hint, EXPECTED), path
     )
 
 
 def report(faults: Iterable[Violation], *, most: int = REPORT) -> str:
-    """The faults, one line each, in at most `most` bytes of UTF-8; what does not fit is counted."""
+    """The violations, one per line, in at most `most` bytes of UTF-8; omitted ones are counted."""
     lines = [fault.for_model() for fault in faults]
     text = "\n".join(lines)
     kept = len(lines)
+    # Whole lines are dropped: half a violation would mislead a model.
     while len(text.encode("utf-8", "replace")) > most and kept:
         kept -= 1
         text = "\n".join([*lines[:kept], f"... and {len(lines) - kept} more"])
@@ -69,7 +69,8 @@ def report(faults: Iterable[Violation], *, most: int = REPORT) -> str:
 
 
 def shorten(text: str, most: int = SHOWN) -> str:
-    """The text on one line, unprintable characters escaped, its middle left out where it is long."""
+    """A text on one line, with unprintable characters escaped and the middle of a long text omitted."""
+    # The tail is kept, because paths, URLs and names often differ only at the end.
     if len(text) > most:
         tail = most // 4
         text = f"{text[: most - tail - 3]}...{text[-tail:]}"
@@ -79,7 +80,7 @@ def shorten(text: str, most: int = SHOWN) -> str:
 
 
 def describe_value(value: Any, *, hidden: bool = False) -> str:
-    """A value in a few words: scalars as JSON, containers (also as text) by their size, secrets as `***`."""
+    """A short description of a value: scalars as JSON, containers (also as text) by size, secrets as `***`."""
     if hidden:
         return HIDDEN
     kind = type(value)
@@ -92,22 +93,24 @@ def describe_value(value: Any, *, hidden: bool = False) -> str:
     value = plain_scalar(value)
     plain = type(value)
     if plain is str and value.lstrip()[:1] in ("{", "["):
-        return f"text of {count(len(value), 'character')}"  # it may be JSON with a secret in it
+        return f"text of {count(len(value), 'character')}"  # it may be JSON that contains a secret
     if plain is str:
         return f'"{shorten(json.dumps(value[:1000], ensure_ascii=False)[1:-1])}"'
     if plain is float and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    # str() of a huge integer takes quadratic time, and raises beyond 4,300 digits.
     if plain is int and abs(value) > 10**SHOWN:
         return f"an integer of {value.bit_length()} bits"
     if value is None or plain in (bool, int, float):
         return json.dumps(value)
-    if plain is Decimal:  # jsonschema-rs gives the large and the exact numbers of a schema so
+    if plain is Decimal:  # jsonschema-rs returns large and exact numbers of a schema as Decimal
         return shorten(str(value))
     return f"a Python `{kind.__name__}`"
 
 
 def plain_scalar(value: Any) -> Any:
-    """A text or number of a subclass as a plain one, whose methods are Python's own; anything else as it is."""
+    """Convert a subclass of str, int or float to the plain type; other values are returned unchanged."""
+    # An overridden `__str__` or `__format__` must not run, or decide what a message shows.
     kind = type(value)
     if kind is bool:
         return value
@@ -131,13 +134,13 @@ def count(number: int, noun: str) -> str:
 
 
 class UnusableArguments(Exception):
-    """Arguments that fit the schema, and that nothing can be asked with. Its texts hold no values.
+    """Arguments that are valid but cannot be used for a request. The texts contain no values.
 
     Attributes:
         message: What is wrong.
-        pointer: JSON Pointer of the argument; empty where it is not one alone.
-        hint: The way out, where there is one.
-        at: JSON Pointer of the place in the descriptor, where one of them is meant.
+        pointer: JSON Pointer of the argument; empty if it concerns several.
+        hint: How to fix it; may be empty.
+        at: JSON Pointer of the cause in the descriptor, if any.
     """
 
     def __init__(self, message: str, *, pointer: str = "", hint: str = "", at: str = "") -> None:
@@ -148,7 +151,7 @@ class UnusableArguments(Exception):
         self.at = at
 
     def refused(self, call: Call, mode: str) -> Result:
-        """The result of a call that had them."""
+        """The result of a call with these arguments."""
         violation: dict[str, JSON] = {
             "pointer": self.pointer,
             "keyword": mode,

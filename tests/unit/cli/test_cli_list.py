@@ -103,7 +103,8 @@ def test_paths_are_listed_as_other_verbs_read_them(tools, write, toolcrib, docum
     result = toolcrib("list", "get_*")
     assert (result.exit_code, result.stdout) == (exit_codes.USAGE, "")
     assert (
-        "file or folder `get_*` does not exist; to filter tools by name, use `--name 'get_*'`" in result.stderr
+        "file or folder `get_*` does not exist; to filter tools by name, use `--name 'get_*'`"
+        in result.stderr
     )
 
 

@@ -153,6 +153,6 @@ def test_a_full_disk_leaves_the_archive_that_was_there(tmp_path):
     builder = building(write_pack(tmp_path / "1", 1), target, preexec_fn=narrow)
     _, errors = builder.communicate()
     assert builder.returncode != 0
-    assert b"can't be written: File too large" in errors
+    assert b"cannot be written: File too large" in errors
     assert target.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "built.zip"]

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from rewriting import ARCHIVE, WAYS_OF_ARCHIVES, Writer, archive_of, pack_of, version_in, write_pack
-from sampling import sample
+from sampling import THOROUGH, sample
 from toolcrib import Runtime
 from toolcrib.loading.documents.archives import open_archive
 
-ROUNDS = 12
+ROUNDS = 12 if THOROUGH else 4
 TOOLS = ["from_file", "probe"]
 
 

@@ -383,6 +383,7 @@ def _variable(name: str, entry: Mapping[str, Any]) -> PromptVariable:
 _PROMPT_NAME = re.compile(r"[^\s/\x00-\x1f\x7f]([^/\x00-\x1f\x7f]{0,98}[^\s/\x00-\x1f\x7f])?")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
+
 def check_prompts(prompts: Mapping[str, Any]) -> Iterator[Problem]:
     """The problems of prompts that the schema cannot find."""
     for name, entry in prompts.items():

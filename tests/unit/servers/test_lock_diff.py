@@ -107,32 +107,32 @@ TIGHTER = {
         shaped(a=STRING),
         shaped(["b"], a=STRING, b=STRING),
         "/required",
-        "`b` must now be given",
+        "`b` is now required",
     ),
-    "required": (shaped(a=STRING), shaped(["a"], a=STRING), "/required", "`a` must now be given"),
+    "required": (shaped(a=STRING), shaped(["a"], a=STRING), "/required", "`a` is now required"),
     "a property gone from a closed object": (
         shaped(closed=True, a=STRING, b=STRING),
         shaped(closed=True, a=STRING),
         "/properties/b",
-        "`b` is no longer taken",
+        "`b` is no longer accepted",
     ),
     "closed": (
         shaped(a=STRING),
         shaped(closed=True, a=STRING),
         "/additionalProperties",
-        "properties that are not named are no longer all taken",
+        "additional properties are no longer all accepted",
     ),
     "a lower maximum": (
         shaped(a={"type": "integer", "maximum": 7}),
         shaped(a={"type": "integer", "maximum": 3}),
         "/properties/a/maximum",
-        "values are refused that were taken",
+        "some values that were accepted are now refused",
     ),
     "a member of an enum": (
         shaped(a={"enum": ["x", "y"]}),
         shaped(a={"enum": ["x"]}),
         "/properties/a/enum",
-        '"y" is no longer taken',
+        '"y" is no longer accepted',
     ),
     "a narrower type": (
         shaped(a={"type": ["string", "null"]}),
@@ -150,19 +150,19 @@ TIGHTER = {
         shaped(a={}),
         shaped(a=STRING),
         "/properties/a/type",
-        "only this is taken now",
+        "only this is accepted now",
     ),
     "an enum where there was none": (
         shaped(a=STRING),
         shaped(a={"enum": ["x"]}),
         "/properties/a/enum",
-        "only this is taken now",
+        "only this is accepted now",
     ),
     "a pattern": (
         shaped(a=STRING),
         shaped(a={"type": "string", "pattern": "^x"}),
         "/properties/a/pattern",
-        "texts must fit this pattern now, which can't be shown to be compatible",
+        "texts must now match this pattern, which cannot be shown to be compatible",
     ),
     "an alternative gone": (
         shaped(a={"anyOf": [STRING, {"type": "null"}]}),
@@ -174,31 +174,31 @@ TIGHTER = {
         shaped(a={"type": "object"}),
         shaped(a=shaped(b=STRING)),
         "/properties/a/properties/b/type",
-        "only this is taken now",
+        "only this is accepted now",
     ),
     "what can't be decided": (
         shaped(a={"not": STRING}),
         shaped(a={"not": {"type": "integer"}}),
         "/properties/a/not",
-        "can't be shown to be compatible",
+        "cannot be shown to be compatible",
     ),
     "deep in a definition": (
         {**shaped(a={"$ref": "#/$defs/A"}), "$defs": {"A": shaped(b={"type": "integer", "minimum": 1})}},
         {**shaped(a={"$ref": "#/$defs/A"}), "$defs": {"A": shaped(b={"type": "integer", "minimum": 2})}},
         "/$defs/A/properties/b/minimum",
-        "values are refused that were taken",
+        "some values that were accepted are now refused",
     ),
     "a nearest alternative": (
         shaped(a={"anyOf": [{"type": "integer", "maximum": 7}, {"type": "null"}]}),
         shaped(a={"anyOf": [{"type": "integer", "maximum": 3}, {"type": "null"}]}),
         "/properties/a/anyOf/0/maximum",
-        "values are refused that were taken",
+        "some values that were accepted are now refused",
     ),
     "an unknown dialect": (
         {"$schema": "urn:x"},
         {"$schema": "urn:x", "type": "object"},
         "",
-        "can't be shown to be compatible",
+        "cannot be shown to be compatible",
     ),
 }
 
@@ -221,7 +221,7 @@ def test_promising_more_of_results_is_compatible_where_it_can_be_shown(before, a
 
 
 LOOSER = {
-    "no longer required": (shaped(["a"], a=STRING), shaped(a=STRING), "/required", "`a` may be missing now"),
+    "no longer required": (shaped(["a"], a=STRING), shaped(a=STRING), "/required", "`a` may now be missing"),
     "one more of an enum": (
         shaped(a={"enum": ["x"]}),
         shaped(a={"enum": ["x", "y"]}),
@@ -238,19 +238,19 @@ LOOSER = {
         shaped(closed=True, a=STRING),
         shaped(closed=True, a=STRING, b=STRING),
         "/properties/b",
-        "`b` is new where no other properties were promised",
+        "`b` is new, but no additional properties were allowed",
     ),
     "opened": (
         shaped(closed=True, a=STRING),
         shaped(a=STRING),
         "/additionalProperties",
-        "properties may come now that are not named",
+        "additional properties are now possible",
     ),
     "a higher maximum": (
         shaped(a={"type": "integer", "maximum": 3}),
         shaped(a={"type": "integer", "maximum": 7}),
         "/properties/a/maximum",
-        "values may come now that were ruled out",
+        "values that were excluded are now possible",
     ),
 }
 

@@ -234,8 +234,8 @@ async def test_a_server_that_is_down_and_then_up_again_needs_a_new_link():  # D8
         assert not call_trace.begun
         assert call_trace.trouble is not None
         assert call_trace.trouble.code == "connect_failed"
-        assert call_trace.trouble.hint == "see whether it runs, and `url`"
-        assert link.ended.startswith(f"can't be reached: no connection to `127.0.0.1:{server.port}`")
+        assert call_trace.trouble.hint == "check that the server is running and that `url` is correct"
+        assert link.ended.startswith(f"cannot be reached: cannot connect to `127.0.0.1:{server.port}`")
     async with serving(speaking(), port=server.port) as again, connected(at(server)) as (_, client):
         assert await call(client, {"n": 1}) == {"n": 1}
         assert again.accepted

@@ -69,8 +69,8 @@ LIVE_NOTE = (
 )
 
 MCP_NOTE = (
-    "How it is used: [use a server's tools](../how-to/use-a-servers-tools.md), "
-    "[freeze a server](../how-to/freeze-a-server.md). The servers stand in [the project](project.md), under `servers`, and are "
+    "How-to guides: [use the tools of an MCP server](../how-to/use-a-servers-tools.md), "
+    "[lock an MCP server](../how-to/freeze-a-server.md). The servers stand in [the project](project.md), under `servers`, and are "
     "started only once the project is [trusted](../how-to/trust-a-project.md). "
     "It needs the extra `mcp`: `pip install 'toolcrib[mcp]'`."
 )

@@ -643,7 +643,7 @@ FAULT_CODES = (
 def arguments(function: Function) -> str:
     """How many arguments a function takes after the value, and whether they are named fields."""
     if function.most == 0:
-        return "none, and no value"
+        return "none; no value"
     least, most = function.least - 1, None if function.most is None else function.most - 1
     if function.fields == "must":
         return "fields"

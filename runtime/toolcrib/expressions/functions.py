@@ -304,7 +304,7 @@ def _fits(name: str, item: JSON, fields: Mapping[str, JSON]) -> bool:
 
 @_function("find", fields="must")
 def find(items: JSON, /, **fields: JSON) -> JSON:
-    """The first object in a list whose fields have these values; none if no object matches."""
+    """The first object in a list whose fields have these values; `none` if no object matches."""
     return next((item for item in _list("find", items) if _fits("find", item, fields)), None)
 
 
@@ -358,13 +358,13 @@ def unique(items: JSON) -> JSON:
 
 @_function("first", goes="no")
 def first(items: JSON) -> JSON:
-    """The first element of a list; none if the list is empty."""
+    """The first element of a list; `none` if the list is empty."""
     return next(iter(_list("first", items, "use `[0:1]` for a part of a string")), None)
 
 
 @_function("last", goes="no")
 def last(items: JSON) -> JSON:
-    """The last element of a list; none if the list is empty."""
+    """The last element of a list; `none` if the list is empty."""
     return next(reversed(_list("last", items, "use `[-1:]` for a part of a string")), None)
 
 
@@ -419,7 +419,7 @@ def count_up(start: JSON, stop: JSON = None, step: JSON = 1) -> JSON:
 
 @_function("default", 2, goes="no")
 def default(value: JSON, instead: JSON) -> JSON:
-    """The value, or a replacement if it is none. Read a key that may be missing with `a['key']`."""
+    """The value, or a replacement if it is `none`. Read a key that may be missing with `a['key']`."""
     return instead if value is None else value
 
 
@@ -471,13 +471,13 @@ def _extreme(name: str, beats: Callable[[JSON, JSON], bool], candidates: tuple[J
 
 @_function("min", most=None)
 def least(*candidates: JSON) -> JSON:
-    """The smallest of a list or of several arguments, numbers or strings; none for an empty list."""
+    """The smallest of a list or of several arguments, numbers or strings; `none` for an empty list."""
     return _extreme("min", less, candidates)
 
 
 @_function("max", most=None)
 def greatest(*candidates: JSON) -> JSON:
-    """The largest of a list or of several arguments, numbers or strings; none for an empty list."""
+    """The largest of a list or of several arguments, numbers or strings; `none` for an empty list."""
     return _extreme("max", greater, candidates)
 
 

@@ -142,7 +142,9 @@ def _encode(encoder: json.JSONEncoder, value: JSON) -> str:
             text.encode()
     except UnicodeEncodeError as error:
         code = ord(error.object[error.start])
-        raise ValueError(f"the text contains the lone surrogate `\\u{code:04x}` and cannot be written as JSON") from None
+        raise ValueError(
+            f"the text contains the lone surrogate `\\u{code:04x}` and cannot be written as JSON"
+        ) from None
     except RecursionError:
         raise ValueError("the value is nested too deeply to be written as JSON") from None
     return text

@@ -333,9 +333,7 @@ class EgressGuard:
         try:
             address = str(read_address(text))
         except ValueError:
-            message = (
-                f"`{host_and_port(host.name, port)}` resolved to `{printable(text)}`, which is not an IP address"
-            )
+            message = f"`{host_and_port(host.name, port)}` resolved to `{printable(text)}`, which is not an IP address"
             raise EgressRefused(message, code="address_refused", hint="check the resolver") from None
         if not self._names(host, port):
             self._judge(host, port, address, written=host.name)

@@ -111,7 +111,11 @@ def check_variables(text: str, pointer: str) -> list[Problem]:
 
 def _variable(inner: str, written: str, start: int) -> SecretVariable:
     if "{" in inner:
-        raise _bad(start, "contains a brace", "remove the brace: look-ups cannot be nested, and defaults cannot contain braces")
+        raise _bad(
+            start,
+            "contains a brace",
+            "remove the brace: look-ups cannot be nested, and defaults cannot contain braces",
+        )
     name, given, default = inner.partition(":-")
     source, _colon, rest = name.partition(":") if ":" in name else ("env", "", name)
     if source == "env":

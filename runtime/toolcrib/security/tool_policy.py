@@ -114,7 +114,12 @@ def _check_globs(globs: Any, pointer: str) -> Iterator[Problem]:
     """One text for a list of texts is refused: each of its letters would count, and a `*` fits every tool."""
     if isinstance(globs, str):
         hint = f"write `({globs!r},)`"
-        yield Problem(code="wrong_type", message=f"expected a list of globs, got the text `{globs}`", pointer=pointer, hint=hint)
+        yield Problem(
+            code="wrong_type",
+            message=f"expected a list of globs, got the text `{globs}`",
+            pointer=pointer,
+            hint=hint,
+        )
     elif not all(isinstance(glob, str) and glob for glob in globs):
         yield Problem(code="wrong_type", message="a glob must be a non-empty text", pointer=pointer)
 
@@ -285,7 +290,9 @@ def _check_forced(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Proble
     if needs:
         before = " and ".join(f"`{need}`" for need in needs)
         message = f"`tool_choice` forces `{choice}` first, but it requires {before}"
-        yield _contradiction(message, "/tool_choice", "choose the tool that comes first, or do not require it")
+        yield _contradiction(
+            message, "/tool_choice", "choose the tool that comes first, or do not require it"
+        )
 
 
 def _contradiction(message: str, pointer: str, hint: str) -> Problem:

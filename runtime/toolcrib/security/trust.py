@@ -197,9 +197,7 @@ class TrustRequest(NamedTuple):
         here = working_folder()
         root = self.workspace.root
         path = "" if here and root == os.path.realpath(here) else f" {_as_argument(self.workspace, here)}"
-        return (
-            f"review its needs with `toolcrib trust{path} --dry-run`, then run `toolcrib trust{path}`"
-        )
+        return f"review its needs with `toolcrib trust{path} --dry-run`, then run `toolcrib trust{path}`"
 
     @property
     def added(self) -> tuple[Need, ...]:
@@ -501,7 +499,9 @@ class Trust:
         self._refused[workspace.root] = request
         error = untrusted_error(request, needs, left)
         if self.policy.nothing:
-            error.hint = "the program that opened it does not trust it: it passes `trust=False` or a different hash"
+            error.hint = (
+                "the program that opened it does not trust it: it passes `trust=False` or a different hash"
+            )
         raise error
 
     def _is_agreed(self, request: TrustRequest) -> bool:

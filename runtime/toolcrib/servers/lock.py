@@ -442,9 +442,7 @@ def _why_none(lock: Lock, server: Server, *, blocks: bool) -> str:
             f"{first.hint}"
         )
     if not lock.there and blocks:
-        return (
-            f"missing {lock.source}: `lock: block` allows only locked servers; {_run(server)}"
-        )
+        return f"missing {lock.source}: `lock: block` allows only locked servers; {_run(server)}"
     if lock.there and server.name not in lock.servers:
         return f"the server `{name}` is not in {lock.source}; {_run(server)}"
     return ""

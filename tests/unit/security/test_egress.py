@@ -572,7 +572,7 @@ def test_a_pattern_is_normalised(text, glob):
 
 @pytest.mark.parametrize("text", ["*.127.0.0.1", "*.1", "*.[::1]", "*.", "*a.example", "a b", ""])
 def test_what_is_no_pattern_is_refused(text):
-    with pytest.raises(ValueError, match=r"no host|nothing lies below"):
+    with pytest.raises(ValueError, match=r"not a valid host|has no subdomains"):
         read_glob(text)
 
 
@@ -730,7 +730,7 @@ def test_addresses_keep_their_order_and_none_comes_twice():
 @pytest.mark.parametrize("allow", [[], ["api.example.com:443"]])
 def test_an_answer_that_is_no_address_is_refused(answer, allow):
     dialler = Recorder()
-    with pytest.raises(EgressRefused, match="is no address") as caught:
+    with pytest.raises(EgressRefused, match="is not an IP address") as caught:
         asyncio.run(
             EgressGuard(allow, resolve=Names([answer]), dial=dialler).connect("api.example.com", 443, ANY)
         )

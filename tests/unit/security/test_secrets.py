@@ -170,7 +170,7 @@ def test_a_missing_one_has_its_place():
 
 
 def test_what_is_no_text_is_refused():
-    assert "not UTF-8" in missing("${A:-x}", {"A": "x\udcff"}).message
+    assert "not valid UTF-8" in missing("${A:-x}", {"A": "x\udcff"}).message
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,12 @@ def test_a_file_that_can_not_be_read_is_refused_even_with_a_default(tmp_path):
     (tmp_path / "large").write_bytes(b"x" * 70000)
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     os.mkfifo(tmp_path / "pipe")
-    told = {"large": "more than 65536 bytes", "binary": "not UTF-8", "pipe": "not a file", ".": "not a file"}
+    told = {
+        "large": "exceeds 65536 bytes",
+        "binary": "not valid UTF-8",
+        "pipe": "not a file",
+        ".": "not a file",
+    }
     for name, words in told.items():
         error = missing(f"${{file:{tmp_path}/{name}:-x}}")
         assert words in error.message
@@ -216,8 +221,8 @@ def test_a_file_that_can_not_be_read_is_refused_even_with_a_default(tmp_path):
 
 
 def test_a_path_that_no_file_can_have_is_refused():
-    assert "can't be read" in missing(f"${{file:/{'x' * 300}:-d}}").message
-    assert "can't be read" in missing("${file:/a\0b:-d}").message
+    assert "cannot be read" in missing(f"${{file:/{'x' * 300}:-d}}").message
+    assert "cannot be read" in missing("${file:/a\0b:-d}").message
     assert "does not exist" in missing("${file:/no/such/file}").message
     assert "does not exist" in missing("${file:/dev/null/x}").message
 

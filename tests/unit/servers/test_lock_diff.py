@@ -138,13 +138,13 @@ TIGHTER = {
         shaped(a={"type": ["string", "null"]}),
         shaped(a=STRING),
         "/properties/a/type",
-        "null is no longer taken",
+        "null is no longer accepted",
     ),
     "another type": (
         shaped(a={"type": "number"}),
         shaped(a={"type": "integer"}),
         "/properties/a/type",
-        "number is no longer taken",
+        "number is no longer accepted",
     ),
     "a type where there was none": (
         shaped(a={}),
@@ -168,7 +168,7 @@ TIGHTER = {
         shaped(a={"anyOf": [STRING, {"type": "null"}]}),
         shaped(a=STRING),
         "/properties/a/type",
-        "null is no longer taken",
+        "null is no longer accepted",
     ),
     "a free object with a named property": (
         shaped(a={"type": "object"}),
@@ -226,13 +226,13 @@ LOOSER = {
         shaped(a={"enum": ["x"]}),
         shaped(a={"enum": ["x", "y"]}),
         "/properties/a/enum",
-        '"y" may come now',
+        '"y" is now possible',
     ),
     "null as well": (
         shaped(a=STRING),
         shaped(a={"type": ["string", "null"]}),
         "/properties/a/type",
-        "null may come now",
+        "null is now possible",
     ),
     "a new property of a closed object": (
         shaped(closed=True, a=STRING),

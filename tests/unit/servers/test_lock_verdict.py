@@ -47,8 +47,8 @@ def test_another_command_behind_the_name_is_refused_before_it_is_started():
     assert verdict == LockVerdict(
         {
             "*": (
-                "toolcrib.yaml:4: the server `time` is reached otherwise than toolcrib.lock says: `args` and `command` are "
-                "not what was locked; review the changes with `toolcrib lock time`, accept them with `toolcrib lock --update time`"
+                "toolcrib.yaml:4: the server `time` does not match toolcrib.lock: `args` and `command` "
+                "changed; review the changes with `toolcrib lock time`, accept them with `toolcrib lock --update time`"
             )
         }
     )
@@ -86,7 +86,7 @@ def test_a_server_that_is_not_locked():
 def test_where_there_is_no_lock_nothing_is_let_through_or_everything():
     assert judged("warn", lock=NOTHING_THERE) == LockVerdict()
     assert judged("warn", offer(NOW), lock=NOTHING_THERE) == LockVerdict()
-    assert "there is no toolcrib.lock" in judged("block", lock=NOTHING_THERE).refused["*"]
+    assert "missing toolcrib.lock" in judged("block", lock=NOTHING_THERE).refused["*"]
     assert "`toolcrib lock time`" in judged("block", offer(NOW), lock=NOTHING_THERE).refused["*"]
 
 
@@ -143,7 +143,9 @@ def test_tools_that_are_not_offered_do_not_matter():
 
 
 def test_what_cant_be_compared_is_refused():
-    assert "cannot be compared" in judged("block", offer({**NOW, "description": "\ud800"}, SET)).refused["now"]
+    assert (
+        "cannot be compared" in judged("block", offer({**NOW, "description": "\ud800"}, SET)).refused["now"]
+    )
 
 
 def test_hidden_characters_are_told_with_a_lock_and_without():

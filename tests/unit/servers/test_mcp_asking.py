@@ -79,7 +79,7 @@ async def test_where_no_model_answers_the_call_says_what_to_write():
     async with Calling(sdk_server(era="handshake"), "sample") as calling:
         result = await calling.call("sample")
         assert result.outcome is Outcome.TOOL_ERROR
-        assert "write `sampling: package.module:function` under `servers.sdk`" in result.message
+        assert "add `sampling: package.module:function` under `servers.sdk`" in result.message
 
 
 async def test_what_may_be_asked_is_what_is_declared(server):

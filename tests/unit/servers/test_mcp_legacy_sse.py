@@ -73,7 +73,7 @@ async def test_a_call_is_answered():
                 answer = await client.call_tool("echo", {"city": "Köln"})
             assert json.loads(answer.content[0].text) == {"city": "Köln"}
             assert (call_trace.begun, call_trace.trouble, link.ended) == (True, None, "")
-        assert link.ended == "was left"
+        assert link.ended == "was disconnected"
         await server.all_closed()
         assert {head.target for head in server.requests} == {"/sse", "/messages?session=1"}
         assert {head.header("x-key") for head in server.requests} == {"canary-3fd0"}
@@ -102,8 +102,8 @@ async def failure(handler: Handler, **fields: Any) -> str:
         (Old("https://evil.example/messages"), "sent a message endpoint with a different origin"),
         (Old("//127.0.0.2/messages"), "sent a message endpoint with a different origin"),
         (Old("http://[::1/"), "sent an invalid message endpoint"),
-        (answering(404), "the server `old` answered with status 404 | see whether `url`"),
-        (answering(401), "the server `old` answered with status 401 | name credentials"),
+        (answering(404), "the server `old` answered with status 404 | check that `url`"),
+        (answering(401), "the server `old` answered with status 401 | add credentials"),
         (answering(200, {"Content-Type": "text/html"}, b"<html>"), "neither JSON nor an event stream"),
         (answering(200, {"Content-Type": "application/json"}, b"{}"), "did not answer with an event stream"),
         (answering(307, {"Location": "https://evil.example/"}), "redirects to `evil.example` (status 307)"),

@@ -205,7 +205,7 @@ async def test_a_child_that_keeps_dying_is_left_alone_and_nobody_waits():
         assert clock.monotonic() == pytest.approx(now, abs=0.5)
         assert calling.executor.states() == {"scripted": "resting"}
         await clock.advance(61)
-        assert "could not be started" in (await calling.call("echo")).message
+        assert "cannot start" in (await calling.call("echo")).message
 
 
 async def test_calls_that_come_together_share_one_start(tmp_path):

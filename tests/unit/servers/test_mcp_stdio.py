@@ -70,7 +70,7 @@ async def test_a_call_is_answered():
     async with entered() as (link, wire):
         assert await wire.call("echo", {"city": "Köln"}) == {"city": "Köln"}
         assert (link.ended, link.garbage, link.refusal) == ("", 0, None)
-    assert link.ended == "was ended"
+    assert link.ended == "was stopped"
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

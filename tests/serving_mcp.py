@@ -65,8 +65,12 @@ BASICS = """
 """
 
 
+COMMAND = [sys.executable, "-m", "toolcrib"]
+"""How the command is started."""
+
+
 def command(*words: str | Path) -> list[str]:
-    return ["-m", "toolcrib", "serve", "mcp", *map(str, words)]
+    return [*COMMAND, "serve", "mcp", *map(str, words)]
 
 
 def write(folder: Path, text: str, name: str = "all.tool.yaml") -> Path:
@@ -149,8 +153,11 @@ async def process(
     limited = [] if files is None else ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh"]
     started = await asyncio.create_subprocess_exec(
         *limited,
-        sys.executable,
-        *command(*words),
+        *(
+            command(*words)
+            if files is None
+            else [sys.executable, "-m", "toolcrib", "serve", "mcp", *map(str, words)]
+        ),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=1 << 24,
@@ -199,7 +206,7 @@ class Standing(NamedTuple):
 @contextmanager
 def standing(folder: Path) -> Iterator[Standing]:
     """A server over HTTP that listens, and ends well when it is told to."""
-    words = [sys.executable, *command(folder, "--transport", "http", "--port", "0")]
+    words = command(folder, "--transport", "http", "--port", "0")
     with subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as started:
         try:
             assert started.stderr is not None
@@ -215,9 +222,8 @@ def stdio(
     *words: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> StdioServerParameters:
     """How a client starts a server of its own."""
-    return StdioServerParameters(
-        command=sys.executable, args=command(*words), env={**os.environ, **(env or {})}, cwd=cwd
-    )
+    program, *args = command(*words)
+    return StdioServerParameters(command=program, args=args, env={**os.environ, **(env or {})}, cwd=cwd)
 
 
 @asynccontextmanager

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from copies import writable_copy
 
 SOURCES = Path(__file__).parent / "echo_distribution"
 
@@ -18,7 +19,7 @@ SOURCES = Path(__file__).parent / "echo_distribution"
 def echo_installed(tmp_path_factory) -> Iterator[Path]:
     """The folder that pip installed the distribution `toolcrib-echo` into; it is on the path."""
     sources, target = tmp_path_factory.mktemp("echo") / "sources", tmp_path_factory.mktemp("echo") / "site"
-    shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
+    writable_copy(SOURCES, sources, "__pycache__")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
     options = ["--no-index", "--no-deps", "--no-cache-dir", "--target", str(target)]
     done = subprocess.run(

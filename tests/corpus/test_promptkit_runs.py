@@ -5,11 +5,11 @@ The tools that are live in PromptKit's example call loopback servers with the sh
 
 from __future__ import annotations
 
-import shutil
 from contextlib import asynccontextmanager
 
 import pytest
 
+from copies import writable_copy
 from live_tools import live_executors
 from public_apis import public_apis
 from toolcrib import RealClock
@@ -194,7 +194,7 @@ async def test_without_the_network_a_live_example_fails_and_says_so(shared_data)
 
 
 async def test_an_agent_that_misbehaves_is_found_out(shared_data, tmp_path):
-    folder = shutil.copytree(shared_data / "promptkit-examples" / "resilience-testing", tmp_path / "example")
+    folder = writable_copy(shared_data / "promptkit-examples" / "resilience-testing", tmp_path / "example")
     mocks = folder / "mock-responses.yaml"
     text = mocks.read_text(encoding="utf-8")
     for told, instead in (("30 days", "a shit month"), ('name: "search_faq"', 'name: "lookup_order"')):

@@ -92,7 +92,7 @@ def test_ctrl_c_ends_the_turn_and_keeps_the_conversation(talk, tmp_path):
         chat.type("wait for it")
         chat.until("I am waiting")
         chat.signal()
-        assert "the turn was cancelled; what was said is kept" in chat.until("\n> ")
+        assert "the turn was cancelled; the conversation so far is kept" in chat.until("\n> ")
         chat.type("count")
         assert "\n3\r" in chat.until("\n> ")
         chat.until("Ctrl-D or /quit ends the conversation\r\n> ", sending=signal.SIGINT)

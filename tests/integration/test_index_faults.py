@@ -43,7 +43,7 @@ WAYS = [way for way in ALL_WAYS if not way.startswith(("permission", "settings")
 
 
 @pytest.mark.usefixtures("cache")
-@pytest.mark.parametrize("way", sample(WAYS, one_in=3))
+@pytest.mark.parametrize("way", sample(WAYS, one_in=6))
 def test_every_opening_finds_what_is_there(tmp_path, way):
     """While files are written each tool is whole, and when they are, everything is as it is read without an index."""
     base = tmp_path / "base"
@@ -74,7 +74,7 @@ def test_every_opening_finds_what_is_there(tmp_path, way):
 
 
 @pytest.mark.usefixtures("cache")
-@pytest.mark.parametrize("way", sample(way for way in ALL_WAYS if way.startswith("settings")))
+@pytest.mark.parametrize("way", sample((way for way in ALL_WAYS if way.startswith("settings")), one_in=4))
 def test_every_opening_has_the_settings_that_are_there(tmp_path, way):
     base = tmp_path / "base"
     rewriting.write_settings(base, 0)
@@ -203,7 +203,9 @@ HARMED = {
 }
 
 
-@pytest.mark.parametrize("harm", HARMED.values(), ids=HARMED)
+@pytest.mark.parametrize(
+    "harm", sample((pytest.param(harm, id=name) for name, harm in HARMED.items()), one_in=4)
+)
 def test_a_list_over_random_bytes_is_the_list_and_writes_the_index_anew(tmp_path, cache, harm):
     folder = rewriting.lay_out(tmp_path, "deleted and created")
 
@@ -245,7 +247,7 @@ def test_no_clock_makes_an_edit_pass_unnoticed(tmp_path):
 LIMITS = [0, 1, 100, 4096, 20000]
 
 
-@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("limit", sample(LIMITS, one_in=4))
 def test_a_full_disk_costs_nothing_but_time(tmp_path, cache, limit):
     folder = rewriting.lay_out(tmp_path, "deleted and created")
     cold = findings(folder, index=False)

@@ -72,9 +72,12 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def suite(pytestconfig) -> Path:
+def suite(pytestconfig, tmp_path_factory) -> Path:
     """The folder of the suite."""
-    cached = pytestconfig.cache.mkdir("json-schema-suite") / RELEASE
+    try:
+        cached = pytestconfig.cache.mkdir("json-schema-suite") / RELEASE
+    except OSError:  # a read-only checkout
+        cached = tmp_path_factory.mktemp("json-schema-suite") / RELEASE
     if not cached.is_dir():
         with tempfile.TemporaryDirectory(dir=cached.parent) as made:
             unpack(download(Path(made)), Path(made))

@@ -10,7 +10,6 @@ import gzip
 import json
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -26,7 +25,6 @@ from http_servers import (
 )
 from live_tools import API, live_runtime, live_tool, open_files, others
 
-REPORT = Path(__file__).resolve().parents[2] / "build" / "live-hostile.txt"
 SECRET = "CANARY-7f3a-secret"
 CITY = "{type: object, properties: {city: {type: string}}, required: [city]}"
 FOUND = "{type: object, required: [n], properties: {n: {type: integer}}}"
@@ -313,11 +311,10 @@ _SEEN: dict[str, str] = {}
 
 @pytest.fixture(scope="module", autouse=True)
 def _report():
-    """What every case came to is written to `build/live-hostile.txt`."""
+    """What every case came to is printed: `pytest -rP`."""
     yield
-    REPORT.parent.mkdir(exist_ok=True)
     lines = [f"{case:32} {told}" for case, told in sorted(_SEEN.items())]
-    REPORT.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))  # noqa: T201 -- the report
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

@@ -28,7 +28,7 @@ def packs(shared_data, tmp_path):
     for file in files:
         folder = tmp_path / file.name.partition(".")[0]
         folder.mkdir()
-        shutil.copy(file, folder)
+        shutil.copyfile(file, folder / file.name)  # without its mode: it may be read-only
         folders.append(folder)
     return folders
 

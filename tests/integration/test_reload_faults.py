@@ -35,7 +35,7 @@ from toolcrib.loading.fingerprints import FileTracker
 from toolcrib.loading.reload import ReloadReport
 from toolcrib.loading.snapshot import LoadedProject
 
-ROUNDS = 25
+ROUNDS = 25 if THOROUGH else 5
 """So often a reload is made while files are written, and another one when they are."""
 
 RELOADS = 1000 if THOROUGH else 151

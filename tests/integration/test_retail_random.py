@@ -1,6 +1,6 @@
 """The retail pack against a plain Python reading of its English rules: random sessions over random worlds.
 
-`TOOLCRIB_RETAIL_SESSIONS` says how many sessions are played; 1,500 unless given.
+`TOOLCRIB_RETAIL_SESSIONS` says how many sessions are played; 1,500 unless given, a fifth of them in a sample.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import pytest
 from retail.playing import ask, opened, read, write
 from retail.reading import COLLECTIONS, Retail
 from retail.worlds import ToolCall, session, world
+from sampling import examples
 
 WORLDS = 15
-SESSIONS = int(os.environ.get("TOOLCRIB_RETAIL_SESSIONS", "1500"))
+SESSIONS = int(os.environ.get("TOOLCRIB_RETAIL_SESSIONS", examples(1500)))
 DETAILS = {
     "orders": ("get_order_details", "order_id"),
     "users": ("get_user_details", "user_id"),

@@ -37,7 +37,7 @@ async def test_all_recorded_results_and_changed_rows_are_equal(over_published_st
         assert [problem for task in tasks for problem in check_task("", task, runtime)] == []
         report = await replay(runtime, tasks)
     assert [str(task) for task in report.tasks if not task.as_recorded] == []
-    assert str(report) == "768 of 768 results as recorded; changed rows of 500 of 500 tasks equal"
+    assert str(report) == "768 of 768 results as recorded; changed rows equal in 500 of 500 tasks"
 
 
 async def test_recorded_rows_are_equal_to_the_byte(over_published_store, published):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hostile_workspace import Hostile, hostile, put
+from sampling import sample
 from toolcrib.cli.entry import VERBS
 
 OPENAI = ("--provider", "openai", "--model", "m")
@@ -92,7 +93,7 @@ def test_every_verb_is_tried():
 
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_a_cloned_repository_does_nothing_before_somebody_agrees(verb, canaries):
-    for words in COMMANDS[verb]:
+    for words in sample(COMMANDS[verb], one_in=3):
         done, events = canaries.run(*named(words, canaries))
         # Click asks the shell that it writes a script for which version it is.
         deeds = [deed for deed in canaries.deeds(done, events) if "BASH_VERSION" not in deed]
@@ -100,23 +101,32 @@ def test_a_cloned_repository_does_nothing_before_somebody_agrees(verb, canaries)
         assert "Traceback" not in done.stderr, words
 
 
-@pytest.mark.parametrize("verb", ["list", "validate", "run", "call", "doctor", "serve"])
+@pytest.mark.parametrize("verb", sample(["list", "validate", "run", "call", "doctor", "serve"]))
 def test_nor_from_a_folder_within_it(verb, canaries):
-    for words in COMMANDS[verb]:
+    for words in sample(COMMANDS[verb], one_in=3):
         if not {"descriptors"} & {*words}:
             done, events = canaries.run(*words, folder=canaries.top / "sub" / "folder")
             assert canaries.deeds(done, events) == [], words
 
 
-@pytest.mark.parametrize("kind", ["folder", "archive"])
 @pytest.mark.parametrize(
-    "verb", ["list", "validate", "run", "call", "cost", "export", "doctor", "serve", "chat", "replay"]
+    ("verb", "kind"),
+    sample(
+        [
+            (verb, kind)
+            for verb in (
+                *("list", "validate", "run", "call", "cost", "export", "doctor", "serve", "chat", "replay"),
+            )
+            for kind in ("folder", "archive")
+        ],
+        one_in=3,
+    ),
 )
 def test_a_pack_from_elsewhere_answers_from_its_mocks_alone(verb, kind, canaries, tmp_path):
     pack = str(canaries.pack if kind == "folder" else canaries.archive)
     empty = tmp_path / "elsewhere"
     put(empty, {"tasks.jsonl": (canaries.top / "tasks.jsonl").read_text()})
-    for words in COMMANDS[verb]:
+    for words in sample(COMMANDS[verb], one_in=3):
         given = [*words, "--pack", pack]
         done, events = canaries.run(*given, folder=empty)
         assert canaries.deeds(done, events) == [], given
@@ -234,7 +244,7 @@ CHANGES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", sample(CHANGES, one_in=3))
 def test_a_change_of_a_trusted_project_asks_again(change, canaries):
     put(canaries.top, {"beside.py": "1", "package/__init__.py": "", "package/part.py": "1"})
     changed(canaries.top, "server.py", "open(", "import beside\nfrom package import part\nopen(")

@@ -1,4 +1,4 @@
-"""The command line: one module per verb, which only translates between a terminal and the runtime.
+"""The command line: one module per command, which only translates between a terminal and the runtime.
 
 It imports any other room; no room imports it.
 """

@@ -1,4 +1,4 @@
-"""The arguments of a call as the command line writes them: `key=text`, `key:=json`, a file."""
+"""Parse the arguments of a call from the command line: `key=text`, `key:=json`, or a file."""
 
 from __future__ import annotations
 
@@ -18,32 +18,35 @@ if TYPE_CHECKING:
     from toolcrib.core.model import JSON
 
 SHORT, MOST_NESTED = 1000, 32
-"""Characters and brackets. A JSON text with more of them may break a bound of documents."""
+"""Characters and brackets. A longer or deeper JSON text may exceed a limit of the document reader."""
 
 
 def read_arguments(words: Iterable[str], file: str | None = None) -> dict[str, Any]:
-    """The arguments of a call: those of the file, then those of the words.
+    """Return the arguments of a call; words override the members of the file.
 
     Args:
-        words: Each `key=text` or `key:=json`.
-        file: Path of a YAML or JSON file with an object; `-` is the standard input.
+        words: Arguments in the form `key=text` or `key:=json`.
+        file: Path of a YAML or JSON file that contains an object; `-` is standard input.
 
     Raises:
-        click.UsageError: A word is neither, has no JSON after `:=`, or names a key again; the file holds no object.
+        click.UsageError: A word is not an argument, has invalid JSON after `:=`, or repeats a key; or the file does not
+            contain an object.
     """
     arguments = _of_file(file) if file is not None else {}
     seen: set[str] = set()
     for word in words:
         key, value = _of_word(word)
+        # A word overrides the file on purpose, but a repeated word is a typing error.
         if key in seen:
-            raise _refused(f"`{key}` is given twice")
+            raise _refused(f"duplicate argument `{key}`")
         seen.add(key)
         arguments[key] = value
     return arguments
 
 
 def plain_arguments(words: Sequence[str]) -> dict[str, Any] | None:
-    """What `read_arguments` makes of words that are in order at first sight; None of any others."""
+    """Parse words that are obviously valid, without the document reader; return None for any others."""
+    # This runs before click is imported. Importing click and the document reader takes longer than most calls.
     arguments: dict[str, Any] = {}
     for word in words:
         parts = _split(word)
@@ -56,11 +59,12 @@ def plain_arguments(words: Sequence[str]) -> dict[str, Any] | None:
             arguments[key] = _PLAIN.decode(text) if is_json else text
         except ValueError:
             return None
+    # A repeated key falls back to `read_arguments`, which reports it.
     return arguments if len(arguments) == len(words) else None
 
 
 def _split(word: str) -> tuple[str, str, bool] | None:
-    """Key, text, and whether the text is JSON; None for a word that is no argument."""
+    """Return key, text and whether the text is JSON; None if the word is not an argument."""
     key, equals, text = word.partition("=")
     if not equals or key in {"", ":"}:
         return None
@@ -68,8 +72,10 @@ def _split(word: str) -> tuple[str, str, bool] | None:
 
 
 def _is_tame(text: str) -> bool:
-    """Whether a JSON text is far from every bound of documents, and holds no halves of surrogate pairs."""
+    """Whether a JSON text is far below every limit of the document reader and contains no lone surrogate."""
     nested = text.count("[") + text.count("{")
+    # `\u` may spell half of a surrogate pair, which the document reader reports with its position. `json`
+    # accepts it.
     return len(text) <= SHORT and nested <= MOST_NESTED and text.isprintable() and "\\u" not in text
 
 
@@ -78,6 +84,7 @@ def _unlike(_text: str) -> NoReturn:
 
 
 def _finite(text: str) -> float:
+    # `1e999` is valid JSON, but overflows to infinity, which no result can be encoded with.
     value = float(text)
     return value if math.isfinite(value) else _unlike(text)
 
@@ -86,7 +93,8 @@ _PLAIN = json.JSONDecoder(object_pairs_hook=unique_members, parse_float=_finite,
 
 
 def _refused(message: str) -> click.UsageError:
-    import click  # noqa: PLC0415 -- arguments that are in order need none of it
+    # A call with valid arguments never loads click.
+    import click  # noqa: PLC0415
 
     return click.UsageError(escape_terminal(message))
 
@@ -94,35 +102,36 @@ def _refused(message: str) -> click.UsageError:
 def _of_word(word: str) -> tuple[str, JSON]:
     parts = _split(word)
     if parts is None:
-        raise _refused(f"`{word}` is no argument: write `key=text`, or `key:=json` for a JSON value")
+        raise _refused(f"`{word}` is not an argument; use `key=text`, or `key:=json` for a JSON value")
     key, text, is_json = parts
     if not is_json:
         return key, text
-    from toolcrib.loading.documents.document import parse_json  # noqa: PLC0415 -- texts need none of it
+    from toolcrib.loading.documents.document import parse_json  # noqa: PLC0415 -- only `:=` needs the reader
 
     value, problems = parse_json(key, text)
     if problems:
-        hint = f"; for the text itself write {_quoted(f'{key}={text}')}"
-        raise _refused(f"what follows `{key}:=` is no JSON: {_told(problems)}{hint}")
+        hint = f"; to pass the text itself, use {_quoted(f'{key}={text}')}"
+        raise _refused(f"the value of `{key}:=` is not valid JSON: {_told(problems)}{hint}")
     return key, value
 
 
 def _quoted(word: str) -> str:
+    # The hint is meant to be pasted into a shell, where a word with blanks needs quotes.
     return f"`{word}`" if word.isprintable() and " " not in word else json.dumps(word)
 
 
 def _of_file(file: str) -> dict[str, Any]:
-    import click  # noqa: PLC0415 -- as above
+    import click  # noqa: PLC0415 -- only `--args-file` needs it
 
     from toolcrib.loading.documents.document import parse_documents  # noqa: PLC0415
 
-    shown = "the standard input" if file == "-" else file
+    shown = "standard input" if file == "-" else file
     with click.open_file(file, "rb") as stream:
         documents, problems = parse_documents(shown, stream.read())
     if problems:
-        raise _refused(f"{shown} can't be read: {_told(problems)}")
+        raise _refused(f"cannot read {shown}: {_told(problems)}")
     if len(documents) != 1 or not isinstance(documents[0].value, dict):
-        raise _refused(f"{shown} must hold one object: the arguments by name")
+        raise _refused(f"{shown} must contain one object with the arguments by name")
     return dict(documents[0].value)
 
 

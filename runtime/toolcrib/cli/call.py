@@ -1,4 +1,4 @@
-"""`toolcrib call`: call one tool and print its result, what would be sent, and what went over the wire."""
+"""`toolcrib call`: call one tool; print its result, the planned request (`--dry-run`), or the exchanges (`-v`)."""
 
 from __future__ import annotations
 
@@ -38,16 +38,23 @@ from toolcrib.security.trust import Untrusted
     "--args-file",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="Read arguments from a YAML or JSON file that holds an object; `-` is the standard input.",
+    help="Read arguments from a YAML or JSON file that holds an object; `-` is standard input.",
 )
 @click.option("--mode", metavar="MODE", help="Call the tool in this mode instead of its own.")
-@click.option("--dry-run", is_flag=True, help="Say what the call would do, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what the call would do, without making it.")
 @click.option(
-    "--explain", is_flag=True, help="Say on stderr which answer is chosen, or what is sent, and why."
+    "--explain",
+    is_flag=True,
+    help="Explain on stderr which reply is chosen, or which request is sent, and why.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Show on stderr what is sent and received.")
+@click.option("-v", "--verbose", is_flag=True, help="Show requests and responses on stderr.")
 @click.option(
-    "--seed", metavar="N", type=int, default=0, show_default=True, help="Seeds what mocks generate."
+    "--seed",
+    metavar="N",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed for the values that mocks generate.",
 )
 @passthrough_option
 @json_option
@@ -70,8 +77,8 @@ def command(
 ) -> None:
     """Call a tool.
 
-    The result goes to stdout, everything else to stderr; the exit code says the outcome. `key=text` passes
-    a text, which the tool's schema may turn into a number or boolean; `key:=json` passes any JSON value.
+    The result goes to stdout and everything else to stderr; the exit code reports the outcome. `key=text` passes a
+    string, which is coerced to the type that the tool's schema asks for; `key:=json` passes any JSON value.
     """
     arguments = read_arguments(words, args_file)
     modes = {name: mode} if mode is not None else {}
@@ -79,6 +86,8 @@ def command(
     print_refusals(runtime)
     with log_exchanges() if verbose else nullcontext():
         result = asyncio.run(_answer(runtime, name, arguments, explain=explain, dry_run=dry_run))
+    # A planned request is printed as it would be sent; other plans have no form of their own and are printed
+    # as JSON.
     if dry_run and not as_json and planned_request(_plan(result)) is not None:
         _echo(sent_lines(_plan(result)))
         return
@@ -86,22 +95,26 @@ def command(
 
 
 def print_result(result: Result, *, as_json: bool, worded: bool) -> int:
-    """Print what came of a call, and return its exit code.
+    """Print the result of a call and return the exit code.
 
     Args:
-        result: What came of it.
-        as_json: Whether stdout is one JSON document.
-        worded: Whether arguments were given as words, so that a hint on their types may help.
+        result: The result.
+        as_json: Print one JSON document on stdout.
+        worded: The arguments were given as words, so a hint about their types may help.
     """
     for line in answer_lines(result, as_json=as_json):
-        click.echo(line, color=True)  # else click would take colours out of what is not ours
+        # Without `color=True` click strips ANSI codes from the text, which belongs to the tool.
+        click.echo(line, color=True)
     if not as_json and result.outcome is not Outcome.OK:
         print_failure(result)
+        # The user may believe that TOOLCRIB_TRUST has granted this call.
         if result.error is not None and result.error.code == Untrusted.code:
             warn_idle_variable()
+    # Coercion accepts `count=3` for an integer, so this is for values that it refuses, such as text for an
+    # array.
     if worded and not as_json and _wants_another_type(result):
         click.echo(
-            "hint: `key=text` passes a text; write `key:=json` for numbers, booleans, lists, objects",
+            "hint: `key=text` passes a string; use `key:=json` for numbers, booleans, lists and objects",
             err=True,
         )
     return exit_codes.OF_OUTCOME[result.outcome]
@@ -110,7 +123,7 @@ def print_result(result: Result, *, as_json: bool, worded: bool) -> int:
 async def _answer(
     runtime: Runtime, name: str, arguments: dict[str, JSON], *, explain: bool, dry_run: bool
 ) -> Result:
-    # Not entered: that would start every MCP server, and one tool is called.
+    # `async with runtime` would start every MCP server; a call needs at most one of them.
     async with aclosing(runtime):
         if dry_run or explain:
             planned = await runtime.dry_run(name, arguments)
@@ -120,7 +133,8 @@ async def _answer(
                 return planned
         result = await _called(runtime, name, arguments)
         if result.outcome is Outcome.NOT_FOUND and engine_of(runtime).undiscovered:
-            await runtime.discover()  # so that near misses are told
+            # The tools of servers that were not queried yet may be near misses for the hint.
+            await runtime.discover()
             result = await _called(runtime, name, arguments)
         return result
 
@@ -134,12 +148,12 @@ async def _called(runtime: Runtime, name: str, arguments: dict[str, JSON]) -> Re
 
 
 def _plan(planned: Result) -> Any:
-    """What a dry run says would happen; None for a call that gets no answer, which says so itself."""
+    """The plan of a dry run; None for a result that is an error itself."""
     return planned.value["plan"] if isinstance(planned.value, dict) else None
 
 
 def _tell_plan(planned: Result) -> None:
-    """Say which answer is chosen, or what is sent, and why."""
+    """Print which reply is chosen or which request is sent, and why."""
     plan: Any = _plan(planned)
     if planned_request(plan) is not None:
         told: Any = planned.value
@@ -154,13 +168,14 @@ def _echo(lines: Iterable[str], *, err: bool = False) -> None:
 
 
 def _tell_event(event: Progress | Partial) -> None:
-    """Show what arrives before the result, to whoever sits at a terminal."""
+    """Print a progress event or partial result if stderr is a terminal."""
+    # Progress is for a person who waits; in a log it would only be noise.
     if sys.stderr.isatty():
         click.echo(escape_terminal(event_line(event)), err=True)
 
 
 def event_line(event: Progress | Partial) -> str:
-    """What arrives before a result, on one line."""
+    """Format a progress event or a partial result as one line."""
     if isinstance(event, Partial):
         return part_line(event.content)
     total = f"/{event.total:g}" if event.total is not None else ""
@@ -173,17 +188,17 @@ def _wants_another_type(result: Result) -> bool:
 
 
 LOGGER = "toolcrib.http"
-"""What modes tell, at level DEBUG, of the exchanges that they make: a line of an exchange in each record's line."""
+"""Logger to which modes write their HTTP exchanges at level DEBUG, one log line for each line of an exchange."""
 
 
 def planned_request(plan: Any) -> Mapping[str, Any] | None:
-    """What a plan would send; None for the plan of a mode that sends nothing."""
+    """The request in a plan; None for a mode that sends nothing."""
     request = plan.get("request") if isinstance(plan, dict) else None
     return request if isinstance(request, dict) else None
 
 
 def sent_lines(plan: Mapping[str, Any]) -> Iterator[str]:
-    """The request of a plan as it stands on the wire, and the command that sends the same."""
+    """The planned request as it appears on the wire, then an equivalent curl command."""
     yield from _request_lines(plan["request"])
     yield ""
     yield from plan["curl"].split("\n")
@@ -195,18 +210,18 @@ def _request_lines(request: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name}: {value}"
     body = request["body"]
     if isinstance(body, dict):
-        yield f"[{body['type'] or 'of no type'}, {body['bytes']:,} bytes]"
+        yield f"[{body['type'] or 'unknown type'}, {body['bytes']:,} bytes]"
     elif body is not None:
         yield ""
         yield from body.splitlines()
 
 
 def reason_lines(plan: Mapping[str, Any], given: Collection[str]) -> Iterator[str]:
-    """The request of a plan, where each part of it was written, and what bounds the call.
+    """The planned request, the source of each of its parts, and the limits of the call.
 
     Args:
-        plan: What would happen.
-        given: The names of the arguments that there are.
+        plan: The plan of a dry run.
+        given: Names of the arguments of the call.
     """
     yield from _request_lines(plan["request"])
     yield ""
@@ -231,8 +246,9 @@ def _in_short(value: Any) -> str:
 
 @contextmanager
 def log_exchanges() -> Iterator[None]:
-    """Print every exchange of the block on stderr, as it is made."""
+    """Print every HTTP exchange within the block on stderr, as it happens."""
     logger, teller = logging.getLogger(LOGGER), _Teller()
+    # The level is raised for this block only, since formatting exchanges costs time in every other call.
     level = logger.level
     logger.addHandler(teller)
     logger.setLevel(logging.DEBUG)
@@ -244,7 +260,8 @@ def log_exchanges() -> Iterator[None]:
 
 
 class _Teller(logging.Handler):
-    """Prints records for a terminal; what comes from elsewhere can't steer it."""
+    """Prints log records on stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        # The response of a server is untrusted: unescaped, it could send control sequences to the terminal.
         click.echo(escape_terminal(record.getMessage()), err=True)

@@ -1,4 +1,4 @@
-"""`toolcrib chat`: a conversation with a model and tools, turn by turn, at a terminal or in a pipe."""
+"""`toolcrib chat`: a conversation with a model that uses the tools, at a terminal or in a pipe."""
 
 from __future__ import annotations
 
@@ -58,12 +58,13 @@ from toolcrib.scenarios.user_simulator import ClientStub
 from toolcrib.security.tool_policy import NO_POLICY
 
 SCRIPTED = "scripted"
-"""The provider that plays the script of a scenario."""
+"""Name of the provider that replays the agent script of a scenario."""
 
 _LIMIT = exit_codes.OF_OUTCOME[Outcome.LIMIT_EXCEEDED]
 
 OF_STOP: Mapping[Stop, int] = {
     **dict.fromkeys(Stop, _LIMIT),
+    # A stop reason without an entry below is a limit that was reached.
     Stop.ANSWERED: exit_codes.OK,
     Stop.STOP_ON_TOOL: exit_codes.OK,
     Stop.PENDING: exit_codes.OF_OUTCOME[Outcome.NEEDS_APPROVAL],
@@ -71,11 +72,11 @@ OF_STOP: Mapping[Stop, int] = {
     Stop.PROVIDER_FAILED: exit_codes.OF_OUTCOME[Outcome.TRANSPORT_ERROR],
     Stop.CANCELLED: exit_codes.OF_OUTCOME[Outcome.CANCELLED],
 }
-"""What the command ends with, by why a turn ended; a bound that was reached is `limit_exceeded`."""
+"""Exit code by the reason why a turn ended; a limit that was reached is `limit_exceeded`."""
 
 
 class ChatOptions(NamedTuple):
-    """What the command line says of the conversation."""
+    """The command-line options of the conversation."""
 
     name: str
     model: str
@@ -99,67 +100,67 @@ class ChatOptions(NamedTuple):
     "name",
     required=True,
     metavar="NAME",
-    help="Speak to `openai`, `openai_responses`, `azure_openai`, `anthropic`, a provider that is installed, or `scripted`.",
+    help="Model provider: `openai`, `openai_responses`, `azure_openai`, `anthropic`, an installed one, or `scripted`.",
 )
-@click.option("--model", metavar="NAME", default="", help="Ask this model of the provider.")
+@click.option("--model", metavar="NAME", default="", help="Model of the provider.")
 @click.option(
     "--base-url",
     metavar="URL",
     default="",
-    help="Find the provider here. An address of this machine, or one in numbers, may be reached then.",
+    help="Base URL of the provider. Loopback and numeric addresses are permitted.",
 )
 @click.option(
     "--script",
     metavar="NAME|FILE",
-    help="With `--provider scripted`: play what the agent of this scenario answers, with its mocks.",
+    help="With `--provider scripted`: use the agent script and the mocks of this scenario.",
 )
 @click.option(
     "--prompt",
     metavar="NAME",
-    help="Take text, tools, policy and settings of this prompt of a pack: NAME or PACK/NAME.",
+    help="Use the text, tools, policy and settings of this pack prompt: NAME or PACK/NAME.",
 )
 @click.option(
     "--var",
     "variables",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Fill in a variable of the prompt. May be given several times.",
+    help="Set a variable of the prompt. Can be repeated.",
 )
-@click.option("--system", metavar="TEXT", help="Instruct the model so.")
+@click.option("--system", metavar="TEXT", help="System prompt for the model.")
 @click.option(
     "--policy",
     "policy_file",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="Hold the model to the policy in this file, YAML or JSON.",
+    help="Apply the tool policy in this YAML or JSON file.",
 )
-@click.option("--mode", metavar="MODE", help="Put every tool that has a block for it in this mode.")
+@click.option("--mode", metavar="MODE", help="Use this mode for every tool that has a block for it.")
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of the provider, such as temperature=0. May be given several times.",
+    help="Provider setting, such as temperature=0. Can be repeated.",
 )
 @click.option(
     "--price",
     "prices",
     multiple=True,
     metavar="KIND=USD",
-    help="What a million tokens cost: input, output, cached, cache_writes. May be given several times.",
+    help="Price in USD of a million tokens: input, output, cached or cache_writes. Can be repeated.",
 )
 @click.option(
     "--approve",
     "approved",
     multiple=True,
     metavar="GLOB",
-    help="Approve the calls of these tools without asking. May be given several times.",
+    help="Approve calls of matching tools without asking. Can be repeated.",
 )
 @click.option(
     "--transcript",
     metavar="FILE.jsonl",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Add each message to this file, one JSON object a line.",
+    help="Append each message to this file, one JSON object per line.",
 )
 @passthrough_option
 @json_option
@@ -175,29 +176,33 @@ def command(
     reading: ReadOptions,
     **rest: Any,
 ) -> None:
-    """Hold a conversation with a model that uses the tools.
+    """Chat with a model that uses the tools.
 
-    With a MESSAGE one turn is held; without, each line of the standard input is one. PATHs are packs, folders and
-    files to read tools from; a last word that is none of these is the MESSAGE. Calls are shown as they happen, without
-    the secrets of their arguments and results; what the model says of these is shown as it says it. Those that wait
-    for somebody are asked for at a terminal, and refused where there is none, unless `--approve` names them.
-    Ctrl-C ends the turn that runs and keeps the conversation, Ctrl-D ends it, `/help` lists commands.
+    With a MESSAGE, one turn runs; without one, each line of standard input is a turn. PATHs are packs, folders and
+    files to read tools from; a last word that is not an existing path is the MESSAGE. Calls are shown as they happen,
+    with the secrets in their arguments and results masked; the text of the model is shown unchanged. A call that needs
+    an answer asks at a terminal; without a terminal it is refused, unless `--approve` names its tool. Ctrl-C cancels
+    the current turn and keeps the conversation, Ctrl-D ends the conversation, `/help` lists the commands.
 
-    The exit code tells of the first turn that ended otherwise than with an answer: 15 the model refused, 18 it was
-    cancelled, 20 a bound of the policy or of the answer was reached, 21 the provider failed.
+    The exit code reports the first turn that did not end with an answer: 15 the model refused, 18 the turn was
+    cancelled, 20 a limit of the policy or of the answer was reached, 21 the provider failed.
     """
     options = ChatOptions(**rest)
     _check(options)
     paths, message = _divided(words)
+    # The scenario may be in a file outside the project, so the file is added to what is read.
     if options.script is not None and Path(options.script).is_file():
         reading = reading._replace(packs=(*reading.packs, options.script))
     modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
     runtime = open_runtime(reading, paths, modes=modes, passthrough=passthrough)
     print_refusals(runtime)
+    # Ask before the first turn: later, the terminal belongs to the conversation.
     ask_for_consent(runtime)
     with asyncio.Runner() as runner:
         try:
             runner.run(_entered(runtime))
+            # One runner for all turns: Ctrl-C cancels the coroutine of a turn and leaves the connections of
+            # the loop open.
             stops = _held(runner, runtime, options, message)
         except SinkFailed as error:
             raise click.ClickException(escape_terminal(error.message)) from error
@@ -207,11 +212,14 @@ def command(
 
 
 async def _entered(runtime: Runtime) -> None:
-    await runtime.__aenter__()  # left in the end, whatever happens between
+    # `aclose` in the `finally` of the command is the counterpart: the block spans several `runner.run` calls.
+    await runtime.__aenter__()
 
 
 def _held(runner: asyncio.Runner, runtime: Runtime, options: ChatOptions, message: str | None) -> list[Stop]:
-    """Hold the conversation, and return why its turns ended."""
+    """Run the conversation and return why each turn ended."""
+    # A script runs in the session of its scenario, whose mocks may differ from those of the project: commands
+    # list that session's tools.
     script = load_script(runtime, options.script) if options.script is not None else None
     registry = runtime.registry if script is None else script.session.registry
     piped = is_piped()
@@ -238,6 +246,7 @@ def _held(runner: asyncio.Runner, runtime: Runtime, options: ChatOptions, messag
         lines = _piped() if piped else chat.typed(script.lines if script is not None else ())
         return chat.all(lines, ChatCommands(registry, policy, show, priced=config.prices is not None))
     finally:
+        # Also after an error: with `--json`, the conversation so far is the last line.
         show.ended(chat.conversation)
         runner.run(_closed(provider))
 
@@ -252,25 +261,26 @@ def _piped() -> Iterable[str]:
     return (line.strip() for line in sys.stdin)
 
 
-# What the command line says.
+# Command-line options.
 
 
 def _check(options: ChatOptions) -> None:
     if (options.script is not None) != (options.name == SCRIPTED):
-        raise click.UsageError("`--script` names what `--provider scripted` plays: give both, or neither")
+        raise click.UsageError("`--script` and `--provider scripted` need each other; use both or neither")
     if options.system is not None and options.prompt is not None:
-        raise click.UsageError("`--system` and `--prompt` both instruct the model; leave one of them out")
+        raise click.UsageError("`--system` and `--prompt` both set the system prompt; use only one of them")
     if options.variables and options.prompt is None:
-        raise click.UsageError("`--var` fills in a prompt, and none is named; add `--prompt`")
+        raise click.UsageError("`--var` sets a variable of a prompt; add `--prompt`")
 
 
 def _divided(words: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
-    """The paths, and the message if the last word is no path."""
+    """Split the words into paths and a message; the last word is the message if no such path exists."""
     *before, last = words or ("",)
+    # A misspelt path must not reach the model as part of a message.
     for word in before:
         if not Path(word).exists():
             raise click.UsageError(
-                escape_terminal(f"there is no path `{word}`; write a message of several words in quotes")
+                escape_terminal(f"path `{word}` does not exist; put a message of several words in quotes")
             )
     if not words or _is_there(last):
         return words, None
@@ -280,12 +290,14 @@ def _divided(words: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
 def _is_there(word: str) -> bool:
     try:
         return Path(word).exists()
-    except (OSError, ValueError):  # no file could be called so
+    except (OSError, ValueError):
+        # A message may be longer than a file name, or contain a NUL byte.
         return False
 
 
 def _provider(runtime: Runtime, options: ChatOptions) -> Provider:
     world = (
+        # A URL on the command line comes from the operator, so it may be private, unlike a URL in a document.
         allow_base_url(engine_of(runtime).world, options.base_url)
         if options.base_url
         else engine_of(runtime).world
@@ -311,17 +323,19 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 
 
 def _json(text: str) -> JSON:
-    """The value that a text stands for: JSON where it is some, else the text."""
+    """Parse a value as JSON; return the text itself if it is not JSON."""
     try:
+        # A duplicate key is reported: the text looks like JSON, and taking it as a string would hide the
+        # mistake.
         return decode_json(text)
     except DuplicateKey as error:
-        raise click.UsageError(f"a value can't be read as JSON: {error}") from None
+        raise click.UsageError(f"invalid JSON value: {error}") from None
     except ValueError:
         return text
 
 
 def _value_of(prompt: Prompt, name: str, text: str) -> tuple[str, JSON]:
-    """A variable's value as its type has it."""
+    """Convert the value of a variable: text for type `string`, otherwise JSON if possible."""
     variable = prompt.variables.get(name)
     return name, text if variable is None or variable.type == "string" else _json(text)
 
@@ -332,16 +346,18 @@ def _prices(options: ChatOptions) -> Prices | None:
         try:
             prices[kind] = float(text)
         except ValueError:
-            raise click.UsageError(escape_terminal(f"`--price {kind}={text}`: that is no number")) from None
+            raise click.UsageError(escape_terminal(f"`--price {kind}={text}`: not a number")) from None
     unknown = prices.keys() - set(Prices._fields)
     if unknown:
         listed = ", ".join(Prices._fields)
-        raise click.UsageError(escape_terminal(f"`--price` knows no `{min(unknown)}`; there are {listed}"))
+        raise click.UsageError(
+            escape_terminal(f"unknown `--price` kind `{min(unknown)}`; the kinds are: {listed}")
+        )
     return Prices(**prices) if prices else None
 
 
 def _policy(options: ChatOptions, prompt: Prompt | None, script: Script | None) -> ToolPolicy:
-    """The policy of the file; what that does not say of the tools, the prompt does."""
+    """The policy of the file; without `allow` in the file, the allowed tools are those of the prompt or script."""
     own = prompt.policy if prompt is not None else script.policy if script is not None else NO_POLICY
     if options.policy_file is None:
         return own
@@ -352,6 +368,8 @@ def _policy(options: ChatOptions, prompt: Prompt | None, script: Script | None) 
     if any(problem.severity == "error" for problem in problems):
         raise DocumentError(problems)
     written = documents[0].value if documents else None
+    # A missing `allow` means "all tools". In a file that only adds limits, this would widen what the prompt
+    # allows.
     keeps = isinstance(written, dict) and "allow" not in written
     return replace(policy, allow=own.allow) if keeps else policy
 
@@ -360,21 +378,22 @@ _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasat
 
 
 def is_piped() -> bool:
-    """Whether what the user says comes out of a pipe or a file."""
+    """Whether the user's messages come from a pipe or a file."""
     return not sys.stdin.isatty()
 
 
 async def violated_guardrails(guardrails: Sequence[Guardrail], conversation: Conversation) -> list[str]:
-    """What the last turn said that a guardrail forbids, one line for each of these."""
+    """Check the texts of the last turn against the guardrails; one line for each violated one."""
     if not guardrails:
         return []
-    from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415 -- most conversations have none
+    from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415 -- most conversations have no guardrails
     from toolcrib.scenarios.assertions import Trajectory, evaluate_assertion  # noqa: PLC0415 -- as above
 
     lines = []
     texts = Trajectory.of(conversation, conversation.turns).texts
     for each in guardrails:
         for settled in check_guardrails([{"type": each.type, "params": {**each.params}}], "", []):
+            # Each text gets a trajectory of its own, since most assertions only look at the last text.
             verdicts = [await evaluate_assertion(settled, Trajectory(texts=(text,))) for text in texts]
             found = next((verdict for verdict in verdicts if verdict.applies and not verdict.passed), None)
             if found is not None:
@@ -383,10 +402,10 @@ async def violated_guardrails(guardrails: Sequence[Guardrail], conversation: Con
 
 
 class Chat:
-    """Holds the turns.
+    """Runs the turns of a conversation.
 
     Attributes:
-        conversation: As far as it came.
+        conversation: The conversation so far.
     """
 
     def __init__(
@@ -398,14 +417,14 @@ class Chat:
         *,
         guardrails: Sequence[Guardrail] = (),
     ) -> None:
-        """Put together what turns need.
+        """Set up a conversation without turns.
 
         Args:
-            runner: Runs them.
-            middleware: The loop.
-            show: Tells what happens.
-            asking: Answers for calls that wait.
-            guardrails: What must be true of what the model says.
+            runner: Event loop for all turns.
+            middleware: The tool loop.
+            show: Displays events.
+            asking: Answers pending calls.
+            guardrails: Checked against the model's texts after each turn.
         """
         self.conversation = Conversation()
         self._guardrails = guardrails
@@ -416,12 +435,12 @@ class Chat:
         self._ended = False
 
     def one(self, message: str) -> Stop:
-        """Hold one turn, and return why it ended."""
+        """Run one turn and return why it ended."""
         with self._hearing_the_end():
             return self._turn(message)
 
     def all(self, lines: Iterable[str], commands: ChatCommands) -> list[Stop]:
-        """Hold a turn for each line; those that begin with `/` are commands. Returns why they ended."""
+        """Run a turn for each line; lines that begin with `/` are commands. Returns why each turn ended."""
         stops = []
         with self._hearing_the_end():
             for line in lines:
@@ -435,16 +454,18 @@ class Chat:
         return stops
 
     def typed(self, suggested: Sequence[str] = ()) -> Iterator[str]:
-        """The lines that somebody types, up to Ctrl-D.
+        """Yield the lines that are typed, up to Ctrl-D.
 
         Args:
-            suggested: What the user of a script says, turn by turn; an empty line stands for the next one.
+            suggested: The user's messages in a script; an empty line sends the next one.
         """
         with suppress(ImportError):
-            import readline  # noqa: F401, PLC0415 -- editing and history, where there is any
+            # Importing readline gives `input` line editing and history. Windows has no such module.
+            import readline  # noqa: F401, PLC0415
         broken_off = False
         while True:
-            try:  # all of it: whoever is impatient presses Ctrl-C more than once
+            # The whole body is in the `try`: a second Ctrl-C may arrive while the first one is reported.
+            try:
                 if broken_off:
                     click.echo("\nCtrl-D or /quit ends the conversation")
                 broken_off = False
@@ -463,13 +484,14 @@ class Chat:
         turn = self.conversation.turns
         next_line = suggested[turn] if turn < len(suggested) else ""
         if next_line:
-            self._show.note(f"(Enter says: {next_line})")
+            self._show.note(f"(press Enter to send: {next_line})")
         return input("> ").strip() or next_line
 
     def _turn(self, text: str) -> Stop:
         stop = self._hold(self.conversation, self.conversation.saying(text), NOTHING)
         while stop is Stop.PENDING:
             answers = self._asking.answers(self.conversation.pending)
+            # Answering may make further calls that are pending, so this repeats until the turn ends.
             stop = self._hold(self.conversation, self.conversation, answers)
             self._asking.settled()
         for line in self._runner.run(violated_guardrails(self._guardrails, self.conversation)):
@@ -477,7 +499,8 @@ class Chat:
         return stop
 
     def _hold(self, before: Conversation, now: Conversation, answers: Mapping[str, Answer]) -> Stop:
-        """Let the model go on; whatever ends that, what was said and called is kept."""
+        """Run the model on a conversation; the messages and calls so far are kept however the turn ends."""
+        # This is what remains if the loop raises before it returns a conversation.
         self.conversation = before._replace(stop=None, detail="", pending=())
         try:
             self.conversation = self._runner.run(self._followed(now, answers))
@@ -493,7 +516,7 @@ class Chat:
             self._show.error(error)
         else:
             self._show.stopped(self.conversation)
-        assert self.conversation.stop is not None  # noqa: S101 -- each way out has set it
+        assert self.conversation.stop is not None  # noqa: S101 -- each branch has set it
         return self.conversation.stop
 
     async def _followed(self, now: Conversation, answers: Mapping[str, Answer]) -> Conversation:
@@ -505,7 +528,7 @@ class Chat:
         raise AssertionError("a turn ends with its conversation")
 
     def _broken_off(self, events: Sequence[Event], conversation: Conversation) -> None:
-        """What the turn came to is kept, and its last calls are shown."""
+        """Keep the state of a cancelled turn and show its last calls."""
         self.conversation = conversation
         for event in events:
             self._show.event(event)
@@ -515,12 +538,14 @@ class Chat:
 
     @contextmanager
     def _hearing_the_end(self) -> Iterator[None]:
-        """Tell Ctrl-C, which ends a turn, from the signals that end the command as Ctrl-C does elsewhere."""
+        """Make SIGTERM and SIGHUP end the command. They raise KeyboardInterrupt, which otherwise only ends a turn."""
+        # Python allows signal handlers in the main thread only.
         main = threading.current_thread() is threading.main_thread()
         before = {number: signal.getsignal(number) for number in _ENDING if main}
 
         def end(number: int, frame: FrameType | None) -> None:
             self._ended = True
+            # The previous handler records which signal ended the command, for its exit code.
             handler: Any = before[number]
             if callable(handler):
                 handler(number, frame)
@@ -537,14 +562,14 @@ class Chat:
 
 
 class Script(NamedTuple):
-    """A script that is ready to be played.
+    """The agent script of a scenario, ready to run.
 
     Attributes:
-        provider: Plays it.
-        session: Where its calls are made: with the scenario's modes, mocks, store and faults.
-        policy: What the scenario says of the tools.
-        client: Fulfils those tools of mode `client` of which the scenario says how.
-        lines: What its user says, turn by turn, as far as that is plain text.
+        provider: Replays the script.
+        session: Makes the calls, with the modes, mocks, store and faults of the scenario.
+        policy: The tool policy of the scenario.
+        client: Fulfils the `client` tools that the scenario has answers for.
+        lines: The user's messages by turn; empty where a message needs values that are known only later.
     """
 
     provider: Scripted
@@ -555,18 +580,19 @@ class Script(NamedTuple):
 
 
 def load_script(runtime: Runtime, named: str) -> Script:
-    """The script of a scenario.
+    """Load the agent script of a scenario.
 
     Args:
-        runtime: Has the scenarios.
+        runtime: The runtime with the scenarios.
         named: Name of the scenario, or its file.
 
     Raises:
-        ConfigurationError: There is none of that name, or it has no agent.
+        ConfigurationError: No scenario with an agent has this name or file.
     """
+    # A scenario with a matrix or repetitions is replayed as its first run.
     scenario = runs_of(_found(runtime, named))[0]
     agent = scenario.agent
-    assert agent is not None  # noqa: S101 -- it was looked for
+    assert agent is not None  # noqa: S101 -- `_found` returns scenarios with an agent
     told: dict[str, JSON] = {"seed": scenario.seed, "run": scenario.run, "matrix": dict(scenario.values)}
     namespace = scenario.origin.namespace
     provider = Scripted(
@@ -593,16 +619,18 @@ def _found(runtime: Runtime, named: str) -> Scenario:
             return scenario
     names = [scenario.name for scenario in with_agent]
     what = (
-        f"`{named}` holds no scenario with an agent"
+        f"`{named}` contains no scenario with an agent"
         if file
-        else f"no scenario with an agent is called `{named}`"
+        else f"no scenario with an agent is named `{named}`"
     )
-    known = f"there are {', '.join(f'`{name}`' for name in names)}" if names else "name a path that has one"
+    known = (
+        f"use one of {', '.join(f'`{name}`' for name in names)}" if names else "pass a path that contains one"
+    )
     raise ConfigurationError(what, code="unknown_scenario", hint=did_you_mean(named, names) or known)
 
 
 def _script_policy(runtime: Runtime, scenario: Scenario, agent: Agent) -> ToolPolicy:
-    """What the agent says, over what its prompt says."""
+    """The policy of the agent, whose keys override those of its prompt."""
     if not agent.prompt:
         return agent.policy
     prompt = prompt_of(agent.prompt, runtime.packs, scenario.origin)

@@ -1,6 +1,6 @@
-"""What a conversation shows at a terminal or as lines of JSON, what it asks, and the commands that begin with `/`.
+"""Display of a conversation at a terminal or as JSON Lines, its approval prompts, and its `/` commands.
 
-Nothing that a model or a tool says can steer the terminal.
+Text of models and tools is escaped, so that it cannot send control sequences to the terminal.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ from toolcrib.security.redaction import CallRedactor
 from toolcrib.security.tool_policy import NO_POLICY
 
 _SHORT = 200
-"""Columns of arguments and results where nobody knows how wide a line may be."""
+"""Columns of arguments and results if the width of the terminal is unknown."""
 
 
 class ChatDisplay(Protocol):
-    """Tells what happens."""
+    """Shows a conversation to the user."""
 
     def event(self, event: Event) -> None:
         """Something happened."""
         ...
 
     def said(self, line: str) -> None:
-        """The user's line was taken from a pipe."""
+        """The user's message was read from a pipe."""
         ...
 
     def stopped(self, conversation: Conversation) -> None:
-        """A turn is over."""
+        """A turn ended."""
         ...
 
     def broken_off(self) -> None:
-        """A turn was cancelled by whoever watches."""
+        """The user cancelled a turn."""
         ...
 
     def error(self, error: ToolcribError) -> None:
-        """A turn could not be held."""
+        """A turn failed."""
         ...
 
     def note(self, text: str) -> None:
-        """Something else there is to say."""
+        """A remark for the user."""
         ...
 
     def warning(self, text: str) -> None:
-        """Something is not as it must be."""
+        """A warning for the user."""
         ...
 
     def ended(self, conversation: Conversation) -> None:
-        """There is nothing more to come."""
+        """The conversation ended."""
         ...
 
 
 class JsonLines:
-    """One JSON object a line: the events, at the end the conversation, as `{"type": "conversation", ...}`."""
+    """One JSON object per line: the events, then the conversation as `{"type": "conversation", ...}`."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -77,26 +77,26 @@ class JsonLines:
         """Print nothing: the event has been written."""
 
     def stopped(self, conversation: Conversation) -> None:
-        """Print the reason for people; the event has been written."""
+        """Print the reason on stderr; the event has been written to stdout."""
         print_stop(conversation)
 
     def broken_off(self) -> None:
         """Print nothing: the event has been written."""
 
     def error(self, error: ToolcribError) -> None:
-        """Print why a turn could not run."""
+        """Print the error on stderr."""
         print_error(error.message, error.code, error.hint)
 
     def note(self, text: str) -> None:
-        """Told to people."""
+        """Print the remark on stderr."""
         click.echo(escape_terminal(text), err=True)
 
     def warning(self, text: str) -> None:
-        """Told to people."""
+        """Print the warning on stderr."""
         print_warning(text)
 
     def ended(self, conversation: Conversation) -> None:
-        """The whole conversation, as another process can go on with it, without the secrets of its calls."""
+        """Print the whole conversation, from which another process can resume, with the secrets of its calls masked."""
         whole = CallRedactor(self._registry.get, conversation.calls).value(conversation.as_json())
         self._line({"type": "conversation", **whole} if isinstance(whole, dict) else {})
 
@@ -105,13 +105,13 @@ class JsonLines:
 
 
 class Terminal:
-    """Text as it comes, calls in lines of their own, what is not said to the user dimmed."""
+    """Prints text as it streams, and each call on its own line; everything but the model's text is dimmed."""
 
     def __init__(self, *, echoes: bool) -> None:
-        """Begin at the left of a line.
+        """Start at the beginning of a line.
 
         Args:
-            echoes: Whether the user's lines are not on the screen already.
+            echoes: Print the user's messages, because a pipe does not echo them.
         """
         self._echoes = echoes
         self._within = ""
@@ -120,43 +120,43 @@ class Terminal:
         self._over: set[str] = set()
 
     def event(self, event: Event) -> None:
-        """Show what happened, as far as it is to be seen."""
+        """Show an event, if its type is visible."""
         tell = _TELLS.get(event.type)
         if tell is not None:
             tell(self, event)
 
     def said(self, line: str) -> None:
-        """Show the user's line, where it is not on the screen already."""
+        """Show the user's message if the terminal has not echoed it."""
         if self._echoes:
             click.echo(click.style(f"> {escape_terminal(line)}", bold=True))
 
     def stopped(self, conversation: Conversation) -> None:
-        """Say why the turn ended, where that is not plain to see."""
+        """Print why the turn ended, unless it ended with an answer."""
         self._end_line()
         print_stop(conversation)
 
     def broken_off(self) -> None:
-        """Say that the turn was cancelled."""
+        """Print that the turn was cancelled."""
         self._end_line()
-        print_warning("the turn was cancelled; what was said is kept")
+        print_warning("the turn was cancelled; the conversation so far is kept")
 
     def error(self, error: ToolcribError) -> None:
-        """Say what went wrong."""
+        """Print the error."""
         self._end_line()
         print_error(error.message, error.code, error.hint)
 
     def note(self, text: str) -> None:
-        """Say something else."""
+        """Print the remark."""
         self._end_line()
         click.echo(escape_terminal(text))
 
     def warning(self, text: str) -> None:
-        """Say what is not as it must be."""
+        """Print the warning."""
         self._end_line()
         print_warning(text)
 
     def ended(self, _conversation: Conversation) -> None:
-        """Leave the cursor at the left."""
+        """End the line, so that the shell prompt starts on a new one."""
         self._end_line()
 
     def _text(self, event: Event) -> None:
@@ -175,9 +175,10 @@ class Terminal:
         self._end_line()
 
     def _call(self, event: Event) -> None:
-        """What is known of a call; it is shown when it begins, and when it is over."""
+        """Collect what the events report about a call; show it when it begins and when it ends."""
         call = self._calls.setdefault(event.id, {"tool": "", "arguments": None})
         call["tool"] = event.tool or call["tool"]
+        # Later events of a call omit its arguments.
         call["arguments"] = call["arguments"] if event.arguments is None else event.arguments
         if event.status in {"running", "waiting", "completed", "failed"}:
             self._tell_call(event.id, call)
@@ -193,6 +194,8 @@ class Terminal:
         at_once = self._at_once.setdefault(call["tool"], [])
         if id_ in at_once or id_ in self._over:
             return
+        # All earlier calls of the tool have ended, so numbering starts again: `#1` names one call of a
+        # parallel batch only.
         if self._over.issuperset(at_once):
             at_once.clear()
         at_once.append(id_)
@@ -200,13 +203,14 @@ class Terminal:
         self._line(f"* {self._name(id_, call['tool'])} {arguments}")
 
     def _name(self, id_: str, tool: str) -> str:
-        """The tool that is called; with a number where several calls of it are made at once."""
+        """Name of the tool, with a number if several calls of it run in parallel."""
         at_once = self._at_once.get(tool, [])
         number = f" #{at_once.index(id_) + 1}" if len(at_once) > 1 and id_ in at_once else ""
         return f"{escape_terminal(tool)}{number}"
 
     def _line(self, *parts: str) -> None:
         self._end_line()
+        # Nested styles would reset each other, so parts with a colour of their own are left alone.
         dim = [part if "\x1b" in part else click.style(part, dim=True) for part in parts]
         click.echo("".join(dim))
 
@@ -226,13 +230,13 @@ _TELLS: Mapping[str, Callable[[Terminal, Event], None]] = {
 
 
 def _short(text: str) -> str:
-    """A text on one line that is not too long."""
+    """Fit a text on one line."""
     width = terminal_width()
     return truncate(escape_terminal(" ".join(text.split())), _SHORT if width is None else max(width - 20, 20))
 
 
 def print_stop(conversation: Conversation) -> None:
-    """Say on stderr why a turn ended otherwise than with an answer."""
+    """Print on stderr why a turn ended, unless it ended with an answer or with pending calls."""
     stop = conversation.stop
     if stop in {None, Stop.ANSWERED, Stop.PENDING}:
         return
@@ -249,27 +253,27 @@ def print_stop(conversation: Conversation) -> None:
 
 
 def print_warning(text: str) -> None:
-    """Say on stderr what is not as it must be."""
+    """Print a warning on stderr."""
     click.echo(click.style(escape_terminal(text), fg="yellow"), err=True)
 
 
 def print_error(message: str, code: str, hint: str) -> None:
-    """Say on stderr what went wrong: code, message, the way out."""
+    """Print an error on stderr: code, message and hint."""
     first, *rest = escape_terminal(message).splitlines() or [""]
     click.echo(f"{click.style(code, fg='red', bold=True)}: {first}", err=True)
     for line in [*rest, *(f"hint: {escape_terminal(hint)}".splitlines() if hint else [])]:
         click.echo(f"    {line}", err=True)
 
 
-NOBODY = "nobody was there to ask"
-"""Why a call is refused that somebody would have to approve."""
+NOBODY = "no user was available to ask"
+"""Why a call that needs approval is refused without a terminal."""
 
 
 class ApprovalPrompt:
-    """Asks for calls that wait.
+    """Asks the user about pending calls.
 
     Attributes:
-        asks: Whether there is somebody to ask.
+        asks: Whether a user can be asked.
     """
 
     def __init__(
@@ -281,14 +285,14 @@ class ApprovalPrompt:
         show: ChatDisplay,
         before: Client | None = None,
     ) -> None:
-        """Take what all questions need.
+        """Set up the prompts.
 
         Args:
-            runtime: Binds the mocks of tools that are granted.
-            approved: Globs of the tools whose calls are approved without asking.
-            asks: Whether there is somebody to ask.
-            show: Says what is asked.
-            before: Fulfils some tools before anybody is asked.
+            runtime: Binds the mocks of granted tools.
+            approved: Globs of tools whose calls are approved without asking.
+            asks: Whether a user can be asked.
+            show: Prints the questions.
+            before: Client of a script, which fulfils its tools before the user is asked.
         """
         self.asks = asks
         self._runtime = runtime
@@ -298,7 +302,8 @@ class ApprovalPrompt:
         self._granted: set[str] = set()
 
     async def client(self, call: ClientCall) -> JSON | Result:
-        """Fulfil a call as its mock does, if that was granted; else it waits until somebody says so."""
+        """Fulfil a granted call with the mock of its tool; defer any other call until the user answers."""
+        # A granted call skips the script, which has deferred it before.
         if self._before is not None and call.tool not in self._granted:
             answer: JSON | Result = await self._before(call)
             return answer
@@ -308,12 +313,14 @@ class ApprovalPrompt:
         return await bound.execute(call.call._replace(tool=call.call.tool._replace(mode="mock")))
 
     def answers(self, pending: Iterable[Pending]) -> dict[str, Answer]:
-        """What is said of calls that wait."""
+        """Return the answers to pending calls."""
         return {each.id: self._answer(each) for each in pending}
 
     def _answer(self, pending: Pending) -> Answer:
         fulfilled = pending.code == DEFERRED
         mocked = fulfilled and self._has_mock(pending.tool)
+        # A deferred call needs a result, not only consent: `--approve` covers it only if a mock can produce
+        # the result.
         if any(fnmatchcase(pending.tool, glob) for glob in self._approved) and (mocked or not fulfilled):
             return self._approve(pending, fulfilled=fulfilled)
         if not self.asks:
@@ -322,8 +329,9 @@ class ApprovalPrompt:
         self._show.note(f"\n{pending.tool} {compact(pending.arguments)}\n{told}")
         try:
             return self._asked(pending, fulfilled=fulfilled, mocked=mocked)
+        # Ctrl-C at the prompt refuses this call only; the conversation continues.
         except (EOFError, KeyboardInterrupt, click.Abort):
-            return Answer.reject("the question was left unanswered")
+            return Answer.reject("the user did not answer")
 
     def _asked(self, pending: Pending, *, fulfilled: bool, mocked: bool) -> Answer:
         ways = [*(["y"] if mocked or not fulfilled else []), "N", "result" if fulfilled else "edit"]
@@ -342,7 +350,7 @@ class ApprovalPrompt:
                 return Answer.result(value)
             if isinstance(value, dict):
                 return Answer.approve(value)
-            self._show.note("that is no JSON object; the call is refused")
+            self._show.note("not a JSON object; the call is refused")
         return Answer.reject()
 
     def _approve(self, pending: Pending, *, fulfilled: bool) -> Answer:
@@ -364,12 +372,12 @@ class ApprovalPrompt:
         return known is not None and "mock" in known.bindings
 
     def settled(self) -> None:
-        """The calls that were granted have been made; the next ones are asked for again."""
+        """Forget the granted calls, which have been made; the next ones are asked about again."""
         self._granted.clear()
 
 
 class ChatCommands:
-    """What a line may say that begins with `/`."""
+    """The commands that begin with `/`."""
 
     def __init__(self, registry: Registry, policy: ToolPolicy, show: ChatDisplay, *, priced: bool) -> None:
         self._registry = registry
@@ -378,11 +386,11 @@ class ChatCommands:
         self._priced = priced
 
     def run(self, line: str, conversation: Conversation) -> bool:
-        """Do what a line says, and return whether it ends the conversation."""
+        """Run the command on a line and return whether it ends the conversation."""
         name = line.split(maxsplit=1)[0].removeprefix("/")
         if name not in COMMANDS:
             near = did_you_mean(f"/{name}", [f"/{each}" for each in COMMANDS])
-            self._show.note(f"there is no command `/{name}`; {near or '`/help` lists them'}")
+            self._show.note(f"unknown command `/{name}`; {near or 'run `/help` to list them'}")
             return False
         _summary, lines = COMMANDS[name]
         for told in lines(self, conversation):
@@ -406,16 +414,16 @@ class ChatCommands:
 
 
 COMMANDS: Mapping[str, tuple[str, Callable[[ChatCommands, Conversation], list[str]]]] = {
-    "tools": ("the tools that the model may use", ChatCommands._tools),  # noqa: SLF001 -- the class's own table
-    "policy": ("what holds it", ChatCommands._of_policy),  # noqa: SLF001
-    "cost": ("what the conversation took so far", ChatCommands._cost),  # noqa: SLF001
-    "help": ("these commands", ChatCommands._help),  # noqa: SLF001
-    "quit": ("end the conversation, as Ctrl-D does", ChatCommands._quit),  # noqa: SLF001
+    "tools": ("list the tools that the model may use", ChatCommands._tools),  # noqa: SLF001 -- the class's own table
+    "policy": ("show the tool policy", ChatCommands._of_policy),  # noqa: SLF001
+    "cost": ("show the tokens and the cost so far", ChatCommands._cost),  # noqa: SLF001
+    "help": ("list the commands", ChatCommands._help),  # noqa: SLF001
+    "quit": ("end the conversation, like Ctrl-D", ChatCommands._quit),  # noqa: SLF001
 }
 
 
 def tools_lines(registry: Registry, policy: ToolPolicy) -> list[str]:
-    """The tools that the model may use, with their modes, and which of them somebody is asked for."""
+    """A table of the tools that the model may use, with their modes and whether their calls need approval."""
     rows = [
         (
             name,
@@ -434,7 +442,7 @@ def _fits(name: str, globs: tuple[str, ...]) -> bool:
 
 
 def policy_lines(policy: ToolPolicy) -> list[str]:
-    """What holds the model, what is not as it is where nobody says anything marked with `*`."""
+    """A table of the tool policy; values that differ from the default are marked with `*`."""
     rows = []
     for key in ToolPolicy.__dataclass_fields__:
         value = getattr(policy, key)
@@ -446,7 +454,7 @@ def policy_lines(policy: ToolPolicy) -> list[str]:
 
 
 def cost_lines(conversation: Conversation, *, priced: bool) -> list[str]:
-    """What the conversation took so far."""
+    """A table of the requests, calls, tokens and cost so far."""
     tokens = conversation.tokens
     facts = [
         ("requests", f"{conversation.rounds:,}"),
@@ -455,12 +463,12 @@ def cost_lines(conversation: Conversation, *, priced: bool) -> list[str]:
             "tokens sent",
             f"{tokens.input:,}" + (f", {tokens.cached:,} of them cached" if tokens.cached else ""),
         ),
-        ("tokens answered", f"{tokens.output:,}"),
+        ("tokens received", f"{tokens.output:,}"),
         (
             "cost",
             f"{conversation.cost:.4f} USD"
             if priced
-            else "unknown: say `--price input=... --price output=...`",
+            else "unknown; add `--price input=... --price output=...`",
         ),
     ]
     return [*table(facts)]

@@ -1,4 +1,4 @@
-"""`toolcrib cost`: how many tokens the declarations of the tools take."""
+"""`toolcrib cost`: count the tokens of the tool declarations in a request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from toolcrib.registry.registry import Registry
 
 
 class Cost(NamedTuple):
-    """What a tool takes of a model's context."""
+    """The tokens of one tool declaration, and its share of the tokens of all of them."""
 
     declaration: Declaration
     tokens: int
@@ -43,13 +43,15 @@ class Cost(NamedTuple):
     type=click.Choice([*DIALECTS]),
     default="openai",
     show_default=True,
-    help="How the tools are declared: "
+    help="Format of the declarations: "
     + "; ".join(f"`{dialect.name}`, {dialect.summary}" for dialect in DIALECTS.values())
     + ".",
 )
-@click.option("--tool", "name", multiple=True, metavar="GLOB", help="Only tools whose name fits.")
+@click.option("--tool", "name", multiple=True, metavar="GLOB", help="Only tools whose name matches.")
 @filter_options
-@click.option("--losses", is_flag=True, help="Also what the dialect can't say of each tool's schema.")
+@click.option(
+    "--losses", is_flag=True, help="Also list what the dialect cannot express of each tool's schema."
+)
 @json_option
 @read_options
 @click.pass_context
@@ -65,17 +67,18 @@ def command(
     reading: ReadOptions,
     **options: Any,
 ) -> None:
-    """Tell how many tokens the declarations of the tools take.
+    """Count the tokens that the tool declarations use.
 
-    Every request to a model declares all tools that it may call, so this is what they cost before anything is said.
-    With PATH: the tools there. The most expensive stand first. With the extra `tokens` they are counted with the
-    encoding of OpenAI's models, else estimated; the last line says which.
+    Every request to a model declares all tools that it may call; this is their cost before the conversation starts.
+    With PATH: only the tools there. The most expensive tools come first. With the extra `tokens`, tokens are counted
+    with the encoding of OpenAI's models; otherwise they are estimated. The last line names the method.
     """
     runtime = open_offline(reading, paths)
     print_refusals(runtime)
     print_unqueried_servers(runtime)
     registry = runtime.registry
     filters = parse_filters(options)
+    # Hidden tools are queried, too, to report how many matching tools are not offered.
     everything = registry.query(hidden=True, **filters)
     names = [card.name for card in everything if hidden or registry.hidden(card.name) is None]
     counting = token_counter()
@@ -94,10 +97,11 @@ def command(
 
 
 def _costs(registry: Registry, names: Sequence[str], dialect: str, counting: TokenCounter) -> list[Cost]:
-    """The costs of some tools, the highest first."""
+    """Return the costs of some tools, highest first."""
     aliases = {name: registry.alias_of(name) for name in names}
     declarations = declare([registry[name] for name in names], dialect, aliases)
     tokens = [counting.count(compact(dict(one.definition))) for one in declarations]
+    # Declarations are counted as compact JSON, which is how the SDKs of the providers send them.
     whole = sum(tokens) or 1
     costs = [Cost(one, count, count / whole) for one, count in zip(declarations, tokens, strict=True)]
     return sorted(costs, key=lambda cost: (-cost.tokens, cost.declaration.tool))
@@ -125,14 +129,14 @@ def _remark(declaration: Declaration, dialect: str) -> str:
 
 
 def _losses(declaration: Declaration) -> Iterator[tuple[str, str, str, str]]:
-    """Tool, place, keyword, message."""
+    """Rows of tool, pointer into the schema, keyword and message."""
     for loss in declaration.losses:
         yield (declaration.tool, loss.pointer or "/", loss.keyword, loss.message)
 
 
 def _last_line(costs: Sequence[Cost], dialect: str, counting: TokenCounter, *, exist: bool) -> str:
     if not costs:
-        return "no tool fits" if exist else "no tools"
+        return "no tool matches" if exist else "no tools"
     total = sum(cost.tokens for cost in costs)
     about = "" if counting.exact else "about "
     return (
@@ -142,8 +146,8 @@ def _last_line(costs: Sequence[Cost], dialect: str, counting: TokenCounter, *, e
 
 def _method(dialect: str, counting: TokenCounter) -> str:
     if not counting.exact:
-        return f"estimated, `pip install 'toolcrib[{EXTRA}]'` counts them"
-    foreign = "" if dialect.startswith("openai") else ", which other models do not share"
+        return f"estimated; run `pip install 'toolcrib[{EXTRA}]'` for exact counts"
+    foreign = "" if dialect.startswith("openai") else "; other models count differently"
     return f"counted with {ENCODING}{foreign}"
 
 

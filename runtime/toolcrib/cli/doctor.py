@@ -1,4 +1,4 @@
-"""`toolcrib doctor`: what is installed and in force, where each value came from, and what is wrong."""
+"""`toolcrib doctor`: show what is installed and active, where each value comes from, and what is wrong."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from toolcrib.core.text import escape_terminal
 from toolcrib.security.trust import Untrusted
 
 MOST = 5
-"""How many of a kind are listed; the rest is counted."""
+"""Maximum number of lines of one kind; the rest is counted."""
 
 
 @click.command("doctor")
@@ -31,10 +31,10 @@ MOST = 5
 @read_options
 @click.pass_context
 def command(ctx: click.Context, *, name: str | None, as_json: bool, reading: ReadOptions) -> None:
-    """Say what is installed, what is in force, where it came from, and what is wrong.
+    """Show what is installed and active, where each value comes from, and what is wrong.
 
-    With NAME: where each value of this tool came from, or why there is no such tool. Ends with 1 when
-    something is wrong.
+    With NAME: where each value of this tool comes from, or why the tool is unknown. Exits with 1 if something is
+    wrong.
     """
     with _without_log():
         checkup = Checkup(reading)
@@ -48,6 +48,7 @@ def command(ctx: click.Context, *, name: str | None, as_json: bool, reading: Rea
         for line in lines(document):
             click.echo(line)
     errors = {finding["code"] for finding in document.get("findings", ()) if finding["severity"] == "error"}
+    # Only trust is missing. This exits like a denied call, so that scripts can tell it from a broken project.
     if errors == {Untrusted.code}:
         ctx.exit(exit_codes.OF_OUTCOME[Outcome.DENIED])
     ctx.exit(exit_codes.OK if document["healthy"] else exit_codes.PROBLEMS)
@@ -55,7 +56,8 @@ def command(ctx: click.Context, *, name: str | None, as_json: bool, reading: Rea
 
 @contextmanager
 def _without_log() -> Iterator[None]:
-    """What the log says of modes is told here among everything else."""
+    """Silence the log of toolcrib."""
+    # Opening a runtime logs broken modes. Here they are findings, and would appear twice.
     log = logging.getLogger("toolcrib")
     before = log.disabled
     log.disabled = True
@@ -66,7 +68,7 @@ def _without_log() -> Iterator[None]:
 
 
 Row = tuple[str, str]
-"""What it is, and one line of it; further lines of the same have no lead."""
+"""A label and one line of text; a repeated label is printed once."""
 
 
 def _page(told: dict[str, Any]) -> Iterator[str]:
@@ -89,7 +91,7 @@ def _on(installed: dict[str, Any]) -> str:
 
 
 def _rows(rows: Iterable[Row]) -> Iterator[str]:
-    """`  lead    text` with the texts below each other; a repeated lead is told once."""
+    """Align rows as `  label    text`; a repeated label is printed once."""
     rows = list(rows)
     width = max((columns_of(lead) for lead, _text in rows), default=0)
     before = None
@@ -101,7 +103,7 @@ def _rows(rows: Iterable[Row]) -> Iterator[str]:
 
 def _installed(told: dict[str, Any]) -> Iterator[Row]:
     installed = told["toolcrib"]
-    yield "lies in", installed["folder"]
+    yield "installed at", installed["folder"]
     packages = installed["packages"].items()
     yield (
         "packages",
@@ -117,7 +119,7 @@ def _installed(told: dict[str, Any]) -> Iterator[Row]:
     for key in ("modes", "middleware"):
         for name, offer in told[key].items():
             fault = f": {offer['fault']}" if offer["fault"] else ""
-            yield key, f"{name}, of {offer['distribution']}{fault}"
+            yield key, f"{name}, from {offer['distribution']}{fault}"
         if not told[key]:
             yield key, "none"
     for name, variable in told["environment"].items():
@@ -127,18 +129,18 @@ def _installed(told: dict[str, Any]) -> Iterator[Row]:
 def _headline(project: dict[str, Any]) -> str:
     if project["file"] is None:
         return "no project"
-    return escape_terminal(f"project {project.get('name') or '(without a name)'} ({project['file']})")
+    return escape_terminal(f"project {project.get('name') or '(unnamed)'} ({project['file']})")
 
 
 def _in_force(told: dict[str, Any]) -> Iterator[Row]:
     project, profile = told["project"], told["profile"]
     if project["file"] is None:
-        yield "looked in", _listed(project["looked_in"]) or "nothing: the working directory is gone"
+        yield "looked in", _listed(project["looked_in"]) or "nothing: the working directory was deleted"
     else:
         yield "profile", _profile_line(profile, project)
         yield from _settings(profile)
         if not profile["toolset"] and project["toolsets"]:
-            yield "toolset", f"none in force, of {', '.join(project['toolsets'])}"
+            yield "toolset", f"none active; defined: {', '.join(project['toolsets'])}"
     for line in table([_source_row(source) for source in told["sources"]]) or ["none"]:
         yield "sources", line
     if told["ignored"]:
@@ -147,7 +149,7 @@ def _in_force(told: dict[str, Any]) -> Iterator[Row]:
         yield "packs", f"{pack['name']} {pack['version']}  ({pack['source']})"
     for pack in told["installed_packs"]:
         fault = f": {pack['fault']}" if pack["fault"] else ""
-        yield "installed", f"pack {pack['name']}, of {pack['distribution']}{fault}"
+        yield "installed", f"pack {pack['name']}, from {pack['distribution']}{fault}"
     for line in table([server_line(row) for row in told["servers"]]):
         yield "servers", line
     needing = [each for each in told["trust"]["workspaces"] if each["needs"] or each["undeclared"]]
@@ -158,7 +160,7 @@ def _in_force(told: dict[str, Any]) -> Iterator[Row]:
 
 
 def _settings(profile: dict[str, Any]) -> Iterator[Row]:
-    """What the project and its profile say, each with its place."""
+    """The settings of the project and its profile, each with its source."""
     for entry in profile["modes"]:
         yield "modes", f"{entry['key']} -> {entry['value']}  ({entry['place']})"
     for entry in profile["defaults"]:
@@ -180,17 +182,15 @@ def _profile_line(profile: dict[str, Any], project: dict[str, Any]) -> str:
         base = f", extends {', '.join(profile['extends'])}" if profile["extends"] else ""
         return f"{profile['name']}, chosen by {profile['chosen_by']}{base}"
     if project["broken"]:
-        return "none, because the file has errors"
+        return "none, because the project file has errors"
     return (
-        f"none, of {', '.join(project['profiles'])}"
-        if project["profiles"]
-        else "none, and the project has none"
+        f"none active; defined: {', '.join(project['profiles'])}" if project["profiles"] else "none defined"
     )
 
 
 def _source_row(source: dict[str, Any]) -> list[str]:
     if source["kind"] == "missing":
-        return [source["path"], "not there", "", "", source.get("place") or ""]
+        return [source["path"], "not found", "", "", source.get("place") or ""]
     problems = plural(source["problems"], "problem") if source["problems"] else ""
     counts = [(source.get(key, 0), key[:-1]) for key in ("tools", "overrides", "scenarios")]
     holds = ", ".join(plural(count, noun) for count, noun in counts if count) or "no tools"
@@ -201,8 +201,8 @@ def _source_row(source: dict[str, Any]) -> list[str]:
 def _trust_row(workspace: dict[str, Any]) -> list[str]:
     needs, decision = workspace["summary"], workspace["decision"]
     if not workspace["trusted"]:
-        changed = " any more" if decision is not None else ""
-        return [workspace["workspace"], workspace["kind"], needs, f"not trusted{changed}"]
+        state = "no longer trusted" if decision is not None else "not trusted"
+        return [workspace["workspace"], workspace["kind"], needs, state]
     how = f"trusted {decision['when']} by {decision['who']}, {decision['how']}" if decision else "trusted"
     return [workspace["workspace"], workspace["kind"], needs, how]
 
@@ -218,6 +218,7 @@ def _of_tools(tools: dict[str, Any]) -> Iterator[Row]:
         yield f"in mode {mode}", str(count)
     for lead in ("unavailable", "hidden", "stale"):
         told = [why if lead != "stale" else f"`{name}`: {why}" for name, why in tools[lead].items()]
+        # One cause, such as a server that is down, usually affects many tools.
         reasons = list(dict.fromkeys(told))
         for reason in reasons[:MOST]:
             yield _LEADS[lead], reason
@@ -240,25 +241,25 @@ def _problems(problems: Sequence[Problem]) -> Iterator[str]:
     kinds: tuple[Severity, ...] = ("error", "warning", "notice")
     yield ""
     yield click.style(", ".join(plural(counts[kind], kind) for kind in kinds if counts[kind]), bold=True)
+    # Errors first, so that notices do not push them out of a short list.
     first = sorted(problems, key=lambda problem: kinds.index(problem.severity))[:MOST]
     for problem in first:
         yield from (f"  {line}" for line in problem_text(problem).splitlines())
     if len(problems) > MOST:
-        yield f"  ... and {len(problems) - MOST} more: `toolcrib validate`"
+        yield f"  ... and {len(problems) - MOST} more; run `toolcrib validate`"
 
 
 def _verdict(findings: Sequence[Finding]) -> Iterator[str]:
-    """What is wrong, in one list, or that nothing is; then what is worth knowing."""
+    """The errors, or that there are none; then the warnings."""
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors:
-        what = "thing is" if len(errors) == 1 else "things are"
-        yield click.style(f"{len(errors)} {what} wrong:", fg="red", bold=True)
+        yield click.style(f"{plural(len(errors), 'problem')} found:", fg="red", bold=True)
         yield from _items(errors)
     else:
-        yield click.style("Everything is in order.", fg="green")
+        yield click.style("No problems found.", fg="green")
     warnings = [finding for finding in findings if finding.severity == "warning"]
     if warnings:
-        yield click.style("Worth knowing:", fg="yellow")
+        yield click.style("Warnings:", fg="yellow")
         yield from _items(warnings)
 
 

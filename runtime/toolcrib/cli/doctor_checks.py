@@ -1,6 +1,6 @@
-"""What `toolcrib doctor` looks at: the installation, the project, its sources, the tools, the environment.
+"""The checks of `toolcrib doctor`: installation, project, sources, tools, trust, servers and environment.
 
-It looks at each part by itself: what is wrong with one must not hide the others.
+Each part is checked on its own, so that an error in one does not hide the others.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from toolcrib.security.trust import VARIABLE, Trust, Untrusted
 
 
 class Finding(NamedTuple):
-    """One thing that is not as it should be.
+    """One problem of the installation or the project.
 
     Attributes:
-        severity: `error` where something does not work, `warning` where it works otherwise than one may think.
-        message: What is wrong.
-        hint: The way out; empty where there is none.
-        code: Names the kind, for programs; empty where there is no name for it.
+        severity: `error` if something does not work, `warning` if it works differently from what a user may expect.
+        message: The problem.
+        hint: How to fix it; may be empty.
+        code: Machine-readable kind; empty for most findings.
     """
 
     severity: Literal["error", "warning"]
@@ -65,14 +65,14 @@ class Finding(NamedTuple):
 
 
 class Findings(list[Finding]):
-    """Everything that was found, in order of looking, each once."""
+    """The findings, in the order of the checks, without duplicates."""
 
     def error(self, message: str, hint: str = "", code: str = "") -> None:
-        """Something does not work."""
+        """Add an error."""
         self._add(Finding("error", message, hint, code))
 
     def warning(self, message: str, hint: str = "", code: str = "") -> None:
-        """Something works otherwise than one may think."""
+        """Add a warning."""
         self._add(Finding("warning", message, hint, code))
 
     def _add(self, finding: Finding) -> None:
@@ -81,41 +81,41 @@ class Findings(list[Finding]):
 
     @property
     def errors(self) -> int:
-        """How many are errors."""
+        """Number of errors."""
         return sum(finding.severity == "error" for finding in self)
 
     def as_json(self) -> list[dict[str, Any]]:
-        """As JSON objects."""
+        """Return the findings as JSON objects."""
         return [finding._asdict() for finding in self]
 
 
 VARIABLES: Mapping[str, str] = {
-    PROFILE_VARIABLE: "names the profile",
-    SWITCH: "says whether indexes are used",
-    CACHE_VARIABLE: "names the folder of indexes",
-    STATE_VARIABLE: "names the folder of keys and other state",
-    VARIABLE: "says what is trusted",
-    "NO_COLOR": "turns colours off",
-    "COLUMNS": "is the width of tables",
+    PROFILE_VARIABLE: "selects the profile",
+    SWITCH: "switches the index on or off",
+    CACHE_VARIABLE: "sets the folder of indexes",
+    STATE_VARIABLE: "sets the folder of keys and other state",
+    VARIABLE: "grants trust",
+    "NO_COLOR": "turns off colours",
+    "COLUMNS": "sets the width of tables",
 }
-"""The environment variables that toolcrib reads, and what each does."""
+"""The environment variables that toolcrib reads -> their effect."""
 
 
 class Checkup:
-    """Everything that can be found out, and all that is wrong.
+    """The result of all checks.
 
     Attributes:
-        findings: What is wrong.
-        executors: The modes that can be used.
-        stock: What was read.
-        settings: What is in force.
-        runtime: The tools in force.
-        trust: What may be started, contacted and read.
-        blocked: Why no verb that reads tools works at all; empty if they do.
+        findings: The problems.
+        executors: The usable modes.
+        stock: The loaded project.
+        settings: The active settings.
+        runtime: A runtime with the active tools.
+        trust: The trust decisions.
+        blocked: Why no command that reads tools works; empty if they work.
     """
 
     def __init__(self, reading: ReadOptions) -> None:
-        """Look at everything but the single tool."""
+        """Run all checks."""
         self.findings = Findings()
         self.blocked = ""
         installed = Executors.installed()
@@ -128,6 +128,8 @@ class Checkup:
         self.settings = self._chosen(reading)
         self._servers = ask_servers(self._runtime_of(self.stock.registry), self.findings)
         if self.stock.unlisted or self.stock.waiting:
+            # Servers are queried with the tools of the first read. Overrides and scenarios for their tools
+            # can only be linked in a second one.
             self.stock = self._read(reading, self._servers.offered)
         self.runtime = self._runtime_of(self._in_force())
         self._index = _index(
@@ -140,16 +142,16 @@ class Checkup:
 
     @property
     def project(self) -> Project | None:
-        """The project in force."""
+        """The active project."""
         return self.stock.project
 
     @property
     def registry(self) -> Registry:
-        """The tools in force."""
+        """The active tools."""
         return self.runtime.registry
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as a JSON object."""
+        """Return everything as one JSON object."""
         return {
             "healthy": not self.findings.errors,
             "findings": self.findings.as_json(),
@@ -171,7 +173,7 @@ class Checkup:
             "problems": [problem._asdict() for problem in self.stock.problems],
         }
 
-    # Reading, each step by itself.
+    # Reading. A step that fails adds a finding and leaves an empty value for the next steps.
 
     def _read(self, reading: ReadOptions, offered: Mapping[str, Catalogue] = NOTHING) -> LoadedProject:
         try:
@@ -199,10 +201,10 @@ class Checkup:
         self.blocked = self.blocked or error.message
 
     def _chosen(self, reading: ReadOptions) -> Settings:
-        """What is in force under the profile that was asked for; under the project's where there is none of the name."""
+        """The settings of the selected profile; if it does not exist, those of the project's default profile."""
         asked, chosen_by = chosen_profile(reading.profile)
         if self.project is None and chosen_by == PROFILE_VARIABLE:
-            message = f"{PROFILE_VARIABLE} asks for profile `{asked}`, and what is read here is no project"
+            message = f"{PROFILE_VARIABLE} selects profile `{asked}`, but there is no project here"
             self.findings.warning(message, "it has no effect here")
         try:
             return settings_of(self.project, asked, chosen_by)
@@ -211,25 +213,27 @@ class Checkup:
         return settings_of(self.project)
 
     def _in_force(self) -> Registry:
-        """The tools as the settings want them."""
+        """Apply the settings to the tools."""
         registry = apply_profile(self.stock, self.settings, {}, self.executors)
         if registry.why_closed:
             self.findings.error(registry.why_closed)
         return registry
 
     def _look_at_trust(self) -> dict[str, Any]:
-        """What is trusted, by whom and when, and what is not."""
+        """Report the trust decisions, and add findings for workspaces that are not trusted."""
         trust, workspaces = self.trust, []
         here = bool(working_folder())
         if not here:
-            self.findings.error("the working directory is gone", "go to a folder that is there")
+            self.findings.error("the working directory was deleted", "change to a folder that exists")
         for request in trust.requests() if here else ():
             trusted = trust.grants(request) and not request.undeclared
             if not trusted and (request.needs or request.undeclared):
                 name = request.workspace.root
+                # A missing decision is an error only if a check above was refused because of it; otherwise
+                # nothing needed it.
                 asked = any(each.workspace == request.workspace for each in trust.refused)
                 tell = self.findings.error if asked else self.findings.warning
-                message = f"{name} is not trusted, so its tools answer from their mocks alone"
+                message = f"{name} is not trusted, so only its mocks run"
                 tell(message, request.hint, Untrusted.code)
             before = request.before
             workspaces.append(
@@ -247,11 +251,14 @@ class Checkup:
                 }
             )
         for problem in trust.store.problems:
-            self.findings.error(problem, "only you may write there; remove what is damaged, and agree again")
+            self.findings.error(
+                problem,
+                "restrict write access to yourself, delete damaged files, and run `toolcrib trust` again",
+            )
         granted = os.environ.get(VARIABLE) or None
         return {"store": trust.store.folder, "environment": granted, "workspaces": workspaces}
 
-    # What is told of each part.
+    # The parts of the JSON document.
 
     def _project(self) -> dict[str, Any]:
         project = self.project
@@ -321,12 +328,12 @@ class Checkup:
         if errors:
             files = len({problem.source for problem in errors})
             message = f"{plural(len(errors), 'error')} in {plural(files, 'document')}"
-            self.findings.error(message, "`toolcrib validate` lists every problem")
+            self.findings.error(message, "run `toolcrib validate` to list every problem")
 
     # Sources.
 
     def _look_at_sources(self) -> Iterator[dict[str, Any]]:
-        """What is read, in order; what is missing has the kind `missing`."""
+        """The sources in the order in which they are read; a missing one has the kind `missing`."""
         left = dict.fromkeys(self.stock.sources)
         for entry in self.project.sources if self.project is not None else ():
             told = self._source_of_project(entry, self.project)  # type: ignore[arg-type]  # there is one in this loop
@@ -351,6 +358,7 @@ class Checkup:
 
     def _source(self, path: str) -> dict[str, Any]:
         origins = [tool.origin for tool in self.stock.registry.values()]
+        # An overridden tool counts for the file that declares it; its override is counted separately.
         first = [
             file_and_line(origin.overrides[-1])[0] if origin.overrides else origin.source
             for origin in origins
@@ -373,8 +381,9 @@ class Checkup:
                 yield name, {"value": os.environ[name], "effect": effect}
         idle = idle_variable()
         if idle:
-            self.findings.warning(idle, "`toolcrib trust --dry-run` tells the hash")
+            self.findings.warning(idle, "run `toolcrib trust --dry-run` to see the hash")
         for name in sorted(os.environ):
+            # A misspelt variable is ignored silently everywhere else.
             if name.startswith("TOOLCRIB_") and name not in VARIABLES:
                 near = near_misses(name, [known for known in VARIABLES if known.startswith("TOOLCRIB_")])
                 hint = f"did you mean {' or '.join(near)}?" if near else "toolcrib does not read it"
@@ -382,26 +391,26 @@ class Checkup:
 
 
 def _index(reading: ReadOptions, stock: LoadedProject, *, whole: bool) -> dict[str, Any]:
-    """Whether the next start can do without reading the documents, and why not."""
+    """Whether the next start can use the index, and why not."""
     index = default_index()
     key = index_key((), reading.packs)
     if index is None:
         off = os.environ.get(SWITCH)
-        return {"file": None, "state": f"off, by {SWITCH}={off}" if off else "off: there is no cache folder"}
+        return {"file": None, "state": f"off, by {SWITCH}={off}" if off else "off: no cache folder"}
     if not reading.indexed:
         return {"file": None, "state": "off, by --no-index"}
     if key is None or stock.seen is None:
-        return {"file": None, "state": "none: what was read can't be followed"}
+        return {"file": None, "state": "none: changes to the sources cannot be tracked"}
     if not whole:
-        return {"file": None, "state": "none: nothing is kept while a mode is broken"}
+        return {"file": None, "state": "none: not written while a mode is broken"}
     file = index.file(key)
     unused = index.why_unused()
     if unused:
-        return {"file": file, "state": f"not used, {unused}: every start reads everything"}
+        return {"file": file, "state": f"not used, {unused}: every start reads all files"}
     if not Path(file).exists():
         return {"file": file, "state": "none yet"}
     current = index.recall(key) is not None
-    return {"file": file, "state": "current" if current else "out of date: the next start reads everything"}
+    return {"file": file, "state": "current" if current else "out of date: the next start reads all files"}
 
 
 def _installed_pack(pack: InstalledPack) -> dict[str, Any]:
@@ -427,14 +436,15 @@ def _kind(path: str) -> str:
 
 
 def _lies_in(source: str, file: str) -> bool:
-    """Whether a file is a source or lies in it, both as they were named."""
+    """Whether a file is a source or inside it; both paths as the user wrote them."""
+    # Files below the working directory are reported without a leading `./`.
     if source == ".":
         return not Path(file).is_absolute() and not file.startswith("..")
     return file == source or file.startswith((f"{source}/", f"{source}{os.sep}"))
 
 
 def check_installation(findings: Findings) -> dict[str, Any]:
-    """Versions of toolcrib, Python and the packages; what is missing is a finding."""
+    """Return the versions of toolcrib, Python and the packages; a missing package is a finding."""
     return {
         "version": toolcrib.__version__,
         "folder": str(Path(toolcrib.__file__).parent),
@@ -449,12 +459,12 @@ def check_installation(findings: Findings) -> dict[str, Any]:
 def _requirements() -> list[Requirement]:
     try:
         return [Requirement(text) for text in distribution("toolcrib").requires or ()]
-    except PackageNotFoundError:  # run from a folder, where nothing says what is needed
+    except PackageNotFoundError:  # run from a source folder, without metadata
         return []
 
 
 def _packages(findings: Findings) -> Iterator[tuple[str, str | None]]:
-    """Package -> installed version, of what the core needs."""
+    """Yield the required packages of the core with their installed versions."""
     for needed in _requirements():
         if needed.marker is not None and not needed.marker.evaluate({"extra": ""}):
             continue
@@ -462,7 +472,7 @@ def _packages(findings: Findings) -> Iterator[tuple[str, str | None]]:
         if version is None:
             findings.error(f"`{needed.name}` is not installed", f"`pip install '{needed}'`")
         elif not needed.specifier.contains(version, prereleases=True):
-            message = f"`{needed.name}` has version {version}, and toolcrib needs {needed.specifier}"
+            message = f"`{needed.name}` is version {version}, but toolcrib requires {needed.specifier}"
             findings.error(message, f"`pip install '{needed}'`")
         yield needed.name, version
 
@@ -493,20 +503,18 @@ def _extras() -> dict[str, dict[str, str | None]]:
 
 
 def check_modes(executors: Executors, findings: Findings) -> dict[str, dict[str, Any]]:
-    """Mode -> the distribution that it comes from, and why it can't be used."""
+    """Return for each mode the distribution that provides it, and why it cannot be used."""
     found: dict[str, dict[str, Any]] = {}
     for name, entries in _offered(MODES).items():
         *others, entry = entries  # the last one counts, as in `Executors.installed`
         why = _fault_of_mode(executors, name)
         if why:
-            findings.error(
-                f"mode `{name}` of {_named(entry)} {why}", "update that distribution, or remove it"
-            )
+            findings.error(f"mode `{name}` of {_named(entry)} {why}", "update or uninstall that distribution")
         for other in others:
             message = (
-                f"mode `{name}` is provided by {_named(other)} and by {_named(entry)}; the second one counts"
+                f"mode `{name}` is provided by {_named(other)} and by {_named(entry)}; the second one is used"
             )
-            findings.warning(message, "remove one of the distributions")
+            findings.warning(message, "uninstall one of the distributions")
         found[name] = {"distribution": _named(entry), "object": entry.value, "fault": why or None}
     return found
 
@@ -516,34 +524,34 @@ def _fault_of_mode(executors: Executors, mode: str) -> str:
     if schema is None:
         return executors.missing(mode)
     problems: list[Problem] = check_schema(schema)
-    return f"has a schema of its block that is none: {problems[0].message}" if problems else ""
+    return f"has an invalid block schema: {problems[0].message}" if problems else ""
 
 
 def usable_executors(executors: Executors, found: dict[str, dict[str, Any]]) -> Executors:
-    """The modes without those that are broken, so that documents can be read all the same."""
+    """The modes that work; with them the documents can still be read."""
     return Executors.named(
         {mode: target for mode, target in executors.targets.items() if found[mode]["fault"] is None}
     )
 
 
 def check_layers(findings: Findings) -> dict[str, dict[str, Any]]:
-    """Middleware that can be named -> the distribution that it comes from, and why it can't be used."""
+    """Return for each installed middleware the distribution that provides it, and why it cannot be used."""
     found = {}
     for name, entries in _offered(LAYERS).items():
         why = ""
         try:
             entries[-1].load()
-        except Exception as error:  # noqa: BLE001 -- what a third party's distribution does when it is imported is its own
-            why = f"can't be used: {type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001 -- importing third-party code may raise anything
+            why = f"cannot be used: {type(error).__name__}: {error}"
             findings.warning(
-                f"middleware `{name}` of {_named(entries[-1])} {why}", "it is used only where it is named"
+                f"middleware `{name}` of {_named(entries[-1])} {why}", "it is used only if a runtime names it"
             )
         found[name] = {"distribution": _named(entries[-1]), "object": entries[-1].value, "fault": why or None}
     return found
 
 
 def _offered(group: str) -> dict[str, list[EntryPoint]]:
-    """Name -> the entry points of that name, by name."""
+    """Return the entry points of a group by name, sorted."""
     offered: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=group):
         offered.setdefault(entry.name, []).append(entry)
@@ -556,11 +564,11 @@ def _named(entry: EntryPoint) -> str:
 
 
 class ServerAnswers(NamedTuple):
-    """What came of asking.
+    """The answers of the servers.
 
     Attributes:
-        offered: Name of a server -> what it offers.
-        rows: What is told of each server, as JSON.
+        offered: Name of a server -> its catalogue.
+        rows: The JSON objects of all servers.
     """
 
     offered: Mapping[str, Catalogue]
@@ -568,7 +576,7 @@ class ServerAnswers(NamedTuple):
 
 
 def ask_servers(runtime: Runtime, findings: Findings) -> ServerAnswers:
-    """Start or contact every server, list its tools, and stop it again. Each failure is a finding."""
+    """Start or contact every server, list its tools, and stop it. Each failure is a finding."""
     if not runtime.servers:
         return ServerAnswers({}, [])
     answers = asyncio.run(_answers(runtime))
@@ -580,6 +588,7 @@ async def _answers(runtime: Runtime) -> dict[str, Catalogue | NotReady]:
     async def one(name: str) -> Catalogue | NotReady:
         try:
             return await runtime.catalogue(name)
+        # If one call raised, `gather` would drop the answers of the other servers.
         except NotReady as error:
             return error
 
@@ -607,20 +616,20 @@ def _row(
     if isinstance(answer, NotReady) and answer.denied and answer.code == Untrusted.code:
         return row | {"fault": "not queried: not trusted"}
     if isinstance(answer, NotReady):
-        findings.error(f"the server `{server.name}` can't be used: {answer.message}", answer.hint)
+        findings.error(f"server `{server.name}` cannot be used: {answer.message}", answer.hint)
         return row | {"fault": answer.message}
     verdict = engine_of(runtime).world.judge(server, answer)
     told = [*dict.fromkeys(verdict.refused.values()), *verdict.warnings]
     for text in (*told, *answer.remarks, *(f"`{name}`: {why}" for name, why in answer.refused.items())):
-        findings.warning(f"the server `{server.name}`: {text}")
+        findings.warning(f"server `{server.name}`: {text}")
     protocol = answer.info.get("protocol")
     return row | {"tools": len(answer.tools), "protocol": protocol, "lock": told}
 
 
 def server_line(row: Mapping[str, Any]) -> list[str]:
-    """A server as cells of a table."""
+    """The table cells of a server."""
     if row["fault"] is not None:
-        state = "not queried" if row["fault"].startswith("not queried") else "can't be used"
+        state = "not queried" if row["fault"].startswith("not queried") else "cannot be used"
     else:
         state = plural(row["tools"], "tool") + (f", MCP {row['protocol']}" if row["protocol"] else "")
     return [row["name"], row["transport"], row["address"], state, f"({row['place']})"]

@@ -1,6 +1,6 @@
-"""The command `toolcrib`: a table of verbs, each loaded when it is used.
+"""Entry point of the command `toolcrib`: a table of commands, each imported when it is used.
 
-What this module imports, every command waits for: it imports nothing that Python has not imported already.
+Every command waits for the imports of this module, so it only imports modules that Python itself has loaded.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import io
 import os
 import sys
 
+# Type checkers know this name, so `typing`, which is slow to import, is not needed.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,30 +18,31 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 COMPLETION = "_TOOLCRIB_COMPLETE"
-"""The environment variable by which a shell asks click for completions, whatever the words are."""
+"""Environment variable with which a shell asks click for completions."""
 
 INTERRUPTED = 130
-"""How a shell tells an end by Ctrl-C; as `exit_codes.INTERRUPTED`."""
+"""Exit code after Ctrl-C; equal to `exit_codes.INTERRUPTED`, whose module is slow to import."""
 
 READER_GONE = 1
-"""As `exit_codes.PROBLEMS`, and as click ends where whoever read the output went away."""
+"""Equal to `exit_codes.PROBLEMS`, which is also the code of click for a closed output pipe."""
 
 OUTPUT_FAILED = 4
-"""As `exit_codes.OUTPUT_FAILED`."""
+"""Equal to `exit_codes.OUTPUT_FAILED`."""
 
 
 class Verb:
-    """Where a verb lives and what it does, so that the list of verbs loads none of them.
+    """Module and summary of a command, so that `--help` imports none of them.
 
     Attributes:
-        module: The module of the package.
-        summary: The first line of its help.
-        name: What the command is called in the module.
-        quick: `module:function` of what may answer the words after the verb before click is imported; empty for
-            none. `function(words) -> int | None`: the exit code of a command line that it has answered whole,
-            exactly as the command would; None, with nothing printed, leaves everything to the command.
+        module: Module in `toolcrib.cli`.
+        summary: First line of the help.
+        name: Name of the command object in the module.
+        quick: `module:function` that may answer the command line before click is imported; empty for none.
+            `function(words) -> int | None` returns the exit code if it did everything that the command would do; it
+            returns None, with nothing printed, to leave everything to the command.
     """
 
+    # A plain class, since importing `dataclasses` or `typing` for this table would delay every command.
     __slots__ = ("module", "name", "quick", "summary")
 
     def __init__(self, module: str, summary: str, *, name: str = "command", quick: str = "") -> None:
@@ -51,49 +53,47 @@ class Verb:
 
 
 VERBS: Mapping[str, Verb] = {
-    "init": Verb("init", "Write a first project to start from: a tool, a pack, a scenario."),
-    "validate": Verb("validate", "Check descriptors, packs and scenarios, and prove what mocks answer."),
+    "init": Verb("init", "Create a starter project with a tool, a pack and a scenario."),
+    "validate": Verb("validate", "Check descriptors, packs and scenarios, and test what mocks return."),
     "list": Verb("list", "List the tools.", quick="fast_path:list_tools"),
-    "search": Verb("list", "Search the tools for words.", name="search"),
-    "show": Verb("show", "Show everything about one tool."),
+    "search": Verb("list", "Search the tools by keyword.", name="search"),
+    "show": Verb("show", "Show the details of one tool."),
     "call": Verb("call", "Call a tool.", quick="fast_path:call"),
-    "cost": Verb("cost", "Tell how many tokens the declarations of the tools take."),
-    "run": Verb("run", "Run the scenarios, and the examples of descriptors."),
-    "chat": Verb("chat", "Hold a conversation with a model that uses the tools."),
-    "replay": Verb(
-        "replay", "Replay recorded tasks against the tools, and compare answers and changed rows."
-    ),
-    "lock": Verb("lock", "Freeze what MCP servers offer, and show what changed since."),
+    "cost": Verb("cost", "Count the tokens that the tool declarations use."),
+    "run": Verb("run", "Run the scenarios and the examples of descriptors."),
+    "chat": Verb("chat", "Chat with a model that uses the tools."),
+    "replay": Verb("replay", "Replay recorded tasks, and compare results and changed rows."),
+    "lock": Verb("lock", "Lock what MCP servers offer, and show what changed since."),
     "import": Verb(
         "import_",
-        "Write files of what others have: tools of an MCP server, an arena of PromptKit.",
+        "Import tools of an MCP server, a PromptKit arena or a PromptPack.",
     ),
-    "export": Verb("export", "Write files of other systems: a PromptPack of tools and prompts."),
-    "serve": Verb("serve", "Offer the tools to other programs."),
+    "export": Verb("export", "Export tools and prompts to other formats: a PromptPack."),
+    "serve": Verb("serve", "Serve the tools to other programs."),
     "trust": Verb(
         "trust", "Trust a project or a pack: let it start programs, contact hosts and read secrets."
     ),
     "doctor": Verb(
-        "doctor", "Say what is installed, what is in force, where it came from, and what is wrong."
+        "doctor", "Show what is installed and active, where each value comes from, and what is wrong."
     ),
-    "pack": Verb("pack", "Build a pack into an archive, or look into one."),
-    "schema": Verb("init", "Print the JSON Schema of a kind of document.", name="schema"),
-    "completion": Verb("group", "Print the script that completes `toolcrib` in a shell.", name="completion"),
+    "pack": Verb("pack", "Build a pack archive, or inspect a pack."),
+    "schema": Verb("init", "Print the JSON Schema of a document kind.", name="schema"),
+    "completion": Verb("group", "Print the shell completion script.", name="completion"),
 }
 
 
 class OutputError(Exception):
-    """stdout can't be written to, as on a full disk.
+    """stdout cannot be written, as on a full disk.
 
-    This is not an OSError, so that no command takes it for the failure of one of its own files.
+    This is not an OSError, so that a command does not mistake it for a failure of one of its own files.
     """
 
 
 class StandardOutput(io.FileIO):
-    """stdout. What is written after an error is dropped, so that no later flush fails again.
+    """stdout. Output after an error is dropped, so that no later flush fails again.
 
     Attributes:
-        error: The first error; None while all is well.
+        error: The first error, if any.
     """
 
     error: OSError | None = None
@@ -102,8 +102,8 @@ class StandardOutput(io.FileIO):
         """Write some of the bytes.
 
         Raises:
-            BrokenPipeError: Nobody reads the output; click ends the command.
-            OutputError: The output can't be written for another reason.
+            BrokenPipeError: The reader closed the pipe; click ends the command.
+            OutputError: The output cannot be written for another reason.
         """
         if self.error is None:
             try:
@@ -118,7 +118,7 @@ class StandardOutput(io.FileIO):
 
 
 class StandardError(io.FileIO):
-    """stderr. A message that can't be written is dropped: it must not stop the work, and could be reported nowhere."""
+    """stderr. A message that cannot be written is dropped: it must not stop the work, and there is no place to report it."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         """Write some of the bytes, or drop them all."""
@@ -131,8 +131,10 @@ class StandardError(io.FileIO):
 def main() -> None:
     """The entry point of the command; ends the process with its exit code."""
     while None in {sys.__stdin__, sys.__stdout__, sys.__stderr__} and os.open(os.devnull, os.O_RDONLY) < 2:
-        pass  # a file that is opened later must not get the number of a stream that is closed
+        pass  # Otherwise the next file to be opened gets the descriptor of a closed stream, and receives its output.
     output = StandardOutput(1, "w", closefd=False)
+    # Python itself reports a failed write to stdout only at exit, with code 120 and a message about an
+    # ignored exception.
     sys.stdout = _over(output, sys.stdout)
     sys.stderr = _over(StandardError(2, "w", closefd=False), sys.stderr)
     code: str | int | None = None
@@ -150,25 +152,26 @@ def main() -> None:
         lost = str(error)
     if isinstance(output.error, BrokenPipeError):
         code = READER_GONE
-    elif output.error is not None:  # also where code that expects any exception went on after it
+    elif output.error is not None:  # also if a broad `except` swallowed the OutputError
         lost = output.error.strerror
     if lost is not None:
-        sys.stderr.write(f"can't write the output: {lost}\n")
+        sys.stderr.write(f"cannot write the output: {lost}\n")
         code = OUTPUT_FAILED
     sys.exit(code)
 
 
 def _over(raw: io.FileIO, stream: TextIO | None) -> TextIO:
-    """A stream as it was, over another raw file; a character that its encoding lacks is shown as an escape.
+    """Rebuild a text stream over another raw file; characters outside its encoding are written as escapes.
 
-    A stream that is not over the same descriptor keeps its file: that of a test, a console of Windows.
+    A stream over another descriptor keeps its file, such as that of a test or a Windows console.
     """
     errors = "backslashreplace"
     if stream is None:
         return io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", errors)
+    # A test or an embedding program has replaced the stream.
     if not isinstance(stream, io.TextIOWrapper):
         return stream
-    replaced = getattr(stream.buffer, "raw", stream.buffer)  # `python -u` has no buffer between
+    replaced = getattr(stream.buffer, "raw", stream.buffer)  # `python -u` has no buffer in between
     if type(replaced) is io.FileIO and replaced.fileno() == raw.fileno():
         return io.TextIOWrapper(
             raw if replaced is stream.buffer else io.BufferedWriter(raw),
@@ -182,7 +185,7 @@ def _over(raw: io.FileIO, stream: TextIO | None) -> TextIO:
 
 
 def _answer(words: list[str]) -> NoReturn:
-    """Answer a command line; ends by SystemExit."""
+    """Run a command line; always raises SystemExit."""
     try:
         code = _answered_quickly(words)
     except KeyboardInterrupt:
@@ -197,7 +200,8 @@ def _answer(words: list[str]) -> NoReturn:
 
 
 def _answered_quickly(words: list[str]) -> int | None:
-    """The exit code of a command line that needs no click; None for any other."""
+    """Return the exit code of a command line that was answered without click; None for any other."""
+    # Shells request completions with ordinary words and this variable; only click understands the request.
     if COMPLETION in os.environ:
         return None
     if words == ["--version"]:
@@ -208,13 +212,13 @@ def _answered_quickly(words: list[str]) -> int | None:
     if verb is None or not verb.quick:
         return None
     module, _, name = verb.quick.partition(":")
-    # `importlib` would have to be imported for the same.
+    # `importlib.import_module` would import `importlib`, which nothing else here needs.
     code: int | None = getattr(__import__(f"toolcrib.cli.{module}", fromlist=[name]), name)(words[1:])
     return code
 
 
 def print_answer(text: str) -> bool:
-    """Print the whole of a quick answer, and return whether that worked. Click knows what to do where it did not."""
+    """Print an answer and return whether that worked. If not, click repeats it and reports the error."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

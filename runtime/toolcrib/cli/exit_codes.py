@@ -1,4 +1,4 @@
-"""The exit codes of `toolcrib`: one table. Codes of outcomes never change their number."""
+"""The exit codes of `toolcrib`. The code of an outcome never changes."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from typing import Final
 from toolcrib.core.model import Outcome
 
 OK: Final = 0
-"""Everything was as it should be."""
+"""Success."""
 
 PROBLEMS: Final = 1
-"""Documents have errors, a scenario failed, an answer is not as recorded, or a server is not what was locked."""
+"""Documents have errors, a scenario failed, a result differs from its recording, or a server differs from the lock."""
 
 USAGE: Final = 2
-"""The command line was wrong, or the runtime can't be set up as it asks."""
+"""The command line is invalid, or the runtime cannot be set up as it asks."""
 
 NOTHING_SELECTED: Final = 3
-"""There was nothing to run, check, replay or lock: no scenario fits, no tool is there, no task is recorded, no server is named."""
+"""There is nothing to run, check, replay or lock: no matching scenario, no tool, no recorded task, no server."""
 
 OUTPUT_FAILED: Final = 4
-"""stdout could not be written to, as on a full disk. What the command did is done."""
+"""stdout cannot be written, as on a full disk. The work of the command is done."""
 
 INTERRUPTED: Final = 130
-"""Ended by Ctrl-C; 128 and the number of the signal, as shells have it. SIGTERM is 143, SIGHUP 129."""
+"""Ended by Ctrl-C: 128 plus the signal number, by the convention of shells. SIGTERM is 143, SIGHUP 129."""
 
 OF_OUTCOME: Final[Mapping[Outcome, int]] = MappingProxyType(
     {
         Outcome.OK: OK,
+        # Outcomes begin at 10: 1 and 2 have meanings of their own in shells and click, and scripts may test a
+        # range.
         Outcome.TOOL_ERROR: 10,
         Outcome.INVALID_ARGUMENTS: 11,
         Outcome.INVALID_RESULT: 12,
@@ -46,4 +48,4 @@ OF_OUTCOME: Final[Mapping[Outcome, int]] = MappingProxyType(
         Outcome.INTERNAL: 24,
     }
 )
-"""What `toolcrib call` ends with."""
+"""Exit code of `toolcrib call` by outcome."""

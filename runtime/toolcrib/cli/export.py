@@ -1,4 +1,4 @@
-"""`toolcrib export`: files of other systems made of our tools and prompts."""
+"""`toolcrib export`: write tools and prompts in the formats of other systems."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from toolcrib.formats.promptpack.pack_writer import export_promptpack
 
 @click.group("export")
 def command() -> None:
-    """Write files of other systems: a PromptPack of tools and prompts."""
+    """Export tools and prompts to other formats: a PromptPack."""
 
 
 @command.command("promptpack")
@@ -36,7 +36,7 @@ def command() -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write it to this file, such as `shop.pack.json`, instead of stdout.",
 )
-@click.option("--force", is_flag=True, help="Overwrite a file that exists.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @read_options
 @click.pass_context
 def promptpack(
@@ -44,13 +44,14 @@ def promptpack(
 ) -> None:
     """Write one PromptPack (version 1.4) of tools and prompts.
 
-    PATH is a pack, a project, a folder or a file; left out, what other verbs read. A PromptPack holds contracts: name,
-    description and input schema of each tool, and the prompts of the packs. What it can't say - modes, mocks, output
-    schemas, most of a policy - is told on stderr, one line each. Ends with 1 when a document has errors, for what it
-    describes is not exported.
+    PATH is a pack, a project, a folder or a file. Default: what the other commands read. A PromptPack contains the
+    name, description and input schema of each tool, and the prompts of the packs. Losses (modes, mocks, output schemas,
+    most of a policy) are listed on stderr, one per line. Exits with 1 if a document has errors, since it is not
+    exported.
     """
+    # `exists` would be False for a dangling link, which is overwritten, too.
     if file is not None and os.path.lexists(file) and not force:
-        raise click.UsageError(escape_terminal(f"{file} exists; overwrite it with `--force`"))
+        raise click.UsageError(escape_terminal(f"{file} already exists; use `--force` to overwrite it"))
     runtime = open_offline(reading, (path,) if path else ())
     print_refusals(runtime)
     print_unqueried_servers(runtime)
@@ -62,12 +63,13 @@ def promptpack(
         click.echo(text, nl=False)
     else:
         _write(file, text)
+    # The PromptPack is written in any case; the exit code shows that it is incomplete.
     errors = any(problem.severity == "error" for problem in runtime.problems)
     ctx.exit(exit_codes.PROBLEMS if errors else exit_codes.OK)
 
 
 def _name(runtime: Runtime, path: str | None) -> str:
-    """What the PromptPack is called where no pack says it: the project, or what was read."""
+    """Name of the PromptPack if no pack defines one: the name of the project, or of the path."""
     if runtime.project is not None:
         return runtime.project.name
     return Path(os.path.realpath(path or ".")).name.partition(".")[0]
@@ -77,5 +79,5 @@ def _write(file: Path, text: str) -> None:
     try:
         write_atomically(file, text)
     except OSError as error:
-        raise click.ClickException(escape_terminal(f"{file} can't be written: {error.strerror}")) from error
+        raise click.ClickException(escape_terminal(f"{file} cannot be written: {error.strerror}")) from error
     click.echo(escape_terminal(f"wrote {file}"))

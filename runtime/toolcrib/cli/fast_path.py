@@ -1,7 +1,7 @@
-"""Command lines that are answered before click is imported, exactly as their commands would answer them.
+"""Fast paths of `toolcrib list` and `toolcrib call`, which run before click is imported.
 
-Whatever is not clear at first sight (an option that is not known here, a document with errors, a stream of
-another encoding) is left to the command: then nothing has been printed and no tool was called.
+Their output is that of the commands. Anything unusual (an unknown option, a document with errors, a stream in another
+encoding) falls back to the command; until then nothing is printed and no tool is called.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 PROFILE_VARIABLE = "TOOLCRIB_PROFILE"
-"""As `loading.settings.PROFILE_VARIABLE`, whose module is slow to import."""
+"""Equal to `loading.settings.PROFILE_VARIABLE`, whose module is slow to import."""
 
 ONCE = ("--profile", "--mode", "--seed")
-"""Options that are left to the command when they are given twice."""
+"""Options that fall back to the command if they are given twice."""
 
 
 def list_tools(words: Sequence[str]) -> int | None:
-    """Answer `toolcrib list`, from the index alone."""
+    """Answer `toolcrib list` from the index."""
     parsed = _parse_words(words, (), ("--pack", "--profile"))
     if parsed is None or parsed[0]:
         return None
@@ -40,24 +40,27 @@ def list_tools(words: Sequence[str]) -> int | None:
 
     profile = _only(options, "--profile")
     asked = profile if profile is not None else os.environ.get(PROFILE_VARIABLE) or None
+    # Decoding a listing creates many objects and no garbage, so collections would only cost time.
     with GarbageCollectionPause():
         found = find_listing(options.get("--pack", []), asked, insists=profile is not None)
         if found is None:
             return None
         (rows, left), installed = found
         if not all(installed.get(mode, True) for _name, mode, *_rest in rows if mode is not None):
-            return None  # whether a mode of others can be used is known when it is imported
+            return None  # Only importing the code of a third-party mode shows whether it works.
         lines = listed_lines(rows, left, lambda mode: mode not in installed, terminal_width())
         return 0 if print_answer("".join(f"{line}\n" for line in lines)) else None
 
 
 def call(words: Sequence[str]) -> int | None:
-    """Answer `toolcrib call NAME [KEY=TEXT | KEY:=JSON]...`, for a call that never waits."""
+    """Answer `toolcrib call NAME [KEY=TEXT | KEY:=JSON]...` for a tool that never waits, such as a mock."""
     parsed = _parse_words(words, ("--json", "--no-index"), ("--pack", "--profile", "--mode", "--seed"))
     if parsed is None or not parsed[0]:
         return None
     (name, *rest), flags, options = parsed
     seed, mode = options.get("--seed", ["0"])[0], _only(options, "--mode")
+    # `int` accepts more than click does here (`1_000`, other digits), and refuses more than 4,300 digits with
+    # an error of its own.
     if not (seed.isascii() and seed.isdecimal() and len(seed) < 20):
         return None
     from toolcrib.cli.arguments import plain_arguments  # noqa: PLC0415 -- `toolcrib list` needs none of these
@@ -78,8 +81,10 @@ def call(words: Sequence[str]) -> int | None:
     )
     try:
         runtime = read_runtime(asked, seed=int(seed))
+    # The command repeats the error, with its hint and its exit code.
     except ToolcribError:
         return None
+    # The command prints on stderr which documents were refused.
     if any(problem.severity == "error" for problem in runtime.problems):
         return None
     tool = runtime.registry.get(name)
@@ -88,7 +93,7 @@ def call(words: Sequence[str]) -> int | None:
         and tool.mode is not None
         and not engine_of(runtime).executors.is_contained(tool.mode)
     ):
-        return None  # it waits, and whether it may be bound is asked once, by the command
+        return None  # The tool may wait, and binding it may ask for trust, which must not happen twice.
     result = engine_of(runtime).default_session.call_at_once(name, arguments)
     if result is None:
         return None
@@ -97,7 +102,8 @@ def call(words: Sequence[str]) -> int | None:
 
 
 def _parse_words(words: Sequence[str], flags: Collection[str], valued: Collection[str]) -> ParsedWords | None:
-    """The words that are no options, the flags, and the options with their values; None where click may see otherwise."""
+    """Split words into positional words, flags, and options with values; None if click might parse them differently."""
+    # The text is written directly; click replaces characters that another encoding lacks.
     if (getattr(sys.stdout, "encoding", None) or "").lower() != "utf-8":
         return None
     plain: list[str] = []
@@ -114,6 +120,7 @@ def _parse_words(words: Sequence[str], flags: Collection[str], valued: Collectio
             if word not in valued or value is None or (word in ONCE and word in options):
                 return None
             options.setdefault(word, []).append(value)
+    # Click reports an unreadable path in its own words.
     if not all(os.access(path, os.R_OK) for path in options.get("--pack", ())):
         return None
     return plain, given, options
@@ -124,7 +131,7 @@ def _only(options: dict[str, list[str]], name: str) -> str | None:
 
 
 def _print_result(result: Result, *, as_json: bool, worded: bool) -> int:
-    """Print what came of a call that was made: by click's means where there is more to it than to print texts."""
+    """Print the result of a call and return its exit code; a failure is printed through click, which has colours."""
     from toolcrib.cli.exit_codes import OF_OUTCOME  # noqa: PLC0415
     from toolcrib.cli.output import answer_lines  # noqa: PLC0415 -- as above
 

@@ -1,4 +1,4 @@
-"""The group of all verbs, for the command lines that nothing quicker answers; how signals end a command; and completion."""
+"""The click group of all commands, signal handling, and shell completion."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasat
 
 
 class EndingSignal:
-    """Which signal ends the command.
+    """The signal that ended the command.
 
     Attributes:
-        number: Of the signal; that of Ctrl-C unless another one came.
+        number: Number of the signal; SIGINT unless another one arrived.
     """
 
     number: int = signal.SIGINT
 
     @property
     def code(self) -> int:
-        """The exit code: 128 and the number of the signal, as shells have it."""
+        """Exit code: 128 plus the number of the signal, by the convention of shells."""
         return exit_codes.INTERRUPTED - signal.SIGINT + self.number
 
     @property
     def words(self) -> str:
-        """The message: `interrupted`, `ended by SIGTERM`."""
+        """The message: `interrupted` or `ended by SIGTERM`."""
         return (
             "interrupted" if self.number == signal.SIGINT else f"ended by {signal.Signals(self.number).name}"
         )
@@ -48,19 +48,21 @@ class EndingSignal:
 
 @contextmanager
 def handle_signals() -> Iterator[EndingSignal]:
-    """Within the block a signal raises KeyboardInterrupt in the main thread, or does what Ctrl-C does.
+    """Let SIGTERM and SIGHUP do what Ctrl-C does within the block, usually to raise KeyboardInterrupt.
 
-    One that is ignored from the start, as `nohup` has it, stays so; in another thread nothing can be listened to.
+    A signal that is ignored from the start, as under `nohup`, stays ignored. Outside the main thread this has no effect.
     """
     heard = EndingSignal()
 
     def end(number: int, frame: FrameType | None) -> None:
         heard.number = number
         as_ctrl_c = signal.getsignal(signal.SIGINT)
-        if not callable(as_ctrl_c):  # shells let what they start in the background ignore Ctrl-C
+        # Shells start background jobs with SIGINT ignored, so there may be no handler to call.
+        if not callable(as_ctrl_c):
             raise KeyboardInterrupt
         as_ctrl_c(signal.SIGINT, frame)
 
+    # Python allows signal handlers only in the main thread.
     main = threading.current_thread() is threading.main_thread()
     taken = [number for number in _ENDING if main and signal.getsignal(number) is signal.SIG_DFL]
     for number in taken:
@@ -73,22 +75,22 @@ def handle_signals() -> Iterator[EndingSignal]:
 
 
 class SetupError(click.ClickException):
-    """The runtime can't be set up as the command line asks."""
+    """The runtime cannot be set up as the command line asks."""
 
     exit_code = exit_codes.USAGE
 
 
 class VerbGroup(click.Group):
-    """A group whose commands are imported when they are called for."""
+    """A group that imports a command when it is used."""
 
     verbs = VERBS
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """The verbs, in the order in which a newcomer needs them."""
+        """The command names, in the order in which a newcomer needs them."""
         return list(self.verbs)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a verb; None where there is no such verb."""
+        """Import and return a command; None if it is unknown."""
         verb = self.verbs.get(cmd_name)
         if verb is None:
             return super().get_command(ctx, cmd_name)
@@ -96,21 +98,23 @@ class VerbGroup(click.Group):
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs from the table."""
-        with formatter.section("Verbs"):
+        """List the commands from the table, without importing them."""
+        with formatter.section("Commands"):
             formatter.write_dl([(name, verb.summary) for name, verb in self.verbs.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb; a misspelt one is answered with the near ones."""
+        """Find the command; an unknown one is reported with near misses."""
+        # Click's own message has no suggestions. During completion (`resilient_parsing`) the word is still
+        # being typed.
         if args and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
-            hint = did_you_mean(args[0], self.verbs) or f"the verbs are: {', '.join(self.verbs)}"
-            ctx.fail(f"there is no verb `{escape_terminal(args[0])}`; {hint}")
+            hint = did_you_mean(args[0], self.verbs) or f"the commands are: {', '.join(self.verbs)}"
+            ctx.fail(f"unknown command `{escape_terminal(args[0])}`; {hint}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb; signals and a runtime that can't be set up end it without a trace."""
+        """Run the command; signals and setup errors end it without a traceback."""
         with handle_signals() as heard:
             try:
                 return super().invoke(ctx)
@@ -128,23 +132,24 @@ class VerbGroup(click.Group):
 def cli(ctx: click.Context, reading: ReadOptions) -> None:
     """Tools for AI agents, declared in files: validated, mocked, scripted.
 
-    Tools are read from the project that this folder lies in, or else from the folders `descriptors` and
-    `packs` here; and from what `--pack` names.
+    Tools are read from the project that contains this folder, otherwise from the folders `descriptors` and `packs`
+    here, and from every `--pack`.
     """
     ctx.obj = reading
     _settle_colours(ctx)
 
 
 def _settle_colours(ctx: click.Context) -> None:
+    # https://no-color.org: any value that is not empty turns colours off.
     if os.environ.get("NO_COLOR"):
         ctx.color = False
 
 
 def exit_through_click(tell: Callable[[], int]) -> NoReturn:
-    """Let a verb that was begun without click end as any other does: with its colours, and its broken pipes.
+    """Finish a fast path through click, which handles colours and closed pipes.
 
     Args:
-        tell: Prints what is left to say, and returns the exit code.
+        tell: Prints the remaining output and returns the exit code.
     """
 
     @click.command()
@@ -161,7 +166,7 @@ def exit_through_click(tell: Callable[[], int]) -> NoReturn:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that completes `toolcrib` in a shell.
+    """Print the shell completion script.
 
     For bash: `eval "$(toolcrib completion bash)"` in ~/.bashrc; for zsh the same in ~/.zshrc; for fish:
     `toolcrib completion fish > ~/.config/fish/completions/toolcrib.fish`.

@@ -1,4 +1,4 @@
-"""`toolcrib import`: our own files, made of an MCP server, an arena of PromptKit or a PromptPack."""
+"""`toolcrib import`: convert tools of an MCP server, a PromptKit arena or a PromptPack to toolcrib files."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ from toolcrib.loading.sources import LoadedDocuments, SourcePath, load
 from toolcrib.security.trust import UNTRUSTED, Trust
 
 SCHEMA = Path(".toolcrib", "descriptor.schema.json")
-"""Where `toolcrib init` puts the schema that editors complete from."""
+"""Where `toolcrib init` writes the JSON Schema for editors."""
 
 
 class ServerImport(NamedTuple):
-    """What became of the tools of a server.
+    """The result of importing the tools of a server.
 
     Attributes:
-        written: File -> what was written to it.
-        existing: File that was there already, and was left alone -> what would have been written.
-        refused: The server's name for a tool -> why there is no file of it.
-        remarks: What else there is to say.
+        written: Path -> file that was written.
+        existing: Path of a file that already existed and was not changed -> what would have been written.
+        refused: Name of a tool on the server -> why it has no file.
+        remarks: Further messages.
     """
 
     written: Mapping[Path, DescriptorFile]
@@ -61,7 +61,7 @@ class ServerImport(NamedTuple):
 
 @click.group("import")
 def command() -> None:
-    """Write files of what others have: tools of an MCP server, an arena of PromptKit."""
+    """Import tools of an MCP server, a PromptKit arena or a PromptPack."""
 
 
 @command.command("mcp")
@@ -73,23 +73,23 @@ def command() -> None:
     show_default=True,
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write the files to this folder, which is made where it is not there.",
+    help="Write the files to this folder; it is created if missing.",
 )
 @click.option(
     "--only",
     multiple=True,
     metavar="GLOB",
-    help="Write only tools of this name, as the server has it. May be given several times.",
+    help="Import only tools with a matching name on the server. Can be repeated.",
 )
 @click.option(
     "--except",
     "skipped",
     multiple=True,
     metavar="GLOB",
-    help="Leave out tools of this name, as the server has it. May be given several times.",
+    help="Skip tools with a matching name on the server. Can be repeated.",
 )
-@click.option("--prefix", metavar="TEXT", help="Begin the names of the tools so, instead of with `SERVER__`.")
-@click.option("--force", is_flag=True, help="Overwrite files that exist.")
+@click.option("--prefix", metavar="TEXT", help="Prefix of the tool names, instead of `SERVER__`.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @json_option
 @read_options
 @click.pass_context
@@ -107,9 +107,9 @@ def import_mcp(
 ) -> None:
     """Write one descriptor file for each tool of an MCP server.
 
-    SERVER is one that the project names, or a file given by `--mcp`. The files are ordinary descriptors in mode `mcp`,
-    with the texts and schemas that the server gives now: change them, add a mock. Each is read back before it is written,
-    and nothing that exists is overwritten unless `--force` is given. Ends with 1 when a tool got no file.
+    SERVER is a server of the project or of a file given by `--mcp`. The files are ordinary descriptors in mode `mcp`,
+    with the current texts and schemas of the server: edit them, or add a mock. Each one is read back before it is
+    written, and existing files are only overwritten with `--force`. Exits with 1 if a tool got no file.
     """
     runtime = open_runtime(reading)
     print_refusals(runtime)
@@ -129,13 +129,13 @@ def import_mcp(
 
 
 async def _offered(runtime: Runtime, server: str) -> Catalogue:
-    # Not entered: that would start every MCP server, and one is asked.
+    # `async with runtime` would start every MCP server; only one is needed.
     async with aclosing(runtime):
         return await runtime.catalogue(server)
 
 
 def _chosen(catalogue: Catalogue, only: Sequence[str], skipped: Sequence[str]) -> tuple[Catalogue, list[str]]:
-    """What of a server's tools the command line asks for, and a remark on each glob that fits none."""
+    """Select the tools of a server by the globs; also return a remark for each glob that matches none."""
     names = [*catalogue.tools, *catalogue.refused]
 
     def taken(name: str) -> bool:
@@ -152,15 +152,16 @@ def _fits(name: str, globs: Iterable[str]) -> bool:
 
 
 def _unfit(glob: str, names: Sequence[str]) -> str:
-    known = f"its tools are: {', '.join(f'`{name}`' for name in names)}" if names else "it has none"
-    return f"no tool is called `{glob}`; {did_you_mean(glob, names) or known}"
+    known = f"its tools are: {', '.join(f'`{name}`' for name in names)}" if names else "the server has none"
+    return f"no tool is named `{glob}`; {did_you_mean(glob, names) or known}"
 
 
 def _files(runtime: Runtime, catalogue: Catalogue, prefix: str | None, folder: Path) -> DescriptorFiles:
-    """The files of the tools that the project's filters and its lock let through."""
+    """Create the files of the tools that pass the filters of the project and its lock."""
     server = runtime.servers[catalogue.server]
     left_out = [tool for tool in catalogue.tools if not server.offers(tool)]
     verdict = engine_of(runtime).world.judge(server, catalogue)
+    # The schema path goes into each file as a modeline, so that editors check it without configuration.
     files = descriptor_files(
         server, catalogue, engine_of(runtime).executors, prefix=prefix, schema=_schema_for(folder)
     )
@@ -169,11 +170,11 @@ def _files(runtime: Runtime, catalogue: Catalogue, prefix: str | None, folder: P
         for file in files.files
         if (why := verdict.refused.get(file.tool) or verdict.refused.get("*"))
     }
-    remarks = [*files.remarks]  # what the lock warns of is in the log already
+    remarks = [*files.remarks]  # warnings of the lock have been logged
     if left_out:
         place = server.place("import") or "the project"
         remarks.append(
-            f"{plural(len(left_out), 'tool')} left out by `only` and `except` of {place}: {', '.join(left_out)}"
+            f"{plural(len(left_out), 'tool')} skipped by `only` and `except` of {place}: {', '.join(left_out)}"
         )
     return DescriptorFiles(
         tuple(file for file in files.files if file.tool not in locked),
@@ -183,7 +184,7 @@ def _files(runtime: Runtime, catalogue: Catalogue, prefix: str | None, folder: P
 
 
 def _schema_for(folder: Path) -> str:
-    """The way from a folder to the schema that editors complete from; empty where there is none above it."""
+    """Relative path from a folder to the editor schema in it or above it; empty if there is none."""
     above = folder.resolve()
     for place in (above, *above.parents):
         if (place / SCHEMA).is_file():
@@ -225,27 +226,28 @@ def _tell_server(imported: ServerImport, reading: ReadOptions, server: str) -> N
             click.echo(problem_text(problem._replace(source=str(path))), err=True)
     for path in imported.existing:
         click.echo(
-            escape_terminal(f"{path} exists, and was left alone; overwrite it with `--force`"), err=True
+            escape_terminal(f"{path} already exists and was not changed; use `--force` to overwrite it"),
+            err=True,
         )
     for tool, why in imported.refused.items():
-        click.echo(escape_terminal(f"no file of `{tool}`: {why}"), err=True)
+        click.echo(escape_terminal(f"no file for `{tool}`: {why}"), err=True)
     if not imported.written:
         click.echo("nothing was written", err=True)
     elif reading.servers:
         named = escape_terminal(", ".join(reading.servers))
         click.echo(
-            f"\nA project finds the server `{escape_terminal(server)}` once its `toolcrib.yaml` says `servers_from: {named}`."
+            f"\nTo use the server `{escape_terminal(server)}` in a project, add `servers_from: {named}` to its `toolcrib.yaml`."
         )
 
 
 class ArenaImport(NamedTuple):
-    """What became of an arena.
+    """The result of importing an arena.
 
     Attributes:
-        written: File -> what was written to it.
-        existing: File that was there already, and was left alone -> what would have been written.
-        refused: Name of a tool or scenario -> why there is no file of it.
-        problems: What was said when it was read.
+        written: Path -> file that was written.
+        existing: Path of a file that already existed and was not changed -> what would have been written.
+        refused: Name of a tool or scenario -> why it has no file.
+        problems: Problems of reading the arena.
     """
 
     written: Mapping[Path, ArenaFile]
@@ -262,16 +264,17 @@ class ArenaImport(NamedTuple):
     required=True,
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write the pack to this folder, which is made where it is not there.",
+    help="Write the pack to this folder; it is created if missing.",
 )
-@click.option("--force", is_flag=True, help="Overwrite files that exist.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @json_option
 @click.pass_context
 def import_promptkit(ctx: click.Context, *, path: str, folder: Path, force: bool, as_json: bool) -> None:
     """Write an arena of PromptKit as a pack: its tools, and its scenarios with their mock responses.
 
-    PATH is an arena's file, or a folder with one. It runs as it is, too: `toolcrib run PATH`. What has no counterpart
-    here is told. Nothing that exists is overwritten unless `--force` is given. Ends with 1 when something got no file.
+    PATH is an arena file, or a folder that contains one. An arena also runs without an import: `toolcrib run PATH`.
+    Features without a counterpart are reported. Existing files are only overwritten with `--force`. Exits with 1 if
+    a tool or a scenario got no file.
     """
     files, problems = _arena_files(path, folder)
     imported = _write_arena(files, problems, folder, force=force)
@@ -285,15 +288,17 @@ def import_promptkit(ctx: click.Context, *, path: str, folder: Path, force: bool
 
 
 def _arena_files(path: str, folder: Path) -> tuple[ArenaFiles, Sequence[Problem]]:
-    """What is to be written to `folder`, which may lie in `path` and hold what was written there before."""
-    from toolcrib.engine.open_project import link_all  # noqa: PLC0415 -- this verb alone reads arenas
+    """Create the files to write to `folder`."""
+    from toolcrib.engine.open_project import link_all  # noqa: PLC0415 -- only this command reads arenas
     from toolcrib.formats.promptkit.arenas import arenas_in  # noqa: PLC0415 -- as above
 
     arenas = arenas_in(Path(path), but=folder)
     if not arenas:
         hint = "an arena is a YAML file with `apiVersion`, `kind: Arena` and `spec`"
-        raise click.ClickException(escape_terminal(f"there is no arena of PromptKit in {path}; {hint}"))
+        raise click.ClickException(escape_terminal(f"no PromptKit arena in {path}; {hint}"))
     kinds = Executors.installed()
+    # The target may be inside the arena's folder and contain the files of an earlier import, which would be
+    # read as sources.
     within = os.path.relpath(folder.resolve(), Path(path).resolve()).replace(os.sep, "/")
     source = SourcePath(path, ignore=(f"{glob.escape(within)}/**",), root=path)
     stock = link_all(load([source], kinds, FileTracker(permits=Trust(UNTRUSTED).permits_data)), kinds)
@@ -332,10 +337,11 @@ def _tell_arena(imported: ArenaImport, folder: Path) -> None:
         click.echo(escape_terminal(f"wrote {path}"))
     for path in imported.existing:
         click.echo(
-            escape_terminal(f"{path} exists, and was left alone; overwrite it with `--force`"), err=True
+            escape_terminal(f"{path} already exists and was not changed; use `--force` to overwrite it"),
+            err=True,
         )
     for name, why in imported.refused.items():
-        click.echo(escape_terminal(f"no file of `{name}`: {why}"), err=True)
+        click.echo(escape_terminal(f"no file for `{name}`: {why}"), err=True)
     if imported.written:
         click.echo(escape_terminal(f"\nRun it: `toolcrib run {folder}`"))
     else:
@@ -343,11 +349,11 @@ def _tell_arena(imported: ArenaImport, folder: Path) -> None:
 
 
 class PackImport(NamedTuple):
-    """What became of the files.
+    """The result of importing a PromptPack.
 
     Attributes:
-        written: Those that were written.
-        existing: Those that were there already, and were left alone.
+        written: Files that were written.
+        existing: Files that already existed and were not changed.
     """
 
     written: Sequence[Path]
@@ -362,20 +368,22 @@ class PackImport(NamedTuple):
     required=True,
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write the pack to this folder, which is made where it is not there.",
+    help="Write the pack to this folder; it is created if missing.",
 )
-@click.option("--force", is_flag=True, help="Overwrite files that exist.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @json_option
 @click.pass_context
 def import_promptpack(ctx: click.Context, *, path: str, folder: Path, force: bool, as_json: bool) -> None:
-    """Write a pack of our own that says what a PromptPack says.
+    """Convert a PromptPack to a pack.
 
-    PATH is its file, or a folder with one. `pack.yaml` gets its prompts, and each tool a descriptor, with what binds it
-    in `NAME.bindings.yaml` or `bindings.yaml` beside the PromptPack; a tool without that is unbound. What has no
-    counterpart is kept under `metadata` and told. The files are read back before they are written, and nothing that
-    exists is overwritten unless `--force` is given. Ends with 1 when something is wrong with the PromptPack or got no file.
+    PATH is a PromptPack, or a folder that contains one. Its prompts go to `pack.yaml`, and each tool gets a descriptor
+    with its bindings from `NAME.bindings.yaml` or `bindings.yaml` next to the PromptPack; a tool without bindings is
+    unbound. Features without a counterpart are kept under `metadata` and reported. The files are read back before they
+    are written, and existing files are only overwritten with `--force`. Exits with 1 if the PromptPack has errors, or
+    a part of it got no file.
     """
     kinds = Executors.installed()
+    # Converting a third-party file must not read data outside its folder, so nothing is trusted here.
     loaded = load([path], kinds, FileTracker(permits=Trust(UNTRUSTED).permits_data))
     pack = _only(path, loaded)
     files = files_of_promptpack(loaded, pack, kinds)
@@ -389,7 +397,7 @@ def import_promptpack(ctx: click.Context, *, path: str, folder: Path, force: boo
 
 
 def _only(path: str, loaded: LoadedDocuments) -> Pack:
-    """The PromptPack that a path leads to."""
+    """Return the one PromptPack at a path."""
     packs = [pack for pack in loaded.packs if Path(pack.origin.source).name not in PACK_FILES]
     if len(packs) == 1:
         return packs[0]
@@ -397,9 +405,11 @@ def _only(path: str, loaded: LoadedDocuments) -> Pack:
         click.echo(problem_text(problem), err=True)
     shown = escape_terminal(path)
     if not packs:
-        raise click.UsageError(f"{shown} holds no PromptPack: an object with `prompts` and `template_engine`")
+        raise click.UsageError(
+            f"no PromptPack in {shown}; a PromptPack is an object with `prompts` and `template_engine`"
+        )
     listed = ", ".join(escape_terminal(pack.origin.source) for pack in packs)
-    raise click.UsageError(f"{shown} holds several PromptPacks; name one of them: {listed}")
+    raise click.UsageError(f"{shown} contains several PromptPacks; pass one of them: {listed}")
 
 
 def _write_pack(files: PackFiles, folder: Path, *, force: bool) -> PackImport:
@@ -420,7 +430,7 @@ def _pack_document(done: PackImport, files: PackFiles, loaded: LoadedDocuments) 
 
 
 def _told(files: PackFiles, loaded: LoadedDocuments) -> list[Problem]:
-    """What is wrong with the PromptPack, and what the files add to that."""
+    """The problems of the PromptPack, then the further problems of the files."""
     known = {(problem.code, problem.message) for problem in loaded.problems}
     news = [problem for problem in files.problems if (problem.code, problem.message) not in known]
     return [*loaded.problems, *news]
@@ -433,7 +443,8 @@ def _tell_pack(done: PackImport, files: PackFiles, loaded: LoadedDocuments) -> N
         click.echo(escape_terminal(f"wrote {path}"))
     for path in done.existing:
         click.echo(
-            escape_terminal(f"{path} exists, and was left alone; overwrite it with `--force`"), err=True
+            escape_terminal(f"{path} already exists and was not changed; use `--force` to overwrite it"),
+            err=True,
         )
     for name, why in files.refused.items():
-        click.echo(escape_terminal(f"no file of `{name}`: {why}"), err=True)
+        click.echo(escape_terminal(f"no file for `{name}`: {why}"), err=True)

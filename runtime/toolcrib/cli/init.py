@@ -1,4 +1,4 @@
-"""`toolcrib init`: a first project with a tool, a pack and a scenario, and the schemas that an editor completes from.
+"""`toolcrib init`: create a starter project, and the JSON Schemas for completion in an editor.
 
 `toolcrib schema` prints one of these schemas.
 """
@@ -34,20 +34,21 @@ Next:
 
 @click.command("init")
 @click.argument("folder", default=".", metavar="[DIR]", type=click.Path(file_okay=False))
-@click.option("--force", is_flag=True, help="Overwrite files that exist.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.pass_context
 def command(ctx: click.Context, *, folder: str, force: bool) -> None:
-    """Write a first project to start from: a tool, a pack, a scenario.
+    """Create a starter project with a tool, a pack and a scenario.
 
-    They go to DIR, or here. Nothing that exists is overwritten unless `--force` is given.
+    The files are written to DIR, or here. Existing files are only overwritten with `--force`.
     """
     contents = {Path(folder, name): text for name, text in _contents()}
+    # A second project file under another name would be ambiguous.
     others = (Path(folder, name) for name in PROJECT_FILES)
     existing = [path for path in dict.fromkeys((*contents, *others)) if path.exists()]
     if existing and not force:
         for path in existing:
             click.echo(f"{escape_terminal(str(path))} exists", err=True)
-        click.echo("nothing was written; take another folder, or overwrite with `--force`", err=True)
+        click.echo("nothing was written; use another folder, or `--force` to overwrite", err=True)
         ctx.exit(exit_codes.PROBLEMS)
     for path, text in contents.items():
         _write(path, text)
@@ -58,11 +59,14 @@ def command(ctx: click.Context, *, folder: str, force: bool) -> None:
 
 
 def _trust(folder: str) -> None:
-    """Trust the project that was written: it needs nothing. What is there besides is somebody else's to agree to."""
+    """Trust the new project, which needs nothing."""
     request = engine_of(open_offline(ReadOptions(), (folder,))).trust.requests()[0]
+    # The folder contained other files, for example a `.mcp.json`. Nobody has reviewed what they start or
+    # contact.
     if request.needs:
         click.echo(
-            f"not trusted: {escape_terminal(request.workspace.root)} holds more than was written", err=True
+            f"not trusted: {escape_terminal(request.workspace.root)} contains files that `toolcrib init` did not write",
+            err=True,
         )
         click.echo(f"    hint: {escape_terminal(request.hint)}", err=True)
         return
@@ -75,16 +79,17 @@ def _trust(folder: str) -> None:
 def _write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Without `newline`, Windows would write CRLF, and the files would differ between platforms.
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        place = f": {error.filename}" if error.filename else ""  # a full disk names no file
+        place = f": {error.filename}" if error.filename else ""  # ENOSPC carries no file name
         raise click.ClickException(
-            escape_terminal(f"{path} can't be written: {error.strerror}{place}")
+            escape_terminal(f"{path} cannot be written: {error.strerror}{place}")
         ) from error
 
 
 def _contents() -> Iterator[tuple[str, str]]:
-    """Relative path -> text of every file to write."""
+    """Yield the relative path and the text of every file to write."""
     yield from _below(files("toolcrib.cli").joinpath("starter"), "")
     blocks = Executors.installed().blocks()
     for kind in KINDS:
@@ -102,9 +107,10 @@ def _below(folder: Traversable, lead: str) -> Iterator[tuple[str, str]]:
 @click.command("schema")
 @click.argument("kind", type=click.Choice(KINDS), default="descriptor")
 def schema(kind: Kind) -> None:
-    """Print the JSON Schema of a kind of document.
+    """Print the JSON Schema of a document kind.
 
-    Editors complete from it, with the blocks of the installed modes. It accepts all that the loader accepts, and
-    refuses as much of the rest as a schema can: `docs/reference/problems.md` says what only the loader finds.
+    Editors use it for completion; it includes the blocks of the installed modes. It accepts every document that the
+    loader accepts, and rejects as many others as a schema can: `docs/reference/problems.md` lists what only the loader
+    finds.
     """
     click.echo(json_text(editor_schema(kind, Executors.installed().blocks())))

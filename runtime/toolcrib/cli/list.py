@@ -1,4 +1,4 @@
-"""`toolcrib list` and `toolcrib search`: tools as a table."""
+"""`toolcrib list` and `toolcrib search`: print tools as a table."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ from toolcrib.registry.catalog import Card, why_unable
 
 def _existing(_ctx: click.Context, _param: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
     for path in paths:
+        # click.Path would only say that the path does not exist; `toolcrib list NAME` is the usual mistake.
         if not os.path.lexists(path):
             name = escape_terminal(path)
             raise click.BadParameter(
-                f"there is no file or folder `{name}`; to choose tools by name, write `--name '{name}'`"
+                f"file or folder `{name}` does not exist; to filter tools by name, use `--name '{name}'`"
             )
     return paths
 
@@ -54,7 +55,7 @@ def _existing(_ctx: click.Context, _param: click.Parameter, paths: tuple[str, ..
 @click.option(
     "--strict",
     is_flag=True,
-    help="Fail where the list is empty or not the whole truth: a document has a problem, a server was not asked.",
+    help="Fail if the list is empty or incomplete: a document has a problem, or a server was not queried.",
 )
 @json_option
 @read_options
@@ -72,12 +73,12 @@ def command(
 ) -> None:
     """List the tools.
 
-    Without PATH: the project, or the folders `descriptors` and `packs`. Ends with 1 when a source does not exist, or when
+    Without PATH: the project, or the folders `descriptors` and `packs`. Exits with 1 if a source does not exist, or if
     nothing is listed because documents have errors.
 
-    Every option may be given several times, and a value that begins with `!` turns it around. Of tags, labels,
-    annotations and toolsets a tool must have each; of names, categories, modes, files and packs one. With `--any`
-    one condition is enough.
+    Every filter can be repeated, and a value that starts with `!` negates it. Tags, labels, annotations and toolsets
+    must all match; for names, categories, modes, files and packs any match is enough. With `--any`, one matching
+    filter is enough.
     """
     runtime = open_offline(reading, paths)
     print_refusals(runtime)
@@ -97,7 +98,9 @@ def command(
         for line in tool_lines(cards, unavailability(runtime), terminal_width(), hidden=registry.hidden):
             click.echo(line)
         left = len(everything) - len(cards)
+        # Tells filters that match nothing from a project without tools.
         exist = bool(cards or registry.query())
+        # A server without a lock and a remembered answer may have tools that the list does not show.
         unasked = len(engine_of(runtime).undiscovered)
         click.echo(count_line(cards, unavailability(runtime), exist=exist, hidden=left, unasked=unasked))
     print_why_closed(runtime)
@@ -107,7 +110,7 @@ def command(
 
 
 def _servers(runtime: Runtime) -> list[dict[str, Any]]:
-    """Of each server, whether its tools are known: from the lock, or from what it answered some time ago."""
+    """Report for each server whether its tools are known from the lock, or remembered from an earlier answer."""
     unasked, remembered = {*engine_of(runtime).undiscovered}, engine_of(runtime).stock.remembered
     return [
         {
@@ -120,13 +123,13 @@ def _servers(runtime: Runtime) -> list[dict[str, Any]]:
 
 
 def unavailability(runtime: Runtime) -> Any:
-    """From a card to why the tool can't run as things are; empty if it can."""
+    """Return a function from a card to why the tool cannot run here; empty if it can."""
     executors = engine_of(runtime).executors
     return lambda card: why_unable(card, executors.modes, executors.missing)
 
 
 def tool_entry(runtime: Runtime, card: Card) -> dict[str, Any]:
-    """A tool as `--json` tells it."""
+    """The JSON object of a tool."""
     return entry_of(
         card,
         alias=runtime.registry.alias_of(card.name),
@@ -136,12 +139,12 @@ def tool_entry(runtime: Runtime, card: Card) -> dict[str, Any]:
 
 
 def mode_of(runtime: Runtime, tool: Descriptor) -> str:
-    """The mode in force, as a person reads it: with `unbound` and `unavailable` where calls can't run."""
+    """The active mode for people; `unbound` or `(unavailable)` if calls cannot run."""
     return mode_text(tool.mode, engine_of(runtime).unavailable(tool))
 
 
 def modes_summary(runtime: Runtime, tools: list[Descriptor]) -> str:
-    """How many tools are in which mode: `12 mock, 1 unbound`."""
+    """Count the tools by mode: `12 mock, 1 unbound`."""
     return line_of_modes(mode_of(runtime, tool) for tool in tools)
 
 
@@ -155,7 +158,7 @@ def modes_summary(runtime: Runtime, tools: list[Descriptor]) -> str:
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
-    help="Show at most so many tools.",
+    help="Show at most N tools.",
 )
 @json_option
 @read_options
@@ -171,11 +174,11 @@ def search(
     reading: ReadOptions,
     **options: Any,
 ) -> None:
-    """Search the tools for words.
+    """Search the tools by keyword.
 
-    Words are looked for in names, titles, tags, categories, arguments and descriptions, without regard to case,
-    accents and plurals; the beginning of a word is enough. Tools that have more of the words, rarer words, and
-    words in their names stand first. The other options are those of `toolcrib list`.
+    Words are searched in names, titles, tags, categories, arguments and descriptions, ignoring case, accents and
+    plurals; the beginning of a word is enough. Tools that match more words, rarer words, or words in their names come
+    first. The filters are those of `toolcrib list`.
     """
     runtime = open_offline(reading)
     print_refusals(runtime)
@@ -204,6 +207,6 @@ def search(
 
 
 def _count_line(shown: int, found: int, *, exist: bool, hidden: int) -> str:
-    told = plural(found, "tool") if found else "no tool fits" if exist else "no tools"
-    more = f", the best {shown} of them shown; `-n` shows more" if shown < found else ""
+    told = plural(found, "tool") if found else "no tool matches" if exist else "no tools"
+    more = f", the best {shown} of them shown; use `-n` to see more" if shown < found else ""
     return told + more + not_offered_note(hidden)

@@ -1,4 +1,4 @@
-"""`toolcrib lock`: freeze what MCP servers offer, and show what changed since."""
+"""`toolcrib lock`: lock what MCP servers offer, and show what changed since."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from toolcrib.servers.lock_diff import (
 
 
 class LockFindings(NamedTuple):
-    """What became of looking at the servers.
+    """The comparison of the servers with the lock.
 
     Attributes:
-        reviews: One for each server that was looked at, in their order.
-        failures: Name of a server -> why it could not be asked.
-        forgotten: Servers that are locked and named nowhere any longer.
+        reviews: One for each compared server, in the order of the servers.
+        failures: Name of a server -> why it could not be queried.
+        forgotten: Servers that are locked, but no longer configured.
     """
 
     reviews: tuple[ServerReview, ...]
@@ -57,22 +57,22 @@ class LockFindings(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether something is to be accepted."""
+        """Whether there are changes to accept."""
         return bool(self.forgotten) or any(each.differs for each in self.reviews)
 
     @property
     def new(self) -> bool:
-        """Whether there is a server of which nothing is locked, and which could be asked."""
+        """Whether a server without a lock entry was queried."""
         return any(each.is_new and each.now is not None for each in self.reviews)
 
 
 @click.command("lock")
 @click.argument("names", nargs=-1, metavar="[SERVER]...", shell_complete=server_names)
-@click.option("--update", is_flag=True, help="Accept what changed: lock every server as it is now.")
+@click.option("--update", is_flag=True, help="Accept all changes: lock every server as it is now.")
 @click.option(
     "--check",
     is_flag=True,
-    help="Write nothing; end with 1 where the lock does not hold everything as it is.",
+    help="Write nothing; exit with 1 if the lock is not up to date.",
 )
 @json_option
 @read_options
@@ -86,26 +86,30 @@ def command(
     as_json: bool,
     reading: ReadOptions,
 ) -> None:
-    """Freeze what MCP servers offer, and show what changed since.
+    """Lock what MCP servers offer, and show what changed since.
 
-    With SERVER: only that one, or those.
+    With SERVER: only these servers.
 
-    Where there is no lock, it is written. Servers that are not in it yet are added. What is not as it was locked is shown,
-    each change with what it means (compatible, breaking, prompt-affecting), and then nothing is written. A server whose command
-    or address changed is not even started. `--update` accepts all of it.
+    A missing lock file is created, and new servers are added to it. If a server differs from the lock, each change is
+    shown with its kind (compatible, breaking, prompt-affecting), and nothing is written. A server whose command or
+    address changed is not started. `--update` accepts all changes.
     """
     if update and check:
-        raise click.UsageError("`--check` writes nothing, and `--update` writes; leave one of them out")
+        raise click.UsageError("`--check` writes nothing, but `--update` writes; use only one of them")
     runtime = open_runtime(reading)
     print_refusals(runtime)
     servers = _chosen(runtime, names)
     if not servers:
-        click.echo("there are no MCP servers; name them under `servers` in toolcrib.yaml", err=True)
+        click.echo("no MCP servers; add them under `servers` in toolcrib.yaml", err=True)
         ctx.exit(exit_codes.NOTHING_SELECTED)
     lock = _read(ctx, runtime, rewrites=update and not names)
+    # With named servers or `--mcp`, the other locked servers are not selected, but that does not mean that
+    # they were removed.
     known = () if names or reading.servers else tuple(sorted({*lock.servers} - {*runtime.servers}))
     found = asyncio.run(_looked_at(runtime, servers, lock, update=update, forgotten=known))
     text = _text(lock, found)
+    # New servers are added without `--update`, changes need it. If anything differs, nothing is written at
+    # all: the lock never contains half of a review.
     written = not check and (update or not found.differs) and (update or found.new) and text != _before(lock)
     if written:
         _write(Path(lock.source), text)
@@ -121,18 +125,18 @@ def command(
 
 
 def _chosen(runtime: Runtime, names: Sequence[str]) -> list[Server]:
-    """The servers that are asked for; all, where none is named."""
+    """The servers with these names; all servers if no name is given."""
     servers = runtime.servers
     for name in names:
         if name not in servers:
             known = ", ".join(f"`{each}`" for each in servers) or "none"
             hint = did_you_mean(name, servers) or f"the servers are: {known}"
-            raise ConfigurationError(f"there is no server `{name}`", code="unknown_server", hint=hint)
+            raise ConfigurationError(f"unknown server `{name}`", code="unknown_server", hint=hint)
     return [servers[name] for name in dict.fromkeys(names)] or [*servers.values()]
 
 
 def _read(ctx: click.Context, runtime: Runtime, *, rewrites: bool) -> Lock:
-    """The lock as it is. One that can't be used is told, and ends the command unless all of it is written anew."""
+    """Read the lock. An invalid one is reported, and ends the command unless it is rewritten completely."""
     lock, problems = read_lock(engine_of(runtime).lock_file)
     for problem in problems:
         click.echo(problem_text(problem), err=True)
@@ -145,17 +149,19 @@ def _read(ctx: click.Context, runtime: Runtime, *, rewrites: bool) -> Lock:
 async def _looked_at(
     runtime: Runtime, servers: Sequence[Server], lock: Lock, *, update: bool, forgotten: tuple[str, ...]
 ) -> LockFindings:
-    """Ask every server that may be started what it offers, all at once."""
+    """Query every server that may be started, in parallel."""
     executor: Any = engine_of(runtime).executors.get(MODE)
     if executor is None:
         raise ConfigurationError(f"mode `{MODE}` {engine_of(runtime).executors.missing(MODE)}")
-    # The lock is about to be judged itself, so it does not judge whether a server may be started.
+    # Normally the lock decides whether a server may be started. Here the lock itself is being compared, and
+    # `review_endpoint` below has already stopped servers whose command changed.
     executor.world = engine_of(runtime).world._replace(judge=accept_all)
     failures: dict[str, ToolcribError] = {}
 
     async def looked_at(server: Server) -> ServerReview:
         before = lock.servers.get(server.name)
         outside = review_endpoint(before, server)
+        # The command may be anything by now, so it is shown before it runs.
         if outside.endpoint and not update:
             return outside
         try:
@@ -167,17 +173,18 @@ async def _looked_at(
     try:
         reviews = await asyncio.gather(*map(looked_at, servers))
     finally:
+        # Servers are child processes, which must not outlive the command.
         await runtime.aclose()
     return LockFindings(tuple(reviews), failures, forgotten)
 
 
 def _before(lock: Lock) -> str:
-    """The text of the lock as it is, if it is one."""
+    """The text of the current lock; empty if it is missing or invalid."""
     return lock.text if lock.there and not lock.problems else ""
 
 
 def _text(lock: Lock, found: LockFindings) -> str:
-    """The lock with the servers as they are now; those that could not be asked stay as they were."""
+    """The text of the new lock; servers that could not be queried keep their entry."""
     servers: dict[str, LockedServer] = {
         name: each for name, each in lock.servers.items() if name not in found.forgotten
     }
@@ -189,21 +196,21 @@ def _write(path: Path, text: str) -> None:
     try:
         write_atomically(path, text)
     except OSError as error:
-        raise click.ClickException(escape_terminal(f"{path} can't be written: {error.strerror}")) from error
+        raise click.ClickException(escape_terminal(f"{path} cannot be written: {error.strerror}")) from error
 
 
 def _tell(lock: Lock, found: LockFindings, *, written: bool, update: bool, check: bool) -> None:
-    """The outcome on stdout, server by server; what somebody should look at on stderr."""
+    """Print the comparison of each server on stdout, and warnings on stderr."""
     for each in found.reviews:
         _say(review_heading(each, found.failures.get(each.name)))
         _say(review_lines(each))
     for name in found.forgotten:
-        _say([f"{escape_terminal(name)}: locked, and named nowhere any longer"])
+        _say([f"{escape_terminal(name)}: locked, but no longer configured"])
     for each in found.reviews:
         for line in warnings_of(each):
             click.echo(line, err=True)
     for name, error in found.failures.items():
-        lead = click.style("not asked", fg="red", bold=True)
+        lead = click.style("not queried", fg="red", bold=True)
         click.echo(f"{lead}: {escape_terminal(name)}: {escape_terminal(str(error))}", err=True)
     click.echo(
         lock_summary(lock, found.reviews, written=written, check=check, waits=found.differs and not update)
@@ -226,16 +233,16 @@ def _code(found: LockFindings, *, update: bool, check: bool) -> int:
 _COLOURS: Mapping[Kind, str] = {"breaking": "red", "compatible": "green", "prompt-affecting": "yellow"}
 _SIGNS = {"-": "red", "+": "green", "~": "yellow"}
 _SHOWN = 5
-"""Hidden characters that are told one by one of a tool."""
+"""Hidden characters of a tool that are listed; the rest is counted."""
 
 
 def review_heading(found: ServerReview, failure: ToolcribError | None) -> Iterator[str]:
-    """The line of a server: `time: 2 tools, unchanged`."""
+    """The first line of a server: `time: 2 tools, unchanged`."""
     name = click.style(spell_out_hidden(found.name), bold=True)
     if found.now is None and failure is None:
-        yield f"{name}: not started, because it is reached otherwise than is locked"
+        yield f"{name}: not started, because its command or address differs from the lock"
     elif found.now is None:
-        yield f"{name}: {'nothing is locked' if found.is_new else 'stays as it is locked'}"
+        yield f"{name}: {'not locked' if found.is_new else 'stays as locked'}"
     else:
         state = "new" if found.is_new else "changed" if found.differs else "unchanged"
         yield f"{name}: {plural(len(found.now.tools), 'tool')}, {state}{_version(found.before, found.now)}"
@@ -244,7 +251,7 @@ def review_heading(found: ServerReview, failure: ToolcribError | None) -> Iterat
 
 
 def _version(before: LockedServer | None, now: LockedServer) -> str:
-    """What the server says of its version, and what it said when it was locked."""
+    """The version that the server reports, and the locked one if it differs."""
     is_now = spell_out_hidden(now.info.get("version", ""))
     was = spell_out_hidden(before.info.get("version", "")) if before is not None else is_now
     if not is_now:
@@ -260,7 +267,7 @@ def _reached(server: LockedServer) -> str:
 
 
 def review_lines(found: ServerReview) -> Iterator[str]:
-    """What changed of a server, indented below its line."""
+    """The changes of a server, indented below its first line."""
     yield from (f"  {_line(line)}" for line in render_lines(found.endpoint))
     if found.is_new:
         return
@@ -286,27 +293,30 @@ def _line(line: DiffLine) -> str:
 
 
 def warnings_of(found: ServerReview) -> Iterator[str]:
-    """What somebody should look at before trusting the server."""
+    """Warnings that a person should read before trusting the server."""
     lead = click.style("warning", fg="yellow")
     server = spell_out_hidden(found.name)
     for tool, characters in found.hidden.items():
         whose = (
-            f"the tool `{spell_out_hidden(tool)}` of `{server}`"
+            f"tool `{spell_out_hidden(tool)}` of `{server}`"
             if tool
-            else f"what `{server}` says of itself"
+            else f"the server information of `{server}`"
         )
         many = plural(len(characters), "hidden character")
-        yield f"{lead}: {whose} has {many}, which a model reads and nobody sees"
+        yield f"{lead}: {whose} contains {many}, which a model reads but a person cannot see"
         yield from (f"    {_place(each)}: {each}: {each.why}" for each in characters[:_SHOWN])
         if len(characters) > _SHOWN:
             yield f"    ... and {len(characters) - _SHOWN} more"
+        # Tag characters (U+E0000 to U+E007F) mirror ASCII and are invisible: a known way to smuggle
+        # instructions to a model.
         secret = decode_tag_characters("".join(chr(each.code) for each in characters))
         if secret:
-            yield f"    the tags spell: {spell_out_hidden(secret[:200])}"
+            yield f"    the tag characters spell: {spell_out_hidden(secret[:200])}"
+    # MCP recommends this set of characters for tool names.
     for tool in found.odd:
-        yield f"{lead}: the name of the tool `{spell_out_hidden(tool)}` of `{server}` has characters other than A-Z a-z 0-9 _ . / -"
+        yield f"{lead}: the name of tool `{spell_out_hidden(tool)}` of `{server}` contains characters other than A-Z a-z 0-9 _ . / -"
     for tool, why in found.unlockable.items():
-        yield f"{lead}: the tool `{spell_out_hidden(tool)}` of `{server}` can't be locked: {spell_out_hidden(why)}"
+        yield f"{lead}: tool `{spell_out_hidden(tool)}` of `{server}` cannot be locked: {spell_out_hidden(why)}"
 
 
 def _place(each: HiddenCharacter) -> str:
@@ -318,17 +328,20 @@ def _place(each: HiddenCharacter) -> str:
 def lock_summary(
     lock: Lock, reviews: Sequence[ServerReview], *, written: bool, check: bool, waits: bool
 ) -> str:
-    """The last line: what was written, and what is to be done."""
+    """The last line: what was written, and what to do next."""
     place = escape_terminal(lock.source)
     if written:
         return f"wrote {place}"
     if waits:
+        # Naming the servers makes `--update` accept only what was shown.
         names = " ".join(escape_terminal(each.name) for each in reviews if each.differs)
         accepts = f"`toolcrib lock --update{f' {names}' if names else ''}`"
-        return f"{place} is not what the servers offer; nothing was written; {accepts} accepts it"
+        return (
+            f"{place} does not match what the servers offer; nothing was written; run {accepts} to accept it"
+        )
     if check and any(each.is_new and each.now is not None for each in reviews):
-        return f"{place} does not hold every server; nothing was written; `toolcrib lock` adds them"
-    return f"{place} is as it was" if lock.there else "nothing was written"
+        return f"{place} does not contain every server; nothing was written; run `toolcrib lock` to add them"
+    return f"{place} is unchanged" if lock.there else "nothing was written"
 
 
 def lock_document(
@@ -339,7 +352,7 @@ def lock_document(
     *,
     written: bool,
 ) -> dict[str, Any]:
-    """All of it as one JSON document."""
+    """The comparison as one JSON document."""
     return {
         "lock": source,
         "written": written,

@@ -1,6 +1,6 @@
-"""The options that several verbs share, and the runtime over what they name.
+"""Options that several commands share, and the runtime that they select.
 
-The group of all verbs imports this module for `--help` and for completions, so the engine is imported when it is used.
+`--help` and completion import this module, so the engine is imported inside the functions that use it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ReadOptions(NamedTuple):
-    """What the command line says of the tools that are to be read.
+    """The command-line options that select what is read.
 
     Attributes:
-        packs: Packs, folders and files to read besides.
-        profile: Name of the profile; None for the one that the environment or the project names.
-        indexed: Whether an index may be read and written.
-        servers: Files that name MCP servers, whose tools are taken instead of those of a project.
-        granted: Hashes of what somebody has agreed to for this run.
+        packs: Further packs, folders and files to read.
+        profile: Name of the profile; None for the one that the environment or the project selects.
+        indexed: Whether the index may be read and written.
+        servers: Files with MCP servers, whose tools are used instead of a project.
+        granted: Trust hashes that were granted for this run only.
     """
 
     packs: tuple[str, ...] = ()
@@ -54,13 +54,13 @@ passthrough_option = click.option(
     "--allow-passthrough",
     "passthrough",
     is_flag=True,
-    help="Let mocks that say `passthrough` hand calls on to another binding of their tools.",
+    help="Let mocks with `passthrough` forward calls to another binding of their tools.",
 )
-"""Whether a run may touch what its mocks stand for."""
+"""`--allow-passthrough` as parameter `passthrough`: whether mocks may forward calls to real tools."""
 
 
 def profile_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of the profiles, for the shell to complete."""
+    """Complete the names of the profiles."""
     return [
         CompletionItem(profile.name, help=profile.description)
         for profile in known_profiles(_read_options_of(ctx))
@@ -75,13 +75,13 @@ _READ_OPTIONS = (
         multiple=True,
         metavar="PATH",
         type=click.Path(exists=True),
-        help="Read tools from this pack, folder or file too. May be given several times, also before the verb.",
+        help="Also read tools from this pack, folder or file. Can be repeated, also before the command.",
     ),
     click.option(
         "--profile",
         metavar="NAME",
         shell_complete=profile_names,
-        help="Put this profile of the project in force; else the one that TOOLCRIB_PROFILE or the project names.",
+        help="Use this profile of the project. Default: the one that TOOLCRIB_PROFILE or the project names.",
     ),
     click.option(
         "--mcp",
@@ -89,20 +89,20 @@ _READ_OPTIONS = (
         multiple=True,
         metavar="FILE",
         type=click.Path(exists=True, dir_okay=False),
-        help="Take the tools of the MCP servers that this file names (`mcpServers`, as in `.mcp.json`), and no project.",
+        help="Use the tools of the MCP servers in this file (`mcpServers`, as in `.mcp.json`) instead of a project.",
     ),
     click.option(
         "--no-index",
         is_flag=True,
-        help="Read every file anew, and keep nothing of it for the next start.",
+        help="Read every file, and neither use nor write the index.",
     ),
 )
 
 
 def read_options(function: F) -> F:
-    """The options of every verb that reads tools, as one parameter `reading`.
+    """Add the options of every command that reads tools, as one parameter `reading`.
 
-    They may stand before the verb too; packs add up, and of two profiles the one after the verb counts.
+    They are accepted before the command, too. Packs and servers are combined; a profile after the command wins.
     """
 
     @wraps(function)
@@ -112,13 +112,14 @@ def read_options(function: F) -> F:
         said = {key: rest.pop(key) for key in ("packs", "profile", "servers", "no_index")}
         return function(*args, reading=_together(before, said), **rest)
 
+    # Decorators apply from the inside out; in reverse, `--help` lists the options in their order here.
     for option in reversed(_READ_OPTIONS):
         option(command)
     return cast(F, command)
 
 
 def _together(before: ReadOptions, said: Mapping[str, Any]) -> ReadOptions:
-    """What is said after the verb, put together with what is said before it."""
+    """Combine the options after the command with those before it."""
     profile: str | None = said.get("profile")
     return ReadOptions(
         packs=(*before.packs, *(said.get("packs") or ())),
@@ -130,7 +131,7 @@ def _together(before: ReadOptions, said: Mapping[str, Any]) -> ReadOptions:
 
 
 def _read_options_of(ctx: click.Context | None) -> ReadOptions:
-    """What a command line that is still being written says so far."""
+    """The read options of an incomplete command line, for completion."""
     if ctx is None:
         return ReadOptions()
     return _together(_read_options_of(ctx.parent), ctx.params)
@@ -144,17 +145,17 @@ paths_argument = click.argument("paths", nargs=-1, metavar="[PATH]...", type=cli
 
 
 def tool_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of the tools that are offered, for the shell to complete."""
+    """Complete the names of the offered tools."""
     return _completed(ctx, incomplete, hidden=False)
 
 
 def all_tool_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of all tools, also of those that are not offered, for the shell to complete."""
+    """Complete the names of all tools, including those that are not offered."""
     return _completed(ctx, incomplete, hidden=True)
 
 
 def server_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of the MCP servers, for the shell to complete."""
+    """Complete the names of the MCP servers."""
     return [
         CompletionItem(name) for name in known_servers(_read_options_of(ctx)) if name.startswith(incomplete)
     ]
@@ -169,7 +170,7 @@ def _completed(ctx: click.Context, incomplete: str, *, hidden: bool) -> list[Com
 
 
 def tool_argument(function: F) -> F:
-    """`NAME` as parameter `name`, completed from the tools that are loaded."""
+    """Add `NAME` as parameter `name`, with completion of tool names."""
     return click.argument("name", shell_complete=tool_names)(function)
 
 
@@ -178,12 +179,12 @@ def _several(name: str, metavar: str, help_text: str, parameter: str | None = No
 
 
 _FILTER_OPTIONS = (
-    _several("--name", "GLOB", "Only tools whose name fits."),
+    _several("--name", "GLOB", "Only tools whose name matches."),
     _several("--tag", "TAG", "Only tools with this tag."),
     _several("--label", "KEY[=VALUE]", "Only tools with this label."),
     _several("--category", "CATEGORY", "Only tools of this category."),
-    _several("--mode", "MODE", "Only tools that are in this mode."),
-    _several("--source", "GLOB", "Only tools from files that fit."),
+    _several("--mode", "MODE", "Only tools in this mode."),
+    _several("--source", "GLOB", "Only tools from matching files."),
     _several("--pack-name", "NAME", "Only tools of this pack.", "pack"),
     _several(
         "--annotation", "NAME", f"Only tools that are {', '.join(ANNOTATIONS[:-1])} or {ANNOTATIONS[-1]}."
@@ -196,21 +197,23 @@ _FILTER_OPTIONS = (
         "--experimental/--no-experimental", default=None, help="Only tools that are experimental, or not."
     ),
     click.option(
-        "--any", "match_any", is_flag=True, help="Tools that fit one of the options, not all of them."
+        "--any", "match_any", is_flag=True, help="Tools that match any of the options instead of all."
     ),
-    click.option("--all", "hidden", is_flag=True, help="Also tools that are not offered, with the reason."),
+    click.option(
+        "--all", "hidden", is_flag=True, help="Also list tools that are not offered, with the reason."
+    ),
 )
 
 
 def filter_options(function: F) -> F:
-    """The options that choose tools, as parameters that `parse_filters` takes, and `--all` as parameter `hidden`."""
+    """Add the filter options, as parameters for `parse_filters`, and `--all` as parameter `hidden`."""
     for option in reversed(_FILTER_OPTIONS):
         function = option(function)
     return function
 
 
 def parse_filters(options: Mapping[str, Any]) -> Filters:
-    """What the options ask, as `Registry.query` takes it."""
+    """Convert the filter options to arguments of `Registry.query`."""
     filters: Any = {key: value for key, value in options.items() if key != "match_any"}
     filters["match"] = "any" if options["match_any"] else "all"
     asked: Filters = filters
@@ -218,7 +221,7 @@ def parse_filters(options: Mapping[str, Any]) -> Filters:
 
 
 def print_unknown_filters(registry: Registry, filters: Filters) -> None:
-    """Say on stderr which values of the filters no tool has, with near misses."""
+    """Print on stderr the filter values that no tool has, with near misses."""
     for sentence in _strangers(registry, filters):
         click.echo(escape_terminal(sentence), err=True)
 
@@ -228,6 +231,7 @@ def _strangers(registry: Registry, filters: Mapping[str, Any]) -> Iterator[str]:
         for value in filters.get(key) or ():
             if value.startswith("!") or _is_known(value, known, key):
                 continue
+            # Near misses are searched for the literal part of a glob.
             hint = did_you_mean(value.strip("*?") if key in _GLOBS else value, known) or _all_of(known)
             yield f"{_PHRASES[key]} `{value}`; {hint}"
 
@@ -239,20 +243,21 @@ def _is_known(value: str, known: set[str], key: str) -> bool:
 _GLOBS = {"name", "source"}
 
 _PHRASES = {
-    "name": "no tool has a name like",
+    "name": "no tool name matches",
     "tag": "no tool has the tag",
     "label": "no tool has the label",
-    "category": "no tool is of the category",
-    "mode": "no tool is in the mode",
-    "source": "no tool is from a file like",
-    "pack": "no tool is of the pack",
-    "annotation": "there is no annotation",
-    "toolset": "there is no toolset",
+    "category": "no tool has the category",
+    "mode": "no tool has the mode",
+    "source": "no source file matches",
+    "pack": "no tool is from the pack",
+    "annotation": "unknown annotation",
+    "toolset": "unknown toolset",
 }
 
 
 def _known(cards: Iterable[Card], toolsets: Iterable[str]) -> dict[str, set[str]]:
-    """Filter -> all values that some tool has."""
+    """Return for each filter the values that tools have."""
+    # The cards are iterated once for each filter.
     cards = list(cards)
     return {
         "name": {card.name for card in cards},
@@ -270,11 +275,11 @@ def _known(cards: Iterable[Card], toolsets: Iterable[str]) -> dict[str, set[str]
 def _all_of(known: set[str], most: int = 8) -> str:
     shown = [f"`{value}`" for value in sorted(known)[:most]]
     more = f" and {len(known) - most} more" if len(known) > most else ""
-    return f"there are: {', '.join(shown)}{more}" if shown else "there are none"
+    return f"known values: {', '.join(shown)}{more}" if shown else "no known values"
 
 
 MOST_REMARKS = 5
-"""So much is told of what is wrong with the tools of servers, by verbs that go on without them."""
+"""Remarks about servers that a command prints before it continues without their tools."""
 
 
 def open_runtime(
@@ -286,9 +291,9 @@ def open_runtime(
     passthrough: bool = False,
     consents: Consents | None = None,
 ) -> Runtime:
-    """The runtime over what the command line names. Its problems are the verb's to tell.
+    """Open the runtime that the command line selects. The command reports its problems.
 
-    What nobody has agreed to is asked about at a terminal, once something needs it; but for what `consents` know.
+    At a terminal, missing trust is asked for when a call needs it, unless `consents` contains the answer.
     """
     from toolcrib.cli.trust import Consents, can_ask  # noqa: PLC0415 -- `--help` and completions need none of these
     from toolcrib.engine.runtime import read_runtime  # noqa: PLC0415 -- as above
@@ -313,12 +318,12 @@ def _asked_for(reading: ReadOptions, paths: Iterable[str]) -> OpenRequest:
 
 
 def open_offline(reading: ReadOptions, paths: Iterable[str] = (), *, remembers: bool = True) -> Runtime:
-    """The runtime for a verb that only lists: nothing is started, contacted or looked up, and nobody is asked.
+    """Open a runtime for listing: it starts no server, contacts no host, reads no secret and does not ask for trust.
 
     Args:
-        reading: What the command line says of the tools.
-        paths: The same, more closely.
-        remembers: Whether what servers answered some time ago will do.
+        reading: The read options.
+        paths: Sources to read instead of the project.
+        remembers: Whether remembered answers of servers may be used.
     """
     from toolcrib.engine.runtime import read_runtime  # noqa: PLC0415 -- as above
 
@@ -326,28 +331,31 @@ def open_offline(reading: ReadOptions, paths: Iterable[str] = (), *, remembers: 
 
 
 def print_unqueried_servers(runtime: Runtime) -> None:
-    """Say on stderr of which servers it is not known what they offer, for verbs that ask none."""
+    """Print on stderr which servers were not queried, for commands that query none."""
     names = engine_of(runtime).undiscovered
     for name, when in engine_of(runtime).stock.remembered.items():
-        click.echo(f"server `{escape_terminal(name)}`: not queried; as it answered at {when}", err=True)
+        click.echo(f"server `{escape_terminal(name)}`: not queried; showing its answer of {when}", err=True)
     for name in names:
         click.echo(f"server `{escape_terminal(name)}`: not queried", err=True)
     if names:
         click.echo(
-            "    hint: `toolcrib doctor` asks servers, and `toolcrib lock` keeps what they offer", err=True
+            "    hint: run `toolcrib doctor` to query servers, or `toolcrib lock` to store what they offer",
+            err=True,
         )
 
 
 def list_exit_code(runtime: Runtime, *, empty: bool, strict: bool = False) -> int:
-    """The exit code of a verb that lists tools: an empty list is a success only where nothing is wrong.
+    """Return the exit code of a listing; an empty list is a success only if there are no errors.
 
     Args:
-        runtime: What was read.
-        empty: Whether nothing is listed.
-        strict: Whether the list must have tools, and be all there is.
+        runtime: The runtime.
+        empty: Whether the list is empty.
+        strict: Whether an empty or incomplete list is a failure.
     """
     errors = {problem.code for problem in runtime.problems if problem.severity == "error"}
     incomplete = bool(empty or runtime.problems or engine_of(runtime).undiscovered)
+    # A missing source fails even if other sources have tools: `toolcrib list typo` must not look like a
+    # success.
     wrong = "path_not_found" in errors or (empty and (errors or runtime.registry.why_closed))
     return exit_codes.PROBLEMS if wrong or (strict and incomplete) else exit_codes.OK
 
@@ -360,16 +368,16 @@ def open_with_servers(
     everything: bool = False,
     consents: Consents | None = None,
 ) -> Runtime:
-    """`open_runtime`, and the MCP servers were asked of which it is not known yet what they offer.
+    """`open_runtime`, then query the MCP servers whose tools are unknown.
 
-    They no longer run. `Runtime.problems` has an error for each that could not be asked.
+    The servers are stopped again. `Runtime.problems` has an error for each one that could not be queried.
 
     Args:
-        reading: What the command line says of the tools.
-        paths: The same, more closely.
-        passthrough: Whether mocks may hand calls on.
-        everything: Whether all servers are asked.
-        consents: What somebody has answered before, who is not asked again.
+        reading: The read options.
+        paths: Sources to read instead of the project.
+        passthrough: Whether mocks may forward calls.
+        everything: Whether all servers are queried.
+        consents: Earlier answers of the user, which are not asked for again.
     """
     runtime = open_runtime(reading, paths, passthrough=passthrough, consents=consents)
     names = tuple(runtime.servers) if everything else engine_of(runtime).undiscovered
@@ -388,11 +396,11 @@ async def _ask(runtime: Runtime, names: Iterable[str]) -> None:
 
 
 def known_tools(reading: ReadOptions, *, hidden: bool = False) -> list[Card]:
-    """The tools that are offered, for a shell to complete; none where they can't be read.
+    """The tools for completion; empty if they cannot be read.
 
     Args:
-        reading: What the command line says so far.
-        hidden: Also the tools that are not offered.
+        reading: The read options so far.
+        hidden: Whether to include tools that are not offered.
     """
     try:
         return open_offline(reading).registry.query(hidden=hidden)
@@ -401,8 +409,9 @@ def known_tools(reading: ReadOptions, *, hidden: bool = False) -> list[Card]:
 
 
 def known_profiles(reading: ReadOptions) -> list[Profile]:
-    """The profiles of the project, for a shell to complete; none where there is no project."""
+    """The profiles for completion; empty without a project."""
     try:
+        # The profile on the command line may be the incomplete word, and an unknown profile is an error.
         project = open_offline(reading._replace(profile=None)).project
     except ToolcribError:
         return []
@@ -410,7 +419,7 @@ def known_profiles(reading: ReadOptions) -> list[Profile]:
 
 
 def known_servers(reading: ReadOptions) -> list[str]:
-    """The names of the MCP servers, for a shell to complete; none where they can't be read."""
+    """The names of the MCP servers for completion; empty if they cannot be read."""
     try:
         return [*open_offline(reading).servers]
     except ToolcribError:
@@ -418,13 +427,13 @@ def known_servers(reading: ReadOptions) -> list[str]:
 
 
 def print_why_closed(runtime: Runtime) -> None:
-    """Say on stderr why no tool is offered at all, for verbs that then show none."""
+    """Print on stderr why no tool is offered at all."""
     if runtime.registry.why_closed:
         click.echo(escape_terminal(runtime.registry.why_closed), err=True)
 
 
 def print_refusals(runtime: Runtime) -> None:
-    """Say briefly on stderr that documents were refused, for verbs that go on without them."""
+    """Print a short note on stderr if documents were refused, for commands that continue without them."""
     errors = [problem for problem in runtime.problems if problem.severity == "error"]
     for problem in errors:
         if problem.code == "path_not_found":
@@ -435,8 +444,9 @@ def print_refusals(runtime: Runtime) -> None:
         click.echo(escape_terminal(str(problem)), err=True)
     if len(remarks) > MOST_REMARKS:
         click.echo(
-            f"... and {len(remarks) - MOST_REMARKS} more remarks on servers; run `toolcrib doctor`", err=True
+            f"... and {len(remarks) - MOST_REMARKS} more remarks about servers; run `toolcrib doctor`",
+            err=True,
         )
     if files:
         refused = f"{plural(len(files), 'file')} {'was' if len(files) == 1 else 'were'} refused"
-        click.echo(f"{refused}, wholly or in part; run `toolcrib validate`", err=True)
+        click.echo(f"{refused}, fully or partly; run `toolcrib validate`", err=True)

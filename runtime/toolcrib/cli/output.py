@@ -1,7 +1,7 @@
-"""Output of the commands: tables, values, results, failures and problems, and the files that commands write.
+"""Output of the commands: tables, values, results, failures, problems and files.
 
-What comes from files can't steer the terminal. `toolcrib list` prints its table from here before anything heavy is
-imported, and `toolcrib call` its result before click is, so the functions import what they need.
+Text from files is escaped, so that it cannot send control sequences to the terminal. The fast paths of
+`toolcrib list` and `toolcrib call` use this module before click is imported, so the functions import what they need.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CELL_GAP = "  "
 
 USUAL_WIDTH = 80
-"""Columns of a terminal that does not say how many it has."""
+"""Width of a terminal that does not report one."""
 
 
 def plural(count: int, noun: str) -> str:
@@ -35,20 +35,22 @@ def plural(count: int, noun: str) -> str:
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal; None where the output goes to no terminal and nothing else says how many."""
+    """Width of the terminal in columns; None if stdout is not a terminal and `COLUMNS` is not set."""
     columns = os.environ.get("COLUMNS", "")
+    # `COLUMNS` overrides the terminal, as in other command-line programs.
     if columns.isdecimal() and int(columns):
         return int(columns)
     if not sys.stdout.isatty() and not columns:
         return None
     try:
+        # Pseudo-terminals without a configured size report 0 columns.
         return os.get_terminal_size(sys.stdout.fileno()).columns or USUAL_WIDTH
     except (OSError, ValueError):
         return USUAL_WIDTH
 
 
 def columns_of(text: str) -> int:
-    """How many columns a text takes: wide characters two, combining ones none."""
+    """Columns that a text occupies: two for wide characters, none for combining ones."""
     return len(text) if text.isascii() else sum(map(_columns_of_character, text))
 
 
@@ -61,7 +63,7 @@ def _columns_of_character(character: str) -> int:
 
 
 def truncate(text: str, width: int | None) -> str:
-    """The text in at most `width` columns; what is cut ends with `…`."""
+    """Cut a text to at most `width` columns; a cut text ends with `…`."""
     if width is None or columns_of(text) <= width:
         return text
     if text.isascii():
@@ -75,7 +77,7 @@ def truncate(text: str, width: int | None) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
-    """The rows as lines with aligned columns, safe for a terminal, each at most `width` columns wide."""
+    """Format rows as lines with aligned columns, escaped for a terminal, each at most `width` columns wide."""
     if _are_plain(rows):
         return _plain_table(rows, width)
     safe = [[" ".join(_escaped(cell).split()) for cell in row] for row in rows]
@@ -90,14 +92,16 @@ def table(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
 
 
 def _are_plain(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether all cells are ASCII, and none would be changed; some of which that is so are not found to be."""
+    """Whether all cells are printable ASCII with single spaces; may be False for some rows that are."""
     text = "|".join(map("|".join, rows))
+    # One check of the joined text instead of one per cell: `list` prints hundreds of rows before anything
+    # heavy is loaded.
     changed = text.strip(" ") != text or "  " in text or " |" in text or "| " in text
     return text.isascii() and text.isprintable() and not changed
 
 
 def _plain_table(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
-    """The table of rows that are plain, in a third of the time."""
+    """Format rows that `_are_plain`, in a third of the time."""
     if not rows:
         return []
     *sizes, _last = (max(map(len, column)) for column in zip(*rows, strict=True))
@@ -107,7 +111,7 @@ def _plain_table(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    if text.isprintable():  # nothing that could steer a terminal is
+    if text.isprintable():  # control characters are not
         return text
     from toolcrib.core.text import escape_terminal  # noqa: PLC0415
 
@@ -115,7 +119,7 @@ def _escaped(text: str) -> str:
 
 
 def json_text(value: Any) -> str:
-    """The value as indented JSON; as pure ASCII where it holds anything that could steer a terminal."""
+    """Format a value as indented JSON; as pure ASCII if it contains control characters."""
     import json  # noqa: PLC0415 -- no table needs it
 
     from toolcrib.core.text import escape_terminal  # noqa: PLC0415
@@ -125,7 +129,7 @@ def json_text(value: Any) -> str:
 
 
 def outline(value: JSON, indent: str = "") -> Iterator[str]:
-    """A structure as indented lines, `key: value`, for people."""
+    """Format a structure as indented lines, `key: value`, for people."""
     from toolcrib.core.text import compact  # noqa: PLC0415 -- see above, as everywhere here
 
     entries: Iterable[tuple[str, JSON]] = ()
@@ -145,7 +149,7 @@ def outline(value: JSON, indent: str = "") -> Iterator[str]:
 
 
 def print_failure(result: Result) -> None:
-    """Say on stderr how a call failed: outcome, code where it says more, message, the way out, the parts."""
+    """Print a failed call on stderr: outcome, code if it is more specific, message, hint and content parts."""
     import click  # noqa: PLC0415
 
     from toolcrib.core.text import escape_terminal  # noqa: PLC0415
@@ -155,6 +159,7 @@ def print_failure(result: Result) -> None:
     lead = click.style(result.outcome.value, fg="red", bold=True)
     click.echo(f"{lead}{finer}: {escape_terminal(result.message)}", err=True)
     hint = None if result.error is None else result.error.details.get("hint")
+    # Some messages contain their hint already.
     if isinstance(hint, str) and hint and hint not in result.message:
         click.echo(f"    hint: {escape_terminal(hint)}", err=True)
     for part in result.content:
@@ -166,7 +171,7 @@ _COLOURS = {"error": "red", "warning": "yellow", "notice": "cyan"}
 
 
 def problem_text(problem: Problem) -> str:
-    """`path:line:col: code: message` with the hint below, coloured for a terminal."""
+    """Format a problem as `path:line:col: code: message` with the hint below, coloured for a terminal."""
     import click  # noqa: PLC0415
 
     from toolcrib.core.text import escape_terminal  # noqa: PLC0415
@@ -177,9 +182,9 @@ def problem_text(problem: Problem) -> str:
 
 
 def answer_lines(result: Result, *, as_json: bool) -> Iterator[str]:
-    """What goes to stdout: the whole result as JSON, or of a good one its value, then the parts that add to it.
+    """The lines for stdout: the whole result as JSON, or the value and the content parts of a successful one.
 
-    A text is given as it is, any other value as JSON. Of a failed call nothing is said here.
+    A string is printed as it is, any other value as JSON. A failed call prints nothing on stdout.
     """
     from toolcrib.core.model import Outcome  # noqa: PLC0415
 
@@ -193,12 +198,13 @@ def answer_lines(result: Result, *, as_json: bool) -> Iterator[str]:
     elif result.value is not None or not result.content:
         yield json_text(result.value)
     for part in result.content:
+        # MCP servers often repeat a structured value as text for older clients.
         if part.text is None or part.text != result.value:
             yield _text(part_line(part))
 
 
 def part_line(part: Content) -> str:
-    """One part of a result on one line: texts as they are, anything else by what it is."""
+    """Format a content part on one line: its text, or a description of its data."""
     if part.text is not None:
         return part.text
     size = f"{len(part.data) * 3 // 4:,} bytes" if part.data is not None else None
@@ -207,7 +213,7 @@ def part_line(part: Content) -> str:
 
 
 def _text(text: str) -> str:
-    """A tool's text: escaped for a terminal, as it is for a file or program."""
+    """Text of a tool: escaped for a terminal, unchanged for a file or a program."""
     if not sys.stdout.isatty():
         return text
     from toolcrib.core.text import escape_terminal  # noqa: PLC0415 -- programs need none of it
@@ -216,20 +222,24 @@ def _text(text: str) -> str:
 
 
 def write_file(data: bytes, path: Path) -> None:
-    """Write a file whole or not at all. A device or a pipe is written to, and not replaced.
+    """Write a file atomically. A device or a pipe is written in place.
 
     Raises:
-        OSError: It can't be written; what was there is as it was.
+        OSError: The file cannot be written; an existing file is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    # `--output /dev/stdout` must not replace the device by a file.
     if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
+    # `replace` is atomic only within one file system, so the temporary file is next to the target.
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        # Exclusive creation never follows a link that exists under this name.
         with part.open("xb") as file:
             file.write(data)
             file.flush()
+            # Without it, a crash after the rename can leave an empty file under the new name.
             os.fsync(file.fileno())
         part.replace(path)
     finally:
@@ -237,19 +247,19 @@ def write_file(data: bytes, path: Path) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a UTF-8 text under its name at once, so that nobody ever reads half of it; folders are made.
+    """Write a UTF-8 text atomically, and create missing folders.
 
     Raises:
-        OSError: It can't be written; what was there before is still there.
+        OSError: The file cannot be written; an existing file is unchanged.
     """
     write_file(text.encode("utf-8"), path)
 
 
 def write_new(contents: Mapping[Path, str | bytes], *, force: bool) -> set[Path]:
-    """Write files as `write_atomically` does; what is there already is left alone, unless forced. Gives what was written.
+    """Write files atomically and return those that were written; existing files are skipped unless `force` is set.
 
     Raises:
-        click.ClickException: One can't be written.
+        click.ClickException: A file cannot be written.
     """
     import click  # noqa: PLC0415
 
@@ -262,7 +272,7 @@ def write_new(contents: Mapping[Path, str | bytes], *, force: bool) -> set[Path]
         try:
             write_file(content.encode("utf-8") if isinstance(content, str) else content, path)
         except OSError as error:
-            message = f"{path} can't be written: {error.strerror}"
+            message = f"{path} cannot be written: {error.strerror}"
             raise click.ClickException(escape_terminal(message)) from error
         written.add(path)
     return written
@@ -275,13 +285,13 @@ def tool_lines(
     *,
     hidden: Callable[[str], HiddenReason | None] = lambda _name: None,
 ) -> list[str]:
-    """The lines of the table: name, mode, flags, first sentence; of a hidden tool why it is not offered.
+    """The lines of the tool table: name, mode, flags, and the first sentence or why the tool is not offered.
 
     Args:
         cards: The tools, in the order of the lines.
-        why_unable: Why a tool can't run as things are; empty if it can (`registry.catalog.why_unable`).
+        why_unable: Returns why a tool cannot run; empty if it can (`registry.catalog.why_unable`).
         width: Columns of the terminal; None for no limit.
-        hidden: From a name to why the tool is not offered; only asked where hidden tools may be among the cards.
+        hidden: Returns why the tool with a name is not offered; None if it is.
     """
     from toolcrib.core.text import first_sentence  # noqa: PLC0415
     from toolcrib.registry.catalog import flags_of  # noqa: PLC0415 -- a list from the index needs neither
@@ -298,14 +308,15 @@ def tool_lines(
 def listed_lines(
     rows: Sequence[ListedTool], left: int, is_unable: Callable[[str], bool], width: int | None
 ) -> list[str]:
-    """The whole of a list whose tools are told as plain data: the table, then the line that counts them.
+    """The table and the count line of a listing from the index.
 
     Args:
         rows: The tools, in the order of the lines.
-        left: How many more there are that are not offered.
-        is_unable: Whether a mode can't be used.
+        left: Number of tools that are not offered.
+        is_unable: Whether a mode cannot be used.
         width: Columns of the terminal; None for no limit.
     """
+    # A listing has many tools and few modes, so each mode is formatted once.
     texts = {
         (mode, has_block): mode_text(mode, mode is not None and (not has_block or is_unable(mode)))
         for mode, has_block in {(mode, has_block) for _name, mode, has_block, _flags, _sentence in rows}
@@ -318,14 +329,14 @@ def listed_lines(
 
 
 def mode_text(mode: str | None, unable: str | bool) -> str:
-    """A mode as a person reads it: with `unbound` and `unavailable` where calls can't run."""
+    """Format a mode for people; `unbound` or `(unavailable)` if calls cannot run."""
     if mode is None:
         return "unbound"
     return f"{mode} (unavailable)" if unable else mode
 
 
 def modes_line(modes: Iterable[str]) -> str:
-    """How many tools are in which mode: `12 mock, 1 unbound`. The modes are `mode_text` of each tool."""
+    """Count the tools by mode: `12 mock, 1 unbound`. The modes are `mode_text` of each tool."""
     counts: dict[str, int] = {}
     for mode in modes:
         counts[mode] = counts.get(mode, 0) + 1
@@ -341,8 +352,8 @@ def count_line(
         cards: The tools of the table.
         why_unable: As for `tool_lines`.
         exist: Whether any tool is offered at all.
-        hidden: How many more fit that are not offered.
-        unasked: Of how many servers the tools are not known.
+        hidden: Number of matching tools that are not offered.
+        unasked: Number of servers that were not queried.
     """
     modes = [mode_text(card.mode, why_unable(card)) for card in cards]
     return _count(modes, exist=exist, hidden=hidden, unasked=unasked)
@@ -352,19 +363,19 @@ def _count(modes: Sequence[str], *, exist: bool, hidden: int, unasked: int = 0) 
     if modes:
         told = f"{plural(len(modes), 'tool')}: {modes_line(modes)}"
     elif exist:
-        told = "no tool fits"
+        told = "no tool matches"
     else:
-        told = "no tool is known" if unasked else "no tools"
+        told = "no known tools" if unasked else "no tools"
     return told + (f"; {plural(unasked, 'server')} not queried" if unasked else "") + not_offered_note(hidden)
 
 
 def not_offered_note(hidden: int) -> str:
-    """The end of the last line, where tools that fit are left out because they are not offered."""
+    """The end of the count line if matching tools are not offered."""
     return f"; {hidden} not offered, `--all` shows why" if hidden else ""
 
 
 def entry_of(card: Card, *, alias: str, unable: str, hidden: HiddenReason | None) -> dict[str, Any]:
-    """A tool as a JSON object: what its card says, its alias, and why it can't run or is not offered."""
+    """A tool as a JSON object: its card, its alias, and why it cannot run or is not offered."""
     return {
         "name": card.name,
         "alias": alias,

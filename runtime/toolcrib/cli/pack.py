@@ -1,4 +1,4 @@
-"""`toolcrib pack`: build a pack into an archive, and look into one."""
+"""`toolcrib pack`: build a pack archive, and inspect a pack."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ also_option = click.option(
     multiple=True,
     metavar="PATH",
     type=click.Path(exists=True),
-    help="Read this pack too, because the other one needs it. May be given several times.",
+    help="Also read this pack, which the other one requires. Can be repeated.",
 )
 
 
 @click.group("pack")
 def command() -> None:
-    """Build a pack into an archive, or look into one."""
+    """Build a pack archive, or inspect a pack."""
 
 
 @command.command("build")
@@ -39,7 +39,7 @@ def command() -> None:
     "--output",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Write to FILE; unless given, to NAME-VERSION.zip here, or beside FOLDER if that is here.",
+    help="Write to FILE. Default: NAME-VERSION.zip here, or next to FOLDER if this is FOLDER.",
 )
 @json_option
 @also_option
@@ -47,11 +47,11 @@ def command() -> None:
 def build(
     ctx: click.Context, *, folder: str, output: str | None, as_json: bool, also: tuple[str, ...]
 ) -> None:
-    """Write a pack into a `.zip` that travels.
+    """Build a distributable `.zip` of a pack.
 
-    The pack is checked as `toolcrib validate` does, and nothing is written where that finds an error. In the archive
-    are the documents of the pack, the data that they name, its licence and readme. The same contents always
-    make the same bytes.
+    The pack is checked like `toolcrib validate` does, and nothing is written if a check finds an error. The archive
+    contains the documents of the pack, the data files that they reference, its licence and its readme. The same
+    contents always give the same bytes.
     """
     parcel = _read(ctx, folder, also)
     target = _target(parcel, Path(folder), output)
@@ -73,7 +73,9 @@ def _write(parcel: PackArchive, target: Path) -> None:
     try:
         write_file(parcel.archive, target)
     except OSError as error:
-        raise click.ClickException(escape_terminal(f"{target} can't be written: {error.strerror}")) from error
+        raise click.ClickException(
+            escape_terminal(f"{target} cannot be written: {error.strerror}")
+        ) from error
 
 
 @command.command("inspect")
@@ -82,10 +84,10 @@ def _write(parcel: PackArchive, target: Path) -> None:
 @also_option
 @click.pass_context
 def inspect(ctx: click.Context, *, path: str, as_json: bool, also: tuple[str, ...]) -> None:
-    """Show what a pack holds, without unpacking it.
+    """Show the contents of a pack without unpacking it.
 
-    PATH is a `.zip` or a folder; of a folder it shows what `toolcrib pack build` would write. Ends with 1 when something is
-    an error.
+    PATH is a `.zip` or a folder; for a folder it shows what `toolcrib pack build` would write. Exits with 1 if the
+    pack has errors.
     """
     parcel = _read(ctx, path, also)
     if as_json:
@@ -103,19 +105,20 @@ def _read(ctx: click.Context, path: str, also: tuple[str, ...]) -> PackArchive:
 
 
 def _target(parcel: PackArchive, folder: Path, output: str | None) -> Path:
-    """Where the archive goes: not into the pack, which would then hold itself."""
+    """The path of the archive, which must not be inside the pack: the next build would include it."""
     if not folder.is_dir() and folder.suffix == ".zip":
         raise click.UsageError(
-            f"`{escape_terminal(str(folder))}` is an archive already; build takes its folder"
+            f"`{escape_terminal(str(folder))}` is already an archive; pass the folder of the pack"
         )
     folder = (folder if folder.is_dir() else folder.parent).resolve()
     if output is None:
         here = Path.cwd()
+        # An archive inside the folder would become a part of the next one.
         beside = folder.parent if here.is_relative_to(folder) else here
         return Path(parcel.file_name) if beside == here else beside / parcel.file_name
     if Path(output).resolve().is_relative_to(folder):
         raise click.UsageError(
-            f"`{escape_terminal(output)}` lies in the pack itself; write it somewhere else"
+            f"`{escape_terminal(output)}` is inside the pack itself; write it to another folder"
         )
     return Path(output)
 
@@ -174,7 +177,7 @@ def _needs(pack: Pack) -> Iterator[tuple[str, str]]:
 
 
 def _modes(tool: Descriptor) -> str:
-    """The mode in force, then the others."""
+    """The active mode, then the others."""
     others = [mode for mode in tool.bindings if mode != tool.mode]
     return ", ".join([tool.mode or "unbound", *others])
 

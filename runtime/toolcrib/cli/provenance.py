@@ -1,4 +1,4 @@
-"""Where each value of one tool came from; or why there is no such tool, and where it may be."""
+"""`toolcrib doctor NAME`: the source of each value of a tool, or why the tool is unknown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from toolcrib.loading.packs import Pack
 from toolcrib.loading.settings import tool_limits
 
 FILES = 2000
-"""Files that are looked at for a tool that was not read."""
+"""Maximum number of files that are searched for an unknown tool."""
 
 _SHOWN = (
     "mode",
@@ -34,11 +34,11 @@ _SHOWN = (
     "output_schema",
     "annotations",
 )
-"""Keys that have a value in any case; of any other only what somebody wrote is told."""
+"""Keys that are always shown; other keys are shown only if a document or a setting sets them."""
 
 
 def explain_tool(name: str, checkup: Checkup) -> dict[str, Any]:
-    """What there is to say of one name, as a JSON object."""
+    """Explain one tool name as a JSON object."""
     registry = checkup.registry
     known = registry.named_by_alias(name) if name not in registry else name
     if known is None:
@@ -60,6 +60,7 @@ def explain_tool(name: str, checkup: Checkup) -> dict[str, Any]:
         "stale": tool.origin.stale or None,
         "values": list(_values(tool)),
         "modes": {mode: _why_not(checkup, tool._replace(mode=mode), mode) for mode in tool.bindings},
+        # Problems have no field for a tool, but their messages contain its name in backticks.
         "problems": [str(problem) for problem in checkup.stock.problems if f"`{known}`" in problem.message],
     }
 
@@ -69,7 +70,7 @@ def _why_not(checkup: Checkup, tool: Descriptor, mode: str) -> str | None:
 
 
 def _values(tool: Descriptor) -> Iterator[dict[str, str]]:
-    """Each key, its value in short, and where it came from."""
+    """Yield each key with its short value and its source."""
     origin = tool.origin
     plain = [key for key in _ORDER if key in origin.written or key in origin.settings or key in _SHOWN]
     for key in plain:
@@ -123,7 +124,7 @@ def _from_limits(origin: Origin, name: str) -> str:
 
 
 def _short(tool: Descriptor, key: str) -> str:
-    """A value in a few words; schemas, blocks and long texts by what they are."""
+    """Shorten a value; schemas and blocks are only described."""
     if key in tool.bindings:
         return "a block"
     value = getattr(tool, key)
@@ -155,7 +156,7 @@ def _schema_in_short(schema: Any) -> str:
     return schema["type"] if isinstance(schema.get("type"), str) else "a schema"
 
 
-# A name that no tool has.
+# Unknown names.
 
 
 def _absent(name: str, checkup: Checkup) -> dict[str, Any]:
@@ -172,9 +173,9 @@ def _absent(name: str, checkup: Checkup) -> dict[str, Any]:
         state, reason = found[0]["state"], found[0]["reason"]
     elif checkup.project is not None and checkup.project.broken:
         file = checkup.stock.project_file
-        state, reason = "unknown", f"no document that was read is `{name}`, and {file} has errors"
+        state, reason = "unknown", f"no loaded document is named `{name}`, and {file} has errors"
     else:
-        state, reason = "unknown", f"no document that was read is `{name}`"
+        state, reason = "unknown", f"no loaded document is named `{name}`"
     return {
         "healthy": False,
         "name": name,
@@ -187,13 +188,13 @@ def _absent(name: str, checkup: Checkup) -> dict[str, Any]:
 
 
 def _places_of(name: str, checkup: Checkup) -> Iterator[dict[str, str]]:
-    """The documents of that name which were not read, and why not."""
+    """Find documents with this name that were not loaded, and why."""
     root = checkup.project.root if checkup.project is not None else "."
     ignored = {os.path.realpath(path) for path in checkup.stock.ignored}
     packs = {
         os.path.realpath(Path(pack.origin.source).parent): pack
         for pack in checkup.stock.packs
-        if Path(pack.origin.source).name in PACK_FILES  # a PromptPack holds no other files
+        if Path(pack.origin.source).name in PACK_FILES  # a PromptPack is one file and contains no others
     }
     for path in _files(root, checkup.stock.sources):
         for document in read_documents(path, str(path))[0]:
@@ -202,7 +203,7 @@ def _places_of(name: str, checkup: Checkup) -> Iterator[dict[str, str]]:
                 continue
             state, why = _why_left_out(path, ignored, packs, checkup.stock.sources)
             place = f"{document.source}:{document.line}"
-            yield {"state": state, "place": place, "reason": f"{place} says `name: {name}`, {why}"}
+            yield {"state": state, "place": place, "reason": f"{place} has `name: {name}`, {why}"}
 
 
 def _why_left_out(
@@ -210,33 +211,36 @@ def _why_left_out(
 ) -> tuple[str, str]:
     real = os.path.realpath(path)
     if real in ignored:
-        return "ignored", "and `ignore` of the project leaves that file out"
+        return "ignored", "but `ignore` of the project excludes the file"
     for folder in Path(real).parents:
         pack = packs.get(str(folder))
         if pack is None:
             continue
         within = Path(real).relative_to(folder).as_posix()
         if not pack.holds_tools(within):
-            return "left_out", f"and no glob of `tools` in {pack.origin.place('/tools')} fits `{within}`"
+            return "left_out", f"but no glob of `tools` in {pack.origin.place('/tools')} matches `{within}`"
     if not any(Path(real).is_relative_to(os.path.realpath(source)) for source in sources):
         return (
             "outside",
-            f"and that file lies in none of the sources: {', '.join(sources) or 'there are none'}",
+            f"but the file is in none of the sources: {', '.join(sources) or 'no sources'}",
         )
-    return "not_read", "and that document was not taken for a descriptor"
+    return "not_read", "but the document was not recognised as a descriptor"
 
 
 def _files(root: str, sources: tuple[str, ...]) -> Iterator[Path]:
-    """Files that may hold documents, below the project and its sources; each once, and not too many."""
+    """Yield up to `FILES` files that may contain documents, below the project and its sources, each once."""
     seen: set[str] = set()
     for top in dict.fromkeys([root, *sources]):
         for here, folders, names in os.walk(top):
+            # `os.walk` descends in the order of this list, so sorting makes the answer independent of the
+            # file system.
             folders[:] = sorted(
                 name for name in folders if not name.startswith(".") and name != "node_modules"
             )
             for name in sorted(names):
                 path = Path(here, name)
                 real = os.path.realpath(path)
+                # A file may be reached twice, through the project and through a link.
                 if name.endswith(SUFFIXES) and real not in seen and path != pack_file(path.parent):
                     seen.add(real)
                     yield path
@@ -244,11 +248,11 @@ def _files(root: str, sources: tuple[str, ...]) -> Iterator[Path]:
                     return
 
 
-# For people.
+# Output for people.
 
 
 def explanation_lines(told: dict[str, Any]) -> Iterator[str]:
-    """What there is to say of one name, for people."""
+    """Format the explanation for people."""
     return _lines_of_absent(told) if "values" not in told else _lines_of_tool(told)
 
 
@@ -279,7 +283,7 @@ def _lines_of_tool(told: dict[str, Any]) -> Iterator[str]:
 
 
 def _lines_of_absent(told: dict[str, Any]) -> Iterator[str]:
-    yield f"{click.style(escape_terminal(told['name']), bold=True)}  {click.style('no such tool', fg='red')}"
+    yield f"{click.style(escape_terminal(told['name']), bold=True)}  {click.style('unknown tool', fg='red')}"
     yield from (f"  {line}" for line in escape_terminal(told["reason"]).splitlines())
     for place in told["found"][1:]:
         yield f"  {escape_terminal(place['reason'])}"

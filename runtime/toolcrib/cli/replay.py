@@ -1,4 +1,4 @@
-"""`toolcrib replay`: recorded tasks against the tools, what they answer and change compared with the recording."""
+"""`toolcrib replay`: replay recorded tasks, and compare results and changed rows with the recording."""
 
 from __future__ import annotations
 
@@ -25,12 +25,10 @@ from toolcrib.scenarios.recorded_tasks import RecordedTask, ReplayReport, check_
     metavar="FILE",
     required=True,
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="The recording, as JSON Lines: `{task, calls: [{tool, arguments, result}], changed_rows}`; `-` is the standard input.",
+    help="The recording, as JSON Lines: `{task, calls: [{tool, arguments, result}], changed_rows}`; `-` is standard input.",
 )
-@click.option(
-    "--task", "names", metavar="NAME", multiple=True, help="Only this task. May be given several times."
-)
-@click.option("--fail-fast", is_flag=True, help="Stop at the first task that is not as recorded.")
+@click.option("--task", "names", metavar="NAME", multiple=True, help="Only this task. Can be repeated.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first task that differs from the recording.")
 @json_option
 @read_options
 @click.pass_context
@@ -44,14 +42,16 @@ def command(
     as_json: bool,
     reading: ReadOptions,
 ) -> None:
-    """Replay recorded tasks against the tools, and compare answers and changed rows.
+    """Replay recorded tasks, and compare results and changed rows.
 
-    Each task begins with a fresh store. Without PATH: the project, or the folders `descriptors` and `packs`.
-    Ends with 1 when something is not as recorded or could not be read, and with 3 when there is no task.
+    Each task starts with a fresh store. Without PATH: the project, or the folders `descriptors` and `packs`. Exits with
+    1 if something differs from the recording or could not be read, and with 3 if there is no task.
     """
     tasks, problems = _read(file)
     tasks = _chosen(tasks, names, sound=not problems)
     runtime = open_with_servers(reading, paths)
+    # A task is checked before it runs: when a call in the middle turns out to be real, the calls before it
+    # have happened.
     hindered = {task.line: found for task in tasks if (found := check_task(file, task, runtime))}
     ready = [task for task in tasks if task.line not in hindered]
     problems = _sorted(runtime, [*problems, *chain.from_iterable(hindered.values())])
@@ -72,18 +72,17 @@ def _read(file: str) -> tuple[list[RecordedTask], list[Problem]]:
 
 
 def _chosen(tasks: Sequence[RecordedTask], names: Sequence[str], *, sound: bool) -> list[RecordedTask]:
-    """The tasks of these names, or all of them.
+    """The tasks with these names; all tasks if no name is given.
 
     Raises:
-        click.BadParameter: None has such a name, and no line that could not be read may have had it.
+        click.BadParameter: A name is unknown. It is not reported if lines could not be read, since it may be there.
     """
     known = {task.name for task in tasks}
     for name in names:
+        # With unreadable lines, the task may be in one of them.
         if name not in known and sound:
-            hint = did_you_mean(name, known) or f"it has {plural(len(known), 'task')}"
-            raise click.BadParameter(
-                f"the recording has no task `{escape_terminal(name)}`; {hint}", param_hint="--task"
-            )
+            hint = did_you_mean(name, known) or f"the recording has {plural(len(known), 'task')}"
+            raise click.BadParameter(f"unknown task `{escape_terminal(name)}`; {hint}", param_hint="--task")
     return [task for task in tasks if not names or task.name in names]
 
 
@@ -93,7 +92,7 @@ async def _replayed(runtime: Runtime, tasks: Sequence[RecordedTask], *, fail_fas
 
 
 def _sorted(runtime: Runtime, problems: Iterable[Problem]) -> list[Problem]:
-    """Those of the documents, then those of the recording by line."""
+    """The problems of the documents, then those of the recording by line."""
     of_documents = (problem for problem in runtime.problems if problem.severity != "notice")
     return [*of_documents, *sorted(problems, key=lambda problem: problem.line)]
 

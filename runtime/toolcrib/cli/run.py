@@ -1,4 +1,4 @@
-"""`toolcrib run`: the scenarios and the examples, on virtual time, with a summary."""
+"""`toolcrib run`: run scenarios and examples on virtual time, and print a summary."""
 
 from __future__ import annotations
 
@@ -43,15 +43,17 @@ from toolcrib.security.trust import Untrusted
 
 
 def _jobs(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
-    """A number of processes; `auto` is one for each processor that may be used."""
+    """Parse a number of processes; `auto` is one per usable processor."""
     if value == "auto":
         return _processors()
     if value.isdecimal() and int(value):
         return int(value)
-    raise click.BadParameter(f"`{value}` is no number of processes; write 1 or more, or `auto`")
+    raise click.BadParameter(f"`{value}` is not a number of processes; use 1 or more, or `auto`")
 
 
 def _processors() -> int:
+    # In a container with a limited CPU set, `cpu_count` returns all processors of the machine. macOS has no
+    # affinity.
     usable = getattr(os, "sched_getaffinity", None)
     return len(usable(0)) if usable is not None else os.cpu_count() or 1
 
@@ -63,41 +65,41 @@ def _processors() -> int:
     "keyword",
     metavar="EXPR",
     default="",
-    help="Only scenarios whose name or file fits: `pay and not refund`.",
+    help="Only scenarios whose name or file matches: `pay and not refund`.",
 )
 @click.option(
     "--tag",
     "tags",
     metavar="TAG",
     multiple=True,
-    help="Only scenarios with this tag; several mean any of them.",
+    help="Only scenarios with this tag. Can be repeated; any of the tags is enough.",
 )
 @click.option("--seed", type=int, help="Use this seed instead of each scenario's own.")
 @click.option(
     "--repeat",
     type=click.IntRange(1, MOST_RUNS),
     metavar="N",
-    help="Run each so often, with the next seed each time, instead of its own `repeat`.",
+    help="Run every scenario N times with increasing seeds, instead of its own `repeat`.",
 )
 @click.option(
     "--interleave",
     type=click.IntRange(0, MOST_RUNS - 1),
     default=0,
     metavar="N",
-    help="Run those with parallel steps in N more orders of their calls too.",
+    help="Also run scenarios with parallel steps in N other orders of their calls.",
 )
 @click.option(
     "--provider",
     metavar="NAME",
-    help="Let this provider speak in every scenario with an `agent`: `scripted`, `direct`, `openai` ...",
+    help="Use this provider in every scenario with an `agent`: `scripted`, `direct`, `openai` ...",
 )
-@click.option("--model", metavar="NAME", help="Let this model of it answer.")
-@click.option("--base-url", metavar="URL", help="Where the provider is; it may be reached.")
+@click.option("--model", metavar="NAME", help="Model of the provider.")
+@click.option("--base-url", metavar="URL", help="Base URL of the provider; the run may contact it.")
 @click.option(
     "--trials",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="Try each run of a scenario with an `agent` so often, instead of its own `trials`.",
+    help="Try each run of a scenario with an `agent` N times, instead of its own `trials`.",
 )
 @click.option("--fail-fast", is_flag=True, help="Stop at the first scenario that fails.")
 @click.option(
@@ -106,35 +108,35 @@ def _processors() -> int:
     callback=_jobs,
     default="1",
     metavar="N|auto",
-    help="Run in so many processes; `auto` is one for each processor. What is told is the same.",
+    help="Run in N processes; `auto` is one per processor. The output is the same.",
 )
 @click.option("--update", is_flag=True, help="Write golden files that are missing or differ.")
-@click.option("--watch", is_flag=True, help="Run again whenever files change, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Run again when files change, until Ctrl-C.")
 @click.option(
     "--junit",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the reports as JUnit XML too.",
+    help="Also write the reports as JUnit XML.",
 )
 @click.option(
     "-v",
     "--verbose",
     is_flag=True,
-    help="Tell each run in a line, with a digest of all that happened: equal runs have equal ones.",
+    help="Print one line per run, with a digest of its trace: equal runs have equal digests.",
 )
 @click.option(
     "--strict",
     is_flag=True,
-    help="Fail too if a scenario, assertion or guardrail was not judged, or a linked folder was not read.",
+    help="Also fail if a scenario, assertion or guardrail was not judged, or a linked folder was not read.",
 )
-@click.option("--slowest", type=click.IntRange(1), metavar="N", help="Tell which N took longest.")
+@click.option("--slowest", type=click.IntRange(1), metavar="N", help="List the N slowest runs.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["text", "json", "github"]),
     default="text",
     show_default=True,
-    help="How to print; `github` adds an annotation for every failure.",
+    help="Output format; `github` adds an annotation for every failure.",
 )
 @passthrough_option
 @json_option
@@ -166,16 +168,16 @@ def command(
     as_json: bool,
     reading: ReadOptions,
 ) -> None:
-    """Run the scenarios, and the examples of descriptors.
+    """Run the scenarios and the examples of descriptors.
 
-    Without PATH: the project, or the folders `descriptors` and `packs`. Ends with 1 when something failed, could not
-    be read or could not be run, and with 3 when nothing fits.
+    Without PATH: the project, or the folders `descriptors` and `packs`. Exits with 1 if something failed, could not be
+    read or could not be run, and with 3 if nothing matches.
     """
     if as_json and form == "github":
-        raise click.UsageError("`--json` and `--format github` ask for two forms; leave one of them out")
+        raise click.UsageError("`--json` and `--format github` are two output formats; use only one of them")
     if update and watch:
         raise click.UsageError(
-            "`--watch` would run again for every file that `--update` writes; leave one out"
+            "`--watch` would run again for every file that `--update` writes; use only one of them"
         )
     speaker = ModelOverride(provider or "", model or "", base_url or "", trials)
     plan = RunPlan(reading, paths, keyword, tags, seed, repeat, interleave, passthrough, speaker, Consents())
@@ -206,11 +208,11 @@ class _Options(NamedTuple):
 
 
 class RunRound(NamedTuple):
-    """What came of running everything once.
+    """The result of one round.
 
     Attributes:
         code: The exit code.
-        seen: What reading looked at.
+        seen: The files that were read, to detect changes.
     """
 
     code: int
@@ -218,7 +220,7 @@ class RunRound(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Everything that there is to tell of one round."""
+    """Everything that one round reports."""
 
     runtime: Runtime
     scenarios: Sequence[Scenario]
@@ -230,7 +232,7 @@ class _Run(NamedTuple):
 
     @property
     def code(self) -> int:
-        """The exit code. What nobody trusts matters only where something that was chosen could not be run without it."""
+        """The exit code. Missing trust matters only if a selected scenario could not run without it."""
         failed = [report for report in self.reports if report.failed]
         denied = [report for report in failed if _is_denied(self.runtime, report)]
         if (
@@ -247,10 +249,7 @@ class _Run(NamedTuple):
 
     @property
     def is_unjudged(self) -> bool:
-        """Whether a file was left out, or something was asserted that nobody judged.
-
-        An assertion whose own `when` did not happen is no such one.
-        """
+        """Whether a file was skipped or an assertion was not judged, except for an unmet `when`."""
         return any(each.kind == "file" for each in self.not_run) or any(
             report.verdict == "not judged" or not all(skip.unmet for skip in report.skipped)
             for report in self.reports
@@ -258,7 +257,7 @@ class _Run(NamedTuple):
 
     @property
     def errors(self) -> list[Problem]:
-        """What is wrong with the documents and the servers, but for want of trust."""
+        """The errors of documents and servers, except missing trust."""
         return [
             problem
             for problem in self.runtime.problems
@@ -267,14 +266,14 @@ class _Run(NamedTuple):
 
     @property
     def is_denied(self) -> bool:
-        """Whether something that was chosen failed, or is not known well enough to run, for want of trust."""
+        """Whether a selected scenario failed, or could not run, because of missing trust."""
         return any(each.outcome is Outcome.DENIED for each in self.not_run) or any(
             report.failed and _is_denied(self.runtime, report) for report in self.reports
         )
 
     @property
     def problems(self) -> list[Problem]:
-        """What is wrong; what nobody trusts is no error where everything passed without it."""
+        """The problems; missing trust is only a warning if everything passed without it."""
         if self.is_denied:
             return [*self.runtime.problems]
         return [
@@ -284,7 +283,7 @@ class _Run(NamedTuple):
 
 
 def _is_denied(runtime: Runtime, report: ScenarioReport) -> bool:
-    """Whether a run failed because a call of it, or its model, needs what nobody has agreed to."""
+    """Whether a run failed because one of its calls, or its model, is not trusted."""
     agent = report.scenario.agent is not None
     for step in report.steps:
         error = step.result.error if step.result is not None else None
@@ -298,12 +297,15 @@ def _is_denied(runtime: Runtime, report: ScenarioReport) -> bool:
 
 
 def run_once(plan: RunPlan, options: _Options) -> RunRound:
-    """Read the documents, run what the plan chooses, and tell everything once."""
+    """Read the documents, run what the plan selects, and print the report."""
     started = RealClock().monotonic()
     runtime, scenarios = plan.open()
+    # Trust is asked for before anything runs: a prompt in the middle would break the progress bar, and worker
+    # processes have no terminal.
     plan = plan.agreed(runtime, scenarios)
     not_run = plan.not_run(runtime)
     print_denied(runtime)
+    # Annotations for GitHub contain the problems.
     if options.form != "github":
         _tell_problems(runtime)
     with show_progress(len(scenarios), quiet=options.form == "json") as show:
@@ -333,7 +335,7 @@ def _update_goldens(reports: Sequence[ScenarioReport]) -> Sequence[GoldenUpdate]
 
 
 def _tell_problems(runtime: Runtime) -> None:
-    """Say what is wrong with the documents. Notices are left to `validate`."""
+    """Print the problems of the documents. Only `validate` prints notices."""
     for problem in runtime.problems:
         if problem.severity != "notice" and problem.code != Untrusted.code:
             click.echo(problem_text(problem), err=True)
@@ -344,11 +346,13 @@ def _tell_nothing(runtime: Runtime, *, filtered: bool) -> None:
         click.echo(f"nothing to run: {escape_terminal(runtime.registry.why_closed)}", err=True)
         return
     places = ", ".join(engine_of(runtime).stock.sources)
-    what = "no scenario or example fits" if filtered else "there are no scenarios and no examples"
+    what = "no scenario or example matches" if filtered else "no scenarios or examples"
     click.echo(f"nothing to run: {what} in {escape_terminal(places)}", err=True)
 
 
 def _write_junit(run: _Run, path: Path) -> None:
+    # After `--fail-fast`, the scenarios that did not run appear as skipped, so that CI servers keep their
+    # history.
     skipped = run.scenarios[len(run.reports) :]
     text = junit_text(run.reports, skipped, run.problems, run.not_run, duration=run.duration)
     try:
@@ -381,7 +385,7 @@ def _as_text(run: _Run) -> Iterator[str]:
 
 
 def _as_github(run: _Run) -> Iterator[str]:
-    """The text, of which nothing is a command, with an annotation for every problem and every failure before it."""
+    """Annotations for all problems and failures, then the text with its workflow commands escaped."""
     for problem in run.problems:
         if problem.severity != "notice":
             yield annotation(problem)

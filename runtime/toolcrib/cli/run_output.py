@@ -1,7 +1,4 @@
-"""What `toolcrib run` writes: totals for people and programs, JUnit XML for CI servers, and golden files.
-
-The XML has the shape that GitLab, Jenkins and GitHub Actions read.
-"""
+"""Output of `toolcrib run`: summaries for people and programs, JUnit XML for CI servers, and golden files."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from toolcrib.scenarios.reports import BRIEF, GoldenChange, common_warnings
 
 
 def results_of(reports: Sequence[ScenarioReport]) -> list[tuple[str, Result]]:
-    """Every call of a run: the tool's name and what it answered."""
+    """Return the tool name and the result of every call."""
     return [
         (step.step.call, step.result)
         for report in reports
@@ -38,18 +35,19 @@ def results_of(reports: Sequence[ScenarioReport]) -> list[tuple[str, Result]]:
 
 
 def group_of(scenario: Scenario) -> str:
-    """Where a scenario belongs: its pack, else the folder of its file."""
+    """The group of a scenario in the summary: its pack, otherwise the folder of its file."""
     return scenario.origin.pack or PurePath(scenario.origin.source).parent.as_posix()
 
 
 def scenarios_of(reports: Sequence[ScenarioReport]) -> int:
-    """How many scenarios the reports are about; one may have several runs."""
+    """Number of scenarios, each of which may have several runs."""
+    # Names are only unique within a file, and runs of a matrix have names of their own.
     scenarios = (report.scenario for report in reports)
     return len({(one.origin.source, one.origin.line, one.base or one.name) for one in scenarios})
 
 
 def runs_and_scenarios(reports: Sequence[ScenarioReport]) -> str:
-    """`12 runs of 5 scenarios`; empty where each scenario has one run."""
+    """`12 runs of 5 scenarios`; empty if each scenario has one run."""
     scenarios = scenarios_of(reports)
     if scenarios == len(reports):
         return ""
@@ -57,7 +55,7 @@ def runs_and_scenarios(reports: Sequence[ScenarioReport]) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """A span of time for people: `0.21 s`, `12 s`, `3 m 20 s`, `2 h 14 m`."""
+    """Format a duration in seconds: `0.21 s`, `12 s`, `3 m 20 s`, `2 h 14 m`."""
     if seconds < 10:
         return f"{seconds:.2f}".rstrip("0").rstrip(".") + " s"
     whole = round(seconds)
@@ -71,7 +69,7 @@ def format_seconds(seconds: float) -> str:
 def summary_lines(
     runtime: Runtime, reports: Sequence[ScenarioReport], not_run: Sequence[NotRun], duration: float
 ) -> Iterator[str]:
-    """The summary: a line for each pack or folder, the tools by mode, the outcomes, what is missing, the verdict."""
+    """The summary: a line for each pack or folder, tools by mode, outcomes, what did not run, and the verdict."""
     groups: dict[str, list[ScenarioReport]] = {}
     for report in reports:
         groups.setdefault(group_of(report.scenario), []).append(report)
@@ -88,11 +86,11 @@ def summary_lines(
 
 
 NAMED = 50
-"""Of what was not run or not judged, as many are named."""
+"""Maximum number of listed items that were not run or not judged."""
 
 
 def not_run_lines(not_run: Sequence[NotRun]) -> Iterator[str]:
-    """What was not run and should have been, and files that were left out, a line each."""
+    """List what could not be run, and files that were skipped."""
     left = [each for each in not_run if each.outcome is not None or each.kind == "file"]
     if left:
         yield "\nnot run:"
@@ -101,7 +99,7 @@ def not_run_lines(not_run: Sequence[NotRun]) -> Iterator[str]:
 
 
 def skipped_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
-    """Which assertions and guardrails were not judged, a line for each scenario and reason."""
+    """List assertions and guardrails that were not judged, one line per scenario and reason."""
     lines: dict[str, None] = {}
     for report in reports:
         reasons: dict[str, list[str]] = {}
@@ -109,6 +107,7 @@ def skipped_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
             reasons.setdefault(truncate(skip.found, BRIEF), []).append(f"`{skip.named}`")
         name = report.scenario.base or report.scenario.name
         for reason, names in reasons.items():
+            # Keys of a dict, since all runs of a scenario usually skip the same assertions.
             lines[f"  {name}: {', '.join(names)}: {reason} ({report.scenario.origin.place()})"] = None
     if lines:
         yield "\nnot judged:"
@@ -117,7 +116,7 @@ def skipped_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
 
 
 def missing_lines(reports: Sequence[ScenarioReport], not_run: Sequence[NotRun]) -> Iterator[str]:
-    """What is in no total: what could not be run, what was left out on purpose, and what was not judged."""
+    """Count what the totals do not include: what could not be run, what was skipped, and what was not judged."""
     failing = [each for each in not_run if each.outcome is not None]
     kinds = {"scenario": "scenario", "examples": "tool with examples", "tool": "tool", "file": "file"}
     counts = Counter(kinds[each.kind] for each in failing)
@@ -129,7 +128,7 @@ def missing_lines(reports: Sequence[ScenarioReport], not_run: Sequence[NotRun]) 
         yield click.style(f"{_counted(skipped, 'assertion or guardrail')} not judged", fg="yellow")
     left = Counter(each.reason for each in not_run if each.outcome is None and each.kind == "examples")
     for reason, count in left.items():
-        yield f"the examples of {plural(count, 'tool')} were left out: {reason}"
+        yield f"the examples of {plural(count, 'tool')} were skipped: {reason}"
 
 
 def _counted(count: int, what: str) -> str:
@@ -146,7 +145,7 @@ def _and(parts: Sequence[str]) -> str:
 
 
 def trace_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
-    """Each run in a line: how it ended, its calls, its virtual time, the beginning of the digest of its trace."""
+    """One line per run: verdict, number of calls, virtual time, and the beginning of the digest of its trace."""
     if reports:
         yield ""
         yield from table(
@@ -164,11 +163,11 @@ def trace_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
 
 
 DIGITS = 16
-"""Of a digest, as many as people compare."""
+"""Digits of a digest that are shown."""
 
 
 def warning_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
-    """The warnings, a line each."""
+    """The warnings, one per line."""
     for place, (report, warning) in enumerate(warnings_of(reports)):
         name = report.scenario.base or report.scenario.name
         where = report.scenario.origin.place(warning.pointer)
@@ -176,7 +175,8 @@ def warning_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
 
 
 def warnings_of(reports: Sequence[ScenarioReport]) -> Iterator[tuple[ScenarioReport, ScenarioFailure]]:
-    """What is odd about scenarios of which not all runs failed: only what is so in each of their runs."""
+    """Yield the warnings that occur in every run of a scenario, unless all its runs failed."""
+    # One run of a matrix may use rules that another does not; only what no run used is suspicious.
     runs: dict[tuple[str, int], list[ScenarioReport]] = {}
     for report in reports:
         runs.setdefault((report.scenario.origin.source, report.scenario.origin.line), []).append(report)
@@ -186,7 +186,7 @@ def warnings_of(reports: Sequence[ScenarioReport]) -> Iterator[tuple[ScenarioRep
 
 
 def slowest_lines(reports: Sequence[ScenarioReport], most: int) -> Iterator[str]:
-    """Which took longest, in real time."""
+    """List the runs that took longest, in real time."""
     slow = sorted(reports, key=lambda report: -report.duration)[:most]
     if slow:
         yield "\nslowest:"
@@ -239,7 +239,7 @@ def _verdict(
 def run_document(
     reports: Sequence[ScenarioReport], not_run: Sequence[NotRun], duration: float
 ) -> dict[str, Any]:
-    """The run as one JSON document."""
+    """The reports as one JSON document."""
     calls = results_of(reports)
     return {
         "passed": sum(report.passed for report in reports),
@@ -258,7 +258,7 @@ def run_document(
 
 
 _FORBIDDEN = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 can't hold, not even escaped; and CR, which readers turn into LF."""
+"""Characters that XML 1.0 cannot contain, not even escaped; and CR, which XML parsers normalise to LF."""
 
 
 def junit_text(
@@ -269,15 +269,16 @@ def junit_text(
     *,
     duration: float,
 ) -> str:
-    """The whole document: a suite for each file, a case for each run and for each error of a document.
+    """Format JUnit XML: a suite for each file, a case for each run and for each error of a document.
 
     Args:
-        reports: What ran.
-        skipped: What was to run and did not.
-        problems: What is wrong with documents; only errors count.
-        not_run: What could not be run: an error each, but for what is among the problems.
-        duration: Seconds of the whole run.
+        reports: The runs.
+        skipped: Scenarios that did not run because an earlier one failed.
+        problems: Problems of the documents; only errors become cases.
+        not_run: What could not be run; each becomes an error, unless the problems contain it.
+        duration: Duration of the whole run in seconds.
     """
+    # A document with errors is already a case, as a problem.
     known = {(problem.source, problem.line, problem.code) for problem in problems}
     cases = [
         *((problem.source, _refused(problem)) for problem in problems if problem.severity == "error"),
@@ -292,6 +293,8 @@ def junit_text(
     suites: dict[str, list[ET.Element]] = {}
     for source, case in cases:
         suites.setdefault(source, []).append(case)
+    # GitLab, Jenkins and GitHub Actions all read this subset of JUnit XML: `file` and `line` are extensions
+    # that GitLab uses.
     root = ET.Element("testsuites", {"name": "toolcrib", **_counts([case for _source, case in cases])})
     root.set("time", _seconds(duration))
     for source, inside in sorted(suites.items()):
@@ -326,7 +329,7 @@ def _case(report: ScenarioReport) -> ET.Element:
         message = _safe(f"{first.title}: {first.what}: {first.head}")
         ET.SubElement(case, kind, message=message, type=first.what).text = _safe(str(report))
     elif report.verdict == "not judged":
-        ET.SubElement(case, "skipped", message="not judged: all that it asserts was skipped")
+        ET.SubElement(case, "skipped", message="not judged: all its assertions were skipped")
     lines = [*map(report.warned, report.warnings), *report.skipped_lines]
     if lines:
         ET.SubElement(case, "system-out").text = _safe("\n".join(lines))
@@ -339,7 +342,7 @@ def _text(value: JSON) -> str:
 
 def _skipped(scenario: Scenario) -> ET.Element:
     case = _element(scenario, 0)
-    ET.SubElement(case, "skipped", message="it did not run: an earlier one failed")
+    ET.SubElement(case, "skipped", message="not run: an earlier scenario failed")
     return case
 
 
@@ -386,9 +389,10 @@ def _unavailable(not_run: NotRun) -> ET.Element:
 
 
 def _class(source: str) -> str:
-    """A file as viewers group by: `packs.words.scenarios.wait`, its endings and dots left out."""
+    """Convert a path to a class name, by which viewers group cases: `packs.words.scenarios.wait`."""
     path = PurePath(source)
     parts = [*path.parts[:-1], path.name.partition(".")[0] or path.name]
+    # Viewers split class names at dots.
     return _safe(".".join(part.replace(".", "_") for part in parts if part not in {"/", "."}))
 
 
@@ -397,17 +401,17 @@ def _seconds(span: float) -> str:
 
 
 def _safe(text: str) -> str:
-    r"""The text with `\x1b` in place of a character that XML can't hold."""
+    r"""Replace characters that XML cannot contain with escapes such as `\x1b`."""
     return _FORBIDDEN.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 class GoldenUpdate(NamedTuple):
-    """What became of one golden file.
+    """The result of updating one golden file.
 
     Attributes:
         place: The file.
-        what: `wrote`, `updated`, or why neither could be.
-        failed: Whether it is not as the runs want it.
+        what: `wrote`, `updated`, or why the file was not written.
+        failed: Whether the file was not written.
     """
 
     place: str
@@ -419,7 +423,7 @@ class GoldenUpdate(NamedTuple):
 
 
 class _Wish(NamedTuple):
-    """What one run wants a golden file to hold."""
+    """The content that one run gives a golden file."""
 
     report: ScenarioReport
     change: GoldenChange
@@ -431,11 +435,13 @@ class _Wish(NamedTuple):
 
 
 def update_goldens(reports: Sequence[ScenarioReport]) -> list[GoldenUpdate]:
-    """Write the golden files that are missing or differ, in order of the runs."""
+    """Write the golden files that are missing or differ, in the order of the runs."""
     wanted: dict[Path, list[_Wish]] = {}
     told = []
     for wish in _wishes(reports):
         try:
+            # Raises for a path outside the folder of the scenario, or inside an archive, which cannot be
+            # written.
             path = golden_path(wish.report.scenario.origin.files, wish.change.name)
         except OSError as error:
             told.append(GoldenUpdate(wish.place, str(error), failed=True))
@@ -453,15 +459,17 @@ def _wishes(reports: Sequence[ScenarioReport]) -> Iterator[_Wish]:
 
 def _updated(path: Path, wishes: Sequence[_Wish]) -> GoldenUpdate:
     texts = {golden_text(wish.change.value): wish for wish in wishes}
+    # If two runs share a file but differ, writing either one would make the other fail next time.
     (text, first), *others = texts.items()
     if others:
         names = f"`{first.report.scenario.name}` and `{others[0][1].report.scenario.name}`"
-        hint = "name the file after what is different, such as `{{ matrix.city }}` or `{{ run }}`"
-        return GoldenUpdate(first.place, f"not written: {names} answer differently; {hint}", failed=True)
-    if len(text.encode()) > BYTES:
+        hint = "add what differs to the name of the file, such as `{{ matrix.city }}` or `{{ run }}`"
         return GoldenUpdate(
-            first.place, f"not written: a golden file has at most {BYTES:,} bytes", failed=True
+            first.place, f"not written: {names} return different results; {hint}", failed=True
         )
+    # The loader refuses larger files, so the next run could not read it.
+    if len(text.encode()) > BYTES:
+        return GoldenUpdate(first.place, f"not written: the golden file exceeds {BYTES:,} bytes", failed=True)
     try:
         write_atomically(path, text)
     except OSError as error:

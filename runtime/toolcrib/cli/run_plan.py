@@ -1,4 +1,4 @@
-"""The runs of `toolcrib run`: which documents are read, which scenarios run, in which processes, and again after changes."""
+"""The plan of `toolcrib run`: which scenarios run, in which processes, and again after changes (`--watch`)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from toolcrib.security.trust import Untrusted
 
 
 class ModelOverride(NamedTuple):
-    """Who speaks in the scenarios that have an agent, in place of whom they name.
+    """Command-line options that replace the model of scenarios with an agent.
 
     Attributes:
         provider: Name of a provider; empty for the scenario's own.
-        model: Which model; empty for the scenario's own, or for the provider's choice where that is another one.
-        base_url: Where the provider is; empty as for the model. It is the operator's, who may reach it.
-        trials: How often each run is tried; None for the scenario's own.
+        model: Name of the model; empty for the scenario's own, or for the default of another provider.
+        base_url: Base URL of the provider; empty as for `model`. It comes from the operator, so it may be contacted.
+        trials: Number of trials of each run; None for the scenario's own.
     """
 
     provider: str = ""
@@ -46,12 +46,14 @@ class ModelOverride(NamedTuple):
     trials: int | None = None
 
     def of(self, scenario: Scenario) -> Scenario:
-        """The scenario with this speaker; itself where that changes nothing."""
+        """Apply the options to a scenario; returns the scenario itself if nothing changes."""
         agent = scenario.agent
         if agent is None or self == ModelOverride():
             return scenario
         other = self.provider not in {"", agent.provider}
         base_url = self.base_url or ("" if other else agent.base_url)
+        # The key in a document belongs to the provider that the document names; never send it to another
+        # provider or URL.
         api_key = None if other or self.base_url else agent.api_key
         speaking = replace(
             agent,
@@ -66,19 +68,19 @@ class ModelOverride(NamedTuple):
 
 
 class RunPlan(NamedTuple):
-    """What the command line asks to run. Every process that has it opens the same and runs the same.
+    """What the command line asks to run. It is picklable, and every process that opens it runs the same.
 
     Attributes:
-        reading: What to read.
-        paths: The same, more closely.
+        reading: The read options.
+        paths: Sources to read instead of the project.
         keyword: The expression of `-k`.
-        tags: One of these tags; empty for all.
-        seed: In place of each scenario's own.
-        repeat: In place of each scenario's own.
-        interleave: In how many further orders the calls of parallel steps begin.
-        passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
-        speaker: Who speaks in scenarios that have an agent.
-        consents: What somebody has answered who was asked for trust; of a watch, in all rounds so far.
+        tags: Run scenarios with any of these tags; empty for all.
+        seed: Replaces the seed of each scenario.
+        repeat: Replaces the `repeat` of each scenario.
+        interleave: Number of further orders in which the calls of parallel steps begin.
+        passthrough: Whether mocks with `passthrough` may forward calls to another binding of their tools.
+        speaker: The model for scenarios with an agent.
+        consents: Answers of the user to trust prompts; with `--watch`, those of all rounds so far.
     """
 
     reading: ReadOptions
@@ -94,19 +96,19 @@ class RunPlan(NamedTuple):
 
     @property
     def filtered(self) -> bool:
-        """Whether only a part of what is there is asked for."""
+        """Whether the scenarios are filtered."""
         return bool(self.keyword or self.tags)
 
     def open(self) -> tuple[Runtime, list[Scenario]]:
-        """The runtime, and what to run in it, in order of files and lines.
+        """Open the runtime and select what to run, in the order of files and lines.
 
-        Tools that can't run here have no examples to play; nor have those that reach out, for nobody who runs
-        scenarios expects something real to happen.
+        Examples of tools that cannot run here are skipped, and so are those of tools with real effects: running
+        scenarios must not have side effects.
 
         Raises:
-            click.BadParameter: The expression can't be read.
-            click.UsageError: It is said who speaks, and nobody does.
-            ConfigurationError: The runtime can't be set up, or a scenario comes to too many runs.
+            click.BadParameter: The expression is invalid.
+            click.UsageError: A model is selected, but no scenario has an agent.
+            ConfigurationError: The runtime cannot be set up, or a scenario has too many runs.
         """
         consents = self.consents or Consents()
         reading = self.reading._replace(granted=(*self.reading.granted, *consents.granted))
@@ -119,9 +121,10 @@ class RunPlan(NamedTuple):
         ]
         there = sorted([*runtime.scenarios, *examples], key=_place)
         chosen = self._chosen(run for scenario in there for run in self._runs_of(scenario))
+        # The options would have no effect, which is more likely a mistake in the filters.
         if self.speaker != ModelOverride() and all(run.agent is None for run in chosen):
             raise click.UsageError(
-                "`--provider`, `--model`, `--base-url` and `--trials` are about scenarios with an `agent`, and none of these has one"
+                "`--provider`, `--model`, `--base-url` and `--trials` need a scenario with an `agent`, and no selected scenario has one"
             )
         return runtime, chosen
 
@@ -132,18 +135,19 @@ class RunPlan(NamedTuple):
             raise click.BadParameter(str(error), param_hint="-k") from error
 
     def not_run(self, runtime: Runtime) -> list[NotRun]:
-        """What can't be run, and why.
+        """Return what cannot be run, and why.
 
-        `-k` and `--tag` choose among scenarios that were read whole; what could not be read is told in any case.
+        `-k` and `--tag` only filter scenarios that were read completely; documents with errors are always reported.
         """
         found = [*self._unreached(runtime), *self._unplayed(runtime), *_unread(runtime)]
         return sorted(found, key=lambda each: (each.source, each.line))
 
     def _unreached(self, runtime: Runtime) -> Iterator[NotRun]:
-        """Scenarios that call a tool of a server that could not be asked."""
+        """Scenarios that call a tool of a server that could not be queried."""
         for scenario in self._chosen(engine_of(runtime).stock.postponed):
             origin = scenario.origin
             ends = [engine_of(runtime).not_found(name, runtime.registry) for name in tools_of(scenario)]
+            # A server that is down or denied explains why its tools are unknown; "not found" does not.
             why = next((end for end in ends if end.outcome is not Outcome.NOT_FOUND), ends[0])
             code = why.error.code if why.error is not None else why.outcome.value
             outcome = Outcome.DENIED if why.outcome is Outcome.DENIED else Outcome.UNAVAILABLE
@@ -151,7 +155,7 @@ class RunPlan(NamedTuple):
             yield NotRun("scenario", scenario.name, origin.source, origin.line, code, reason, outcome)
 
     def _unplayed(self, runtime: Runtime) -> Iterator[NotRun]:
-        """Examples of tools that can't run here, or that are left out."""
+        """Examples of tools that cannot run here or are skipped."""
         for tool in runtime.registry.values():
             examples = example_scenario(tool)
             if examples is None or not self._chosen([examples]):
@@ -163,18 +167,18 @@ class RunPlan(NamedTuple):
             elif unavailable:
                 yield NotRun("examples", tool.name, source, line, "unavailable", unavailable)
             elif engine_of(runtime).reaches_out(tool):
-                reason = f"the mode `{tool.mode}` reaches out"
+                reason = f"mode `{tool.mode}` reaches outside this process"
                 yield NotRun("examples", tool.name, source, line, "reaches_out", reason, None)
 
     def agreed(self, runtime: Runtime, scenarios: Iterable[Scenario]) -> RunPlan:
-        """Let somebody agree beforehand to what the scenarios may touch, so that nobody is asked while they run.
+        """Ask for the trust that the scenarios need, so that no prompt appears while they run.
 
         Returns:
-            The plan with what was agreed to, for the processes that run it.
+            The plan with the granted hashes, for the worker processes.
         """
         subjects = {each.user: each for scenario in scenarios for each in trust_subjects(runtime, scenario)}
         for subject in subjects.values():
-            with suppress(Untrusted):  # a call that needs it ends `denied`
+            with suppress(Untrusted):  # the call that needs it returns `denied`
                 engine_of(runtime).trust.check(subject)
         granted = (*self.reading.granted, *engine_of(runtime).trust.granted)
         return self._replace(reading=self.reading._replace(granted=granted))
@@ -186,18 +190,18 @@ class RunPlan(NamedTuple):
 
 
 _FILES_OF_PACK = ("/tools/", "/scenarios/")
-"""Where a pack says which files it has."""
+"""Pointers in `pack.yaml` below which globs select files."""
 
 
 def _unread(runtime: Runtime) -> Iterator[NotRun]:
-    """Scenarios, tools and files with errors, and files that are left out. Of each document with errors, one at least."""
+    """Scenarios, tools and files with errors, and skipped files. Every document with errors appears at least once."""
     stock = engine_of(runtime).stock
     packs = {pack.origin.source for pack in runtime.packs}
     found = [_refused("scenario", name, problem) for name, problem in stock.refused_scenarios]
     found += [_refused("tool", name, problem) for name, problem in stock.refused.items()]
     for place in stock.unread:
         source, _, at = place.rpartition(":")
-        found.append(NotRun("file", "", source, int(at), "file_unread", "nothing could be read of it"))
+        found.append(NotRun("file", "", source, int(at), "file_unread", "nothing in it could be read"))
     yield from found
     listed = {each.source for each in found}
     for problem in stock.problems:
@@ -227,10 +231,10 @@ def _place(scenario: Scenario) -> tuple[str, int]:
 
 
 ReportListener: TypeAlias = Callable[[ScenarioReport], None]
-"""Is told of every report, in the order of the scenarios."""
+"""Called with every report, in the order of the scenarios."""
 
 STEPS = 200
-"""So often a bar is drawn at most, however many runs there are."""
+"""Maximum number of times that the progress bar is drawn."""
 
 
 def play_runs(
@@ -243,24 +247,26 @@ def play_runs(
     update: bool = False,
     fail_fast: bool = False,
 ) -> list[ScenarioReport]:
-    """Run scenarios; the reports are in their order, however many processes there are.
+    """Run scenarios and return their reports in the same order, whatever the number of processes.
 
     Args:
-        plan: What gave the runtime and the scenarios.
-        runtime: Holds the tools; it is closed at the end.
-        scenarios: What to run.
-        show: Is told of every report.
-        jobs: How many processes; 1 for this one alone.
-        update: Take results that differ from their golden files for right.
-        fail_fast: End with the first scenario that fails.
+        plan: The plan that opened the runtime.
+        runtime: The runtime with the tools; it is closed at the end.
+        scenarios: The scenarios to run.
+        show: Called with every report.
+        jobs: Number of processes; 1 runs in this process.
+        update: Accept results that differ from their golden files.
+        fail_fast: Stop after the first scenario that fails.
     """
     if jobs == 1 or not scenarios:
         return asyncio.run(_played(runtime, scenarios, show, update=update, fail_fast=fail_fast))
-    # Only here: most runs need no processes, and their modules are slow to import.
+    # `multiprocessing` is slow to import, and most runs use one process.
     from toolcrib.scenarios.workers import run_in_processes  # noqa: PLC0415
 
+    # Each worker opens its own runtime; this one would only hold connections and servers open.
     runtime.close()
     reports = []
+    # Closing the generator stops the workers when the loop ends early.
     with closing(run_in_processes(plan.open, scenarios, jobs=jobs, update=update)) as coming:
         for report in coming:
             reports.append(report)
@@ -285,11 +291,11 @@ async def _played(
 
 @contextmanager
 def show_progress(total: int, *, quiet: bool) -> Iterator[ReportListener]:
-    """How a run shows that it moves: a bar on a terminal, else a line of dots for each file.
+    """Show the progress: a bar at a terminal, otherwise a line of dots for each file.
 
     Args:
-        total: How many runs there are.
-        quiet: No dots: what goes to stdout is for a program.
+        total: Number of runs.
+        quiet: Print no dots, because stdout is read by a program.
     """
     if sys.stderr.isatty():
         with click.progressbar(
@@ -300,6 +306,7 @@ def show_progress(total: int, *, quiet: bool) -> Iterator[ReportListener]:
             show_percent=True,
             show_eta=True,
             item_show_func=lambda told: told,
+            # Drawing the bar takes longer than many runs.
             update_min_steps=max(1, total // STEPS),
         ) as bar:
             counts = _Counts()
@@ -320,14 +327,14 @@ class _Counts:
         self._failed = 0
 
     def with_report(self, report: ScenarioReport) -> str:
-        """The counts, one more."""
+        """Count a report and return the counts."""
         self._passed += report.passed
         self._failed += report.failed
         return f"{self._passed} passed" + (f", {self._failed} failed" if self._failed else "")
 
 
 class _Dots:
-    """`file ..F?`: one line a file, one character a run; `?` for one that was not judged."""
+    """`file ..F?`: one line per file, one character per run; `?` for one that was not judged."""
 
     def __init__(self) -> None:
         self._source = ""
@@ -347,38 +354,42 @@ class _Dots:
 
 
 SHOWN = 10
-"""Changed files that are named."""
+"""Maximum number of changed files that are listed."""
 
 
 def run_on_changes(round_of: Callable[[], FileFingerprints | None]) -> NoReturn:
-    """Run round after round, until Ctrl-C.
+    """Run rounds until Ctrl-C, each one after files changed.
 
     Args:
-        round_of: Runs everything, tells what came of it, and returns what it looked at.
+        round_of: Runs everything, prints the report, and returns the files that were read.
 
     Raises:
         KeyboardInterrupt: Ctrl-C.
-        ToolcribError: The first round could not be set up. A later one that can't tells so and is not the last.
+        ToolcribError: The first round could not be set up. An error in a later round is printed, and the loop continues.
     """
     seen = round_of() or FileFingerprints({}, {}, {})
-    # Its end closes what waits, wherever Ctrl-C came.
+    # Leaving the runner closes the watcher, wherever Ctrl-C arrives.
     with asyncio.Runner() as runner:
         coming = watch_changes(lambda: seen, clock=RealClock())
         while True:
-            click.echo("waiting for changes; Ctrl-C ends", err=True)
+            click.echo("waiting for changes; press Ctrl-C to stop", err=True)
             try:
                 paths = runner.run(_next(coming))
-            except asyncio.CancelledError:  # of a Ctrl-C while `run` begins, which it forgets
+            except asyncio.CancelledError:
+                # `Runner.run` resets its count of interrupts after it has installed its SIGINT handler: a Ctrl-C in
+                # between cancels the task, but is not turned into KeyboardInterrupt.
                 raise KeyboardInterrupt from None
             _tell_changes(paths)
             try:
                 seen = round_of() or seen
+            # A syntax error in a file that is being edited must not end the watch.
             except ToolcribError as error:
                 click.echo(escape_terminal(str(error)), err=True)
 
 
 async def _next(coming: AsyncGenerator[list[str], None]) -> list[str]:
-    # Not `anext` itself: a task that is cancelled before it begins must not touch the generator.
+    # A coroutine of its own instead of `anext`: if the task is cancelled before it starts, the generator is not
+    # touched and can continue.
     return await anext(coming)
 
 
@@ -389,6 +400,6 @@ def _tell_changes(paths: Iterable[str]) -> None:
 
 
 def _near(path: str) -> str:
-    """A path as one would write it here; what lies elsewhere is told whole."""
+    """A path relative to the working directory; unchanged if it is outside."""
     real, here = Path(path).resolve(), Path.cwd()
     return str(real.relative_to(here)) if real.is_relative_to(here) else path

@@ -1,4 +1,4 @@
-"""`toolcrib serve`: offer the tools to other programs."""
+"""`toolcrib serve`: serve the tools to other programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from toolcrib.serve.mcp.options import NEW_TOKEN
 
 @click.group("serve")
 def command() -> None:
-    """Offer the tools to other programs."""
+    """Serve the tools to other programs."""
 
 
 @command.command("mcp")
@@ -39,10 +39,10 @@ def command() -> None:
     type=click.Choice(["stdio", "http"]),
     default="stdio",
     show_default=True,
-    help="Speak to the one client that started this, or to all that call at an address.",
+    help="Serve the one client that started this process, or all clients that connect to an address.",
 )
 @click.option(
-    "--host", metavar="HOST", default="127.0.0.1", show_default=True, help="Listen at this address."
+    "--host", metavar="HOST", default="127.0.0.1", show_default=True, help="Listen on this address."
 )
 @click.option(
     "--port",
@@ -50,23 +50,21 @@ def command() -> None:
     metavar="N",
     default=8000,
     show_default=True,
-    help="Listen at this port; 0 is any that is free.",
+    help="Listen on this port; 0 picks a free one.",
 )
-@click.option("--mode", metavar="MODE", help="Put every tool that has a block for it in this mode.")
+@click.option("--mode", metavar="MODE", help="Use this mode for every tool that has a block for it.")
 @click.option("--toolset", metavar="NAME", default="", help="Serve only the tools of this toolset.")
 @click.option(
-    "--inline-refs", is_flag=True, help="Free schemas of references, for clients that do not follow them."
+    "--inline-refs", is_flag=True, help="Inline `$ref`s in schemas, for clients that cannot resolve them."
 )
-@click.option(
-    "--no-watch", is_flag=True, help="Do not follow the files; what is read now is served to the end."
-)
+@click.option("--no-watch", is_flag=True, help="Do not reload when files change.")
 @click.option(
     "--page-size",
     type=click.IntRange(1),
     metavar="N",
     default=Options().page_tools,
     show_default=True,
-    help="List so many tools on a page at most.",
+    help="List at most N tools per page.",
 )
 @click.option(
     "--drain",
@@ -74,7 +72,7 @@ def command() -> None:
     metavar="SECONDS",
     default=Options().drain,
     show_default=True,
-    help="Give calls in flight so long when a signal ends the server.",
+    help="Wait this long for calls in flight when a signal stops the server.",
 )
 @click.option(
     "--token-env", metavar="NAME", help="Clients must present the token in this environment variable."
@@ -89,27 +87,27 @@ def command() -> None:
     "--tls-cert",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Serve https with the certificate in this PEM file, with its chain. Needs `--tls-key`.",
+    help="Serve HTTPS with the certificate chain in this PEM file. Requires `--tls-key`.",
 )
 @click.option(
     "--tls-key",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The key of the certificate, in a PEM file that is not encrypted.",
+    help="Private key of the certificate, in an unencrypted PEM file.",
 )
 @click.option(
     "--allow-host",
     "hosts",
     multiple=True,
     metavar="HOST",
-    help="Answer requests for this host too, as behind a proxy. May be given several times.",
+    help="Also accept requests for this host, such as behind a proxy. Can be repeated.",
 )
 @click.option(
     "--allow-origin",
     "origins",
     multiple=True,
     metavar="ORIGIN",
-    help="Let pages of this origin call, such as https://app.example.com. May be given several times.",
+    help="Allow requests from pages of this origin, such as https://app.example.com. Can be repeated.",
 )
 @passthrough_option
 @read_options
@@ -138,9 +136,9 @@ def serve_mcp(
 ) -> None:
     """Serve the tools as an MCP server.
 
-    Over stdio it ends when its input does. Over HTTP, MCP is at /mcp, the tools of a toolset alone at /mcp/TOOLSET,
-    and /healthz says whether it works; a server that other machines can reach needs a token of at least 16
-    characters. SIGTERM and Ctrl-C end it once the calls in flight have ended. What is told to people goes to stderr.
+    Over stdio, the server stops at the end of its input. Over HTTP, MCP is at /mcp, a single toolset at /mcp/TOOLSET,
+    and the health check at /healthz; a server that other machines can reach requires a token of at least 16 characters.
+    SIGTERM and Ctrl-C stop the server after the calls in flight. Messages for people go to stderr.
     """
     if transport == "stdio":
         _refuse_options_of_http(context)
@@ -149,6 +147,7 @@ def serve_mcp(
     address = ListenAddress(host, port, _token(token_env, token_file), hosts, origins, tls=tls)
     modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
     if transport == "http":
+        # An address that needs a token or a certificate is refused before anything is opened.
         address.checked()
     runtime = open_runtime(reading, paths, modes=modes, passthrough=passthrough)
     print_refusals(runtime)
@@ -159,6 +158,7 @@ def serve_mcp(
         try:
             asyncio.run(serve_stdio(runtime, options, _say))
         except StdoutError as error:
+            # The entry point turns this into the message and the exit code for output that cannot be written.
             raise OutputError(error.strerror) from error
 
 
@@ -166,17 +166,18 @@ _OF_HTTP = frozenset({"host", "port", "token_env", "token_file", "tls_cert", "tl
 
 
 def _refuse_options_of_http(context: click.Context) -> None:
-    """Raise where an option is given that has an effect only with HTTP."""
+    """Raise if an option is given that only has an effect with HTTP."""
     given = [
         f"`{parameter.opts[0]}`"
         for parameter in context.command.params
         if parameter.name in _OF_HTTP
+        # Comparing values would miss an option that repeats its default, such as `--port 8000`.
         and context.get_parameter_source(parameter.name) is not ParameterSource.DEFAULT
     ]
     if given:
         raise click.UsageError(
-            f"without `--transport http` nothing is listened at, so {', '.join(given)} would do nothing; add the one "
-            f"or leave the other{'s' if len(given) > 1 else ''} out"
+            f"{', '.join(given)} {'have' if len(given) > 1 else 'has'} no effect without `--transport http`; add it, "
+            f"or remove {'these options' if len(given) > 1 else 'this option'}"
         )
 
 
@@ -190,29 +191,31 @@ def _certificate_files(certificate: Path | None, key: Path | None) -> Certificat
 
 
 def _say(text: str) -> None:
-    """Tell people, not the client: stdout is the protocol's."""
+    """Print a message on stderr; over stdio, stdout belongs to the protocol."""
     click.echo(f"toolcrib: {escape_terminal(text)}", err=True)
 
 
 def _token(variable: str | None, file: Path | None) -> str:
-    """The token that clients must present; empty for none.
+    """Read the token that clients must present; empty for none.
 
     Raises:
-        ConfigurationError: Two places are named for it, or there is none at the place that is named.
+        click.UsageError: Both a variable and a file are given.
+        ConfigurationError: The variable or the file is empty or cannot be read.
     """
     if variable is not None and file is not None:
-        raise click.UsageError("`--token-env` and `--token-file` both name the token; leave one of them out")
+        raise click.UsageError("`--token-env` and `--token-file` both set the token; use only one of them")
     if variable is None and file is None:
         return ""
     place = f"`{variable}`" if file is None else f"`{file}`"
     try:
         token = os.environ.get(variable or "", "") if file is None else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"the token in {place} can't be read: {error}") from None
+        raise ConfigurationError(f"cannot read the token in {place}: {error}") from None
     if not token.strip():
         raise ConfigurationError(
-            f"there is no token in {place}",
+            f"no token in {place}",
             code="token_needed",
-            hint=f"make one: {NEW_TOKEN}",
+            hint=f"generate one: {NEW_TOKEN}",
         )
+    # A file usually ends with a newline, which is not part of the token.
     return token.strip()

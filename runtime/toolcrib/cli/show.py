@@ -1,4 +1,4 @@
-"""`toolcrib show`: everything about one tool, with its parameters as a table."""
+"""`toolcrib show`: print the details of one tool, with its parameters as a table."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ from toolcrib.security.redaction import redact
 @read_options
 @click.pass_context
 def command(ctx: click.Context, *, name: str, as_json: bool, reading: ReadOptions) -> None:
-    """Show everything about one tool.
+    """Show the details of one tool.
 
-    Where it is from, its parameters and result, its modes and why one can't run here.
+    Its source, its parameters and result, its modes, and why a mode cannot run here.
     """
     runtime = open_offline(reading)
     print_refusals(runtime)
     print_unqueried_servers(runtime)
     tool = runtime.registry.get(runtime.registry.named_by_alias(name) or name)
     if tool is None:
+        # The same result as for a call, with near misses and the same exit code.
         result = engine_of(runtime).not_found(name, runtime.registry)
         if as_json:
             click.echo(json_text(result.as_json()))
@@ -58,7 +59,7 @@ def command(ctx: click.Context, *, name: str, as_json: bool, reading: ReadOption
 
 
 def _availability(runtime: Runtime, tool: Descriptor) -> dict[str, str]:
-    """Each mode that the tool has a block for -> why it can't run in it; empty where it can."""
+    """Return for each mode with a block why the tool cannot run in it; empty if it can."""
     return {mode: engine_of(runtime).unavailable(tool._replace(mode=mode)) for mode in tool.bindings}
 
 
@@ -137,6 +138,8 @@ def _page(runtime: Runtime, tool: Descriptor) -> Iterator[str]:
 
 def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
     availability = _availability(runtime, tool)
+    # `destructive` is true by default and has no meaning for a read-only tool, so showing it would only
+    # confuse.
     effects = (
         tool.annotations if not tool.annotations.read_only else tool.annotations._replace(destructive=False)
     )
@@ -180,38 +183,38 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
 
 
 def _in_short(icon: Icon) -> str:
-    """An icon in a few words; of a picture that is written out, its beginning."""
+    """Shorten an icon; only the beginning of a `data:` URL is shown."""
     src = icon.src if len(icon.src) <= 80 else f"{icon.src[:79]}…"
     more = " ".join(filter(None, (icon.mime_type, *icon.sizes, icon.theme)))
     return f"{src} ({more})" if more else src
 
 
 def _request(tool: Descriptor) -> str:
-    """Method and url of a live tool, as they are written; empty for any other."""
+    """Method and URL of a live tool, as written; empty for other tools."""
     block: Any = redact(tool.bindings.get("live"))
     return f"{block.get('method', 'GET')} {block['url']}" if block is not None else ""
 
 
 def _timeout(runtime: Runtime, tool: Descriptor) -> str:
-    """How long a call may take, and who says so where it is not the tool's document."""
+    """The timeout of a call, and its source unless it is the document of the tool."""
     seconds = engine_of(runtime).timeout_of(tool)
     return format_duration(seconds) + (_set_by(tool, "timeout") if seconds == tool.timeout else "")
 
 
 def _limits(tool: Descriptor) -> Iterator[str]:
-    """The limits that somebody says."""
+    """The limits that a document or a setting defines."""
     for name, limit in tool_limits(tool).items():
         yield f"{name} {limit}{_set_by(tool, f'limits.{name}')}"
 
 
 def _set_by(tool: Descriptor, key: str) -> str:
-    """Where a value came from that the tool's own document does not say; empty for any other."""
+    """The source of a value that a setting overrides; empty for other values."""
     place = tool.origin.settings.get(key)
     return f", by {place}" if place is not None else ""
 
 
 def _section(title: str, schema: Schema) -> Iterator[str]:
-    """A schema as a table of its properties, or as JSON where it is no plain object."""
+    """A schema as a table of its properties, or as JSON if it is not a plain object."""
     rows = parameter_rows(schema)
     yield ""
     if rows is None:
@@ -235,13 +238,13 @@ def _indented(lines: Any) -> Iterator[str]:
 
 
 DEPTH = 3
-"""How deep objects within objects are taken apart."""
+"""Levels of nested objects that the table expands."""
 
 Row = tuple[str, str, str, str, str]
 
 
 def parameter_rows(schema: Schema) -> list[Row] | None:
-    """The rows `name, type, required, default, description`; None for a schema that is no plain object."""
+    """The rows `name, type, required, default, description`; None for a schema that is not a plain object."""
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         return None
     if "properties" not in schema:
@@ -266,14 +269,14 @@ def _rows(schema: Mapping[str, Any], index: SchemaIndex, lead: str, depth: int) 
 
 
 def _resolved(schema: Mapping[str, Any], index: SchemaIndex) -> Mapping[str, Any]:
-    """The schema that a reference into the same document means; any other one as it is."""
+    """Resolve a `$ref` within the document; return any other schema unchanged."""
     reference = schema.get("$ref")
     site = index.resolve(reference, index.root.base) if isinstance(reference, str) else None
     return site.schema if site is not None and isinstance(site.schema, dict) else schema
 
 
 def type_of(schema: Mapping[str, Any]) -> str:
-    """The type of a value in few words: `integer 1..7`, `"a" | "b"`, `array of string`."""
+    """Describe the type of a value: `integer 1..7`, `"a" | "b"`, `array of string`."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "const" in schema:

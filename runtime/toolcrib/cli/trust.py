@@ -1,4 +1,4 @@
-"""`toolcrib trust`: what a project or a pack may touch, who agreed to it, and the question at a terminal."""
+"""`toolcrib trust`: show and store what a project or a pack may start, contact and read; and the prompt for it."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _USAGE = "[PATH] [--dry-run] [--yes] [--json]"
 
 
 class TrustGroup(click.Group):
-    """A group whose first word may be a path: then it is trusted."""
+    """A group with a default command: `toolcrib trust PATH` means `toolcrib trust grant PATH`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take what names no command for the words of `grant`."""
+        """Pass words that do not start with a command name to `grant`."""
         if not args or (args[0] not in self.commands and args[0] not in {"-h", "--help"}):
             args = ["grant", *args]
         return super().parse_args(ctx, args)
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The three ways to call it."""
+        """Print the usage of all three commands."""
         formatter.write_usage(ctx.command_path, _USAGE)
         formatter.write_usage(ctx.command_path, "list [--json]")
         formatter.write_usage(ctx.command_path, "revoke [PATH | --all]")
@@ -49,42 +49,42 @@ class TrustGroup(click.Group):
 def command() -> None:
     """Trust a project or a pack: let it start programs, contact hosts and read secrets.
 
-    Without PATH: the project that this folder lies in. Everything that would be agreed to is shown first: the exact
-    commands, the names of variables and files, the hosts. What changes later is asked for again. Decisions lie in a folder
-    of yours (TOOLCRIB_STATE_DIR), never in a repository.
+    Without PATH: the project that contains this folder. Everything that would be trusted is shown first: the exact
+    commands, the names of variables and files, the hosts. Later changes are asked for again. Decisions are stored in a
+    folder of yours (TOOLCRIB_STATE_DIR), never in a repository.
     """
 
 
 class _Unnamed(click.Context):
-    """Of a command that nobody names: errors and help speak of its group."""
+    """Context of the hidden command `grant`, in whose help and errors the name of the group appears."""
 
     @property
     def command_path(self) -> str:
-        """The words before the arguments."""
+        """Name of the group."""
         return self.parent.command_path if self.parent is not None else super().command_path
 
 
 class GrantCommand(click.Command):
-    """What `toolcrib trust` does where no command is named."""
+    """The default command of `toolcrib trust`."""
 
     context_class = _Unnamed
 
     def collect_usage_pieces(self, _ctx: click.Context) -> list[str]:
-        """How it is called."""
+        """The usage line."""
         return [_USAGE]
 
 
 @command.command("grant", cls=GrantCommand, hidden=True)
 @click.argument("path", required=False, type=click.Path(exists=True))
-@click.option("--dry-run", is_flag=True, help="Show what would be agreed to, and agree to nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Agree without being asked.")
+@click.option("--dry-run", is_flag=True, help="Show what would be trusted, and trust nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Trust without asking.")
 @json_option
 @read_options
 @click.pass_context
 def grant(
     ctx: click.Context, *, path: str | None, dry_run: bool, yes: bool, as_json: bool, reading: ReadOptions
 ) -> None:
-    """Agree to what a project or a pack starts, contacts and reads."""
+    """Trust what a project or a pack starts, contacts and reads."""
     _be_somewhere(path or ".")
     path = _whole(path) if path else None
     runtime = open_offline(reading, (path,) if path else (), remembers=False)
@@ -108,17 +108,13 @@ def grant(
 
 
 def _be_somewhere(path: str) -> None:
-    """Go on only where a path leads somewhere.
-
-    Raises:
-        click.ClickException: It begins at the working directory, and that is gone.
-    """
+    """Raise a click.ClickException for a relative path in a working directory that was deleted."""
     if not Path(path).is_absolute() and not working_folder():
-        raise click.ClickException("the working directory is gone; go to a folder that is there")
+        raise click.ClickException("the working directory was deleted; change to a folder that exists")
 
 
 def _whole(path: str) -> str:
-    """The path of what is trusted as a whole: of a file or folder in a project or a pack, that one."""
+    """The path of the whole workspace that contains a path; only whole projects and packs can be trusted."""
     from toolcrib.engine.workspaces import workspace_at  # noqa: PLC0415 -- a list needs none of it
     from toolcrib.loading.project_discovery import PROJECT_FILES  # noqa: PLC0415 -- as above
 
@@ -126,13 +122,13 @@ def _whole(path: str) -> str:
     real = Path(path).resolve()
     if not found.partial or (str(real.parent) == found.root and real.name in PROJECT_FILES):
         return path
-    told = f"{path} is a part of the {found.kind} {found.root}, which is trusted as a whole"
+    told = f"{path} is part of the {found.kind} {found.root}, which is trusted as a whole"
     click.echo(escape_terminal(told), err=True)
     return found.root
 
 
 def _requests(runtime: Runtime) -> list[TrustRequest]:
-    """What there is to agree to: what was named in any case, of what lies elsewhere only what needs something."""
+    """The workspaces to trust: the named one, and others that it uses if they need anything."""
     requests = engine_of(runtime).trust.requests()
     return [*requests[:1], *(each for each in requests[1:] if each.needs or each.undeclared)]
 
@@ -140,14 +136,15 @@ def _requests(runtime: Runtime) -> list[TrustRequest]:
 def _agrees(ctx: click.Context, request: TrustRequest, runtime: Runtime, *, yes: bool) -> bool:
     if request.undeclared and not any(each.kind != "content" for each in request.needs):
         root = escape_terminal(request.workspace.root)
-        told = f"nothing of {root} can be agreed to: what it needs is not declared"
+        told = f"cannot trust {root}: it does not declare what it needs"
         click.echo(told, err=True)
         return False
     if yes or (not request.needs and not request.undeclared) or engine_of(runtime).trust.grants(request):
         return True
     if not can_ask():
-        click.echo("there is no terminal to ask at; `--yes` agrees to what `--dry-run` shows", err=True)
+        click.echo("no terminal to ask at; check `--dry-run`, then use `--yes`", err=True)
         ctx.exit(exit_codes.USAGE)
+    # `err=True` keeps stdout free for the JSON document or a pipe.
     return click.confirm(f"Trust {escape_terminal(request.workspace.root)}?", err=True)
 
 
@@ -165,7 +162,7 @@ def _json_of(runtime: Runtime, request: TrustRequest, agreed: bool) -> dict[str,
 @command.command("list")
 @json_option
 def list_decisions(*, as_json: bool) -> None:
-    """List what was agreed to: where, when, by whom."""
+    """List trust decisions: where, when, by whom."""
     store = default_store()
     decisions = store.everything()
     if as_json:
@@ -184,22 +181,22 @@ def list_decisions(*, as_json: bool) -> None:
 
 
 def _gone(root: str) -> str:
-    return "" if os.path.lexists(root) else "gone"
+    return "" if os.path.lexists(root) else "deleted"
 
 
 @command.command("revoke")
 @click.argument("path", required=False, type=click.Path())
-@click.option("--all", "everything", is_flag=True, help="Take back every decision.")
+@click.option("--all", "everything", is_flag=True, help="Revoke every decision.")
 @click.pass_context
 def revoke(ctx: click.Context, *, path: str | None, everything: bool) -> None:
-    """Take back what was agreed to for a project or a pack; without PATH for this folder's project."""
+    """Revoke the trust in a project or a pack. Without PATH: in the project of this folder."""
     if path and everything:
-        raise click.UsageError("`--all` takes back every decision; leave PATH out")
+        raise click.UsageError("`--all` revokes every decision; remove PATH")
     store = default_store()
     count = sum(_removed(store, root) for root in _roots(store, path, everything=everything))
     for problem in store.problems:
         click.echo(escape_terminal(problem), err=True)
-    click.echo(f"{plural(count, 'decision')} taken back" if count else "there was nothing to take back")
+    click.echo(f"{plural(count, 'decision')} revoked" if count else "nothing to revoke")
     ctx.exit(exit_codes.OK if count else exit_codes.NOTHING_SELECTED)
 
 
@@ -210,6 +207,7 @@ def _roots(store: DecisionStore, path: str | None, *, everything: bool) -> list[
         return [*dict.fromkeys(each.root for each in store.everything())]
     named = path or "."
     _be_somewhere(named)
+    # The path itself may have been trusted before it became part of a larger project.
     return [*dict.fromkeys([os.path.realpath(named), workspace_at(named, working_folder()).root])]
 
 
@@ -217,7 +215,7 @@ def _removed(store: DecisionStore, root: str) -> int:
     try:
         return store.remove(root)
     except OSError as error:
-        raise click.ClickException(escape_terminal(f"a decision can't be taken back: {error}")) from error
+        raise click.ClickException(escape_terminal(f"cannot revoke a decision: {error}")) from error
 
 
 _VERBS = {
@@ -231,20 +229,22 @@ _VERBS = {
 _LEAD = max(map(len, _VERBS.values()))
 
 USERS = 3
-"""Who asks for something: so many are named, the rest is counted."""
+"""Maximum number of listed tools and servers that need the same thing; the rest is counted."""
 
 
 def _shown(text: str) -> str:
-    """A text that somebody else wrote: all of it, in one line, and nothing in it looks like a line of ours."""
+    """Format third-party text completely, on one line, and with hidden characters spelled out."""
+    # A line break in a command could otherwise imitate a harmless line of this list, and a hidden character
+    # could make two different hosts look alike.
     return spell_out_hidden(in_one_line(text))
 
 
 def request_lines(request: TrustRequest, *, difference: bool = True) -> Iterator[str]:
-    """All that would be agreed to; beside what was agreed to before, what is new and what is gone."""
+    """Format everything that would be trusted, with its differences from the earlier decision."""
     workspace = request.workspace
     yield f"{click.style(_shown(workspace.root), bold=True)} ({workspace.kind})"
     if not request.needs and not request.undeclared:
-        yield "  starts, contacts and reads nothing: it answers from its mocks"
+        yield "  starts, contacts and reads nothing: only its mocks run"
     if request.before is None or not difference:
         for each in request.needs:
             yield from _lines(each, " ")
@@ -253,7 +253,7 @@ def request_lines(request: TrustRequest, *, difference: bool = True) -> Iterator
     for each in request.undeclared:
         yield from _lines(each, "!")
     if request.undeclared:
-        yield "  ! is not declared under `requires` in its pack.yaml, and stays refused"
+        yield "  ! is not declared under `requires` in its pack.yaml, and stays denied"
     if request.needs:
         yield f"  hash     {request.hash}"
 
@@ -262,10 +262,11 @@ _COLOURS = {"+": "green", "-": "red", "~": "yellow", "!": "yellow"}
 
 
 def _difference(request: TrustRequest) -> Iterator[str]:
-    """What is needed now beside what was agreed to: `+` is new, `-` is gone, `~` has changed."""
+    """The needs with their differences from the earlier decision: `+` new, `-` removed, `~` changed."""
     added = {each.digest for each in request.added}
     removed = {each.subject: each for each in request.removed}
     for each in request.needs:
+        # A need with the same subject and another digest has changed; any other new digest is a new need.
         before = removed.pop(each.subject, None) if each.digest in added else None
         if before is None:
             yield from _lines(each, "+" if each.digest in added else " ")
@@ -274,8 +275,9 @@ def _difference(request: TrustRequest) -> Iterator[str]:
             kept = {*before.details} & {*each.details}
             yield from _details([text for text in before.details if text not in kept], "-")
             yield from _details([text for text in each.details if text not in kept], "+")
+            # The digest of a need covers its secrets, which the details mask.
             if before.details == each.details:
-                yield from _details(["a secret in it is another one"], "~")
+                yield from _details(["a secret in it has changed"], "~")
     for each in removed.values():
         yield from _lines(each, "-")
 
@@ -313,15 +315,16 @@ def _asked_by(each: Need) -> str:
 
 
 def ask_at_terminal(request: TrustRequest) -> Consent:
-    """Show everything, and ask. Only for a process with a terminal: see `can_ask`."""
+    """Show the needs and ask the user. Requires a terminal (`can_ask`)."""
     changed = request.before is not None
     lead = "What this project needs has changed" if changed else "This project is not trusted yet"
     click.echo(f"{lead}. If you trust it, it may:", err=True)
     for line in request_lines(request):
         click.echo(line, err=True)
-    click.echo("Until then it answers from its mocks, and nothing else happens.", err=True)
+    click.echo("Until then, only its mocks run.", err=True)
     said = click.prompt(
         "Trust it? [y]es, [o]nce, [n]o",
+        # Pressing Enter must not grant anything.
         default="n",
         show_default=False,
         type=click.Choice(["y", "o", "n", "yes", "once", "no"], case_sensitive=False),
@@ -337,38 +340,37 @@ def ask_at_terminal(request: TrustRequest) -> Consent:
 
 
 def can_ask() -> bool:
-    """Whether there is somebody at a terminal."""
+    """Whether a user can be asked at a terminal."""
+    # The prompt is printed on stderr, so stdout may be a pipe.
     streams = (sys.stdin, sys.stderr)
     return all(stream is not None and stream.isatty() for stream in streams)
 
 
 def store_decision(request: TrustRequest, how: str) -> None:
-    """Store a decision.
+    """Store a trust decision.
 
     Raises:
-        click.ClickException: It can't be stored, or would not be believed.
+        click.ClickException: The decision cannot be stored, or its folder is inside the workspace.
     """
     from toolcrib.core.clock import RealClock  # noqa: PLC0415 -- few commands decide
 
     workspace, store = request.workspace, default_store()
     if store.folder and workspace.holds(os.path.realpath(store.folder)):
         message = (
-            f"the decision can't be kept: the folder of decisions, {store.folder}, lies in {workspace.root} itself, so "
-            "whoever writes that could agree to it"
+            f"cannot store the decision: its folder {store.folder} is inside {workspace.root}, so "
+            "anyone who can write there could add one"
         )
-        hint = (
-            f"set TOOLCRIB_STATE_DIR to a folder outside of it, or TOOLCRIB_TRUST={request.hash} for one run"
-        )
+        hint = f"set TOOLCRIB_STATE_DIR to a folder outside it, or TOOLCRIB_TRUST={request.hash} for one run"
         raise click.ClickException(escape_terminal(f"{message}; {hint}"))
     decision = Decision.of(workspace.root, workspace.kind, request.needs, when=RealClock().now(), how=how)
     try:
         store.add(decision)
     except OSError as error:
-        raise click.ClickException(escape_terminal(f"the decision can't be kept: {error}")) from error
+        raise click.ClickException(escape_terminal(f"cannot store the decision: {error}")) from error
 
 
 def print_untrusted(refused: Sequence[TrustRequest], problems: Sequence[str]) -> None:
-    """One message on stderr for each workspace of which something would have happened that nobody agreed to."""
+    """Print a message on stderr for each workspace that was denied something."""
     for problem in problems:
         click.echo(f"{click.style('warning', fg='yellow')}: {escape_terminal(problem)}", err=True)
     for request in refused:
@@ -379,19 +381,19 @@ def print_untrusted(refused: Sequence[TrustRequest], problems: Sequence[str]) ->
             said = f"what {root} needs has changed since it was trusted"
         else:
             said = f"{root} is not trusted"
-        click.echo(f"{lead} ({Untrusted.code}): {said}, so only its mocks answer; it would", err=True)
+        click.echo(f"{lead} ({Untrusted.code}): {said}, so only its mocks run; it would", err=True)
         for line in request_lines(request):
             click.echo(f"  {line}", err=True)
         click.echo(f"    hint: {trust_hint(request)}", err=True)
 
 
 def trust_hint(request: TrustRequest) -> str:
-    """How a workspace is trusted."""
+    """How to trust a workspace."""
     return request.hint if request.needs else "declare it under `requires` in pack.yaml"
 
 
 def count_needs(needs: Sequence[Need]) -> str:
-    """How many needs there are of which kind: `2 programs, 1 host`."""
+    """Count the needs by kind: `2 programs, 1 host`."""
     nouns = {
         "start": "program",
         "contact": "host",
@@ -402,37 +404,38 @@ def count_needs(needs: Sequence[Need]) -> str:
     }
     counts = {kind: sum(each.kind == kind for each in needs) for kind in nouns}
     told = [plural(count, nouns[kind]) for kind, count in counts.items() if count and kind != "content"]
-    return ", ".join(told) or "nothing but mocks"
+    return ", ".join(told) or "only mocks"
 
 
 class Consents:
-    """What somebody at the terminal has answered so far, so that nobody is asked for the same twice."""
+    """The answers of the user so far, so that the same question is asked only once."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[str, str], Consent] = {}
 
     def __call__(self, request: TrustRequest) -> Consent:
-        """The answer that was given for the same; else ask."""
+        """Return the earlier answer to the same request, or ask."""
         key = (request.workspace.root, request.hash)
         if key not in self._said:
             said = ask_at_terminal(request)
-            self._said[key] = "no" if said == "no" else "once"  # what is for good is kept already
+            # An answer of "always" has been stored; for the rest of this process it acts like "once".
+            self._said[key] = "no" if said == "no" else "once"
             return said
         return self._said[key]
 
     @property
     def granted(self) -> tuple[str, ...]:
-        """The hashes of what was agreed to."""
+        """The hashes of the trusted requests."""
         return tuple(digest for (_root, digest), said in self._said.items() if said != "no")
 
 
 def trust_policy(reading: ReadOptions) -> TrustPolicy:
-    """What a command trusts without a stored decision: who names a file of servers with `--mcp` wants them started."""
+    """The policy of a command: files given with `--mcp` are trusted, since the user named them."""
     return TrustPolicy(paths=reading.servers, hashes=reading.granted).with_environment()
 
 
 def ask_for_consent(runtime: Runtime) -> None:
-    """Let somebody agree to what the tools in force may touch, before a client or a model calls them."""
+    """Ask for the trust that the active tools need, before a client or a model calls them."""
     from toolcrib.engine.workspaces import subject_of_tool  # noqa: PLC0415 -- few commands need it
 
     trust, executors = engine_of(runtime).trust, engine_of(runtime).executors
@@ -447,6 +450,7 @@ def ask_for_consent(runtime: Runtime) -> None:
         ]
         for subject in subjects:
             with suppress(Untrusted):
+                # A refusal is recorded; `print_denied` prints all of them once.
                 trust.check(subject)
         for name in engine_of(runtime).undiscovered:
             with suppress(Untrusted):
@@ -455,7 +459,7 @@ def ask_for_consent(runtime: Runtime) -> None:
 
 
 def idle_variable() -> str:
-    """That the environment variable for trust is set to what grants nothing; empty where it is not."""
+    """A message if the environment variable for trust is set but grants nothing; otherwise empty."""
     said = os.environ.get(VARIABLE, "").strip()
     granted = said.lower() == "all" or any(_HASH.fullmatch(each) for each in hashes_in(said))
     if not said or granted:
@@ -467,14 +471,14 @@ _HASH = re.compile("[0-9a-f]{16,}")
 
 
 def warn_idle_variable() -> None:
-    """Say on stderr that the variable grants nothing, beside what was denied."""
+    """Print on stderr that the variable grants nothing."""
     idle = idle_variable()
     if idle:
         click.echo(f"{click.style('warning', fg='yellow')}: {idle}", err=True)
 
 
 def print_denied(runtime: Runtime) -> bool:
-    """Say on stderr, once for each workspace, what nobody has agreed to so far; whether there is such."""
+    """Print on stderr, once for each workspace, what was denied; returns whether anything was."""
     refused = engine_of(runtime).trust.refused
     if refused:
         print_untrusted(refused, engine_of(runtime).trust.store.problems)

@@ -1,4 +1,4 @@
-"""`toolcrib validate`: every problem of every file; and problems as workflow commands of GitHub Actions."""
+"""`toolcrib validate`: print every problem of every file; and format problems as GitHub workflow commands."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ from toolcrib.security.trust import TrustRequest, Untrusted, describe_need
 
 @click.command("validate")
 @paths_argument
-@click.option("--strict", is_flag=True, help="Take warnings and notices for errors.")
-@click.option("--deep/--shallow", default=True, help="Prove what mocks answer, or only check the documents.")
+@click.option("--strict", is_flag=True, help="Treat warnings and notices as errors.")
+@click.option(
+    "--deep/--shallow", default=True, help="Also test what mocks return, or only check the documents."
+)
 @click.option(
     "--format",
     "form",
     type=click.Choice(["text", "json", "github"]),
     default="text",
     show_default=True,
-    help="How to print.",
+    help="Output format.",
 )
 @json_option
 @read_options
@@ -49,15 +51,16 @@ def command(
     as_json: bool,
     reading: ReadOptions,
 ) -> None:
-    """Check descriptors, packs and scenarios, and prove what mocks answer.
+    """Check descriptors, packs and scenarios, and test what mocks return.
 
-    Without PATH: the project, or the folders `descriptors` and `packs`. Ends with 1 when something is an error, and
-    with 3 when there is nothing to check.
+    Without PATH: the project, or the folders `descriptors` and `packs`. Exits with 1 if there is an error, and with 3 if
+    there is nothing to check.
     """
     if as_json and form == "github":
-        raise click.UsageError("`--json` and `--format github` ask for two forms; leave one of them out")
+        raise click.UsageError("`--json` and `--format github` are two output formats; use only one of them")
+    # Locked servers are queried, too, to find out whether they still offer what was locked.
     runtime = open_with_servers(reading, paths, everything=True)
-    engine_of(runtime).trust.told = True  # among the problems
+    engine_of(runtime).trust.told = True  # denials are reported as problems below
     told = [
         *runtime.problems,
         *check_offer(runtime.registry, engine_of(runtime).stock),
@@ -81,12 +84,13 @@ def command(
 
 
 def _is_something(runtime: Runtime) -> bool:
-    """Whether anything was read that could be wrong."""
+    """Whether anything was read."""
     return bool(runtime.registry or runtime.packs or runtime.scenarios or runtime.servers or runtime.project)
 
 
 def _untrusted(told: Sequence[Problem], refused: Sequence[TrustRequest]) -> Iterator[Problem]:
-    """In place of a problem for each server: for each workspace that nobody trusts, all that would happen."""
+    """Replace the trust problems of single servers by one for each untrusted workspace, with all its needs."""
+    # Servers are denied one by one, but trust is given to a whole workspace.
     first = next((problem for problem in told if problem.code == Untrusted.code), None)
     if first is None:
         return
@@ -99,7 +103,7 @@ def _untrusted(told: Sequence[Problem], refused: Sequence[TrustRequest]) -> Iter
 
 
 async def _proved(runtime: Runtime) -> Sequence[Problem]:
-    from toolcrib.scenarios.self_check import run_self_check  # noqa: PLC0415 -- `--shallow` does without jsonschema
+    from toolcrib.scenarios.self_check import run_self_check  # noqa: PLC0415 -- `--shallow` does not need jsonschema, which is slow to import
 
     async with runtime:
         return await run_self_check(runtime)
@@ -142,7 +146,7 @@ def _count(problems: Sequence[Problem]) -> Counter[str]:
 def _summary(problems: Sequence[Problem], runtime: Runtime) -> str:
     if not problems and not _is_something(runtime):
         places = escape_terminal(", ".join(engine_of(runtime).stock.sources))
-        return f"nothing to validate: there are no tools, packs or scenarios in {places}"
+        return f"nothing to validate: no tools, packs or scenarios in {places}"
     if not problems:
         there = (
             plural(len(runtime.registry), "tool"),
@@ -156,11 +160,11 @@ def _summary(problems: Sequence[Problem], runtime: Runtime) -> str:
 
 
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)", re.MULTILINE)
-"""What a runner takes for a command: `::` at the start of a line (blanks before it are nothing), `##[` anywhere."""
+"""Where a GitHub runner recognises a command: `::` at the start of a line, also after blanks, and `##[` anywhere."""
 
 
 def annotation(problem: Problem) -> str:
-    """The problem as a workflow command."""
+    """Format a problem as a workflow command."""
     text = problem.message + (f"\nhint: {problem.hint}" if problem.hint else "")
     return workflow_command(
         problem.severity,
@@ -175,36 +179,34 @@ def annotation(problem: Problem) -> str:
 def workflow_command(
     severity: Severity, text: str, *, file: str, line: int = 0, column: int = 0, title: str = ""
 ) -> str:
-    """A text that is shown beside a line of a file; what is empty or 0 is left out.
-
-    GitHub takes a file to be named from the folder that it checked out (`GITHUB_WORKSPACE`), wherever a step runs.
-
-    Escapes as GitHub's own toolkit does: `%`, CR and LF everywhere, `:` and `,` in properties as well.
-    """
+    """Format an annotation of a line of a file; empty and zero properties are omitted."""
     properties = {"file": _in_workspace(file), "line": line, "col": column, "title": title}
     told = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value)
     return f"::{severity} {told}::{_data(text)}"
 
 
 def _in_workspace(file: str) -> str:
-    """The file relative to the folder that GitHub checked out; as it was named, where it lies elsewhere."""
+    """The path relative to the checked-out folder (`GITHUB_WORKSPACE`); unchanged if it is outside."""
     top = os.environ.get("GITHUB_WORKSPACE", "")
     if not top or not file:
         return file
+    # GitHub resolves paths from this folder, whatever the working directory of the step is.
     within = os.path.relpath(os.path.realpath(file), os.path.realpath(top))
     outside = within == os.pardir or within.startswith(f"{os.pardir}{os.sep}")
     return file if outside else within.replace(os.sep, "/")
 
 
 def _data(text: str) -> str:
+    # The escapes of GitHub's own toolkit: `%` first, since the other escapes contain it.
     escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return escape_terminal(escaped)
 
 
 def _property(text: str) -> str:
+    # `:` and `,` end a property.
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def escape_commands(text: str) -> str:
-    """A text of which no line is a workflow command: what tools answer must not steer a runner."""
+    """Escape workflow commands in a text: results of tools must not control the runner."""
     return _COMMAND.sub(lambda match: f"{match[1] or ''}\\x{ord(match[0][-1]):02x}", text)

@@ -409,7 +409,7 @@ def all_awaited(stock: LoadedProject, registry: Registry) -> tuple[str, ...]:
 def unknown_server(name: str, servers: Mapping[str, Server]) -> tuple[str, str]:
     """Message and hint for an unknown server."""
     known = ", ".join(f"`{each}`" for each in servers) or "none"
-    return f"unknown server `{name}`", did_you_mean(name, servers) or f"available servers: {known}"
+    return f"unknown server `{name}`", did_you_mean(name, servers) or f"known servers: {known}"
 
 
 def _problem(server: Server, error: NotReady) -> Problem:

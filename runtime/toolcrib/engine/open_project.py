@@ -493,10 +493,7 @@ def _faults_of_mode(
     cards: Mapping[str, Card], glob: str, mode: str, known: Collection[str], pointer: str
 ) -> Iterator[Problem]:
     if mode not in known:
-        hint = (
-            did_you_mean(mode, known)
-            or f"available modes: {', '.join(f'`{each}`' for each in sorted(known))}"
-        )
+        hint = did_you_mean(mode, known) or f"known modes: {', '.join(f'`{each}`' for each in sorted(known))}"
         yield Problem(code="unknown_mode", message=f"unknown mode `{mode}`", pointer=pointer, hint=hint)
     elif glob in cards and mode not in cards[glob].modes:
         message = f"`{glob}` has no `{mode}:` block, so it cannot be called under this profile"

@@ -157,7 +157,7 @@ def _unknown_mode(registry: Registry, modes: Mapping[str, str], kinds: Kinds) ->
     for glob, mode in modes.items():
         if mode not in known and glob not in registry:
             there = ", ".join(f"`{name}`" for name in sorted(known)) or "none"
-            return glob, did_you_mean(mode, known) or f"available modes: {there}"
+            return glob, did_you_mean(mode, known) or f"known modes: {there}"
     return None
 
 

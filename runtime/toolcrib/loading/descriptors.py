@@ -238,6 +238,8 @@ def _build(value: dict[str, Any], origin: Origin, kinds: Kinds) -> Descriptor:
     if plain.get("mode") is None and len(bindings) == 1:
         plain["mode"] = next(iter(bindings))
     for mode, block in bindings.items():
+        # A mode can derive annotations (a GET is read-only); those that the descriptor writes take
+        # precedence.
         said = kinds.annotations_of(mode, block)
         if said:
             plain["annotations"] = Annotations(**{**said, **value.get("annotations", {})})
@@ -278,7 +280,7 @@ def _check_mode(tool: Descriptor, kinds: Kinds) -> list[Problem]:
     problems = []
     if tool.mode is None and tool.bindings:
         names = ", ".join(f"`{mode}`" for mode in tool.bindings)
-        message = f"`mode` is missing, and the tool has several blocks: {names}"
+        message = f"missing `mode`: the tool has the blocks {names}"
         problems.append(Problem(code="mode_missing", message=message, hint="add `mode:`"))
     elif tool.mode is not None and tool.mode not in tool.bindings:
         message = f"`mode` is `{tool.mode}`, but there is no `{tool.mode}:` block"
@@ -458,7 +460,7 @@ class OverlaidDocument(Document):
         owner = self._owner(problem.pointer)
         if owner is self.upper:
             return owner.place(problem)
-        # The overridden document was valid on its own: without the hint, nobody would look into the override.
+        # The overridden document was valid on its own: without the hint, users would not suspect the override.
         told = f"`{self.source}:{self.line}` overrides other keys of this tool"
         return owner.place(problem._replace(hint=f"{problem.hint}; {told}" if problem.hint else told))
 

@@ -134,6 +134,7 @@ class DocumentChecker:
         if fault.keyword == "additionalProperties":
             return self._name(fault)
         if fault.keyword == "type" and fault.expected == _TEXT and self._wants_quotes(fault.path):
+            # Only numbers and booleans become text by quotes; an object needs another correction.
             hint = "put it in quotes to make it text" if _BARE.fullmatch(fault.got) else ""
             return problem_of(fault)._replace(hint=hint)
         alone = fault.keyword == "oneOf"
@@ -219,7 +220,7 @@ def problem_of(fault: Violation) -> Problem:
     elif fault.keyword in {"falseSchema", "false"}:
         message = f"`{name}` cannot be combined with the keys next to it"
     elif code == "missing_key":
-        message = f"`{name}` is missing"
+        message = f"missing `{name}`"
     return Problem(code=code, message=message, pointer=fault.pointer, hint=fault.hint)
 
 

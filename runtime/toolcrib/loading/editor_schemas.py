@@ -184,6 +184,7 @@ def _within(name: str, text: str, *keys: dict[str, Any]) -> dict[str, Any]:
 def _forms() -> Mapping[str, Any]:
     """Name of a form -> JSON Schema."""
     forbidden = "|".join(_whatever_its_case(name) for name in sorted(FORBIDDEN))
+    # The loader compares extensions in lower case, so the pattern must accept any case.
     endings = "|".join(_whatever_its_case(ending.removeprefix(".")) for ending in READERS)
     forms: dict[str, Any] = {
         "closed": _CLOSED,
@@ -315,6 +316,7 @@ def _forms() -> Mapping[str, Any]:
             "not": {"pattern": r"(?:^|\.)\*\*$"},
         },
     }
+    # `_written_out` modifies the forms in place, and several of them share parts.
     return copy.deepcopy({**forms, **_JSON_SCHEMA, **_assertions()})
 
 

@@ -1,13 +1,14 @@
-"""Fingerprints of files and of the environment: whether anything that loading depended on is different now.
+"""Fingerprints of files and of the environment: detect whether anything that loading depended on has changed.
 
-The warm start, reload and watching use them. Everything is noted before it is read, so a change while it is read counts
-as a change. Only metadata is compared, except where that can't tell: a file touched within `RACY` before it was noted may
-be written again without a new time, so its content is compared as well. A difference is one of content, length, time of
-change, another file in its place, a link that leads elsewhere, a file that appeared or is gone. Where the system keeps no
-time of change of its own (Windows), an edit that keeps the length and puts the old time back is not seen.
+The warm start, reload and watching use them. Files are recorded before they are read, so a change during reading
+counts as a change. Only metadata is compared, except for files that were modified within `RACY` before they were
+recorded: they may be written again with the same time, so their content is compared as well. Changes are those of
+content, size, times, inode, link target and existence. On systems without a change time (Windows), an edit that keeps
+the size and restores the old modification time is not detected.
 
-The environment is the code of toolcrib and of the modes, and what is installed. Distributions are noticed by the folders
-on `sys.path`, without reading their metadata. `toolcrib list` begins here, so this module imports nothing slow.
+The environment is the code of toolcrib and of the modes, and the installed distributions. Distributions are tracked
+by the folders on `sys.path`, without reading their metadata. `toolcrib list` imports this module, so it imports
+nothing slow.
 """
 
 from __future__ import annotations
@@ -367,7 +368,7 @@ class EnvironmentFingerprint:
 
     __hash__ = None  # type: ignore[assignment]  # its dicts are mutable
 
-    def refreshed(self, imported: int = toolcrib._IMPORTED) -> EnvironmentFingerprint | None:  # noqa: SLF001 -- nobody else needs it
+    def refreshed(self, imported: int = toolcrib._IMPORTED) -> EnvironmentFingerprint | None:  # noqa: SLF001 -- only fingerprints need it
         """An equivalent fingerprint that is faster to compare next time; None if anything changed.
 
         Args:

@@ -197,6 +197,7 @@ def matches_glob(path: str, glob: str) -> bool:
     globs = glob.split("/")
     reached = _past_stars({0}, globs)
     for part in path.split("/"):
+        # A `**` stays reached, because it may match any number of further folders.
         going_on = {at for at in reached if at < len(globs) and globs[at] == "**"}
         passed = {at + 1 for at in reached - going_on if at < len(globs) and fnmatchcase(part, globs[at])}
         reached = _past_stars(going_on | passed, globs)
@@ -419,6 +420,7 @@ def _offered(point: EntryPoint) -> InstalledPack:
     name, version = ("", "") if distribution is None else (distribution.name, distribution.version)
     pack = InstalledPack(point.name, name, version, None)
     folders, fault = _folders(point)
+    # A namespace package can have several folders, of which one contains the pack.
     path = next((folder for folder in folders if pack_file(folder) is not None), None)
     if path is not None:
         return pack._replace(path=path)

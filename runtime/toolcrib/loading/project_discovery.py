@@ -52,7 +52,7 @@ def candidate_folders(folder: str | os.PathLike[str] = ".") -> Iterator[str]:
         yield here if os.path.isabs(given) else os.path.relpath(here)
         above = os.path.dirname(here)
         # A project does not extend beyond its repository, and a file in the home folder's parent belongs to
-        # somebody else.
+        # another user.
         if here in {home, above} or os.path.exists(os.path.join(here, ".git")) or _is_shared(above):
             return
         here = above

@@ -476,6 +476,7 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         digest=hashlib.sha256(canonical(value).encode("utf-8")).hexdigest(),
         locate=document.position,
     )
+    # An empty list means no sources, so only an absent key selects the default.
     sources = DEFAULT_SOURCES
     if "sources" in said:
         sources = tuple(_source(entry, index, origin) for index, entry in enumerate(said["sources"]))

@@ -204,6 +204,7 @@ class Prompt:
         except ExpressionError as error:
             message = f"cannot render the prompt `{self.name}`: {error.message}"
             raise ConfigurationError(message, code="invalid_variables", hint=error.hint) from None
+        # A prompt that consists of one expression may render to a number or an object.
         return text if isinstance(text, str) else compact(text)
 
     def _faults(self, values: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
@@ -371,6 +372,7 @@ def _variable(name: str, entry: Mapping[str, Any]) -> PromptVariable:
     said = {key: entry[key] for key in ("type", "default", "description") if key in entry}
     return PromptVariable(
         name,
+        # A variable without a default has no sensible value, so it must be given.
         required=entry.get("required", "default" not in entry),
         values=tuple(entry.get("values", ())),
         **said,

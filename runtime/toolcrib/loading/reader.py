@@ -628,6 +628,7 @@ class DocumentReader:
     def _foreign_pack(self, document: Document, where: DocumentContext) -> tuple[Pack, list[Problem]]:
         """The pack of a foreign document, or its readable part, and its problems."""
         pack, problems = parse_pack(document, self._pack_shape, where.files)
+        # A PromptPack contains its tools, which are worth checking even if the pack has errors.
         pack = pack or valid_pack_part(document, self._pack_shape)
         return replace(pack, namespace=where.namespace, fixture=where.fixture), problems
 

@@ -123,9 +123,9 @@ def keep_last_good(loaded: LoadedDocuments, before: PreviousLoad) -> LoadedDocum
     broken = _BrokenFiles(told, before.packs)
     if not broken:
         return loaded
+    # Of duplicate names the first tool counts, as in the registry; reversed, it is the last to be stored.
     tools = {tool.name: tool for tool in reversed(loaded.tools)}
     kept = {}
-    # Cards instead of tools: the descriptors of an index are not decoded for this comparison.
     for card in before.tools.cards.values():
         last, now = before.tools[card.name], tools.get(card.name)
         if last.origin.overrides:
@@ -278,6 +278,7 @@ def _offered(registry: Registry, name: str) -> Descriptor | None:
 
 def _each_once(paths: Iterable[str]) -> Iterator[str]:
     """The paths without duplicates that name one file relatively and absolutely."""
+    # Absolute paths last, so that a path that the user named relatively is reported that way.
     told = set()
     for path in sorted(paths, key=os.path.isabs):
         try:

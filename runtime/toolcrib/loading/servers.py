@@ -299,6 +299,7 @@ def server_from_block(written: ServerBlock) -> Server:
         imports=imports is not False,
         only=tuple(chosen.get("only", ("*",))),
         skipped=tuple(chosen.get("except", ())),
+        # Absolute, because the process may change its working directory before the server starts.
         root=whole_path(written.root),
         places={key: spot.place() for key, spot in written.spots.items()},
     )
@@ -420,6 +421,7 @@ def merge_servers(
     several: Iterable[Mapping[str, ServerBlock]],
 ) -> tuple[dict[str, ServerBlock], list[Problem]]:
     """Merge the servers of several files. A later file replaces servers of the same name, with a warning."""
+    # Equal blocks are no conflict: several clients on one machine often configure the same server.
     found: dict[str, ServerBlock] = {}
     problems = []
     for servers in several:
@@ -502,6 +504,7 @@ def _read_file(path: str, named: ConfigPosition | None, formats: Formats) -> Ser
         spot = named or ConfigPosition(path, "", _no_line)
         message = f"no installed format reads `{excerpt(path)}`, a file of another program"
         return ServerFile([spot.problem("no_servers", message)], unread=True)
+    # The first format reads any file, so the more specific ones are asked before it.
     recognised = (files for files in several[1:] if files.is_servers_file(path))
     reader: ServerFiles = next(recognised, several[0]) if len(several) > 1 else several[0]
     return reader.read_servers_file(path, named)

@@ -181,6 +181,7 @@ def _read(value: JSON) -> Any:
     if "/" in value:
         calls, _, time = value.partition("/")
         return Rate(int(calls), parse_duration(time))
+    # Durations never end with `%` and never contain `/`, so the form of a text is unambiguous.
     return float(value[:-1]) / 100 if value.endswith("%") else parse_duration(value)
 
 

@@ -99,6 +99,7 @@ class LoadedProject(NamedTuple):
 
 def sorted_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Problems in order of file and line."""
+    # `sorted` is stable, so problems at one position keep the order in which the checks found them.
     return tuple(sorted(problems, key=lambda problem: (problem.source, problem.line, problem.column)))
 
 

@@ -220,6 +220,7 @@ class Folders:
             return here
         linked = os.path.islink(path)
         if linked and is_outside(Path(path), Path(here.path)):
+            # The folder is still a pack: without the rejected pack, its files would be loaded as loose tools.
             pack = self._reader.refuse_pack(path, path, _outside(path, here.path))
             return _WalkPosition(here.path, here.real, pack, here.path)
         key = os.path.realpath(path) if linked else here.key(name)
@@ -492,6 +493,7 @@ def load(
     folders = Folders(reader, trail)
     for source in sources:
         folders.add(source if isinstance(source, SourcePath) else SourcePath(str(source)))
+    # Last, because another source may be the target of a link.
     folders.tell_links()
     return reader.loaded()
 

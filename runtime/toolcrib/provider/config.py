@@ -94,7 +94,7 @@ def _wrong(
         yield f"config/content_limit: out_of_range: expected at least 0, got {config.content_limit}"
     dialect = dialect_of(provider)
     if dialect not in DIALECTS:
-        near = did_you_mean(dialect, DIALECTS) or f"valid dialects: {', '.join(DIALECTS)}"
+        near = did_you_mean(dialect, DIALECTS) or f"known dialects: {', '.join(DIALECTS)}"
         yield f"provider/dialect: unknown_dialect: unknown dialect `{dialect}`; {near}"
 
 

@@ -132,7 +132,7 @@ class Answer(NamedTuple):
 
     Example:
         ```python
-        answers = {"call_1": Answer.approve(), "call_2": Answer.reject("too expensive")}
+        answers = {"call_1": Answer.reject("too expensive")}
         conversation = await loop.run(conversation, answers)
         ```
 

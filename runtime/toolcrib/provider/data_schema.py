@@ -125,7 +125,7 @@ def record(required: Mapping[str, Form], optional: Mapping[str, Form] = NOTHING)
             if key in known:
                 yield from known[key](item, f"{pointer}/{key}")
             else:
-                near = did_you_mean(str(key), known) or f"valid keys: {', '.join(known)}"
+                near = did_you_mean(str(key), known) or f"known keys: {', '.join(known)}"
                 # The key is untrusted: cut it, so that it cannot fill the message.
                 yield f"{_place(pointer)}unknown key `{str(key)[:100]}`; {near}"
 

@@ -348,7 +348,7 @@ class Registry(Mapping[str, Descriptor]):
         """The name of the tool with an alias, if any."""
         if self._known.names is None:
             self._known.names = {its: name for name, its in self._aliases().items()}
-        # A name that providers accept is its own alias, but only if no other tool's alias replaced it.
+        # Names that are their own alias are not in the table.
         own = alias if alias in self and alias not in self._aliases() else None
         return self._known.names.get(alias, own)
 
@@ -482,6 +482,7 @@ class LazyMapping(Mapping[str, T], Generic[T]):
         """The values with new ones added or replaced. A value that is created later is shared by both mappings."""
         kept = {**self._kept, **new}
         return self._with(
+            # Sorting is only needed if a name was added.
             kept if len(kept) == len(self._kept) else {name: kept[name] for name in sorted(kept)}
         )
 

@@ -1,4 +1,4 @@
-"""The agent of a scenario: its turns, one after the other, the calls that wait in them, and the assertions."""
+"""Run the agent of a scenario: its turns in order, the pending calls in them, and its assertions."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ _APPROVED, _FULFILLED = "{approve: true}", "{result: ...}"
 
 
 class PendingCalls:
-    """The calls of a conversation that wait.
+    """The pending calls of a conversation, described in the terms of the document.
 
     Attributes:
-        calls: The name of the tool of each, and the YAML of an answer to it.
+        calls: Id of a call -> short name of its tool, and the YAML of an answer to it.
 
     Args:
-        conversation: As far as it came.
-        named: What the document calls a tool.
+        conversation: The conversation so far.
+        named: Returns the name of a tool in the document.
     """
 
     def __init__(self, conversation: Conversation, named: Callable[[str], str]) -> None:
@@ -66,36 +66,38 @@ class PendingCalls:
         }
 
     def unanswered_lines(self) -> tuple[str, ...]:
-        """The lines that tell of the last turn that it waits."""
+        """Report that the last turn is still waiting."""
         return (
-            f"the last turn waits for {self._tools()}",
+            f"the last turn is waiting for {self._tools()}",
             f"add `- {self._answers()}` below, or `verify: {{stop: pending}}`",
             *self._fulfilling(),
         )
 
     def blocked_user_lines(self) -> tuple[str, ...]:
-        """The lines that tell of a turn that the user can't speak in it."""
+        """Report a turn of the user while calls are pending."""
         return (
-            f"{self._tools()} waits for an answer, so the user can't speak yet",
+            f"{self._tools()} is waiting for an answer, so the user cannot speak yet",
             f"add `- {self._answers()}` before this turn",
             *self._fulfilling(),
         )
 
     def wrong_answer_lines(self, error: ConfigurationError, written: Iterable[str]) -> tuple[str, ...]:
-        """The lines that tell of a turn that it answers what does not wait, or not all that does.
+        """Report a turn whose answers do not fit the pending calls.
 
         Args:
-            error: What the loop says of it.
-            written: By which names the turn answers.
+            error: The error of the tool loop.
+            written: The names or ids that the turn answers.
         """
-        way = f"write `{self._answers(written)}`" if self.calls else "no call waits here: leave this turn out"
+        way = (
+            f"write `{self._answers(written)}`" if self.calls else "no call is pending here; remove this turn"
+        )
         return (*error.message.splitlines(), way)
 
     def _tools(self) -> str:
         return ", ".join(dict.fromkeys(f"`{tool}`" for tool, _answer in self.calls.values()))
 
     def _answers(self, written: Iterable[str] = ()) -> str:
-        """The answers to all calls: by the ids that somebody uses, else by tool."""
+        """The YAML of answers to all calls, by id if the turn uses ids, otherwise by tool."""
         by_id = not self.calls.keys().isdisjoint(written)
         told = {id_ if by_id else tool: answer for id_, (tool, answer) in self.calls.items()}
         return f"answers: {{{', '.join(f'{name}: {answer}' for name, answer in told.items())}}}"
@@ -104,22 +106,23 @@ class PendingCalls:
         tools = dict.fromkeys(tool for tool, answer in self.calls.values() if answer == _FULFILLED)
         if tools:
             told = ", ".join(f"{tool}: grant" for tool in tools)
-            yield f"or have the caller fulfil it: `client: {{{told}}}` in the agent or the turn"
+            yield f"or let the client fulfil it: add `client: {{{told}}}` to the agent or the turn"
 
 
+# `stop_on_tool` is what the policy asks for, and `_check_stop` reports `pending` with the answers to add.
 _ENDED_WELL = frozenset({Stop.ANSWERED, Stop.PENDING, Stop.STOP_ON_TOOL})
 
 
 class AgentRun(NamedTuple):
-    """A run that has an agent.
+    """A run of a scenario with an agent.
 
     Attributes:
-        runtime: Has the prompts, and binds what callers are granted.
-        session: Where the calls are made.
+        runtime: The runtime, which binds the mocks of granted tools.
+        session: Makes the calls.
         scenario: The run.
-        setup: What its agent needs.
-        log: Is told of the calls.
-        names: What expressions of the run read: a new mapping each time.
+        setup: The agent with its prompt and guardrails.
+        log: Receives the calls.
+        names: Returns a new mapping of what expressions of the run read.
     """
 
     runtime: Runtime
@@ -136,13 +139,13 @@ class AgentRun(NamedTuple):
 
 
 class AgentRunner:
-    """The conversation of a run.
+    """Runs the conversation of a scenario.
 
     Attributes:
-        conversation: As far as it came.
+        conversation: The conversation so far.
         failures: Failures of the conversation as a whole.
-        warnings: What does not fail the run.
-        broken: Whether it could not be held to its end as written.
+        warnings: Findings that do not fail the run.
+        broken: Whether the conversation ended before its last written turn.
     """
 
     def __init__(self, run: AgentRun) -> None:
@@ -168,9 +171,10 @@ class AgentRunner:
         return any(turn.all_failures for turn in self._turns)
 
     def last(self) -> FinalReply:
-        """How it ended."""
+        """How the conversation ended."""
         conversation = self.conversation
         return FinalReply(
+            # The provider `direct` makes the calls without a model, so there is no text to check.
             text=conversation.text if self._run.agent.provider != DIRECT else None,
             shown=self._run.log.mask_text(conversation.text),
             stop="" if conversation.stop is None else conversation.stop.value,
@@ -191,10 +195,11 @@ class AgentRunner:
         )
 
     async def hold(self) -> None:
-        """Hold the conversation up to the first turn that can't be held as written, and judge it."""
+        """Run the turns up to the first that cannot run as written, then judge the assertions."""
         run = self._run
         try:
             setup = open_conversation(run.runtime, run.session, run.scenario, run.setup, self._names)
+        # A conversation that cannot start fails this scenario; the other scenarios still run.
         except (ConfigurationError, ExpressionError, Untrusted) as error:
             pointer = f"{run.agent.pointer}{_PLACES.get(error.code, '')}"
             self.failures.append(
@@ -224,10 +229,11 @@ class AgentRunner:
             self._judged = await self._judge(run.agent.assertions, setup, None)
         finally:
             await setup.aclose()
+        # Only for a complete conversation: a broken one leaves replies unused anyway.
         self._report_unused(setup)
 
     async def _run_turn(self, number: int, turn: AgentTurn, setup: ConversationSetup) -> None:
-        """Hold a turn, log its calls, and judge it."""
+        """Run a turn, log its calls, and judge its assertions."""
         before = len(self.conversation.messages)
         setup.client.turn = turn
         failures = [*await self._send(turn, setup)]
@@ -239,6 +245,7 @@ class AgentRunner:
             judged = await self._judge(turn.assertions, setup, self.conversation.turns)
         hide = self._run.log.mask_text
         conversation = self.conversation
+        # Otherwise a turn that did not begin would show how the previous one stopped.
         began = len(conversation.messages) > before
         self._turns.append(
             TurnReport(
@@ -255,6 +262,7 @@ class AgentRunner:
     async def _send(self, turn: AgentTurn, setup: ConversationSetup) -> list[ScenarioFailure]:
         """Send the message of the user, or the answers to pending calls, and let the agent respond."""
         waiting = self._pending()
+        # A provider refuses a conversation in which a call has no result.
         if turn.user is not None and waiting.calls:
             return [ScenarioFailure("answers", waiting.blocked_user_lines(), turn.pointer)]
         try:
@@ -271,14 +279,14 @@ class AgentRunner:
         return []
 
     def _pending(self) -> PendingCalls:
-        """The calls that wait now, as the document calls them."""
+        """The calls that are pending now."""
         return PendingCalls(self.conversation, self._short)
 
     def _short(self, tool: str) -> str:
         return short_name(self._run.scenario.origin.namespace, tool)
 
     def _next_conversation(self, turn: AgentTurn) -> tuple[Conversation, dict[str, Any]]:
-        """The conversation, ready to go on, and the answers to the calls that wait in it."""
+        """The conversation with the next message of the user, or with answers to its pending calls."""
         conversation, names = self.conversation, self._names()
         if turn.user is not None:
             said: Any = turn.user.render(names)
@@ -286,37 +294,43 @@ class AgentRunner:
             return conversation.saying(*map(_part, parts)), {}
         answers: dict[str, Any] = {}
         for named, answer in turn.answers.items():
+            # An answer names the id of a call, or a tool for all its pending calls. An unknown name is passed
+            # on, and the loop reports it.
             fitting = [each.id for each in conversation.pending if named in {each.id, each.tool}]
             answers |= dict.fromkeys(fitting or [named], answer.render(names))
         return conversation, answers
 
     def _names(self) -> dict[str, JSON]:
-        """What expressions read at this point of the conversation."""
+        """What expressions can read at this point of the conversation."""
         sight = ModelView.of(self._read.messages, self._short)
         return sight.put_into(self._run.names())
 
     def _log_calls(self, number: int, turn: AgentTurn) -> None:
         """Log the calls that ended in this turn."""
         ended = [each for each in self.conversation.calls if each.outcome is not None]
+        # A pending call is logged in the turn in which it ends.
         new = [record for record in ended if record.id not in self._args]
         log = self._run.log
         for place, record in enumerate(new, start=1):
             step = _agent_call(record, number, place, turn.pointer)
             log.add((StepEvent(step, record.arguments, _result_of(record)),))
+        # The log has masked the arguments by the schemas of the tools; the transcript shows these.
         reports = log.reports()[-len(new) :] if new else ()
         self._args |= {record.id: report.args for record, report in zip(new, reports, strict=True)}
 
     def _check_stop(self, number: int, turn: AgentTurn, setup: ConversationSetup) -> list[ScenarioFailure]:
-        """Failures of how a turn ended, and of the results that the script received."""
+        """Check how a turn ended, and the results that the script received."""
         wrong = self._check_script(turn, setup)
         if wrong:
             return wrong
         stop, detail = self.conversation.stop, self.conversation.detail
         last = number == len(self._run.agent.turns)
+        # `verify: {stop: ...}` is about the end of the conversation, so it does not excuse earlier turns.
         expected = self._run.scenario.verify.stops if last else ()
         if stop is Stop.PROVIDER_FAILED and stop not in expected:
             return [ScenarioFailure("provider", tuple((detail or stop.value).splitlines()), turn.pointer)]
-        line = f"turn {number} was ended by `{stop}`" + (f": {detail}" if detail else "")
+        line = f"turn {number} ended with `{stop}`" + (f": {detail}" if detail else "")
+        # A truncated text may look like a complete answer.
         if self._is_cut_off() and stop not in expected:
             return [ScenarioFailure("stop", (line,), turn.pointer)]
         if stop is Stop.ANSWERED and detail and setup.has_text:
@@ -325,6 +339,7 @@ class AgentRunner:
             self.warnings.append(ScenarioFailure("stop", (line,), turn.pointer))
         if not last:
             return []
+        # Forgotten answers would otherwise pass: a pending turn has no failure of its own.
         waiting = stop is Stop.PENDING and stop not in expected
         return [
             *(
@@ -336,17 +351,19 @@ class AgentRunner:
         ]
 
     def _is_cut_off(self) -> bool:
-        """Whether the last answer is not whole, or the provider refused it with the calls that it asks for."""
+        """Whether the last answer is incomplete, or the tool loop refused the calls in it."""
         conversation = self.conversation
         of_turn = [record for record in conversation.calls if record.turn == conversation.turns]
         refused = any(record.code == REFUSED_ANSWER for record in of_turn)
         return conversation.stop is Stop.LENGTH or refused
 
     def _check_script(self, turn: AgentTurn, setup: ConversationSetup) -> list[ScenarioFailure]:
-        """Results that differ from what the script expects, and why it had no answer."""
+        """Results that differ from what the script expects, or why the script had no reply."""
         script = setup.script
         if script is None:
             return []
+        # The script has seen results only up to its last request; the results after it are still to be
+        # compared.
         script.settle(self.conversation.messages)
         if not script.unexpected:
             return [] if script.failed is None else [_failed(script.failed, turn)]
@@ -358,10 +375,11 @@ class AgentRunner:
     async def _judge(
         self, assertions: Sequence[Assertion], setup: ConversationSetup, turn: int | None
     ) -> tuple[AssertionReport, ...]:
-        """Judge some assertions, of a turn or of all of it."""
+        """Judge the assertions of a turn, or of the whole conversation if `turn` is None."""
         if not assertions:
             return ()
         run = self._run
+        # Assertions name tools as the document does: without the namespace of its pack.
         calls = tuple(each._replace(tool=self._short(each.tool)) for each in self.conversation.calls)
         states: Any = run.names()["state"]
         trajectory = Trajectory.of(
@@ -399,11 +417,7 @@ class AgentRunner:
         told = self.failures if agent.unused_turns == "error" else self.warnings
         for reply in setup.script.unused():
             if agent.provider == SCRIPTED or reply.calls:
-                told.append(
-                    ScenarioFailure(
-                        "unused_turns", ("no request was answered with this reply",), reply.pointer
-                    )
-                )
+                told.append(ScenarioFailure("unused_turns", ("no request used this reply",), reply.pointer))
 
 
 _PLACES = {
@@ -414,16 +428,16 @@ _PLACES = {
     "unknown_prompt": "/prompt",
     "unknown_provider": "/provider",
 }
-"""Code of an error -> what of the agent it is about."""
+"""Error code -> pointer within the agent."""
 
 
 def _unjudged_calls(setup: ConversationSetup) -> list[ScenarioFailure]:
-    """Expectations of a script for calls whose results it never received."""
+    """Failures for results that a script expects but never received."""
     left = () if setup.script is None else setup.script.unjudged()
     return [
         ScenarioFailure(
             "expect_result",
-            (f"never judged: nothing was told of the call of `{call.tool}`",),
+            (f"never judged: the script received no result of the call of `{call.tool}`",),
             f"{call.pointer}/expect_result",
         )
         for call in left
@@ -441,13 +455,13 @@ def _lines_of(error: ToolcribError) -> Iterator[str]:
 
 
 def _failed(error: ProviderError, turn: AgentTurn) -> ScenarioFailure:
-    """What a script could not answer."""
+    """The failure of a script without a reply."""
     lines = [error.message, *error.details.get("lines", ()), *error.hint.splitlines()]
     return ScenarioFailure(error.code, tuple(lines), error.details.get("pointer") or turn.pointer)
 
 
 def _agent_call(record: CallRecord, turn: int, place: int, pointer: str) -> AgentCall:
-    """The call of a record as a step."""
+    """Convert the record of a call to a step."""
     arguments: JSON = record.arguments
     return AgentCall(
         call=record.tool,
@@ -462,7 +476,7 @@ def _agent_call(record: CallRecord, turn: int, place: int, pointer: str) -> Agen
 
 
 def _result_of(record: CallRecord) -> Result:
-    """The result that a record tells of."""
+    """Rebuild the result of a recorded call."""
     outcome = record.outcome or Outcome.INTERNAL
     if outcome is Outcome.OK:
         result = Result.ok(record.value, content=record.content)
@@ -474,10 +488,10 @@ def _result_of(record: CallRecord) -> Result:
 def _transcript(
     messages: Sequence[Message], args: Mapping[str, JSON], hide: Callable[[str], str]
 ) -> Iterator[TranscriptEntry]:
-    """What happened in some messages.
+    """Convert messages to entries of the transcript.
 
     Args:
-        messages: Of one turn; what instructs the model is left out.
+        messages: Messages of one turn; system messages are skipped.
         args: Id of a call -> its arguments with secrets masked.
         hide: Masks secrets in a text.
     """

@@ -1,7 +1,4 @@
-"""Packs as archives: what a pack holds, whether it may travel, and the bytes of its `.zip`.
-
-Nothing is written here but by `save`.
-"""
+"""Build pack archives: collect the files of a pack, check it, and encode its `.zip`. Nothing is written to disk."""
 
 from __future__ import annotations
 
@@ -29,31 +26,31 @@ from toolcrib.scenarios.self_check import run_self_check
 from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy
 
 _BESIDE = re.compile(r"(?i)(licen[cs]e|copying|notice|readme|changelog|authors)([.-].*)?")
-"""Files at the top of a pack that travel with it although no document names them."""
+"""Files at the top of a pack that are included although no document references them."""
 
 _NEEDS = frozenset({"unknown_pack", "version_mismatch", "refused_pack"})
-"""Problems that are not the pack's own: what it needs may be there where it is used."""
+"""Problems that do not prevent building: the required packs may be available where the archive is used."""
 
 _ENTRY_TIME = (1980, 1, 1, 0, 0, 0)
-"""The first moment that the format knows: when a file was changed is no part of a pack."""
+"""The earliest time in the ZIP format. Modification times would make equal contents differ."""
 
 _ENTRY_MODE = stat.S_IFREG | 0o644
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackArchive:
-    """A pack, ready to travel or not.
+    """The files of a pack, its archive, and its problems.
 
     Attributes:
-        source: Where it was read, as it was named.
-        pack: What its `pack.yaml` says; None where that is refused or there is none.
-        tools: Its tools.
-        scenarios: Names of its scenarios.
-        contents: Path within the pack -> content of every file that travels, sorted.
-        archive: The `.zip` that a folder makes; empty where it may not travel, and where it is one already.
-        digest: SHA-256 of the `.zip`, in hex; empty where the pack may not travel.
-        size: Bytes of the `.zip`.
-        problems: All that is wrong with it.
+        source: Path of the pack, as it was given.
+        pack: The pack of its `pack.yaml`; None if the file is missing or invalid.
+        tools: The tools of the pack.
+        scenarios: Names of the scenarios of the pack.
+        contents: Path within the pack -> content of every included file, sorted.
+        archive: Bytes of the `.zip` of a folder; empty if the pack has errors, or is an archive already.
+        digest: SHA-256 of the `.zip` in hex; empty if the pack has errors.
+        size: Size of the `.zip` in bytes.
+        problems: The problems of the pack.
     """
 
     source: str
@@ -68,24 +65,24 @@ class PackArchive:
 
     @property
     def refused(self) -> bool:
-        """Whether something is wrong that keeps it from travelling."""
+        """Whether the pack has errors, which prevent building."""
         return any(problem.severity == "error" for problem in self.problems)
 
     @property
     def file_name(self) -> str:
-        """What the archive is called unless somebody says otherwise."""
+        """Default name of the archive."""
         return f"{self.pack.name}-{self.pack.version}{ARCHIVE}" if self.pack is not None else f"pack{ARCHIVE}"
 
 
 async def build_pack(
     path: str | Path, also: Iterable[str] = (), executors: Executors | None = None
 ) -> PackArchive:
-    """Read a pack with all that is wrong with it, and what its mocks answer wrongly.
+    """Read a pack, check it and its mocks, and build its archive.
 
     Args:
         path: A folder with `pack.yaml`, that file itself, or a `.zip`.
-        also: Paths of what is read besides: packs that this one needs.
-        executors: The modes; the installed ones unless given.
+        also: Paths of packs that this one requires.
+        executors: The modes. Default: the installed ones.
     """
     executors = executors or Executors.installed()
     path = Path(path).parent if Path(path).name in PACK_FILES else Path(path)
@@ -103,7 +100,7 @@ async def build_pack(
 
 
 async def _from_folder(folder: Path, also: Sequence[str], executors: Executors) -> PackArchive:
-    """What a folder holds, and the archive of it, which was read again and found right."""
+    """Build the archive of a folder."""
     source = str(folder)
     if pack_file(folder) is None:
         return PackArchive(source=source, contents={}, problems=(_no_pack(source),))
@@ -119,6 +116,7 @@ async def _from_folder(folder: Path, also: Sequence[str], executors: Executors) 
     if parcel.refused:
         return parcel
     data = zip_bytes(contents)
+    # Read the archive back: a document may depend on a file that is not included, such as a hidden one.
     archive, problems = parse_archive(parcel.file_name, data)
     if archive is not None:
         again = _own(_loaded(archive, also, executors).problems, f"{archive.source}/")
@@ -140,13 +138,13 @@ def _loaded(archive: ArchiveFiles, also: Iterable[str], executors: Executors) ->
 
 
 def _trail() -> FileTracker:
-    """Of rows whose paths name variables, the pack's own are read: what travels is the pack."""
+    """A file tracker without stored trust: a row file whose path contains a variable is only read inside the pack."""
     return FileTracker(permits=Trust(TrustPolicy().with_environment()).permits_data)
 
 
 async def _judged(source: str, below: str, loaded: LoadedDocuments, executors: Executors) -> PackArchive:
-    """The pack below a path, with its own problems; what was read besides only helps it."""
-    # What is proved of a pack is what it mocks.
+    """The pack below a path with its own problems; problems of required packs are dropped."""
+    # Untrusted: only mocks run, so checking a third-party pack starts and contacts nothing.
     async with loaded_runtime(loaded, executors=executors, trust=Trust(UNTRUSTED)) as runtime:
         problems = [*runtime.problems, *await run_self_check(runtime)]
         scenarios = [entry.name for entry in runtime.scenarios if _is_below(entry.origin.source, below)]
@@ -161,12 +159,12 @@ async def _judged(source: str, below: str, loaded: LoadedDocuments, executors: E
 
 
 def _own(problems: Iterable[Problem], below: str) -> list[Problem]:
-    """The problems of the files below a path, each once."""
+    """The problems of files below a path, without duplicates."""
     return list(dict.fromkeys(problem for problem in problems if _is_below(problem.source, below)))
 
 
 def _is_below(source: str, below: str) -> bool:
-    """Whether a file was named as one below a path; the working directory itself is in no name."""
+    """Whether a file is below a path; paths in the working directory have no common prefix."""
     if below:
         return source.startswith(below)
     return not source.startswith(os.pardir) and not Path(source).is_absolute()
@@ -178,19 +176,22 @@ def _lenient(problem: Problem) -> Problem:
 
 def _no_pack(source: str) -> Problem:
     hint = "write `pack.yaml` with `name: my-pack` and `version: 1.0.0`"
-    return Problem(code="unrecognised_file", message="there is no `pack.yaml`", hint=hint, source=source)
+    return Problem(code="unrecognised_file", message="missing `pack.yaml`", hint=hint, source=source)
 
 
 def _contents(
     folder: Path, read: Iterable[str], loaded: LoadedDocuments
 ) -> tuple[dict[str, bytes], list[Problem]]:
-    """The files of a folder that travel: what was read and found to be ours, what that names, and licences."""
+    """Collect the files to include: recognised documents, the files that they reference, and licences."""
+    # Files that were read but not recognised, such as the configuration of a CI service, are not part of the
+    # pack.
     strangers = {problem.source for problem in loaded.problems if problem.code == "unrecognised_file"}
     wanted = {os.path.realpath(path) for path in read if path not in strangers}
     contents: dict[str, bytes] = {}
     problems = []
     for name in sorted(_names(folder)):
         path = folder / name
+        # A second pack file under another name would make the archive ambiguous.
         other_pack_file = name in PACK_FILES and path != pack_file(folder)
         if other_pack_file or (os.path.realpath(path) not in wanted and not _BESIDE.fullmatch(name)):
             continue
@@ -203,20 +204,21 @@ def _contents(
 
 
 def _fault(path: Path, name: str, folder: Path) -> Problem | None:
-    """Why a file can't travel."""
+    """Why a file cannot be included."""
     if path.suffix.lower() == ARCHIVE or (path.name in PACK_FILES and "/" in name):
-        message = "the pack holds another pack, and an archive is one pack"
-        hint = "build that one too, move it out of this one, and name it in `requires`"
+        message = "the pack contains another pack, but an archive holds only one"
+        hint = "move that pack out, build it separately, and add it to `requires`"
         return Problem(code="pack_in_pack", message=message, hint=hint, source=str(path))
+    # Following the link would publish a file from elsewhere on the machine.
     if is_outside(path, folder):
-        message = f"the file is a link that leads outside {folder}, and does not travel"
-        hint = "put a copy in its place"
+        message = f"symlink points outside {folder}; not included in the pack"
+        hint = "replace it with a copy"
         return Problem(code="link_leads_outside", message=message, hint=hint, source=str(path))
     return None
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """The files below a folder, relative to it and with `/`; none that is hidden."""
+    """Yield the paths of all files below a folder, relative to it and with `/`, without hidden ones."""
     for here, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS]
         for name in names:
@@ -226,12 +228,12 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def zip_bytes(contents: Mapping[str, bytes]) -> bytes:
-    """An archive with these files: the same bytes for the same contents, wherever and whenever it is made."""
+    """Encode files as a ZIP archive; equal contents give equal bytes on every platform."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name in sorted(contents):
             entry = zipfile.ZipInfo(name, _ENTRY_TIME)
-            entry.create_system = 3  # Unix, also where it is made on Windows
+            entry.create_system = 3  # Unix; zipfile writes 0 on Windows, which would change the bytes
             entry.external_attr = _ENTRY_MODE << 16
             entry.compress_type = _method(contents[name])
             archive.writestr(entry, contents[name])
@@ -239,9 +241,11 @@ def zip_bytes(contents: Mapping[str, bytes]) -> bytes:
 
 
 def _method(content: bytes) -> int:
-    """A file that shrinks so much that it would look like a bomb is stored as it is."""
+    """Choose the compression method of a file."""
     if len(content) < RATIO_FROM:
         return zipfile.ZIP_DEFLATED
+    # The loader refuses archives with an extreme compression ratio as decompression bombs; a file that
+    # compresses that well is stored.
     packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     packed = len(packer.compress(content)) + len(packer.flush())
     return zipfile.ZIP_STORED if len(content) > RATIO * packed else zipfile.ZIP_DEFLATED

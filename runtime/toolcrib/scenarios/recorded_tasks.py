@@ -1,7 +1,7 @@
-"""Replays recorded tasks against the tools: each in a fresh session, its answers and the rows that it changed compared.
+"""Replay recorded tasks, each in a fresh session, and compare the results and the changed rows.
 
 A recording is JSON Lines, one task a line: `{task, calls: [{tool, arguments, result}], changed_rows: {collection:
-{key: row after}}}`. A `result` is what a model was given: JSON of the value, or a bare text.
+{key: row after}}}`. A `result` is the text that a model received: JSON of the value, or plain text.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from toolcrib.security.redaction import Redactor, redact
 from toolcrib.simulation.store import store_of
 
 MOST_DIFFERENCES: Final = 5
-"""Differences of one answer that are reported; the others are counted."""
+"""Reported differences of one result; the others are counted."""
 
 SHOWN: Final = 400
-"""Bytes of the arguments that a text shows."""
+"""Bytes of the arguments that a report shows."""
 
 
 class RecordedCall(NamedTuple):
@@ -38,7 +38,7 @@ class RecordedCall(NamedTuple):
     Attributes:
         tool: Name of the tool.
         arguments: JSON values by name.
-        result: What it answered: JSON of the value, or a bare text.
+        result: The recorded result: JSON of the value, or plain text.
     """
 
     tool: str
@@ -47,13 +47,13 @@ class RecordedCall(NamedTuple):
 
 
 class RecordedTask(NamedTuple):
-    """One task of a recording, which begins with a fresh store.
+    """One task of a recording, which starts with a fresh store.
 
     Attributes:
-        name: Its name; part of every keyed draw, as the name of a scenario is.
-        calls: Its calls, in order.
+        name: Name of the task. Like the name of a scenario, it is part of the key of every generated value.
+        calls: The calls in order.
         changed_rows: Collection -> key -> the row after all calls; None for a row that was deleted.
-        line: 1-based line of its file; 0 where there is none.
+        line: Line in its file, from 1; 0 if it was not read from a file.
     """
 
     name: str
@@ -63,14 +63,14 @@ class RecordedTask(NamedTuple):
 
 
 class Deviation(NamedTuple):
-    """An answer, or the changed rows of a task, that are not as recorded. Secrets are masked.
+    """A result, or the changed rows of a task, that differ from the recording. Secrets are masked.
 
     Attributes:
         call: Number of the call in its task, from 1; 0 for the changed rows.
         tool: Name of the tool; empty for the changed rows.
-        arguments: Of the call; None for the changed rows.
-        differences: The first of them: JSON Pointer into the answer, or into `{collection: {key: row}}`.
-        untold: How many more there are.
+        arguments: Arguments of the call; None for the changed rows.
+        differences: The first differences, with JSON Pointers into the result or into `{collection: {key: row}}`.
+        untold: Number of further differences.
     """
 
     call: int
@@ -87,11 +87,11 @@ class Deviation(NamedTuple):
 
 
 class TaskReport(NamedTuple):
-    """What came of one task.
+    """The result of replaying one task.
 
     Attributes:
         task: The task.
-        deviations: What was not as recorded: answers in the order of the calls, then the changed rows.
+        deviations: The deviations from the recording: results in the order of the calls, then the changed rows.
     """
 
     task: RecordedTask
@@ -99,12 +99,12 @@ class TaskReport(NamedTuple):
 
     @property
     def as_recorded(self) -> bool:
-        """Whether all answers and the changed rows are."""
+        """Whether all results and the changed rows are as recorded."""
         return not self.deviations
 
     @property
     def results(self) -> int:
-        """How many answers are as recorded."""
+        """Number of results that are as recorded."""
         return len(self.task.calls) - sum(deviation.call > 0 for deviation in self.deviations)
 
     @property
@@ -121,42 +121,42 @@ class TaskReport(NamedTuple):
 
 
 class ReplayReport(NamedTuple):
-    """What came of a replay.
+    """The result of a replay.
 
     Attributes:
-        tasks: A report of each task that was replayed.
+        tasks: The report of each replayed task.
     """
 
     tasks: tuple[TaskReport, ...]
 
     @property
     def as_recorded(self) -> bool:
-        """Whether everything is."""
+        """Whether everything is as recorded."""
         return all(report.as_recorded for report in self.tasks)
 
     @property
     def results(self) -> int:
-        """How many answers are as recorded."""
+        """Number of results that are as recorded."""
         return sum(report.results for report in self.tasks)
 
     @property
     def calls(self) -> int:
-        """How many calls were made."""
+        """Number of calls."""
         return sum(len(report.task.calls) for report in self.tasks)
 
     @property
     def rows_equal(self) -> int:
-        """In how many tasks the changed rows are as recorded."""
+        """Number of tasks whose changed rows are as recorded."""
         return sum(report.rows_equal for report in self.tasks)
 
     def __str__(self) -> str:
         return (
             f"{self.results} of {self.calls} results as recorded; "
-            f"changed rows of {self.rows_equal} of {len(self.tasks)} tasks equal"
+            f"changed rows equal in {self.rows_equal} of {len(self.tasks)} tasks"
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The report as a JSON document; of the tasks only those that are not as recorded."""
+        """Return the report as a JSON document; it lists only tasks with deviations."""
         return {
             "as_recorded": self.as_recorded,
             "calls": self.calls,
@@ -194,15 +194,14 @@ def _difference_json(difference: MatchDifference) -> dict[str, str]:
 
 
 async def replay(runtime: Runtime, tasks: Iterable[RecordedTask], *, fail_fast: bool = False) -> ReplayReport:
-    """Make the calls of recorded tasks, each task in a fresh session on virtual time, and compare.
+    """Make the calls of recorded tasks, each task in a fresh session on virtual time, and compare the results.
 
-    After an answer that differs the rest of the task goes on. What a tool does really happens;
-    `check_task` finds those that reach out.
+    A task continues after a result that differs. Tools really run; use `check_task` to find those with real effects.
 
     Args:
-        runtime: Holds the tools; it is not changed.
-        tasks: What was recorded.
-        fail_fast: End with the first task that is not as recorded.
+        runtime: The runtime with the tools; it is not changed.
+        tasks: The recorded tasks.
+        fail_fast: Stop after the first task with deviations.
     """
     reports = []
     for task in tasks:
@@ -213,7 +212,10 @@ async def replay(runtime: Runtime, tasks: Iterable[RecordedTask], *, fail_fast: 
 
 
 async def _replayed(runtime: Runtime, task: RecordedTask) -> TaskReport:
+    # On virtual time, the latency of mocks does not slow down a replay.
     session = runtime.session(id=task.name, clock=VirtualClock())
+    # One redactor for the whole task: a secret in the arguments of one call may appear in a later result or
+    # row.
     seen = Redactor()
     deviations = []
     try:
@@ -233,10 +235,12 @@ def _answer_deviation(
 ) -> Deviation | None:
     tool = session.registry.get(call.tool)
     arguments = seen.add(dict(call.arguments), None if tool is None else tool.input_schema)
+    # Any other outcome is not an answer of the tool, so there is no value to compare.
     if result.outcome not in {Outcome.OK, Outcome.TOOL_ERROR}:
         lost = MatchDifference("", shown(_wanted(call.result, "")), f"{result.outcome}: {result.message}")
         return Deviation(number, call.tool, arguments, (lost,))
     said = _said(result)
+    # Most results are equal texts, for which no JSON is parsed.
     if said == call.result:
         return None
     wanted = _wanted(call.result, said)
@@ -260,17 +264,18 @@ def _rows_deviation(
 def _told(
     wanted: JSON, found: JSON, seen: Redactor, schema: Schema | None
 ) -> tuple[tuple[MatchDifference, ...], int]:
-    """The first differences of two values, with their secrets masked, and how many more there are."""
+    """The first differences of two values, with secrets masked, and the number of further ones."""
     shown_wanted, shown_found = (seen.hide_in(redact(value, schema)) for value in (wanted, found))
     differences = find_differences(shown_wanted, shown_found, "")
     first = tuple(islice(differences, MOST_DIFFERENCES))
+    # The values differ only in secrets, which are equal once they are masked.
     if not first:
         return (MatchDifference("", "another secret", "one that is masked here"),), 0
     return first, sum(1 for _ in differences)
 
 
 def _said(result: Result) -> JSON:
-    """What a caller is given: the value, or the texts of the parts where there is none."""
+    """What a model receives: the value, or the text parts if there is no value."""
     texts = [part.text for part in result.content if part.text is not None]
     if result.outcome is Outcome.TOOL_ERROR:
         return "\n".join(texts) if texts else result.message
@@ -278,11 +283,12 @@ def _said(result: Result) -> JSON:
 
 
 def _wanted(recorded: str, said: JSON) -> JSON:
-    """What a recorded text stands for beside an answer: a text is not read as a number, `true` or `null`."""
+    """Parse a recorded text as JSON, unless it is a scalar and the actual result is a string."""
     try:
         value = decode_json(recorded)
     except (ValueError, RecursionError):
         return recorded
+    # The recording cannot tell the string `"12"` from the number 12: both are recorded as `12`.
     is_scalar = not isinstance(value, dict | list | str)
     return recorded if is_scalar and isinstance(said, str) else value
 
@@ -319,21 +325,23 @@ _CODES: Final = {
 
 
 def parse_tasks(source: str, lines: Iterable[bytes]) -> tuple[list[RecordedTask], list[Problem]]:
-    """The tasks of a recording that are without fault, and everything that is wrong with its other lines.
+    """Parse a recording; return its valid tasks and the problems of its other lines.
 
     Args:
-        source: The file, as it was named.
-        lines: Its lines; blank ones count and say nothing.
+        source: Path of the file, as it was given.
+        lines: Lines of the file; blank lines are skipped, but counted.
     """
     validator = Validator(_TASK)
     tasks, problems = [], []
     for number, line in enumerate(lines, 1):
+        # Many programs end a JSON Lines file with a blank line.
         if not line.strip():
             continue
         value, wrong = parse_json(source, line)
         if not wrong:
             wrong = [_shape_problem(fault, source) for fault in validator.faults(value)]
         if wrong:
+            # Each line is a document of its own, so its problems are all in its line 1.
             problems += [problem._replace(line=number) for problem in wrong]
         else:
             tasks.append(_task(value, number))
@@ -341,12 +349,13 @@ def parse_tasks(source: str, lines: Iterable[bytes]) -> tuple[list[RecordedTask]
 
 
 def _shape_problem(fault: Violation, source: str) -> Problem:
+    # `_CODES` covers every keyword that `_TASK` uses.
     code = _CODES[fault.keyword]
     message = f"expected {fault.expected}, got {fault.got}"
     if code == "unknown_key":
         message = f"unknown key `{fault.path[-1]}`"
     elif code == "missing_key":
-        message = f"`{fault.path[-1]}` is missing"
+        message = f"missing key `{fault.path[-1]}`"
     return Problem(
         code=code, message=message, pointer=fault.pointer, hint=fault.hint, source=source, column=1
     )
@@ -358,12 +367,12 @@ def _task(value: Any, line: int) -> RecordedTask:
 
 
 def check_task(source: str, task: RecordedTask, runtime: Runtime) -> list[Problem]:
-    """What keeps a task from being replayed: tools that do not exist, and tools that would do something real.
+    """Return why a task cannot be replayed: unknown tools, and tools with real effects.
 
     Args:
-        source: The file, as it was named.
+        source: Path of the file, as it was given.
         task: One of its tasks.
-        runtime: Holds the tools.
+        runtime: The runtime with the tools.
     """
     problems = (_hindrance(call.tool, runtime) for call in task.calls)
     return [
@@ -377,13 +386,14 @@ def check_task(source: str, task: RecordedTask, runtime: Runtime) -> list[Proble
 
 def _hindrance(tool: str, runtime: Runtime) -> Problem | None:
     registry = runtime.registry
+    # Recordings of a model contain aliases, since providers restrict the characters of tool names.
     name = tool if tool in registry else registry.named_by_alias(tool)
     if name is None:
         near = registry.near(tool)
         hint = f"did you mean {' or '.join(f'`{each}`' for each in near)}?" if near else ""
-        return Problem(code="unknown_tool", message=f"there is no tool `{shorten(tool)}`", hint=hint)
+        return Problem(code="unknown_tool", message=f"unknown tool `{shorten(tool)}`", hint=hint)
     if engine_of(runtime).reaches_out(registry[name]):
-        message = f"`{name}` is in mode `{registry[name].mode}`, and a replay does nothing real"
-        hint = "put a mode in force that answers here, with a profile or in the descriptor"
+        message = f"`{name}` is in mode `{registry[name].mode}`, and a replay only runs simulated tools"
+        hint = "select a simulated mode, such as `mock`, in a profile or in the descriptor"
         return Problem(code="reaches_out", message=message, hint=hint)
     return None

@@ -1,4 +1,4 @@
-"""The report of a scenario and of its agent, as values, as text for people and as JSON; the digest of what happened."""
+"""Reports of scenarios and agents, as text for people and as JSON; and the digest of a run."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from toolcrib.provider import Tokens
 
 SHOWN = 2000
-"""Bytes of one value that a report shows."""
+"""Maximum bytes of a value in a report."""
 
 SHOWN_TEXT = 600
-"""Bytes of one text of a conversation that a report for people shows."""
+"""Maximum bytes of a text of a conversation in a report for people."""
 
 BRIEF = 120
-"""Bytes of why an assertion was not judged."""
+"""Maximum bytes of the reason why an assertion was not judged."""
 
 TRIALS = 3
-"""Bad trials that a report tells in full."""
+"""Maximum number of failed trials that a report describes in full."""
 
 
 class ScenarioFailure(NamedTuple):
-    """One thing that was not as the scenario says.
+    """One failed expectation of a scenario.
 
     Attributes:
         what: `outcome`, `result`, `golden`, `error`, `content`, `attempts`, `elapsed`, `args` of a step; `calls`,
-            `order`, `store`, `state`, `budget`, `final_text`, `stop` of the end; `fault` that did not happen;
-            `unused_rules`; `worker` where the run itself was lost; `agent`, `user`, `answers`, `pending`, `provider`,
-            `unscripted`, `script_failed`, `expect_result`, `assertion`, `unused_turns` of an agent; `trials` of all
-            of them.
-        lines: What was expected and what was there.
-        pointer: Where the scenario says so.
+            `order`, `store`, `state`, `budget`, `final_text`, `stop` of the end; `fault` for one that did not happen;
+            `unused_rules`; `worker` if the process of the run died; `agent`, `user`, `answers`, `pending`, `provider`,
+            `unscripted`, `script_failed`, `expect_result`, `assertion`, `unused_turns` of an agent; `trials` for all
+            trials together.
+        lines: The expected and the actual values.
+        pointer: JSON Pointer of the expectation in the scenario.
     """
 
     what: str
@@ -47,23 +47,24 @@ class ScenarioFailure(NamedTuple):
 
 
 def common_warnings(reports: Sequence[ScenarioReport]) -> list[ScenarioFailure]:
-    """What is odd about all of some runs, as the first tells it."""
+    """The warnings that all runs share, as in the first report."""
     first, *others = reports
+    # Compare kind and pointer only: the lines may contain values that differ between runs.
     odd = [{warning[::2] for warning in other.warnings} for other in others]
     return [warning for warning in first.warnings if all(warning[::2] in each for each in odd)]
 
 
 class NotRun(NamedTuple):
-    """Something that was to run and did not.
+    """Something that should have run but did not.
 
     Attributes:
-        kind: `scenario`, `examples` of a tool, `tool`, or `file` of which nothing could be read.
-        name: The name of the scenario or tool; empty for a file.
-        source: The file.
-        line: Where it begins, from 1.
-        code: The code of the problem: `server_down` ...
+        kind: `scenario`, `examples` of a tool, `tool`, or an unreadable `file`.
+        name: Name of the scenario or tool; empty for a file.
+        source: Path of the file.
+        line: First line in the file, from 1.
+        code: Code of the problem, such as `server_down`.
         reason: Why it did not run.
-        outcome: `unavailable` or `denied`, which fail a run; None where it was left out by a rule.
+        outcome: `unavailable` or `denied`, which fail the run; None if it was skipped on purpose.
     """
 
     kind: Literal["scenario", "examples", "tool", "file"]
@@ -83,12 +84,12 @@ class NotRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GoldenChange:
-    """A golden file that is to be written.
+    """A golden file to write.
 
     Attributes:
-        name: Its path, as the scenario names it.
-        value: What it should hold; secrets masked.
-        missing: Whether there is none yet.
+        name: Path, as the scenario names it.
+        value: New content, with secrets masked.
+        missing: Whether the file does not exist yet.
     """
 
     name: str
@@ -97,14 +98,14 @@ class GoldenChange:
 
 
 class StepReport(NamedTuple):
-    """What came of one step.
+    """The result of one step.
 
     Attributes:
         step: The step.
-        args: The arguments of the call, worked out, or as written if that failed; secrets masked.
-        result: What the call answered; None if its arguments could not be worked out.
-        failures: What was not as expected.
-        golden: The golden file that is to be written; None for none.
+        args: Arguments of the call with secrets masked; as written if they could not be computed.
+        result: Result of the call; None if the arguments could not be computed.
+        failures: Failed expectations.
+        golden: The golden file to write; None for none.
     """
 
     step: CallStep
@@ -115,19 +116,19 @@ class StepReport(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The number of the scenario's step, from 1; the calls of a parallel step share it."""
+        """Number of the step in the scenario, from 1; the calls of a parallel step share it."""
         return self.step.number
 
 
 class FailureSummary(NamedTuple):
-    """One block of the report of a scenario that failed.
+    """One block in the report of a failed scenario.
 
     Attributes:
-        what: As in `ScenarioFailure`, of its first one.
+        what: `ScenarioFailure.what` of the first failure.
         title: `step 2 “the card is declined”`, `verify` or `run`.
         pointer: JSON Pointer into the document.
-        head: The first thing that was not as it should be.
-        lines: Everything: the call, what it answered, what was not as it should be.
+        head: First line of the first failure.
+        lines: All lines: the call, its result, and the failures.
     """
 
     what: str
@@ -142,10 +143,10 @@ class AgentCall(CallStep):
     """A call that an agent made, as a step of its own.
 
     Attributes:
-        turn: The number of its turn in the document, from 1.
-        place: Its number among the calls of the turn, from 1.
-        id: Its id in the conversation.
-        reached: Whether it reached the tool.
+        turn: Number of the turn in the document, from 1.
+        place: Number of the call in its turn, from 1.
+        id: Id of the call in the conversation.
+        reached: Whether the call reached the tool.
     """
 
     turn: int = 0
@@ -165,20 +166,20 @@ class AgentCall(CallStep):
 
 
 def constant(value: JSON) -> Rendering:
-    """A value that is data."""
+    """A rendering that returns a fixed value."""
     return Rendering(constant=True, names=frozenset(), run=lambda _scope: value)
 
 
 class TranscriptEntry(NamedTuple):
-    """One thing that happened in a turn.
+    """One entry in the transcript of a turn.
 
     Attributes:
         kind: `user`, `thinks`, `says`, `call` or `told`.
-        text: What was said or told.
-        tool: Of a call, and of what was told of it.
-        args: Of a call.
-        outcome: Of what was told.
-        code: Finer than that.
+        text: Text of a message or of a result.
+        tool: Name of the tool of a call or a result.
+        args: Arguments of a call.
+        outcome: Outcome of a result.
+        code: Error code of a result.
     """
 
     kind: str
@@ -189,7 +190,7 @@ class TranscriptEntry(NamedTuple):
     code: str = ""
 
     def line(self) -> str:
-        """The entry for people."""
+        """Format the entry for people."""
         if self.kind == "call":
             args = self.args if isinstance(self.args, str) else compact(self.args)
             return f"call      {self.tool} {truncate(args, SHOWN_TEXT)}"
@@ -201,7 +202,7 @@ class TranscriptEntry(NamedTuple):
         return "\n".join([f"{self.kind:<9} {first}", *(f"          {line}" for line in rest)])
 
     def as_json(self) -> dict[str, JSON]:
-        """The entry as an object; what it does not have is left out."""
+        """Return the entry as an object without its empty members."""
         told: dict[str, JSON] = {
             key: value for key, value in self._asdict().items() if value not in ("", None)
         }
@@ -209,18 +210,18 @@ class TranscriptEntry(NamedTuple):
 
 
 class AssertionReport(NamedTuple):
-    """What came of an assertion.
+    """The result of an assertion.
 
     Attributes:
-        type: Its kind.
+        type: Kind of the assertion.
         pointer: JSON Pointer into the document.
-        message: What it shows, as written.
-        threshold: The share of trials in which it must hold.
-        applies: Whether it could be judged.
-        passed: Whether it holds.
-        score: How far.
-        found: What was asked for and what was there; why it was not judged.
-        unmet: Whether it was not judged because what its own `when` asks for did not happen.
+        message: The `message` of the assertion, as written.
+        threshold: Share of trials in which the assertion must hold, from 0 to 1.
+        applies: Whether the assertion was judged.
+        passed: Whether the assertion holds.
+        score: How far it holds, from 0 to 1.
+        found: The expected and the actual values, or why it was not judged.
+        unmet: Whether it was not judged because its own `when` did not happen.
     """
 
     type: str
@@ -235,36 +236,36 @@ class AssertionReport(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether a run fails in which this came of it."""
+        """Whether this result fails the run."""
         return self.applies and not self.passed and self.threshold > 0
 
     @property
     def named(self) -> str:
-        """Its kind, and what it shows."""
+        """Kind and message."""
         return f"{self.type} ({self.message})" if self.message else self.type
 
     @property
     def failure(self) -> ScenarioFailure:
-        """It does not hold."""
+        """The failure for an assertion that does not hold."""
         lines = tuple(f"{self.named}: {self.found}".splitlines())
         return ScenarioFailure(what="assertion", lines=lines, pointer=self.pointer)
 
     def as_json(self) -> dict[str, JSON]:
-        """What came of it as an object."""
+        """Return the result as an object."""
         return dict(self._asdict())
 
 
 class TurnReport(NamedTuple):
-    """What came of one turn.
+    """The result of one turn.
 
     Attributes:
-        number: Its number in the document, from 1.
+        number: Number of the turn in the document, from 1.
         pointer: JSON Pointer into the document.
-        entries: What happened, in order; secrets masked.
-        stop: Why it ended; empty if it did not begin.
-        detail: The same for a person.
-        failures: What was not as expected, without assertions that did not hold.
-        judged: Its assertions.
+        entries: Transcript of the turn, with secrets masked.
+        stop: Why the turn ended; empty if it did not begin.
+        detail: The reason in words.
+        failures: Failed expectations, without assertions.
+        judged: Results of the assertions of the turn.
     """
 
     number: int
@@ -277,28 +278,29 @@ class TurnReport(NamedTuple):
 
     @property
     def said(self) -> str:
-        """What the user said; empty where a turn went on."""
+        """Message of the user; empty for a turn that answers pending calls."""
         return next((entry.text for entry in self.entries if entry.kind == "user"), "")
 
     @property
     def all_failures(self) -> tuple[ScenarioFailure, ...]:
-        """What was not as it must be, assertions included."""
+        """All failures, including assertions."""
         return (*self.failures, *(judged.failure for judged in self.judged if judged.failed))
 
     @property
     def ending(self) -> str:
-        """Why it ended, in a line."""
+        """Why the turn ended, on one line."""
         return f"{self.stop}: {self.detail}" if self.detail else self.stop
 
     def lines(self) -> Iterator[str]:
-        """What happened, for people."""
+        """Format the transcript for people."""
         for entry in self.entries:
             yield from entry.line().splitlines()
+        # A failure explains the end of the turn already.
         if self.stop and not self.failures:
             yield from f"stopped   {truncate(self.ending, SHOWN_TEXT)}".splitlines()
 
     def as_json(self) -> dict[str, Any]:
-        """The turn as an object, without its failures."""
+        """Return the turn as an object, without its failures."""
         return {
             "number": self.number,
             "entries": [entry.as_json() for entry in self.entries],
@@ -309,17 +311,17 @@ class TurnReport(NamedTuple):
 
 
 class AgentReport(NamedTuple):
-    """What came of a conversation.
+    """The result of a conversation.
 
     Attributes:
-        provider: Who spoke.
-        tokens: What its answers took.
-        model: The model that answered last; empty where that is not known.
-        turns: What came of each turn.
-        judged: The assertions about all of it.
-        guardrails: Those that are never judged.
-        rounds: Requests to the model.
-        cost: US dollars; 0 where no prices are known.
+        provider: Name of the provider.
+        tokens: Tokens of all requests.
+        model: Name of the model that answered last; empty if unknown.
+        turns: Results of the turns.
+        judged: Results of the assertions about the whole conversation.
+        guardrails: Guardrails that are never judged.
+        rounds: Number of requests to the model.
+        cost: Cost in US dollars; 0 without known prices.
     """
 
     provider: str
@@ -333,11 +335,11 @@ class AgentReport(NamedTuple):
 
     @property
     def assertions(self) -> tuple[AssertionReport, ...]:
-        """All assertions: those of the turns, and those about all of it."""
+        """All assertions: those of the turns, then those about the whole conversation."""
         return (*(judged for turn in self.turns for judged in turn.judged), *self.judged)
 
     def as_json(self) -> dict[str, Any]:
-        """The conversation as an object."""
+        """Return the conversation as an object."""
         return {
             "provider": self.provider,
             "model": self.model,
@@ -351,20 +353,20 @@ class AgentReport(NamedTuple):
 
 
 class ScenarioReport:
-    """What came of a scenario. It stops after the first step that fails, since later ones build on it.
+    """The result of a scenario, which stops after the first failed step, since later steps build on it.
 
-    That of several trials holds their reports, and their steps one after the other.
+    The report of several trials contains their reports, and the steps of all of them.
 
     Attributes:
         scenario: The scenario.
-        seed: The seed that was used.
-        failed: Whether something was not as the scenario says.
-        failures: What `verify` found, and what is wrong with a conversation as a whole.
-        warnings: What is odd and fails no run: rules of its own mocks that no call used.
-        agent: What came of its conversation; None where nobody spoke.
-        trials: What came of each trial; none where there was one.
-        duration: Seconds of real time.
-        virtual: Seconds of virtual time.
+        seed: The seed of the run.
+        failed: Whether an expectation failed.
+        failures: Failures of `verify`, and of the conversation as a whole.
+        warnings: Findings that do not fail the run, such as mock rules that no call used.
+        agent: Result of the conversation; None without an agent.
+        trials: Reports of the trials; empty for a single one.
+        duration: Real time in seconds.
+        virtual: Virtual time in seconds.
     """
 
     __slots__ = (
@@ -398,7 +400,7 @@ class ScenarioReport:
         agent: AgentReport | None = None,
         trials: tuple[ScenarioReport, ...] = (),
     ) -> None:
-        """Hold what is known; `steps` and `digest` work out what they give when somebody looks at it."""
+        """Create a report. `steps` and `digest` are called when the properties are first read."""
         self.scenario = scenario
         self.seed = seed
         self.failed = not passed
@@ -408,6 +410,7 @@ class ScenarioReport:
         self.virtual = virtual
         self.agent = agent
         self.trials = trials
+        # Masking secrets in the steps takes time, and the steps of a passed run are rarely read.
         self._tell = steps
         self._tell_digest = digest
         self._steps: tuple[StepReport, ...] | None = None
@@ -415,14 +418,14 @@ class ScenarioReport:
 
     @property
     def steps(self) -> tuple[StepReport, ...]:
-        """What came of the steps that ran."""
+        """Reports of the steps that ran."""
         if self._steps is None:
             self._steps = self._tell()
         return self._steps
 
     @property
     def digest(self) -> str:
-        """SHA-256, in hex, of the trace: runs in which the same happened have the same one. Empty for a lost run."""
+        """SHA-256 of the trace in hex; equal for runs with equal traces. Empty for a lost run."""
         if self._digest is None:
             self._digest = self._tell_digest()
         return self._digest
@@ -432,22 +435,23 @@ class ScenarioReport:
 
     @property
     def verdict(self) -> Literal["passed", "failed", "not judged"]:
-        """What came of it; `not judged` where all that it asserts was skipped."""
+        """The verdict; `not judged` if all assertions were skipped."""
         if self.failed:
             return "failed"
         return "passed" if self._is_judged else "not judged"
 
     @property
     def passed(self) -> bool:
-        """Whether everything was as the scenario says, and something of that was judged."""
+        """Whether all expectations hold, and at least one was judged."""
         return self.verdict == "passed"
 
     @property
     def _is_judged(self) -> bool:
-        """Whether a step, an assertion or a rule was judged, or there is nothing but the conversation to judge."""
+        """Whether a step, an assertion or a rule was judged, or the scenario contains none."""
         agents = [each.agent for each in (self.trials or (self,)) if each.agent is not None]
         assertions = [judged for agent in agents for judged in agent.assertions]
         scenario = self.scenario
+        # A run whose every assertion was skipped proves nothing, so it must not be counted as passed.
         return bool(
             not assertions
             or any(judged.applies for judged in assertions)
@@ -461,13 +465,14 @@ class ScenarioReport:
 
     @property
     def skipped(self) -> tuple[AssertionReport, ...]:
-        """The assertions and guardrails that were not judged; of several trials, those that were judged in none."""
+        """Assertions and guardrails that were not judged in any trial."""
         judged: dict[tuple[str, str], list[AssertionReport]] = {}
         for each in self.trials or (self,):
             agent = each.agent
             for one in (*agent.assertions, *agent.guardrails) if agent is not None else ():
                 judged.setdefault((one.pointer, one.type), []).append(one)
         return tuple(
+            # Any reason is more informative than an unmet `when`.
             min(several, key=lambda one: one.unmet)
             for several in judged.values()
             if not any(one.applies for one in several)
@@ -475,7 +480,7 @@ class ScenarioReport:
 
     @property
     def faults(self) -> list[FailureSummary]:
-        """The steps and turns that failed, then what `verify` found, each as one block for people."""
+        """Failed steps and turns, then failures of `verify`, each as one block for people."""
         if self.trials:
             return [*(_fault_at_end(failure) for failure in self.failures), *self._faults_of_trials()]
         return [
@@ -489,13 +494,14 @@ class ScenarioReport:
         return () if self.agent is None else self.agent.turns
 
     def _faults_of_trials(self) -> Iterator[FailureSummary]:
+        # Failed trials usually fail alike, so only the first ones are described.
         bad = [(number, trial) for number, trial in enumerate(self.trials, start=1) if trial.failed]
         for number, trial in bad[:TRIALS]:
             for fault in trial.faults:
                 yield fault._replace(title=f"trial {number} (seed {trial.seed}) › {fault.title}")
 
     def __str__(self) -> str:
-        """The failure as one readable block; one line for a scenario that passed."""
+        """Format a failure as a readable block; a passed scenario is one line."""
         if not self.failed:
             return "\n".join([f"{self.verdict} {self.scenario.name}", *self._warned])
         lines = []
@@ -508,14 +514,14 @@ class ScenarioReport:
             what = "turn" if self._turns else "step"
             lines.append(f"  {left} later {what}{'s' if left != 1 else ''} did not run")
         if self._untold:
-            lines.append(f"  and {self._untold} more bad trial{'s' if self._untold != 1 else ''}")
+            lines.append(f"  and {self._untold} more failed trial{'s' if self._untold != 1 else ''}")
         lines += [*self._warned, *(f"  {line}" for line in self.order_lines)]
         lines.append(f"  seed {self.seed}")
         return "\n".join(lines)
 
     @property
     def _untold(self) -> int:
-        """The number of bad trials that are not reported in full."""
+        """Number of failed trials that are not described in full."""
         return max(sum(trial.failed for trial in self.trials) - TRIALS, 0)
 
     @property
@@ -527,20 +533,20 @@ class ScenarioReport:
 
     @property
     def skipped_lines(self) -> list[str]:
-        """The assertions and guardrails that were not judged, a line each, with its place."""
+        """One line with the place of each assertion and guardrail that was not judged."""
         return [
             f"`{each.named}` was not judged: {truncate(each.found, BRIEF)} ({self.scenario.origin.place(each.pointer)})"
             for each in self.skipped
         ]
 
     def warned(self, warning: ScenarioFailure) -> str:
-        """One of the warnings as a line, with its place."""
+        """Format a warning as a line with its place."""
         return f"warning: {warning.lines[0]} ({self.scenario.origin.place(warning.pointer)})"
 
     @property
     def order_lines(self) -> list[str]:
-        """In which order the calls of parallel steps began, a line a step; none where they can begin in one only."""
-        return [f"begun in the order {', '.join(labels)}" for labels in self._order()]
+        """The order in which the calls of each parallel step began; empty unless the scenario runs in several orders."""
+        return [f"calls began in the order {', '.join(labels)}" for labels in self._order()]
 
     def _order(self) -> list[list[str]]:
         if not self.scenario.order:
@@ -549,18 +555,19 @@ class ScenarioReport:
         return [[call.label for call in step.calls] for step in parallel]
 
     def _left(self) -> int:
-        """How many steps did not run, or turns, where it came to those."""
+        """Number of steps that did not run; once the conversation began, number of turns."""
         if self.trials:
             return 0
         if self.scenario.agent is not None and self._turns:
             return len(self.scenario.agent.turns) - len(self._turns)
         if not self.steps:
+            # A run whose process died has no step reports at all.
             return len(self.scenario.steps) if any(each.what == "worker" for each in self.failures) else 0
         failed = any(step.failures for step in self.steps)
         return len(self.scenario.steps) - self.steps[-1].number if failed else 0
 
     def as_json(self) -> dict[str, Any]:
-        """The report as a JSON document."""
+        """Return the report as a JSON document."""
         return {
             "scenario": self.scenario.name,
             "source": self.scenario.origin.source,
@@ -574,6 +581,7 @@ class ScenarioReport:
             "duration": round(self.duration, 6),
             "virtual": round(self.virtual, 6),
             "digest": self.digest,
+            # The reports of the trials contain their steps.
             "steps": [] if self.trials else [_step_json(self.scenario, step) for step in self.steps],
             "failures": [_failure_json(self.scenario, failure) for failure in self.failures],
             "warnings": [_failure_json(self.scenario, warning) for warning in self.warnings],
@@ -585,7 +593,7 @@ class ScenarioReport:
         }
 
     def _agent_json(self) -> dict[str, Any]:
-        """What there is to tell of a conversation, and of trials."""
+        """The members for a conversation and for trials."""
         told: dict[str, Any] = {}
         if self.agent is not None:
             told["agent"] = self.agent.as_json()
@@ -633,10 +641,10 @@ def _fault_of_turn(turn: TurnReport) -> FailureSummary:
 
 
 _LABELS = {"expect_result": "expected", "script_failed": "script", "unscripted": "script"}
-"""What is wrong with a turn, in one short word."""
+"""Labels that fit the column of nine characters."""
 
 _TITLE = 60
-"""Bytes of what a user says that are shown as a title."""
+"""Maximum bytes of a user's message in a title."""
 
 _TITLES = {
     "agent": "agent",
@@ -693,21 +701,23 @@ def _failure_json(scenario: Scenario, failure: ScenarioFailure) -> dict[str, Any
 def digest_of(
     steps: Sequence[StepReport], changes: JSON, virtual: float | None, agent: AgentReport | None = None
 ) -> str:
-    """SHA-256, in hex, of all calls in order of their beginning, and of what is kept at the end. Secrets are masked.
+    """Return the SHA-256 of a trace in hex: all calls in the order in which they began, and the final state.
 
     Args:
-        steps: The calls: arguments, outcome, answer, attempts, and how long each took on virtual time.
-        changes: What is different at the end in what mocks keep.
-        virtual: Seconds of virtual time; None for a run on the machine's time, of which no time is in the digest.
-        agent: What was said; None where nobody spoke.
+        steps: The calls: arguments, outcome, result, attempts and virtual duration, with secrets masked.
+        changes: Changes in the state of the mocks.
+        virtual: Virtual time in seconds; None for a run on real time, whose times are not part of the digest.
+        agent: The conversation; None without an agent.
     """
     timed = virtual is not None
     trace: dict[str, Any] = {
         "calls": [_call(step, timed=timed) for step in steps],
         "kept": changes,
         "virtual": virtual,
+        # Omitted, not null: another key would change the digest of every run without an agent.
         **({} if agent is None else {"said": [turn.as_json() for turn in agent.turns]}),
     }
+    # Canonical JSON makes the digest independent of the order of keys.
     return hashlib.sha256(canonical(trace).encode()).hexdigest()
 
 
@@ -723,10 +733,11 @@ def _call(step: StepReport, *, timed: bool) -> dict[str, Any]:
         "error": None if result.error is None else result.error.as_json(),
         "attempts": result.usage.attempts,
     }
+    # Rounded, since sums of floats may differ in the last digits.
     elapsed = {"elapsed": round(result.usage.duration, 9)} if timed else {}
     return told | answer | elapsed
 
 
 def digest_of_all(digests: Sequence[str]) -> str:
-    """The digest of several traces together."""
+    """Combine the digests of several traces."""
     return hashlib.sha256("".join(digests).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What event in a run: its calls, and what its mocks keep. Reports without secrets are made only on demand."""
+"""The log of a run: its calls, and the state of its mocks. Reports with masked secrets are made on demand."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from toolcrib.simulation.store import Store, state_by_machine
 _OK = Outcome.OK
 
 NOT_CALLED = frozenset({Outcome.NOT_FOUND, Outcome.INVALID_ARGUMENTS})
-"""Calls that end so reached no tool and do not count as made."""
+"""Outcomes of calls that did not reach a tool, and are not counted."""
 
 
 class StepEvent(NamedTuple):
-    """What came of one step.
+    """The result of one step.
 
     Attributes:
         step: The step.
         args: The arguments of its call.
-        result: What the call answered; None if there was no call.
-        wrong: Why its arguments could not be worked out, where there was no call.
+        result: The result of the call; None if there was no call.
+        wrong: Why the arguments could not be computed; None if there was a call.
     """
 
     step: CallStep
@@ -36,13 +36,13 @@ class StepEvent(NamedTuple):
 
 
 class LoggedCall(NamedTuple):
-    """A call that was made.
+    """A call that reached a tool.
 
     Attributes:
-        place: Its number among the calls of the run, from 0.
-        step: The step that made it.
-        args: Its arguments.
-        outcome: How it ended.
+        place: Index among the calls of the run.
+        step: The step that made the call.
+        args: The arguments.
+        outcome: The outcome.
     """
 
     place: int
@@ -57,12 +57,12 @@ class LoggedCall(NamedTuple):
 
     @property
     def label(self) -> str:
-        """By which step, or in which turn."""
+        """Title of the step, or of the turn and call of an agent."""
         return self.step.title
 
 
 Judge: TypeAlias = Callable[[StepEvent, Result], tuple[Sequence[ScenarioFailure], GoldenChange | None]]
-"""What is wrong with an answer, and what a golden file should hold; it gets what may be shown of the answer, too."""
+"""Checks a result: accepts the event and its masked result; returns failures and the golden file to write."""
 
 
 def _good(_event: StepEvent, _masked: Result) -> tuple[Sequence[ScenarioFailure], GoldenChange | None]:
@@ -70,11 +70,12 @@ def _good(_event: StepEvent, _masked: Result) -> tuple[Sequence[ScenarioFailure]
 
 
 def _reached(outcome: Outcome) -> bool:
-    return outcome is _OK or outcome not in NOT_CALLED  # most are, and the hash of an outcome is slow
+    # Most outcomes are `ok`, and hashing an enum member for the set runs Python code.
+    return outcome is _OK or outcome not in NOT_CALLED
 
 
 class RunLog:
-    """The steps of a run in their order; those that began together are one group."""
+    """The steps of a run in order; parallel calls are one group."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -82,16 +83,17 @@ class RunLog:
         self._reported = 0
         self._step_reports: list[StepReport] = []
         self._seen = Redactor()
-        # For a run whose steps are all good, which most are, this is all that is ever done.
+        # Most runs pass. For them, appending is all that the log does; no report is made and nothing is masked.
         self.add: Callable[[Sequence[StepEvent]], object] = self._groups.append
 
     def note_call(self, step: CallStep, args: JSON) -> None:
-        """Report what is known before a call that runs foreign code, which may change what it is given or was given."""
+        """Prepare for a call of third-party code, which may modify its arguments and earlier results."""
         self._catch_up()
+        # The secrets are collected now, since the code may replace them in its arguments.
         self._seen.add(args, self._schema(step, "input_schema"))
 
     def report_at_once(self) -> None:
-        """From now on report each group as it is added: who answers may keep their answer, and change it."""
+        """Report every group immediately from now on: third-party code may keep a result and modify it later."""
         self.add = self._report_now
 
     def _report_now(self, group: Sequence[StepEvent]) -> None:
@@ -99,7 +101,7 @@ class RunLog:
         self._catch_up()
 
     def report(self, group: Sequence[StepEvent], judge: Judge) -> list[StepReport]:
-        """Add a group of which not all is known to be good, and report it at once."""
+        """Add a group that may have failed, and report it immediately."""
         self._catch_up()
         self._groups.append(group)
         self._reported += 1
@@ -108,14 +110,15 @@ class RunLog:
         return reports
 
     def reports(self) -> tuple[StepReport, ...]:
-        """What came of all steps, secrets masked: each as far as they were known when it had ended."""
+        """The reports of all steps; each masks the secrets that were known when the step ended."""
         self._catch_up()
         return tuple(self._step_reports)
 
     def calls(self) -> list[LoggedCall]:
-        """The calls that reached a tool."""
+        """Return the calls that reached a tool."""
         events = (event for group in self._groups for event in group)
         return [
+            # Faster than calling the class, and this runs for every call of every run.
             tuple.__new__(LoggedCall, (place, step, args, result.outcome))
             for place, (step, args, result, _wrong) in enumerate(events)
             if result is not None
@@ -125,26 +128,26 @@ class RunLog:
         ]
 
     def attempts(self) -> int:
-        """The attempts of all calls together."""
+        """Total number of attempts of all calls."""
         results = (result for group in self._groups for _step, _args, result, _wrong in group)
         return sum(result.usage.attempts for result in results if result is not None)
 
     def mask(self, value: JSON) -> JSON:
-        """A value without the secrets that the steps so far brought."""
+        """Mask the secrets of the steps so far in a value."""
         self._catch_up()
         return self._seen.hide_in(value)
 
     def mask_text(self, text: str) -> str:
-        """A text without the secrets that the steps so far brought."""
+        """Mask the secrets of the steps so far in a text."""
         self._catch_up()
         return self._seen.hide_in_text(text)
 
     def masked_args(self, call: LoggedCall) -> JSON:
-        """The arguments of a call with secrets masked."""
+        """Return the arguments of a call with secrets masked."""
         return self.reports()[call.place].args
 
     def mask_failures(self, failures: Iterable[ScenarioFailure]) -> tuple[ScenarioFailure, ...]:
-        """The failures without the secrets that the steps so far brought."""
+        """Mask the secrets of the steps so far in failures."""
         found = tuple(failures)
         if not found:
             return ()
@@ -164,7 +167,8 @@ class RunLog:
             self._step_reports += self._reports(group, _good)
 
     def _reports(self, group: Sequence[StepEvent], judge: Judge) -> Iterator[StepReport]:
-        """The reports of a group; the secrets of all its arguments are known before any of its answers is reported."""
+        """Report a group."""
+        # Collect the secrets of all arguments first: one parallel call may return what another received.
         arguments = [self._note_args(event) for event in group]
         for event, args in zip(group, arguments, strict=True):
             step, _args, result, wrong = event
@@ -178,7 +182,7 @@ class RunLog:
                 yield StepReport(step, shown, masked, self._masked_failures(found) if found else (), golden)
 
     def _note_args(self, event: StepEvent) -> JSON:
-        """Remember the secrets of arguments; gives what may be shown of them, or of what is written for them."""
+        """Remember the secrets in the arguments of a step; return the masked arguments, or the masked template."""
         schema = self._schema(event.step, "input_schema")
         if event.wrong is None:
             return self._seen.add(event.args, schema)
@@ -187,13 +191,15 @@ class RunLog:
     def _schema(self, step: CallStep, which: str) -> Schema | None:
         tool = self._registry.get(step.call)
         if tool is None:
+            # Models call tools by their aliases.
             named = self._registry.named_by_alias(step.call)
             tool = None if named is None else self._registry.get(named)
         schema: Schema | None = None if tool is None else getattr(tool, which)
         return schema
 
     def _masked(self, result: Result, schema: Schema | None) -> Result:
-        """What may be shown of a result: secrets that calls brought may be anywhere in it."""
+        """Mask every part of a result: any of them may repeat a secret from the arguments of a call."""
+        # A result may contain new secrets, which later results and arguments may repeat.
         value = self._seen.add(result.value, schema)
         hide: Callable[[Any], Any] = self._seen.hide_in
         error = result.error
@@ -210,7 +216,7 @@ class RunLog:
 
 
 class StoreView:
-    """The store of a run's session. Nothing of it is looked at before somebody asks."""
+    """The store of a session, read on demand."""
 
     __slots__ = ("_fixture", "_scenario", "_session")
 
@@ -221,15 +227,16 @@ class StoreView:
 
     @property
     def fixture(self) -> Fixture:
-        """What the run can see of the collections and machines."""
+        """The collections and machines that are visible to the run."""
+        # Most runs never read the store, so its visible part is computed on demand.
         if self._fixture is None:
             self._fixture = visible_state(self._scenario, self._session.registry).fixture
         return self._fixture
 
     def rows(self, names: Iterable[str] | None = None) -> dict[str, Any]:
-        """Collection -> key -> row as it is now, of these collections or of all in sight.
+        """Return collection -> key -> current row, for the named or all visible collections.
 
-        Where the rows of one can't be had, who looks for them is told, with an ExpressionError.
+        Reading a collection with invalid rows raises an ExpressionError.
         """
         from toolcrib.executors.mock.unit_of_work import UnitOfWork  # noqa: PLC0415 -- most scenarios read no rows
 
@@ -238,11 +245,11 @@ class StoreView:
         return UnitOfWork(self._session.store, Fixture(chosen)).store()
 
     def states(self) -> dict[str, JSON]:
-        """Machine -> its state now."""
+        """Return machine -> current state."""
         return state_by_machine(self.fixture, self._session.store.version)
 
     def shown(self, rows: dict[str, Any]) -> dict[str, Any]:
-        """Rows without what the schemas of their collections, or their own keys, call a secret."""
+        """Mask rows by the schemas of their collections and the names of their keys."""
         return {
             name: {key: redact(row, self.fixture.collections[name].schema) for key, row in inside.items()}
             for name, inside in rows.items()
@@ -250,16 +257,13 @@ class StoreView:
 
 
 def changes_of(store: Store) -> dict[str, Any]:
-    """What is different from the beginning: the rows of collections, None for a row that was deleted; states.
-
-    What their names call a secret is masked.
-    """
+    """Return the changed rows (None for a deleted one) and states, with secrets masked by their names."""
     changed: dict[str, Any] = {"rows": store.changed(), "states": dict(store.version.states)}
     return {key: redact(value) for key, value in changed.items()}
 
 
 class RunScope(dict[str, JSON]):
-    """What the expressions of a run read: what it has put in, and `store` and `state` as they are at that moment."""
+    """The variables for expressions of a run; `store` and `state` are computed when they are read."""
 
     __slots__ = ("_kept",)
 
@@ -268,6 +272,7 @@ class RunScope(dict[str, JSON]):
         self._kept = kept
 
     def __missing__(self, name: str) -> JSON:
+        # Few expressions read the store, and collecting its rows is slow.
         if name == "store":
             return self._kept.rows()
         if name == "state":
@@ -275,5 +280,5 @@ class RunScope(dict[str, JSON]):
         raise KeyError(name)
 
     def copy(self) -> RunScope:
-        """What is put in as it is now; the rows and states go on."""
+        """Copy the variables; `store` and `state` stay live."""
         return RunScope(self._kept, self)

@@ -1,4 +1,4 @@
-"""What a run needs of the project, looked up and compiled before it begins: the tools as it sees them, its agent."""
+"""Prepare a run: its tools with modes, mocks, store and faults, and its agent with prompt and guardrails."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class AgentSetup(NamedTuple):
-    """What the agent of a run needs of the project.
+    """The agent of a run, with what it needs from the project.
 
     Attributes:
         agent: The agent.
-        subjects: The models that it speaks with, which somebody must have agreed to.
-        prompt: Its prompt; None where it has none, or there is an `error`.
-        guardrails: Those of the agent, then those of its prompt.
-        error: Why its prompt could not be found, to be raised when the conversation begins.
+        subjects: The models that must be trusted before the agent contacts them.
+        prompt: The prompt; None if the agent has none, or if there is an `error`.
+        guardrails: The guardrails of the agent, then those of its prompt.
+        error: Why the prompt was not found; raised when the conversation begins, so that it becomes a failure.
     """
 
     agent: Agent
@@ -42,12 +42,12 @@ class AgentSetup(NamedTuple):
 
 
 class RunSetup(NamedTuple):
-    """All that a run needs of the project.
+    """A run with everything that it needs from the project.
 
     Attributes:
         scenario: The scenario, or one of its runs.
-        tools: The tools as it sees them.
-        agent: What its agent needs; None where it has none.
+        tools: The tools with modes, mocks, store and faults of the scenario.
+        agent: The agent; None if the scenario has none.
     """
 
     scenario: Scenario
@@ -56,7 +56,7 @@ class RunSetup(NamedTuple):
 
 
 def set_up_run(runtime: Runtime, scenario: Scenario) -> RunSetup:
-    """Look up and compile what a run of a scenario needs. The run itself reads no documents but golden files."""
+    """Look up and compile what a run needs. The run itself only reads golden files."""
     agent = None if scenario.agent is None else _agent_setup(runtime, scenario, scenario.agent)
     return RunSetup(scenario, tools_for(runtime, scenario), agent)
 
@@ -87,34 +87,34 @@ def _compiled(guardrails: Sequence[Guardrail]) -> tuple[GuardrailCheck, ...]:
 
 
 def registry_for(registry: Registry, scenario: Scenario) -> Registry:
-    """The tools as a run of a scenario sees them: its modes, then its store, its faults and its mocks.
-
-    They are derived once for all runs in which they are the same.
-    """
+    """The tools of a run: with the modes of the scenario, then its store, faults and mocks."""
     furnishes = bool(scenario.faults) or scenario.fixture is not NO_FIXTURE
+    # Scenarios without changes share the registry, and with it everything that is compiled for its tools.
     if not (scenario.modes or scenario.mocks or furnishes):
         return registry
     told = _settled(scenario) if scenario.faults else scenario
 
     def derive() -> Registry:
+        # Loading has reported the problems, so the list is dropped.
         run = with_inherited_state(told, registry, [])
         moded = with_modes(registry, run.modes)
         if furnishes:
             moded = moded.changed(tool=lambda tool: with_scenario_state(tool, run))
+        # Mocks come last: a mock of the scenario wins over its modes.
         return moded.with_tools(with_mock(moded[name], run) for name in run.mocks)
 
+    # The runs of a matrix or a repetition usually have the same tools, and compiling mocks costs more than
+    # running them.
     return registry.derived_once((told.modes, told.mocks, told.fixture, told.faults, told.origin), derive)
 
 
 def tools_for(runtime: Runtime, scenario: Scenario) -> Registry:
-    """`registry_for`, where a scenario makes tools of another workspace its own: it needs for itself what they need.
-
-    So a scenario of a pack from elsewhere calls no tool of a trusted project but its mocks.
-    """
+    """`registry_for`, with the trust of tools from other workspaces bound to the workspace of the scenario."""
     registry, trust = registry_for(runtime.registry, scenario), engine_of(runtime).trust
     if trust.policy.everything:
         return registry
     home, executors = trust.workspace_of(scenario.origin.source), engine_of(runtime).executors
+    # Tools that stay in this process, such as mocks, need no trust.
     others = [
         card.name
         for card in registry.cards.values()
@@ -124,6 +124,8 @@ def tools_for(runtime: Runtime, scenario: Scenario) -> Registry:
     ]
     if not others:
         return registry
+    # An override in the scenario's file makes its workspace responsible for these tools, too. Otherwise a
+    # scenario of a third-party pack could call the live tools of a trusted project.
     place = f"{scenario.origin.source}:{scenario.origin.line}"
     return registry.with_tools(_also_written_in(registry[name], place) for name in others)
 
@@ -133,9 +135,9 @@ def _also_written_in(tool: Descriptor, place: str) -> Descriptor:
 
 
 def trust_subjects(runtime: Runtime, scenario: Scenario) -> Iterator[TrustSubject]:
-    """What a run of a scenario needs outside of this process: tools that it may call, and the models of its agent.
+    """What a run needs outside this process: the tools that it may call, and the models of its agent.
 
-    An agent may call any tool that there is.
+    An agent may call every tool.
     """
     registry = tools_for(runtime, scenario)
     names = registry if scenario.agent is not None else tools_of(scenario)
@@ -151,8 +153,8 @@ def trust_subjects(runtime: Runtime, scenario: Scenario) -> Iterator[TrustSubjec
 
 
 def _settled(scenario: Scenario) -> Scenario:
-    """The scenario with the faults of this run of it; the scenario itself where they are those of every run."""
-    from toolcrib.loading.scenarios.faults import resolve_faults  # noqa: PLC0415 -- in most scenarios nothing goes wrong
+    """Resolve the faults for this run; returns the scenario itself if they do not depend on the run."""
+    from toolcrib.loading.scenarios.faults import resolve_faults  # noqa: PLC0415 -- most scenarios have no faults
 
     faults = resolve_faults(scenario.faults, {"matrix": dict(scenario.values), "run": scenario.run})
     return scenario if faults == scenario.faults else replace(scenario, faults=faults)

@@ -1,6 +1,6 @@
-"""Runs one scenario: a fresh session on virtual time, its steps in order, its agent, then its verification.
+"""Run one scenario in a fresh session on virtual time: its steps in order, its agent, then its verification.
 
-A scenario with several trials runs once for each, with a seed of its own, and has one report of them all.
+A scenario with several trials runs once for each trial, with its own seed, and has one report for all of them.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ if TYPE_CHECKING:
 async def run_scenario(
     runtime: Runtime, scenario: Scenario, *, seed: int | None = None, update: bool = False
 ) -> ScenarioReport:
-    """Run a scenario in a session of its own; one with several trials, in one for each of them.
+    """Run a scenario in a new session; each of several trials has its own session.
 
     Args:
-        runtime: Holds the tools; it is not changed.
-        scenario: What to run; of one with a matrix or that repeats, one of its runs (`runs_of`).
-        seed: In place of the scenario's own.
-        update: Take a result that differs from its golden file for right: the report says what to write.
+        runtime: The runtime with the tools; it is not changed.
+        scenario: The scenario; for one with a matrix or repetitions, one of its runs (`runs_of`).
+        seed: Replaces the seed of the scenario.
+        update: Accept results that differ from their golden files; the report contains the new content.
 
     Raises:
-        ConfigurationError: The scenario has a matrix, and this is none of its runs.
+        ConfigurationError: The scenario has a matrix, and is not one of its runs.
     """
     if scenario.matrix and not scenario.values:
         raise ConfigurationError(
@@ -91,6 +91,8 @@ async def _run(runtime: Runtime, scenario: Scenario, seed: int, *, update: bool)
 def _session(runtime: Runtime, setup: RunSetup, seed: int) -> Session:
     scenario = setup.scenario
     return runtime.session(
+        # The id is part of the key of generated values: runs of one scenario differ only by seed and matrix
+        # values.
         id=scenario.base or scenario.name,
         seed=seed,
         clock=RealClock() if scenario.real else VirtualClock(scenario.start),
@@ -101,8 +103,9 @@ def _session(runtime: Runtime, setup: RunSetup, seed: int) -> Session:
 def _report_of(
     run: _Run, session: Session, scenario: Scenario, *, passed: bool, started: float
 ) -> ScenarioReport:
-    """The report of a run. `verify` applies only if all steps passed, since later ones are missing otherwise."""
+    """Create the report of a run. `verify` only applies if all steps passed; otherwise calls are missing."""
     failures = run.check_end() if passed else ()
+    # Real times differ in every run, so they must not be part of the digest.
     virtual = None if scenario.real else session.clock.monotonic()
     log = run.log
     agent = None
@@ -125,14 +128,14 @@ def _report_of(
 
 
 class _Run:
-    """The steps of one run: what they saved and what was called.
+    """One run: executes its steps, saves their results and logs their calls.
 
     Attributes:
-        log: What happened.
-        store: What the mocks keep.
-        agent: The conversation of its agent; None before it, and where there is none.
-        advanced: Seconds by which steps moved time on.
-        warnings: What does not fail the run.
+        log: The calls of the run.
+        store: The state of the mocks.
+        agent: The conversation of the agent; None before it begins, and without an agent.
+        advanced: Seconds by which steps advanced the time.
+        warnings: Findings that do not fail the run.
     """
 
     def __init__(self, session: Session, scenario: Scenario, *, update: bool) -> None:
@@ -163,7 +166,7 @@ class _Run:
         return True
 
     async def run_agent(self, runtime: Runtime, setup: AgentSetup) -> bool:
-        """Hold the conversation of the agent. Returns whether it reached its end as written."""
+        """Run the conversation of the agent. Returns whether all its turns ran."""
         from toolcrib.scenarios.agent_runner import AgentRun, AgentRunner  # noqa: PLC0415 -- most scenarios have no agent
 
         def names() -> RunScope:
@@ -174,14 +177,15 @@ class _Run:
         return not self.agent.broken
 
     async def advance(self, step: AdvanceStep) -> bool:
-        """Move time on.
+        """Advance the time.
 
         Raises:
-            ConfigurationError: The clock is real; no document says both.
+            ConfigurationError: The clock is real; the loader refuses such a document.
         """
         clock = self._session.clock
         if not isinstance(clock, VirtualClock):
-            raise ConfigurationError("a real clock can't be moved on", hint="leave `AdvanceStep` out")
+            raise ConfigurationError("cannot advance a real clock", hint="remove the `AdvanceStep`")
+        # Advancing also runs everything that is due in between, such as expiries and pending deadlines.
         await clock.advance(step.seconds)
         self.advanced += step.seconds
         return True
@@ -189,13 +193,14 @@ class _Run:
     async def run_step(self, step: CallStep) -> bool:
         """Make the call of a step, save its result and compare it. Returns whether it passed."""
         expect = step.expect
-        # The commonest step reads nothing and expects only that its call ends well.
+        # Most steps read no variables and only expect success. For them, no scope is computed.
         scope = self._scope_of(step) if expect.parts or step.args.names else self._scope
         try:
             args: Any = step.args.run(scope)
         except ExpressionError as error:
             return self._report((_not_called(step, error),), scope)
         session = self._session
+        # Only mocks answer immediately. They keep no reference to their arguments, so these are not copied.
         if session.answers_at_once(step.call):
             result = await session.call(step.call, args)
         else:
@@ -205,13 +210,15 @@ class _Run:
         group = (tuple.__new__(StepEvent, (step, args, result, None)),)
         if step.save_as:
             self._save(step, result)
+        # The boolean check is fast; differences are only computed for a failure.
         if is_expected(expect, result, scope):
             self.log.add(group)
             return True
         return self._report(group, scope)
 
     async def run_parallel(self, parallel: ParallelStep) -> bool:
-        """Begin all calls at one moment; when all have ended, compare them in the order of their beginning."""
+        """Start all calls at the same time, wait for all, and compare the results in the order of their start."""
+        # A copy, so that the calls cannot read each other's results.
         scope = self.scope().copy()
         made = [self._prepare(step, scope) for step in parallel.calls]
         calls = [each for each in made if each.wrong is None]
@@ -226,18 +233,18 @@ class _Run:
         return self._finish(ended, scope)
 
     async def _one_by_one(self, begun: Iterable[StepEvent]) -> list[Result]:
-        """The answers of calls that do not wait: each ends before the next one could begin anyway."""
+        """Make calls that never wait; each would end before the next one could start."""
         call: Callable[..., Awaitable[Result]] = self._session.call
         return [await call(each.step.call, each.args) for each in begun]
 
     async def _at_once(self, begun: Iterable[StepEvent]) -> list[Result]:
         call: Callable[..., Awaitable[Result]] = self._session.call
-        # As one call under way, whose own calls they are: time can't move before the last of them has begun.
+        # `working` keeps virtual time from advancing until the last of the calls has started.
         with self._session.clock.working():
             return await asyncio.gather(*(call(each.step.call, each.args) for each in begun))
 
     def _prepare(self, step: CallStep, scope: Mapping[str, JSON]) -> StepEvent:
-        """A step with the arguments of its call, or with why they can't be worked out."""
+        """Compute the arguments of a step, or the reason why they cannot be computed."""
         try:
             args = step.args.render(scope)
         except ExpressionError as error:
@@ -246,7 +253,7 @@ class _Run:
         return StepEvent(step, args if known else self._copied(step, args), None)
 
     def _copied(self, step: CallStep, args: JSON) -> JSON:
-        """A copy of the arguments for foreign code, since they may hold parts of the document and of earlier answers."""
+        """Copy arguments for third-party code, since they may share parts of the document and of earlier results."""
         self.log.note_call(step, args)
         return deepcopy(args)
 
@@ -255,7 +262,7 @@ class _Run:
             self.log.report_at_once()
 
     def _save(self, step: CallStep, result: Result) -> None:
-        """Let later steps see what came of a step: as it is now, even if whoever answered changes it."""
+        """Save the result of a step for later steps; a copy, if third-party code could modify it."""
         kept = step_value(result)
         self._scope[step.save_as] = kept if self._session.answers_at_once(step.call) else deepcopy(kept)
 
@@ -293,9 +300,10 @@ class _Run:
     def _golden(
         self, step: CallStep, golden: Golden, masked: Result, failures: list[ScenarioFailure]
     ) -> GoldenChange | None:
-        """Compare with the golden file. A change is reported only for a step that passes otherwise."""
+        """Compare with the golden file. A new content is only returned if the step passes otherwise."""
         scope: dict[str, JSON] = {"matrix": dict(self._scenario.values), "run": self._scenario.run}
         compared = compare_golden(golden, masked.value, self._scenario.origin.files, scope)
+        # `--update` must not turn a wrong result into the expected one.
         if self._update and compared.change is not None and not failures:
             return compared.change
         if compared.lines:
@@ -304,7 +312,7 @@ class _Run:
         return None
 
     def check_end(self) -> tuple[ScenarioFailure, ...]:
-        """Failures at the end of the run: of `verify`, and of faults that must happen and did not."""
+        """Failures of `verify`, of faults that did not happen, and of unused mock rules."""
         scenario = self._scenario
         found = unfired_faults(self._session, scenario) if scenario.faults else []
         if scenario.mocks and scenario.verify.unused_rules != "ignore":
@@ -315,6 +323,7 @@ class _Run:
                 self.warnings = tuple(left)
         if self.agent is not None:
             self.warnings = (*self.warnings, *self.log.mask_failures(self.agent.warnings))
+        # Without rules, collecting the evidence is skipped.
         if scenario.verify is NO_RULES and not found:
             return ()
         log = self.log
@@ -325,11 +334,11 @@ class _Run:
         return log.mask_failures([*verify(scenario.verify, evidence), *found])
 
     def _elapsed(self) -> float:
-        """Seconds since the first step began, without those that steps have moved time on by."""
+        """Seconds since the first step began, without those by which steps advanced the time."""
         return round(self._session.clock.monotonic() - self._began - self.advanced, 9)
 
     def _scope_of(self, step: CallStep) -> Mapping[str, JSON]:
-        """What expressions of a step read; the time of day only if they do, since it takes long to write."""
+        """The variables for a step; `now` only if an expression reads it, since formatting it is slow."""
         if "now" in step.args.names:
             return self.scope()
         for matcher in step.expect.parts.values():
@@ -338,7 +347,7 @@ class _Run:
         return self._scope
 
     def scope(self) -> RunScope:
-        """What expressions of the scenario read: the results of the steps so far, the time, seed, run, matrix."""
+        """The variables for expressions: results of the steps so far, `now`, `seed`, `run` and `matrix`."""
         self._scope["now"] = format_time(self._session.clock.now())
         return self._scope
 
@@ -349,17 +358,17 @@ def _not_called(step: CallStep, error: ExpressionError) -> StepEvent:
 
 
 _ROUNDING = 1e-9
-"""A third of three trials is one, whatever a third is in binary."""
+"""Tolerance for thresholds such as 1/3, which have no exact binary form: one of three trials must reach it."""
 
 RunTrial: TypeAlias = Callable[[Scenario, int], Awaitable[ScenarioReport]]
-"""Runs a scenario once, with a seed."""
+"""Runs a scenario once with a seed."""
 
 
 async def run_trials(scenario: Scenario, first: int, run: RunTrial) -> ScenarioReport:
-    """Run a scenario as often as it is tried, with the seeds `first`, `first + 1` and so on.
+    """Run all trials of a scenario, with the seeds `first`, `first + 1` and so on.
 
-    It passes where the share of trials in which each assertion holds, and the share of those in which all else is
-    good, reach their thresholds.
+    The scenario passes if the share of trials in which each assertion holds, and the share of trials without other
+    failures, reach their thresholds.
     """
     trials = []
     for number in range(scenario.trials):
@@ -369,7 +378,7 @@ async def run_trials(scenario: Scenario, first: int, run: RunTrial) -> ScenarioR
 
 
 def report_of(scenario: Scenario, seed: int, trials: Sequence[ScenarioReport]) -> ScenarioReport:
-    """One report of all trials."""
+    """Combine the reports of all trials."""
     failures = [*_failures(scenario, trials)]
     passed = not failures
     return ScenarioReport(
@@ -387,22 +396,22 @@ def report_of(scenario: Scenario, seed: int, trials: Sequence[ScenarioReport]) -
 
 
 def _failures(scenario: Scenario, trials: Sequence[ScenarioReport]) -> Iterator[ScenarioFailure]:
-    """What did not hold often enough."""
+    """Failures for what did not hold in enough trials."""
     many, threshold = len(trials), scenario.pass_threshold
     good = sum(not _is_bad(trial) for trial in trials)
     if not _enough(good, many, threshold):
-        line = f"{good} of {many} trials were good, {_wanted(threshold, many)}"
+        line = f"{good} of {many} trials were good; {_wanted(threshold, many)}"
         yield ScenarioFailure("trials", (line,), _first_pointer(trials))
     for pointer, several in _by_pointer(trials).items():
         held = sum(judged.passed for judged in several)
         judged = several[0]
         if not _enough(held, len(several), judged.threshold):
-            line = f"{judged.named} held in {held} of {len(several)} trials, {_wanted(judged.threshold, len(several))}"
+            line = f"{judged.named} held in {held} of {len(several)} trials; {_wanted(judged.threshold, len(several))}"
             yield ScenarioFailure("trials", (line,), pointer)
 
 
 def _is_bad(trial: ScenarioReport) -> bool:
-    """Whether anything but an assertion is not as it must be."""
+    """Whether a trial has failures other than assertions."""
     turns = () if trial.agent is None else trial.agent.turns
     return bool(
         any(step.failures for step in trial.steps)
@@ -412,7 +421,7 @@ def _is_bad(trial: ScenarioReport) -> bool:
 
 
 def _by_pointer(trials: Sequence[ScenarioReport]) -> dict[str, list[AssertionReport]]:
-    """Pointer of an assertion -> its reports in the trials in which it applied."""
+    """Pointer of an assertion -> its results in the trials in which it applied."""
     found: dict[str, list[AssertionReport]] = {}
     for trial in trials:
         for judged in () if trial.agent is None else trial.agent.assertions:
@@ -427,7 +436,7 @@ def _enough(held: int, many: int, threshold: float) -> bool:
 
 def _wanted(threshold: float, many: int) -> str:
     least = math.ceil(threshold * many - _ROUNDING)
-    return "and all must be" if least == many else f"and {least} of {many} must be"
+    return "all are required" if least == many else f"{least} of {many} are required"
 
 
 def _first_pointer(trials: Sequence[ScenarioReport]) -> str:
@@ -437,7 +446,7 @@ def _first_pointer(trials: Sequence[ScenarioReport]) -> str:
 
 
 def _flaky(trials: Sequence[ScenarioReport]) -> Iterator[ScenarioFailure]:
-    """What was not as it must be in some trials, and often enough in the others."""
+    """Warnings for trials that failed although enough others passed."""
     many = len(trials)
     for number, trial in enumerate(trials, start=1):
         if trial.failed:

@@ -1,6 +1,6 @@
-"""Which runs there are: the scenarios chosen by words and tags, each with its matrix, repetitions and call orders.
+"""Expand scenarios to runs (matrix, repetitions, call orders), and select them by keyword and tags.
 
-A call order is a number that gives the place of every call of every parallel step. The written order is 0; the
+A call order is a number that encodes the permutation of the calls in every parallel step. The written order is 0; the
 others are drawn from the seed.
 """
 
@@ -17,9 +17,9 @@ from toolcrib.loading.scenarios.scenario import combinations, describe_excess_ru
 
 
 def with_call_orders(scenario: Scenario, further: int) -> Iterator[Scenario]:
-    """The scenario in its written order, then in so many others, or in all that there are; each name tells which.
+    """Yield the scenario in its written order, then in `further` others or in all that exist, with a name for each.
 
-    Without other orders it is the scenario itself.
+    Without further orders, yields the scenario itself.
     """
     many = number_of_orders(scenario, further)
     if many == 1:
@@ -35,7 +35,7 @@ def with_call_orders(scenario: Scenario, further: int) -> Iterator[Scenario]:
 
 
 def number_of_orders(scenario: Scenario, further: int) -> int:
-    """In how many orders a scenario runs that is to run in so many besides the written one."""
+    """Number of orders, including the written one, in which a scenario runs."""
     return min(further + 1, _possible(scenario)) if further else 1
 
 
@@ -44,8 +44,9 @@ def _possible(scenario: Scenario) -> int:
 
 
 def _orders(scenario: Scenario, many: int) -> list[int]:
-    """So many different orders, the written one first; the same ones for the same seed."""
+    """Draw different orders, the written one first; equal seeds give equal orders."""
     possible = _possible(scenario)
+    # Drawing would take ever longer to hit the last missing orders.
     if many == possible:
         return list(range(possible))
     from toolcrib.schema.generation import KeyedRandom  # noqa: PLC0415 -- slow to import, and most runs draw no order
@@ -54,6 +55,7 @@ def _orders(scenario: Scenario, many: int) -> list[int]:
     orders = [0]
     while len(orders) < many:
         number += 1
+        # Draw numbers instead of listing permutations: ten parallel calls have 3.6 million orders.
         order = draw.at(number).integer(1, possible - 1)
         if order not in orders:
             orders.append(order)
@@ -71,7 +73,7 @@ def _in_order(scenario: Scenario, order: int) -> Scenario:
 
 
 def _permuted(calls: list[CallStep], number: int) -> Iterator[CallStep]:
-    """The permutation of the calls that has a number: 0 leaves them as they are."""
+    """The permutation of the calls with a number (factorial number system); 0 keeps their order."""
     while calls:
         place, number = divmod(number, factorial(len(calls) - 1))
         yield calls.pop(place)
@@ -80,22 +82,22 @@ def _permuted(calls: list[CallStep], number: int) -> Iterator[CallStep]:
 def runs_of(
     scenario: Scenario, *, repeat: int | None = None, seed: int | None = None, interleave: int = 0
 ) -> list[Scenario]:
-    """The runs of a scenario, each a scenario of its own; the scenario itself where it is one run.
+    """Expand a scenario to its runs, each of which is a scenario; returns the scenario itself for a single run.
 
-    A run of a matrix is called `name[city=Oslo,days=1]`, one of several repetitions `name[2/5]`, one of
-    several orders `name[order 2/5]`.
+    A run of a matrix is named `name[city=Oslo,days=1]`, a repetition `name[2/5]`, a call order `name[order 2/5]`.
 
     Args:
-        scenario: As it was read.
-        repeat: How often each combination runs, in place of the scenario's own `repeat`.
-        seed: Of the first repetition, in place of the scenario's own; each next one has the next seed.
-        interleave: In how many further orders the calls of parallel steps begin, each in a run of its own.
-            Where there are fewer orders, each of them is taken once.
+        scenario: The scenario as it was loaded.
+        repeat: Repetitions of each combination; replaces the `repeat` of the scenario.
+        seed: Seed of the first repetition; replaces the seed of the scenario. Each repetition adds one.
+        interleave: Number of further orders in which the calls of parallel steps begin, each in its own run. If fewer
+            orders exist, each of them is used once.
 
     Raises:
-        ConfigurationError: There would be more than 1,000 runs.
+        ConfigurationError: The scenario has more than 1,000 runs.
     """
     times = scenario.repeat if repeat is None else repeat
+    # Checked before the expansion, which would fill the memory for a large matrix.
     message = describe_excess_runs(scenario.matrix, times * number_of_orders(scenario, interleave))
     if message:
         raise ConfigurationError(f"scenario `{scenario.name}` ({scenario.origin.place()}): {message}")
@@ -128,17 +130,17 @@ def _name(name: str, combination: str, number: int, times: int) -> str:
 
 
 WORDS = 150
-"""Words and parentheses of one expression: they may all be nested."""
+"""Maximum number of words and parentheses in an expression, which bounds the recursion of the parser."""
 
 
 def select(scenarios: Iterable[Scenario], *, keyword: str = "", tags: Iterable[str] = ()) -> list[Scenario]:
-    """The scenarios that a run is about.
+    """Select scenarios by keyword and tags.
 
     Args:
-        scenarios: To choose from; the order is kept.
-        keyword: Words joined by `and`, `or`, `not`, with parentheses: each is part of the name or file
-            (or a glob over the name), without regard to case. Empty: all.
-        tags: One of these tags; empty: all.
+        scenarios: The scenarios to select from; their order is kept.
+        keyword: Words combined with `and`, `or`, `not` and parentheses. A word matches a part of the name or the file,
+            or the name as a glob, ignoring case. Empty selects all.
+        tags: Select scenarios with any of these tags; empty selects all.
     """
     wanted = frozenset(tags)
     test = keyword_test(keyword)
@@ -151,16 +153,16 @@ def keyword_test(expression: str) -> Callable[[Scenario], bool]:
     """Compile the expression of `-k`.
 
     Raises:
-        ValueError: It can't be read; the message says where.
+        ValueError: The expression is invalid; the message contains the position.
     """
     words = expression.replace("(", " ( ").replace(")", " ) ").split()
     if not words:
         return lambda _scenario: True
     if len(words) > WORDS:
-        raise ValueError(f"the expression has {len(words)} words and parentheses; at most {WORDS} are read")
+        raise ValueError(f"the expression has {len(words)} words and parentheses; the limit is {WORDS}")
     test, rest = _either(words)
     if rest:
-        raise ValueError(f"`{rest[0]}` is not expected in `{expression}`")
+        raise ValueError(f"unexpected `{rest[0]}` in `{expression}`")
     return test
 
 
@@ -189,15 +191,16 @@ def _joined(left: _Test, right: _Test, how: Callable[[Iterable[bool]], bool]) ->
 
 def _one(words: list[str]) -> tuple[_Test, list[str]]:
     if not words or words[0] in {"and", "or", ")"}:
-        raise ValueError(f"a word is missing {'before `' + words[0] + '`' if words else 'at the end'}")
+        raise ValueError(f"missing word {'before `' + words[0] + '`' if words else 'at the end'}")
     word, rest = words[0], words[1:]
     if word == "not":
         test, rest = _one(rest)
+        # `not` binds tighter than `and`, which binds tighter than `or`, as in Python and pytest.
         return (lambda scenario: not test(scenario)), rest
     if word == "(":
         test, rest = _either(rest)
         if rest[:1] != [")"]:
-            raise ValueError("a `)` is missing")
+            raise ValueError("missing `)`")
         return test, rest[1:]
     folded = word.casefold()
     return (lambda scenario: _names(scenario, folded)), rest

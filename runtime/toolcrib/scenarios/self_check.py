@@ -1,9 +1,9 @@
-"""What `toolcrib validate` proves beyond loading: what mocks answer, and whether a second judge agrees.
+"""Checks of `toolcrib validate` beyond loading: test mocks by calling them, and check schemas with jsonschema.
 
-A computed reply is proved by calling the mock: with generated arguments, with the examples, with arguments made to
-fit each rule, and with arguments that hit rows of its store; the last ones also after a call that has changed the
-store. Every problem of these is a call that really ends so; a reply that none of them reaches stays unproved. Keys of
-rows are compared with those that rows have and effects write.
+A mock is called with generated arguments, with its examples, with arguments that match each rule, and with arguments
+that hit rows of its store; the last ones also after a call that changed the store. Every reported problem is the
+result of a real call, so there are no false alarms; replies that no call reaches are not tested. Keys of rows are
+compared with those that rows have and effects write.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ from toolcrib.simulation.store import FRESH, StoreVersion, store_of
 UNKNOWN_ROW_KEY = "unknown_row_key"
 
 GENERATED = 8
-"""How many arguments are generated from an input schema."""
+"""Number of arguments that are generated from an input schema."""
 
 FITTED = 2
-"""How many of them are fitted to each rule; the first example is as well."""
+"""Number of them that are adapted to each rule, in addition to the first example."""
 
 MOST_CALLS = 8
-"""How often a mock is called with the same arguments in one session, for replies that follow each other."""
+"""Maximum number of calls with the same arguments in one session, to reach later replies of a list."""
 
 MOST_WATCHED = 200
-"""Calls of one mock that are watched for what they look up in its store."""
+"""Maximum number of calls of one mock whose look-ups in the store are observed."""
 
 MOST_WATCHED_AFTER = 40
-"""The same, in a store that another call has changed."""
+"""The same for a store that another call has changed."""
 
 TRIED_AFTER = 4
-"""Arguments that are tried there besides those that hit rows."""
+"""Number of arguments that are tried there in addition to those that hit rows."""
 
 MOST_ACTS = 6
-"""Calls of a pack's tools that change its store before others are made."""
+"""Maximum number of store-changing calls per pack after which other mocks are tested."""
 
 MOST_PAIRS = 500
-"""Such calls, each with a mock that is proved after it."""
+"""Maximum number of pairs of such a call and a mock that is tested after it."""
 
 SHOWN = 200
-"""Bytes of the arguments that a problem shows."""
+"""Maximum bytes of the arguments in a problem."""
 
 
 class _Act(NamedTuple):
@@ -68,7 +68,7 @@ class _Act(NamedTuple):
     Attributes:
         tool: The tool that was called.
         arguments: Its arguments.
-        version: The store as it was afterwards.
+        version: The store after the call.
     """
 
     tool: Descriptor
@@ -76,14 +76,14 @@ class _Act(NamedTuple):
     version: StoreVersion
 
     def concerns(self, tool: Descriptor) -> bool:
-        """Whether a tool's store has something that was changed."""
+        """Whether the store of a tool contains something that the call changed."""
         changed = {*self.version.rows, *self.version.states}
         return not changed.isdisjoint(each.id for part in tool.fixture for each in part.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mock:
-    """A mock to prove.
+    """A mock to test.
 
     Attributes:
         tool: The tool, in mode `mock`.
@@ -117,12 +117,12 @@ class _Mock:
 
 
 async def run_self_check(runtime: Runtime) -> list[Problem]:
-    """What is wrong with what was loaded, as far as only calls or another judge can tell.
+    """Find problems that only calls of the mocks, or a second validator, can reveal.
 
     Returns:
         Placed problems: `reply_breaks_schema` and `reply_fails` for a computed reply of a mock, `unknown_row_key` for
-        a key that rows never have, `not_proved` for a mock without any arguments to try, `check_with_jsonschema` for a
-        schema that jsonschema refuses.
+        a key that no row has, `not_proved` for a mock without arguments to try, `second_opinion` for a schema that
+        jsonschema rejects.
     """
     problems = await _Proof(runtime).problems()
     for tool in runtime.registry.values():
@@ -131,7 +131,7 @@ async def run_self_check(runtime: Runtime) -> list[Problem]:
 
 
 def _is_known(problem: Problem, known: Sequence[Problem]) -> bool:
-    """Whether loading reported the same for a fixed answer."""
+    """Whether loading has reported the same problem for a fixed reply."""
     return problem.code == "reply_breaks_schema" and any(
         other.code == "result_breaks_schema"
         and other.source == problem.source
@@ -143,6 +143,7 @@ def _is_known(problem: Problem, known: Sequence[Problem]) -> bool:
 def _mocks(runtime: Runtime) -> Iterator[_Mock]:
     for tool in runtime.registry.values():
         if "mock" in tool.bindings:
+            # The mock is tested even if another mode is active.
             yield _Mock(tool=tool._replace(mode="mock"), place="/mock")
     for scenario in runtime.scenarios:
         seen = with_inherited_state(scenario, runtime.registry, [])
@@ -152,7 +153,7 @@ def _mocks(runtime: Runtime) -> Iterator[_Mock]:
 
 
 class _Proof:
-    """Calls of the mocks of a runtime, and what goes wrong in them."""
+    """Tests the mocks of a runtime by calling them."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -166,9 +167,10 @@ class _Proof:
         self._collections: set[str] = set()
 
     async def problems(self) -> list[Problem]:
-        """What is wrong with each mock by itself, and after a call that changes the store."""
+        """Test each mock on its own, and after calls that change the store."""
         found = [*self._misplaced()]
         found += [problem for mock in self._mocks for problem in await self._prove(mock)]
+        # A reply that already fails on its own is not reported again for a changed store.
         known = {(problem.source, problem.pointer) for problem in found}
         own = [mock for mock in self._mocks if mock.place == "/mock"]
         together = self._only([mock.tool for mock in own])
@@ -181,7 +183,7 @@ class _Proof:
         return found
 
     def _misplaced(self) -> Iterator[Problem]:
-        """What scenarios want of rows that no row can be, because no row has the key and no effect writes it."""
+        """Problems of scenarios that expect a key which no row has and no effect writes."""
         tools = {
             name: tool._replace(fixture=self._schemas.furnish(tool.fixture, guessed=False))
             for name, tool in self._runtime.registry.items()
@@ -196,8 +198,8 @@ class _Proof:
         try:
             tried = _arguments(mock)
         except ExpressionError as error:
-            message = f"the answers of `{mock.tool.name}` are not proved, since no arguments could be made up: {error.message}"
-            hint = "give the tool `examples`"
+            message = f"cannot test the mock of `{mock.tool.name}`, since no arguments could be generated: {error.message}"
+            hint = "add `examples` to the tool"
             tried = []
             found[""] = mock.problem("not_proved", message, "/mock", hint=hint, severity="notice")
         runtime = self._only([mock.tool])
@@ -212,7 +214,7 @@ class _Proof:
         try:
             tried = _arguments(mock)[:TRIED_AFTER]
         except ExpressionError:
-            return []  # it was reported before
+            return []  # reported by `_prove`
         hits = await self._hits(mock, tried, act.version, MOST_WATCHED_AFTER)
         return [
             problem
@@ -221,9 +223,9 @@ class _Proof:
         ]
 
     def _unknown_keys(self, mock: _Mock, *, guessed: bool) -> Iterator[Problem]:
-        """Keys that a mock reads of rows, or writes through, although no row has them and no effect writes them.
+        """Problems of keys that a mock reads or writes through although no row has them and no effect writes them.
 
-        A notice where they are only guessed not to be there.
+        A notice if the absence of the key is only inferred.
         """
         if not mock.tool.fixture.collections:
             return
@@ -234,17 +236,15 @@ class _Proof:
                 continue
             message, severity = told.message, told.severity
             if guessed:
-                message += (
-                    ", as far as rows and effects show; it is not checked, since rows may have other keys"
-                )
+                message += "; this is inferred from rows and effects, and rows may have other keys"
                 severity = "notice"
-            hint = told.hint or "add it to rows, or name it in a `schema` of their collection"
+            hint = told.hint or "add it to the rows, or to the `schema` of their collection"
             yield mock.problem(told.code, message, told.pointer, hint=hint, severity=severity)
 
     async def _hits(
         self, mock: _Mock, tried: Sequence[dict[str, Any]], version: StoreVersion, most: int
     ) -> list[dict[str, Any]]:
-        """Arguments that hit rows of a version of the mock's store."""
+        """Find arguments that hit rows of a version of the mock's store."""
         if not mock.tool.fixture.collections:
             return []
         fixture, met = self._samples.of(mock.tool.fixture, version)
@@ -258,19 +258,22 @@ class _Proof:
     async def _judge(
         self, runtime: Runtime, mock: _Mock, arguments: dict[str, Any], before: _Act | None = None
     ) -> list[Problem]:
-        """Call the mock in a fresh session, as often as it may have answers in a row, and judge each of them."""
+        """Call the mock in a fresh session, once for each consecutive reply, and check the results."""
+        # On virtual time, the latency of the mock does not slow down validation.
         session = runtime.session(id="proof", clock=VirtualClock())
         if before is not None:
             await session.call(before.tool.name, before.arguments)
         results = [await session.call(mock.tool.name, arguments) for _ in range(_calls(mock.block))]
         version = store_of(session).version
+        # A mock of a scenario exists only there, so its changes concern no other tool.
         if before is None and mock.place == "/mock" and version is not FRESH:
             self._note(_Act(mock.tool, arguments, version))
         problems = (_problem(mock, arguments, result, before) for result in results)
         return [problem for problem in problems if problem is not None]
 
     def _note(self, act: _Act) -> None:
-        """Keep an act after which a row has a form that no row had before, or a machine is in another state."""
+        """Keep a call after which a row has a new shape, or a machine is in a new state."""
+        # The limit is per pack, so that one pack does not use up the calls of all.
         pack = act.tool.origin.pack
         if sum(other.tool.origin.pack == pack for other in self._acts) == MOST_ACTS:
             return
@@ -285,16 +288,16 @@ class _Proof:
             self._acts.append(act)
 
     def _only(self, tools: Sequence[Descriptor]) -> Runtime:
-        """A runtime with some tools, and nothing around them."""
+        """A runtime with only these tools, without middleware and settings."""
         engine = engine_of(self._runtime)
         return runtime_on(Engine(Registry(tools), executors=engine.executors, trust=engine.trust))
 
 
 def _arguments(mock: _Mock) -> list[dict[str, Any]]:
-    """The arguments to try: generated, of the examples, and fitted to each rule.
+    """The arguments to try: from the examples, generated, and adapted to each rule.
 
     Raises:
-        ExpressionError: None can be generated, and there are no examples.
+        ExpressionError: No arguments can be generated, and there are no examples.
     """
     tool = mock.tool
     examples = [dict(example.args) for example in tool.examples]
@@ -306,6 +309,7 @@ def _arguments(mock: _Mock) -> list[dict[str, Any]]:
         if not examples:
             raise
         made = []
+    # Arguments for a rule start from valid ones, so that only the parts in its pattern differ.
     start = [*made[:FITTED], *examples[:1]]
     patterns = [
         rule["when"]["args"] for rule in mock.block.get("rules", ()) if "args" in rule.get("when", {})
@@ -315,13 +319,14 @@ def _arguments(mock: _Mock) -> list[dict[str, Any]]:
 
 
 def _of_objects(schema: Schema) -> Schema:
-    """The schema of arguments where it does not say itself that they are an object."""
+    """Add `type: object` to a schema of arguments that omits it."""
     return {"type": "object", **schema} if isinstance(schema, dict) else schema
 
 
 def _calls(block: Mapping[str, Any]) -> int:
-    """How many calls in a row may be answered differently; a rule on the call's number gets the most."""
+    """Number of consecutive calls that may have different replies; the maximum for a rule on the call number."""
     rules = block.get("rules", ())
+    # Such a rule may match the n-th call only, and n is not known without evaluating the matcher.
     if any("call" in rule.get("when", {}) for rule in rules):
         return MOST_CALLS
     lists: list[list[dict[str, int]]] = [
@@ -333,7 +338,7 @@ def _calls(block: Mapping[str, Any]) -> int:
 
 
 def _as_list(reply: Any) -> list[Any]:
-    """The replies of a rule: one that says no `times` answers every call alike."""
+    """The replies of a rule as a list; empty for a reply without `times`, which never changes."""
     if isinstance(reply, list):
         return reply
     return [reply] if "times" in reply else []
@@ -352,15 +357,16 @@ def _problem(mock: _Mock, arguments: dict[str, Any], result: Result, before: _Ac
         message = f"{told}: {result.message}"
         return mock.problem("reply_fails", message, pointer, hint=str(details.get("hint", "")))
     if "fault" in result.meta:
-        return None  # it is meant to be broken
+        return None  # an injected fault is meant to break the result
+    # The first line only states that the result is invalid.
     faults = result.message.splitlines()[1:]
     if result.outcome is not Outcome.INVALID_RESULT:
         faults = [str(warning) for warning in result.meta.get("warnings", ())]  # type: ignore[union-attr]
     if not faults:
         return None
     severity = "error" if result.outcome is Outcome.INVALID_RESULT else "warning"
-    message = f"{told}, the answer does not fit `output_schema`: {'; '.join(faults)}"
-    hint = "change the answer, or the schema"
+    message = f"{told}, the result does not match `output_schema`: {'; '.join(faults)}"
+    hint = "change the reply or the schema"
     return mock.problem(
         "reply_breaks_schema", message, _reply_pointer(mock.block, result), hint=hint, severity=severity
     )
@@ -371,13 +377,13 @@ def _shown(tool: Descriptor, arguments: dict[str, Any]) -> str:
 
 
 def _rows_are_lost(tool: Descriptor, result: Result) -> bool:
-    """Whether a call failed for invalid rows of the store, which loading has reported at the rows."""
+    """Whether a call failed because of invalid rows, which loading has reported at the rows."""
     faults = [collection.fault for collection in tool.fixture.collections.values() if collection.fault]
     return any(fault in result.message for fault in faults)
 
 
 def _reply_pointer(block: Mapping[str, Any], result: Result) -> str:
-    """The pointer of the reply that the mock reports."""
+    """Pointer of the reply that produced a result."""
     told = result.meta.get("mock")
     if not isinstance(told, dict):
         return "/mock"
@@ -391,9 +397,9 @@ def _reply_pointer(block: Mapping[str, Any], result: Result) -> str:
 
 
 def example_value(pattern: JSON) -> JSON:
-    """A value that a matcher accepts, where one is easily found; else what comes near.
+    """Return a value that a matcher accepts, or a similar one if none is easy to find.
 
-    Of an object's members those without an easy value are left out.
+    Members of an object without an easy value are omitted.
     """
     if isinstance(pattern, list):
         return [example_value(item) for item in pattern]
@@ -407,7 +413,7 @@ def example_value(pattern: JSON) -> JSON:
 
 
 def _is_open(pattern: JSON) -> bool:
-    """Whether a matcher consists of operators of which none names a value."""
+    """Whether a matcher consists only of operators that contain no value."""
     return (
         isinstance(pattern, dict)
         and bool(pattern)
@@ -444,7 +450,7 @@ _FITTING: Mapping[str, Callable[[Any], JSON]] = {
 
 
 def check_with_jsonschema(tool: Descriptor) -> Iterator[Problem]:
-    """Where jsonschema refuses a schema that loading accepted: other programs may refuse it as well."""
+    """Yield problems of schemas that loading accepted but jsonschema rejects."""
     schemas: Sequence[tuple[str, Schema | None]] = (
         ("/input_schema", tool.input_schema),
         ("/output_schema", tool.output_schema),
@@ -457,9 +463,9 @@ def check_with_jsonschema(tool: Descriptor) -> Iterator[Problem]:
         line, column = tool.origin.locate(pointer)
         yield Problem(
             code="second_opinion",
-            message=f"jsonschema refuses this schema: {truncate(fault.message, SHOWN)}",
+            message=f"jsonschema rejects this schema: {truncate(fault.message, SHOWN)}",
             pointer=pointer,
-            hint="other programs that read it may refuse it too",
+            hint="other programs may reject it, too",
             severity="warning",
             source=tool.origin.file_of(pointer),
             line=line or tool.origin.line,
@@ -468,10 +474,11 @@ def check_with_jsonschema(tool: Descriptor) -> Iterator[Problem]:
 
 
 _NO_FORMATS = jsonschema.FormatChecker(formats=())
-"""Regular expressions are judged by loading: jsonschema would read them as Python's."""
+"""No format checks: loading checks patterns as ECMAScript, while jsonschema would read them as Python's."""
 
 
 def _jsonschema_fault(schema: Schema) -> jsonschema.SchemaError | None:
+    # jsonschema is what most Python programs that receive the schema would validate with.
     judge: Any = validator_for(schema, default=jsonschema.Draft202012Validator)
     try:
         judge.check_schema(schema, format_checker=_NO_FORMATS)

@@ -1,11 +1,10 @@
-"""What mocks do with the rows of a store: the keys that they read and write, and arguments that hit rows.
+"""Analyse how mocks use the rows of a store: infer the keys of rows, and find arguments that hit rows.
 
-The keys are checked where no schema says which there are. For each collection, a schema is made of the keys of its
-rows and of what effects write; unknown keys are reported against it as against a schema of the document.
+Keys: for a collection without a schema, a schema is inferred from the keys of its rows and from what effects write.
+Unknown keys are reported against it as against a written schema.
 
-Arguments are found by watching. A mock is called with a small part of its store whose objects and texts note what they
-are asked for. Wherever an argument was looked up among keys, or compared with a text, one of those takes its place in
-the next call.
+Arguments: a mock is called with a small part of its store, whose objects and texts record look-ups and comparisons. If
+an argument was looked up among keys or compared with a text, one of these replaces it in the next call.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from toolcrib.schema.validation import Validator
 from toolcrib.simulation.store import FRESH, Rows, StoreVersion, rows_of
 
 MOST_VALUES: Final = 500_000
-"""Values of the rows of one collection; of one that has more the keys are not known."""
+"""Maximum number of values in the rows of a collection; for a larger one no keys are inferred."""
 
 _PUTS: Final = ("insert", "upsert", "create")
 _VALUES: Final = ("set", "value")
 _WRITES: Final = (*_PUTS, "append", "update")
-"""Keys of effects and of `crud` that name the place where something is written."""
+"""Keys of effects and of `crud` that contain the target of a write."""
 
 _WHOLE: Final = re.compile(r"\s*\{\{(?:(?!\}\}).)*\}\}\s*", re.DOTALL)
 _ARGUMENT: Final = re.compile(r"\s*\{\{\s*args(?:\.(\w+))?\s*\}\}\s*", re.ASCII)
@@ -39,11 +38,11 @@ _SCALARS: Final = ("boolean", "integer", "number", "string")
 
 
 class RowSchemas:
-    """Schemas of the rows of collections, made of what is in them and of what mocks write.
+    """Infers schemas of rows from the rows themselves and from what mocks write.
 
     Args:
-        mocks: All mocks, each as the tool that it is of.
-        fixtures: Further rows for collections by their names: those of scenarios.
+        mocks: The tools with a mock.
+        fixtures: Further rows of the collections, from scenarios.
     """
 
     def __init__(self, mocks: Sequence[Descriptor], fixtures: Iterable[Fixture]) -> None:
@@ -59,12 +58,12 @@ class RowSchemas:
             self._read(tool.bindings["mock"], tool)
 
     def furnish(self, fixture: Fixture, *, guessed: bool) -> Fixture:
-        """A fixture with schemas for the rows of its collections.
+        """Return a fixture whose collections have schemas.
 
         Args:
             fixture: The fixture.
-            guessed: Whether what may have other keys is taken to have none: rows with an open schema, and what effects
-                compute.
+            guessed: Whether to assume that rows with an open schema, and values that effects compute, have no other
+                keys.
         """
         collections = {
             name: collection._replace(schema=self._schema_of(collection, guessed=guessed))
@@ -72,10 +71,10 @@ class RowSchemas:
         }
         return fixture._replace(collections=MappingProxyType(collections))
 
-    # What effects write.
+    # Effects.
 
     def _read(self, part: JSON, tool: Descriptor) -> None:
-        """Note what a part of a mock writes, and what it calls rows."""
+        """Record what a part of a mock writes, and its names for rows."""
         if isinstance(part, dict):
             for name, row in _items(part.get("rows")):
                 self._holders.setdefault(name, set()).update(
@@ -84,6 +83,7 @@ class RowSchemas:
             self._holders.setdefault("row", set()).update(
                 str(each) for _key, each in _items(part.get("crud"))
             )
+            # An effect and a `crud` have the same keys for their target, so both are recognised by them.
             kind = next((kind for kind in _WRITES if isinstance(part.get(kind), str)), "")
             if kind:
                 self._read_effect(part, kind, tool)
@@ -94,15 +94,17 @@ class RowSchemas:
             self._read(item, tool)
 
     def _read_effect(self, effect: dict[str, JSON], kind: str, tool: Descriptor) -> None:
-        """Note what an effect writes, or a `crud`."""
+        """Record what an effect or a `crud` writes."""
         place = str(effect[kind])
         for value in [effect[key] for key in _VALUES if key in effect] or ["{{ args }}"]:
             self._note(value, _last(place), tool)
         if kind in _PUTS and place not in tool.fixture.collections:
-            self._computed.add(_last(place))  # what is put into an object within a row has a key of its own
+            self._computed.add(
+                _last(place)
+            )  # the target is an object within a row, which gets a computed key
 
     def _note(self, value: JSON, holder: str, tool: Descriptor) -> None:
-        """Note the keys of what is written into a holder: a row, or what stands under a key, or its elements."""
+        """Record the keys that are written into a holder: a row, the value of a key, or its elements."""
         if isinstance(value, dict) and "for_each" in value:
             self._note(
                 value["value"] if value.keys() & {"key", "value"} == {"value"} else "{{ for_each }}",
@@ -120,7 +122,7 @@ class RowSchemas:
             self._note_computed(value, holder, tool.input_schema)
 
     def _note_computed(self, expression: str, holder: str, arguments: Schema) -> None:
-        """Note what an expression may give: an argument of which the schema is known, or anything."""
+        """Record what an expression may return: an argument with a known schema, or anything."""
         match = _ARGUMENT.fullmatch(expression)
         names = closed_names(arguments) if match is not None and not match[1] else None
         if names is not None:
@@ -129,9 +131,11 @@ class RowSchemas:
         elif match is None or not match[1] or not _is_scalar(arguments, match[1]):
             self._computed.add(holder)
 
-    # What is in the rows.
+    # Rows.
 
     def _schema_of(self, collection: Collection, *, guessed: bool) -> Schema | None:
+        # Many mocks share a collection. The digest tells its versions apart, since a scenario may replace the
+        # rows.
         key = (collection.id, collection.digest, guessed)
         if key not in self._made:
             self._made[key] = self._make(collection, guessed=guessed)
@@ -140,6 +144,7 @@ class RowSchemas:
     def _make(self, collection: Collection, *, guessed: bool) -> Schema | None:
         own = collection.schema
         is_open = isinstance(own, dict) and closed_names(own) is None and not may_name_elsewhere(own)
+        # A closed schema lists all keys already.
         rows = self._rows(collection) if own is None or (guessed and is_open) else None
         if rows is None:
             return own
@@ -154,19 +159,20 @@ class RowSchemas:
     def _shape(
         self, values: Sequence[JSON], holder: str, above: Mapping[str, Schema], *, guessed: bool
     ) -> Schema:
-        """A schema with the keys of the objects among some values, and within them and their lists.
+        """Infer a schema with the keys of objects at one place of all rows, and below it.
 
         Args:
-            values: What stands there in all rows.
-            holder: The key under which it stands, or the collection.
-            above: Keys that are written into what has that key, which may be an object of such values.
+            values: The values at this place in all rows.
+            holder: The key of the place, or the collection.
+            above: Keys that effects write into objects with that key, which may be an object of such values.
             guessed: As in `furnish`.
 
         Returns:
-            True where there are no keys.
+            True if there are no keys.
         """
         names = self._names_of(holder)
         computed = not self._computed.isdisjoint(names)
+        # An effect that computes an object may give it any key.
         if computed and not guessed:
             return True
         members: dict[str, list[JSON]] = {}
@@ -186,22 +192,23 @@ class RowSchemas:
         return schema or True
 
     def _names_of(self, holder: str) -> list[str]:
-        """What effects call a collection and its rows, or what stands under a key and its elements."""
+        """The names that mocks use for a collection and its rows, or for the value of a key and its elements."""
         return [holder, *(name for name, within in self._holders.items() if holder in map(_last, within))]
 
     def _rows(self, collection: Collection) -> list[JSON] | None:
-        """The rows of a collection, and those of its name in scenarios; None where they can't be had, or are too many."""
+        """The rows of a collection, including those in scenarios; None if they are invalid or too many."""
         found: list[JSON] = []
         for each in (collection, *self._further.get(collection.name, ())):
             try:
                 found += rows_of(each).values()
             except ExpressionError:
-                return None  # loading has reported what is wrong with them
+                return None  # loading has reported the invalid rows
         return found if sum(map(_count, found)) <= MOST_VALUES else None
 
 
 def _last(place: str) -> str:
-    """The last name of a place: `payments` of `order.payments[0]`."""
+    """The last name of a target: `payments` in `order.payments[0]`."""
+    # Repeated, since brackets may be nested.
     while (shorter := _BRACKET.sub("", place)) != place:
         place = shorter
     return place.strip().rpartition(".")[2]
@@ -212,70 +219,70 @@ def _items(value: JSON) -> Iterable[tuple[str, JSON]]:
 
 
 def _is_scalar(schema: Schema, name: str) -> bool:
-    """Whether a property that a schema describes is neither an object nor a list."""
+    """Whether a property has a type other than object and array."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     found = properties.get(name) if isinstance(properties, dict) else None
     return isinstance(found, dict) and found.get("type") in _SCALARS
 
 
 def _count(value: JSON) -> int:
-    """How many values are in a value, with itself."""
+    """Number of values in a value, including itself."""
     if isinstance(value, dict | list):
         return 1 + sum(map(_count, value.values() if isinstance(value, dict) else value))
     return 1
 
 
 _OF_EACH: Final = 4
-"""Arguments that are kept of those whose calls ended alike."""
+"""Maximum number of arguments that are kept for one kind of ending."""
 
 _MOST_NEXT: Final = 64
-"""Arguments that one call leads to."""
+"""Maximum number of arguments that are derived from one call."""
 
 _OPTIONS: Final = 6
-"""Rows of a collection that differ most, and texts that may take the place of one argument."""
+"""Maximum number of chosen rows per collection, and of texts that may replace one argument."""
 
 _CONSTANTS: Final = 16
-"""Texts of a mock's expressions that may take the place of an argument."""
+"""Maximum number of constants in the expressions of a mock that may replace an argument."""
 
 _QUOTED: Final = re.compile(r"""'[^'\\]*'|"[^"\\]*\"""")
 
 _REFERRED: Final = 24
-"""Rows of a collection that are added at a time, because the chosen ones refer to them."""
+"""Maximum number of rows per collection that are added in one pass because chosen rows refer to them."""
 
 _ROWS: Final = 2_000
-"""Rows of a collection among which some are chosen, besides those that have other keys than the rows before them."""
+"""Number of rows that are considered, in addition to the first row with each set of keys."""
 
 _PARTS: Final = 500
-"""Values of a row that tell it from others."""
+"""Maximum number of values per row that are compared with other rows."""
 
 _FEW: Final = 6
-"""A field with at most so many different texts is one whose text tells rows apart, such as a status."""
+"""A field with at most this many different texts is a category, such as a status."""
 
 WatchedCall = Callable[[dict[str, Any]], Awaitable[Result]]
-"""Calls a watched tool in a fresh session."""
+"""Calls an observed tool in a fresh session."""
 
 _Path: TypeAlias = "tuple[str | None, ...]"
-"""The keys that lead to a value in a row; None for any element of a list."""
+"""The keys from a row to a value; None for any element of a list."""
 
 Lookups: TypeAlias = "dict[str, dict[str, None]]"
-"""A text -> the texts among which it was looked up, or with which it was compared."""
+"""A text -> the keys among which it was looked up, and the texts with which it was compared."""
 
 
 async def find_arguments(
     tool: Descriptor, tried: Sequence[dict[str, Any]], met: Lookups, call: WatchedCall, most: int
 ) -> list[dict[str, Any]]:
-    """Valid arguments of a mock that hit rows of its store: a few for each way in which its calls end.
+    """Find valid arguments of a mock that hit rows of its store: a few for each way in which its calls end.
 
     Args:
         tool: The tool.
-        tried: Arguments to begin with.
-        met: What the store of the tool notes (`StoreSamples`).
+        tried: Arguments to start with.
+        met: Filled by the observed store of the tool (`StoreSamples`).
         call: Calls the tool.
-        most: How many calls are watched.
+        most: Maximum number of calls.
     """
     validator = Validator(tool.input_schema)
     constants = list(islice(dict.fromkeys(_constants(tool.bindings["mock"])), _CONSTANTS))
-    # Several lists side by side are best begun with one element each.
+    # Lists with one element each converge faster: every element of every list needs its own replacement.
     begun = [*tried, *(short for each in tried if validator.is_valid(short := _shortened(each)))]
     seen = {canonical(arguments): arguments for arguments in begun}
     found: dict[str, list[dict[str, Any]]] = {}
@@ -284,7 +291,7 @@ async def find_arguments(
     for _ in range(most):
         if not left:
             break
-        # What came of calls that ended as few others did leads on most likely; of these, what is shortest.
+        # Continue with the rarest ending, which is most likely to lead to new ones; prefer short arguments.
         before, written = min(left, key=lambda entry: (turns[entry[0]], len(entry[1])))
         left.remove((before, written))
         turns[before] += 1
@@ -294,7 +301,9 @@ async def find_arguments(
         if len(alike := found.setdefault(end, [])) < _OF_EACH:
             alike.append(arguments)
         for text, others in met.items():
-            if before and text in others:  # an argument that hits stays, so that the others come to fit it
+            if (
+                before and text in others
+            ):  # an argument that hits a row is kept, and the others are adapted to it
                 others.clear()
         for other in islice(_replaced(arguments, met, constants), _MOST_NEXT):
             if validator.is_valid(other) and (key := canonical(other)) not in seen:
@@ -304,22 +313,23 @@ async def find_arguments(
 
 
 def _end(result: Result, arguments: JSON) -> str:
-    """How a call ended, in words that are the same for other arguments."""
+    """How a call ended, as a text without the values of the arguments."""
     told = f"{result.outcome} {result.meta.get('mock')} {result.message}"
+    # Longest first, since a short text may be part of a longer one.
     for text in sorted(_texts(arguments), key=len, reverse=True):
         told = told.replace(text, "?") if text else told
     return told
 
 
 def _shortened(value: Any) -> Any:
-    """The value with at most one element in each of its lists."""
+    """Cut each list in a value to at most one element."""
     if isinstance(value, dict):
         return {key: _shortened(item) for key, item in value.items()}
     return [_shortened(item) for item in value[:1]] if isinstance(value, list) else value
 
 
 def _constants(part: JSON) -> Iterator[str]:
-    """The texts in the expressions of a part of a mock."""
+    """The string constants in the expressions of a part of a mock."""
     if isinstance(part, str) and "{{" in part:
         yield from (text[1:-1] for text in _QUOTED.findall(part))
     elif isinstance(part, dict | list):
@@ -328,45 +338,49 @@ def _constants(part: JSON) -> Iterator[str]:
 
 
 def _replaced(value: Any, met: Mapping[str, Mapping[str, None]], constants: Iterable[str]) -> Iterator[Any]:
-    """The value with one text or number in it replaced by something that it met, or by a constant if it met nothing."""
+    """Yield copies of a value in which one text or number is replaced by a recorded text, or else by a constant."""
     if isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             for other in _replaced(item, met, constants):
+                # A shallow copy is enough, since nothing modifies the other parts.
                 copy = value.copy()
                 copy[key] = other
                 yield copy
     elif isinstance(value, str):
         yield from islice(met[value], _OPTIONS) if value in met else constants
+    # Not `isinstance`: bool is a subclass of int.
     elif type(value) is int:
         yield from (int(text) for text in islice(met.get(str(value), ()), _OPTIONS) if text.isdecimal())
 
 
-# The part of a store that is watched.
+# The observed part of a store.
 
 
 class StoreSamples:
-    """Small parts of stores that note what they meet, made once for each fixture and version."""
+    """Creates small observed stores, once for each fixture and version."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[int, int], tuple[Fixture, StoreVersion, Fixture, Lookups]] = {}
 
     def of(self, fixture: Fixture, version: StoreVersion) -> tuple[Fixture, Lookups]:
-        """A fixture that begins with few rows of a version of the store, and what they note."""
+        """Return a fixture with few rows of a version of the store, and the look-ups that they record."""
         key = (id(fixture), id(version))
         if key not in self._made:
             met: Lookups = {}
+            # The entry keeps both objects alive, so that their ids cannot be reused.
             self._made[key] = (fixture, version, _watched(fixture, version, met), met)
         return self._made[key][2:]
 
 
 def _watched(fixture: Fixture, version: StoreVersion, met: Lookups) -> Fixture:
-    """A fixture with few rows, which note what they meet; a collection whose rows can't be had stays as it is."""
+    """A fixture with few observed rows; a collection with invalid rows is unchanged."""
     rows = {
         name: there
         for name, each in fixture.collections.items()
         if (there := _rows(each, version)) is not None
     }
     chosen = {name: _different(each) for name, each in rows.items()}
+    # Two passes follow references of references, such as order -> customer -> address.
     for _ in range(2):
         referred = [text for name, keys in chosen.items() for key in keys for text in _texts(rows[name][key])]
         for name, keys in chosen.items():
@@ -384,9 +398,9 @@ def _watched(fixture: Fixture, version: StoreVersion, met: Lookups) -> Fixture:
 
 
 def row_shapes(collection: Collection, version: StoreVersion = FRESH) -> set[Hashable]:
-    """The forms of the rows of a collection: which keys they have, and of which types their values are.
+    """The shapes of the rows of a collection: their keys and the types of their values.
 
-    Those of a version are of the rows that are not as they were.
+    For a version, only changed rows count.
     """
     base, layers = _rows(collection, FRESH) or {}, version.rows.get(collection.id)
     if version is FRESH:
@@ -408,11 +422,11 @@ def _rows(collection: Collection, version: StoreVersion) -> Rows | None:
     try:
         return rows_of(collection) if layers is None else layers.whole()
     except ExpressionError:
-        return None  # loading has reported what is wrong with them
+        return None  # loading has reported the invalid rows
 
 
 def _different(rows: Rows) -> dict[str, None]:
-    """Keys of rows that differ: in the keys they lack, the types of values, the texts of fields with few."""
+    """Choose rows that differ in missing keys, in types of values, and in the texts of categories."""
     by_keys: dict[frozenset[str], str] = {}
     for key, value in rows.items():
         by_keys.setdefault(frozenset(value if isinstance(value, dict) else ()), key)
@@ -425,7 +439,7 @@ def _different(rows: Rows) -> dict[str, None]:
             if isinstance(part, str):
                 texts.setdefault(path, set()).add(part)
     common = {path for path, count in often.items() if count * 2 >= len(parts)}
-    # A path of one row alone is data, as an id is.
+    # A path that occurs in a single row has a data value as its key, such as an id.
     known = {path for path, count in often.items() if count > 1 or len(parts) == 1}
     few = {path for path, different in texts.items() if len(different) <= _FEW}
     lacking = [key for key, row in parts.items() if not common <= row.keys()]
@@ -444,7 +458,7 @@ def _different(rows: Rows) -> dict[str, None]:
 
 
 def _parts(value: JSON, path: _Path) -> Iterator[tuple[_Path, JSON]]:
-    """The scalars of a value and its empty objects and lists by their place, the same for all elements of a list."""
+    """Yield the scalars and the empty containers of a value with their paths; list elements share a path."""
     if isinstance(value, dict) and value:
         for key, item in value.items():
             yield from _parts(item, (*path, key))
@@ -468,7 +482,7 @@ def _noting(value: JSON, met: Lookups) -> Any:
 
 
 class _Object(dict[str, Any]):
-    """An object that notes which keys are looked up in it."""
+    """A dict that records look-ups."""
 
     def __init__(self, members: Mapping[str, Any], met: Lookups) -> None:
         super().__init__(members)
@@ -487,6 +501,7 @@ class _Object(dict[str, Any]):
         self._note(key)
         return super().__getitem__(key)
 
+    # `dict.get` does not call `__getitem__`.
     def get(self, key: str, otherwise: Any = None) -> Any:
         """As `dict.get`."""
         self._note(key)
@@ -494,15 +509,16 @@ class _Object(dict[str, Any]):
 
 
 class _Text(str):
-    """A text that notes what it is compared with."""
+    """A string that records comparisons."""
 
     __slots__ = ("_met",)
+    # A class that defines `__eq__` loses its hash, and the texts are keys of dicts.
     __hash__ = str.__hash__
     _met: Lookups
 
     @classmethod
     def noting(cls, text: str, met: Lookups) -> _Text:
-        """A text that notes."""
+        """Create an observed text."""
         made = cls(text)
         made._met = met
         return made
@@ -512,5 +528,6 @@ class _Text(str):
             self._met.setdefault(str(other), {})[str(self)] = None
         return super().__eq__(other)
 
+    # `str` implements `!=` itself instead of negating `__eq__`.
     def __ne__(self, other: object) -> bool:
         return not self == other

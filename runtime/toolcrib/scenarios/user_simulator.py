@@ -1,4 +1,4 @@
-"""Who takes part in the conversation of a scenario: a script or a model, and the client that fulfils its tools."""
+"""Set up the conversation of a scenario: a script or a model, and a client that fulfils its `client` tools."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from toolcrib.scenarios.run_setup import AgentSetup
 
 FulfillCall: TypeAlias = Callable[["ClientStub", ClientCall], Awaitable[Result]]
-"""How the caller fulfils a call."""
+"""Fulfils a call in one of the ways that a scenario can name."""
 
 
 class ClientStub:
-    """The client of a conversation.
+    """The client of a conversation, which answers as the scenario says.
 
     Attributes:
-        turn: Whose answers count before those of the agent.
+        turn: The current turn, whose answers take precedence over those of the agent.
 
     Args:
-        runtime: Binds the mocks of tools that are granted.
-        agent: Whose tools are fulfilled.
-        names: What expressions read.
+        runtime: Binds the mocks of granted tools.
+        agent: The agent with the answers.
+        names: Returns the variables for expressions.
     """
 
     def __init__(self, runtime: Runtime, agent: Agent, names: Callable[[], dict[str, JSON]]) -> None:
@@ -52,7 +52,7 @@ class ClientStub:
         self._mocks: dict[str, BoundTool] = {}
 
     async def __call__(self, call: ClientCall) -> JSON | Result:
-        """Fulfil a call as the document says; one of which it says nothing waits."""
+        """Fulfil a call as the scenario says; a call without an answer is deferred."""
         said = self.turn.client.get(call.tool) if self.turn is not None else None
         rendering = said or self._agent.client.get(call.tool)
         if rendering is None:
@@ -69,7 +69,7 @@ class ClientStub:
         return Result.failed(Outcome.TOOL_ERROR, error.get("message") or error["code"], code=error["code"])
 
     async def granted(self, call: ClientCall) -> Result:
-        """What the tool's mock answers."""
+        """Call the mock of the tool."""
         if call.tool not in self._mocks:
             self._mocks[call.tool] = engine_of(self._runtime).in_mode(call.call.tool, "mock")
         made = call.call._replace(tool=call.call.tool._replace(mode="mock"))
@@ -77,10 +77,12 @@ class ClientStub:
 
 
 async def _denied(_who: ClientStub, call: ClientCall) -> Result:
-    return call.decline("the user said no")
+    return call.decline("the user declined")
 
 
 async def _late(_who: ClientStub, call: ClientCall) -> Result:
+    # One second past the deadline: on virtual time this costs nothing and makes the deadline layer end the
+    # call.
     await call.context.session.clock.sleep(call.timeout + 1)
     return call.defer()
 
@@ -102,16 +104,16 @@ ReadNames: TypeAlias = Callable[[], dict[str, JSON]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationSetup:
-    """The parts that hold a conversation.
+    """The parts of a conversation.
 
     Attributes:
-        middleware: The loop.
-        script: The model, where it is scripted.
-        has_text: Whether there is a model that can say something.
-        client: The caller's part.
-        context: Whom assertions ask.
-        guardrails: Those of the agent, then those of its prompt.
-        providers: What is to be closed.
+        middleware: The tool loop.
+        script: The scripted model; None for a real one.
+        has_text: Whether the provider produces text.
+        client: The client.
+        context: The session and the judge for assertions.
+        guardrails: The guardrails of the agent, then those of its prompt.
+        providers: The providers to close.
     """
 
     middleware: ProviderMiddleware
@@ -123,7 +125,7 @@ class ConversationSetup:
     providers: tuple[Provider, ...] = field(default=())
 
     async def aclose(self) -> None:
-        """Close what was opened for the conversation."""
+        """Close the providers."""
         for provider in self.providers:
             close: Callable[[], Awaitable[None]] | None = getattr(provider, "aclose", None)
             if close is not None:
@@ -133,20 +135,21 @@ class ConversationSetup:
 def open_conversation(
     runtime: Runtime, session: Session, scenario: Scenario, setup: AgentSetup, names: ReadNames
 ) -> ConversationSetup:
-    """Open what holds the conversation of a run.
+    """Open the providers and the tool loop for the conversation of a run.
 
     Args:
-        runtime: Says what may be reached.
-        session: Where the calls are made.
+        runtime: The runtime, with its network policy.
+        session: Makes the calls.
         scenario: The run.
-        setup: What its agent needs.
-        names: What expressions read: a new mapping each time.
+        setup: The agent with its prompt and guardrails.
+        names: Returns a new mapping of the variables for expressions.
 
     Raises:
-        ConfigurationError: There is no such provider or prompt, or something that they need is not there.
-        ExpressionError: What instructs the model can't be worked out.
-        Untrusted: The scenario names a model, and nobody has agreed to that.
+        ConfigurationError: The provider or the prompt is unknown, or something that they need is missing.
+        ExpressionError: The system prompt cannot be computed.
+        Untrusted: The model that the scenario names is not trusted.
     """
+    # Trust is checked before anything is computed, opened or sent.
     for subject in setup.subjects:
         engine_of(runtime).trust.check(subject)
     if setup.error is not None:
@@ -210,15 +213,14 @@ def _opened(
 def _open(
     runtime: Runtime, session: Session, told: Mapping[str, Any], *, permitted: bool = False
 ) -> Provider:
-    """A provider that reaches what a document may, unless its address is the operator's.
-
-    The key of the environment is never sent to an address of a document.
-    """
-    from toolcrib.provider.models.installed_providers import allow_base_url, open_provider  # noqa: PLC0415 -- scripts need none of it
+    """Open a provider with the network policy for documents, unless its URL comes from the operator."""
+    from toolcrib.provider.models.installed_providers import allow_base_url, open_provider  # noqa: PLC0415 -- scripts do not need it
 
     world = (
         allow_base_url(engine_of(runtime).world, told["base_url"]) if permitted else engine_of(runtime).world
     )
+    # Only a provider that the operator configured gets the API key of the environment: a document could name
+    # its own URL and collect the key.
     return open_provider(**told, world=world, clock=session.clock, trusted=permitted)
 
 
@@ -238,7 +240,7 @@ def _judge(runtime: Runtime, session: Session, agent: Agent) -> Provider | None:
 
 
 class _Set:
-    """A provider whose requests have settings of their own."""
+    """A provider that adds settings to each request."""
 
     def __init__(self, provider: Provider, settings: Mapping[str, JSON]) -> None:
         self._provider = provider
@@ -246,16 +248,16 @@ class _Set:
         self.aclose = getattr(provider, "aclose", _nothing)
 
     def respond(self, request: Any, /) -> Any:
-        """Answer, with these settings."""
+        """Send a request with the settings."""
         return self._provider.respond(request._replace(settings={**self._settings, **request.settings}))
 
 
 async def _nothing() -> None:
-    """There is nothing to close."""
+    """Close nothing."""
 
 
 def _system(agent: Agent, prompt: Prompt | None, names: ReadNames) -> str:
-    """What instructs the model."""
+    """Compute the system prompt."""
     if agent.system is not None:
         text = agent.system.render(names())
         return text if isinstance(text, str) else compact(text)
@@ -265,7 +267,7 @@ def _system(agent: Agent, prompt: Prompt | None, names: ReadNames) -> str:
 
 
 def _policy(agent: Agent, prompt: Prompt | None, registry: Registry) -> ToolPolicy:
-    """What the document says, over what the prompt says."""
+    """The policy of the agent, whose keys override those of its prompt."""
     policy = agent.policy
     if prompt is not None:
         policy = replace(prompt.policy, **{key: getattr(agent.policy, key) for key in agent.policy_keys})

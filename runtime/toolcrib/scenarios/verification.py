@@ -1,7 +1,7 @@
-"""What a run must fulfil: the expectations of each step, golden files, and the rules for the end of the run.
+"""Verify a run: the expectations of each step, golden files, and the rules for the end of the run.
 
-The end of a run covers the number, absence and order of calls, rows and states, budgets, faults that must happen, and
-rules of the scenario's own mocks that no call used.
+The rules for the end cover the number, absence and order of calls, rows and states, budgets, faults that must happen,
+and mock rules of the scenario that no call used.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ if TYPE_CHECKING:
     from toolcrib.simulation.fault_history import FaultRecord
 
 MaskArgs: TypeAlias = Callable[[LoggedCall], JSON]
-"""The arguments of a call with secrets masked."""
+"""Returns the arguments of a call with secrets masked."""
 
 
 def difference_lines(
     matcher: Matcher, value: JSON, shown: JSON, scope: Mapping[str, JSON] = NOTHING
 ) -> list[str]:
-    """Where a value is not as a matcher wants it; `shown` is the value with secrets masked.
-
-    What is masked is not told: there the text is that of the masked value.
+    """Describe where a value does not match; `shown` is the value with secrets masked.
 
     Raises:
         ExpressionError: An expression of the matcher failed.
     """
     differences = matcher.differences(value, scope)
+    # The real value decides: a masked one may differ where the real one matches, and the other way round.
     if not differences or shown == value:
         return [str(difference) for difference in differences]
+    # Describe the difference by the masked value, so that no secret appears in the report.
     masked = {difference.pointer: difference for difference in matcher.differences(shown, scope)}
     lines = []
     for difference in differences:
         safe = masked.get(difference.pointer)
-        lines.append(f"{difference.pointer}: differs, and is secret" if safe is None else str(safe))
+        lines.append(f"{difference.pointer}: differs (secret)" if safe is None else str(safe))
     return lines
 
 
 class FinalReply(NamedTuple):
-    """How a conversation ended.
+    """The end of a conversation.
 
     Attributes:
-        text: What the agent said last; None where there is no model that can say something.
-        shown: The same with secrets masked.
-        stop: Why its last turn ended.
+        text: Last text of the agent; None if the provider produces no text.
+        shown: The text with secrets masked.
+        stop: Why the last turn ended.
     """
 
     text: str | None
@@ -75,15 +75,15 @@ class FinalReply(NamedTuple):
 
 
 class RunEvidence(NamedTuple):
-    """A run of which all steps are done.
+    """What a finished run is verified against.
 
     Attributes:
         recorded: The calls that reached a tool.
-        scope: What came of the steps, for expressions.
+        scope: The variables for expressions.
         show: Masks the arguments of a call.
-        kept: What the mocks keep.
-        spent: What all calls took: `calls`, `attempts`, and `elapsed` in seconds of the scenario's clock.
-        last: How its conversation ended; None where there was none.
+        kept: The state of the mocks.
+        spent: Totals for the budget: `calls`, `attempts`, and `elapsed` in seconds of the scenario's clock.
+        last: The end of the conversation; None without an agent.
     """
 
     recorded: Sequence[LoggedCall]
@@ -95,10 +95,11 @@ class RunEvidence(NamedTuple):
 
 
 def verify(rules: Verification, ending: RunEvidence) -> Iterator[ScenarioFailure]:
-    """The failures of a run against its rules."""
+    """Yield the failures of a run."""
     recorded, scope, show = ending[:3]
     for made in rules.calls:
         try:
+            # An expression that fails is a failure of its rule; the other rules are still checked.
             yield from _count(made, recorded, scope, show)
         except ExpressionError as error:
             yield ScenarioFailure(what="calls", lines=(error.message,), pointer=error.pointer or made.pointer)
@@ -120,7 +121,7 @@ def verify(rules: Verification, ending: RunEvidence) -> Iterator[ScenarioFailure
 
 
 def _ended(rules: Verification, last: FinalReply, scope: Mapping[str, JSON]) -> Iterator[ScenarioFailure]:
-    """Failures of how a conversation ended."""
+    """Failures of `stop` and `final_text`."""
     if rules.stops and last.stop not in rules.stops:
         line = f"stop: expected {' or '.join(rules.stops)}, got {last.stop}"
         yield ScenarioFailure(what="stop", lines=(line,), pointer="/verify/stop")
@@ -137,9 +138,10 @@ def _ended(rules: Verification, last: FinalReply, scope: Mapping[str, JSON]) -> 
 
 
 def _kept(part: str, matcher: Matcher, ending: RunEvidence) -> Iterator[ScenarioFailure]:
-    """Failures of the rows, or of the named states."""
+    """Failures of rows or states."""
     kept, pointer = ending.kept, f"/verify/{part}"
     try:
+        # Reading a collection may load a large file, so only the collections of the matcher are read.
         value: dict[str, JSON] = kept.states() if part == "state" else kept.rows(_named(matcher))
         differences = matcher.differences(value, ending.scope)
         if not differences:
@@ -155,8 +157,9 @@ def _kept(part: str, matcher: Matcher, ending: RunEvidence) -> Iterator[Scenario
 
 
 def _named(matcher: Matcher) -> list[str] | None:
-    """The collections that a matcher is about; None where it may be about all of them."""
+    """The collections that a matcher names; None if it may read all of them."""
     pattern = matcher.expected()
+    # An operator at the top level, such as `$any`, may read every collection.
     plain = isinstance(pattern, dict) and not any(key.startswith("$") for key in pattern)
     return [*pattern] if plain and isinstance(pattern, dict) else None
 
@@ -183,6 +186,7 @@ def _within(pointer: str, error: ExpressionError) -> str:
 def _count(
     made: CallRule, recorded: Sequence[LoggedCall], scope: Mapping[str, JSON], show: MaskArgs
 ) -> Iterator[ScenarioFailure]:
+    # Each distinct name is matched once, since a run may have thousands of calls.
     names = {name for name in {call[1].call for call in recorded} if fnmatchcase(name, made.tool)}
     named = [call for call in recorded if call[1].call in names]
     ended = [call for call in named if call.outcome in made.outcomes] if made.outcomes else named
@@ -194,6 +198,7 @@ def _count(
     so = f" that ended {join_outcomes(made.outcomes, '`{}`')}" if made.outcomes else ""
     lines = [f"calls of `{made.tool}`{with_args}{so}: {differences[0]}"]
     lines += [f"  {call.label}: {call.tool} {compact(show(call))}" for call in fitting]
+    # By place, since two equal calls are different events.
     fit = {call.place for call in fitting}
     others = (call for call in named if call.place not in fit)
     lines += [f"  {call.label} differs: {_other(made, call, show, scope)}" for call in others]
@@ -201,9 +206,9 @@ def _count(
 
 
 def _other(made: CallRule, call: LoggedCall, show: MaskArgs, scope: Mapping[str, JSON]) -> str:
-    """Why a call of the tool is none of those that are counted."""
+    """Why a call of the tool is not counted."""
     if made.outcomes and call.outcome not in made.outcomes:
-        return f"it ended `{call.outcome}`"
+        return f"it ended with `{call.outcome}`"
     return "" if made.args is None else difference_lines(made.args, call.args, show(call), scope)[0]
 
 
@@ -238,10 +243,10 @@ _OK = Outcome.OK
 
 
 def step_value(result: Result) -> JSON:
-    """What later steps see of a call."""
+    """The value of `save_as`: what later steps can read of a call."""
     outcome = result.outcome
     return {
-        "outcome": "ok" if outcome is _OK else outcome.value,  # the value of an outcome is slow to look up
+        "outcome": "ok" if outcome is _OK else outcome.value,  # `.value` of an enum member is a slow look-up
         "result": result.value,
         "error": _error(result),
         "content": _content(result),
@@ -261,13 +266,15 @@ _PARTS: dict[str, Callable[[Result], JSON]] = {
     "error": _error,
     "content": _content,
     "attempts": lambda result: result.usage.attempts,
+    # Virtual time is a sum of floats: 0.1 + 0.2 must equal an expected 0.3.
     "elapsed": lambda result: round(result.usage.duration, 9),
 }
 
 
 def is_expected(expect: Expectation, result: Result, scope: Mapping[str, JSON]) -> bool:
-    """Whether an answer is as expected; `compare_step` says what differs."""
+    """Whether a result is as expected. This is the fast check; `compare_step` describes the differences."""
     wanted, ended = expect.outcomes, result.outcome
+    # A golden file is only read by the full comparison.
     if expect.golden is not None or (ended not in wanted and (wanted or ended is _OK)):
         return False
     if not expect.parts:
@@ -283,14 +290,14 @@ def is_expected(expect: Expectation, result: Result, scope: Mapping[str, JSON]) 
 
 
 def _passed_over(ended: Outcome) -> str:
-    """The part that nothing is expected of where a call ended so: one without a result may have been right too."""
+    """The part that is not compared for an outcome: a failed call has no result, a successful one no error."""
     return "error" if ended is _OK else "result"
 
 
 def compare_step(
     step: CallStep, result: Result, masked: Result, scope: Mapping[str, JSON]
 ) -> Iterable[ScenarioFailure]:
-    """What a call answered otherwise than its step expects; `masked` is what may be shown of it."""
+    """Describe how a result differs from what the step expects; `masked` is the result with secrets masked."""
     wanted, ended = step.expect.outcomes, result.outcome
     pointer = f"{step.pointer}/expect"
     if ended not in wanted and (wanted or ended is _OK):
@@ -313,15 +320,15 @@ def compare_step(
 
 
 SHOWN_CALLS = 3
-"""Calls that are reported for one fault."""
+"""Maximum number of calls that are listed for one fault."""
 
 FAULT = "fault"
-"""What failures of this kind are about."""
+"""Value of `what` in failures about faults."""
 
 
 def unfired_faults(session: Session, scenario: Scenario) -> list[ScenarioFailure]:
-    """A failure for each fault that must happen and did not."""
-    from toolcrib.simulation.fault_history import why_not_due  # noqa: PLC0415 -- in most scenarios nothing goes wrong
+    """A failure for each fault that had to happen but did not."""
+    from toolcrib.simulation.fault_history import why_not_due  # noqa: PLC0415 -- most scenarios have no faults
 
     wanted = {fault.pointer: fault.name for fault in scenario.faults if fault.must_fire}
     reasons = {pointer: why_not_due(session, name) for pointer, name in wanted.items()}
@@ -331,7 +338,7 @@ def unfired_faults(session: Session, scenario: Scenario) -> list[ScenarioFailure
 
 
 def fault_notes(session: Session, scenario: Scenario, tool: str) -> list[ScenarioFailure]:
-    """For a step that went otherwise than expected: on which calls the faults of its tool happened, or why on none."""
+    """Notes for a failed step: on which calls the faults of its tool happened, or why they did not."""
     from toolcrib.simulation.fault_history import records_of, why_not_due  # noqa: PLC0415 -- as above
 
     told = []
@@ -350,11 +357,11 @@ def _listed(record: FaultRecord) -> str:
 
 
 UNUSED_RULES = "unused_rules"
-"""What such failures are about."""
+"""Value of `what` in failures about unused rules."""
 
 
 def unused_rules(session: Session, scenario: Scenario) -> list[ScenarioFailure]:
-    """A failure for each of them. A mock that is one reply has none."""
+    """A failure for each rule and reply that no call used. A mock with a single reply has none."""
     found: list[ScenarioFailure] = []
     blocks: Mapping[str, Any] = scenario.mocks
     for tool, block in blocks.items():
@@ -369,9 +376,11 @@ def unused_rules(session: Session, scenario: Scenario) -> list[ScenarioFailure]:
     return found
 
 
+# Most runs use every rule, so the common check is a comparison of counts; the details below run only for a
+# failure.
 @cached_per_schema
 def _wanted(block: Any) -> tuple[tuple[str, int], ...]:
-    """Where the calls of a mock are counted, and how many use all that is there: most runs make so many."""
+    """The counters of a mock, and the number of calls after which everything is used."""
     if not isinstance(block, dict):
         return ()
     if "sequence" in block:
@@ -383,7 +392,7 @@ def _wanted(block: Any) -> tuple[tuple[str, int], ...]:
 
 
 def _begins_last(replies: Sequence[Any]) -> int:
-    """The first call that the last of some replies answers."""
+    """Number of the first call that gets the last reply."""
     times: Iterable[int] = (reply.get("times", 1) for reply in replies[:-1])
     return 1 + sum(times)
 
@@ -395,7 +404,7 @@ def _told(tool: str, block: Mapping[str, Any], used: Mapping[str, int]) -> Itera
 
 
 def _unused_in(block: Mapping[str, Any], used: Mapping[str, int]) -> list[tuple[str, str]]:
-    """What was not used, in words, and its pointer within the block."""
+    """Describe each unused part, with its pointer within the block."""
     if "sequence" in block:
         return _replies(block["sequence"], used.get("/mock/sequence", 0), "the sequence", "/sequence")
     rules, found = block["rules"], []
@@ -405,6 +414,7 @@ def _unused_in(block: Mapping[str, Any], used: Mapping[str, int]) -> list[tuple[
             found.append((_label(rule, index), f"/rules/{index}"))
         elif isinstance(reply, list):
             found += _replies(reply, count, _label(rule, index), f"/rules/{index}/reply")
+    # If no rule was used, one line says more than one line per rule.
     if len(found) == len(rules) > 1 and not any(key.startswith("/mock/rules/") for key in used):
         return [(f"any of the {len(rules)} rules", "/rules")]
     return found
@@ -415,7 +425,7 @@ def _label(rule: Mapping[str, Any], index: int) -> str:
 
 
 def _replies(replies: Sequence[Any], count: int, owner: str, place: str) -> list[tuple[str, str]]:
-    """The replies of a list that are left after so many calls: they answer in their order."""
+    """Describe the replies of a list that are left after a number of calls."""
     if not count:
         return [(owner, place)]
     ends = accumulate(reply.get("times", 1) for reply in replies)
@@ -428,17 +438,17 @@ def _replies(replies: Sequence[Any], count: int, owner: str, place: str) -> list
 
 
 MOST_GOLDEN_DIFFERENCES = 20
-"""Differences that are reported."""
+"""Maximum number of reported differences."""
 
 UPDATE = "`toolcrib run --update`"
 
 
 class GoldenComparison(NamedTuple):
-    """How a result compares with a golden file.
+    """The comparison of a result with a golden file.
 
     Attributes:
-        lines: What is to be told; none if they are equal.
-        change: What would make them equal; None if nothing would, or nothing has to.
+        lines: The differences; empty if they are equal.
+        change: The new content of the file; None if it is equal or cannot be read.
     """
 
     lines: tuple[str, ...] = ()
@@ -451,26 +461,27 @@ def compare_golden(
     """Compare a result with the golden file that a step names.
 
     Args:
-        golden: The file.
-        value: The result, secrets masked.
-        files: Those that the scenario may name.
-        scope: What the name may read.
+        golden: The golden file.
+        value: The result with secrets masked.
+        files: The files that the scenario may reference.
+        scope: The variables for the name of the file.
     """
     try:
         held = golden.read(files, scope)
     except ExpressionError as error:
         return GoldenComparison((error.message,))
     except OSError as error:
-        return GoldenComparison((f"the golden file can't be read: {error.strerror or error}",))
+        return GoldenComparison((f"cannot read the golden file: {error.strerror or error}",))
     lines = _lines(held, value)
     return GoldenComparison(lines, GoldenChange(held.name, value, held.missing) if lines else None)
 
 
 def _lines(held: GoldenFile, value: JSON) -> tuple[str, ...]:
     if held.missing:
-        return (f"there is no `{held.name}`; {UPDATE} writes it",)
+        return (f"missing golden file `{held.name}`; run {UPDATE} to write it",)
     if held.fault:
         return (held.fault, f"run {UPDATE} to rewrite it")
+    # `$exact`, since a plain object as a matcher accepts further keys.
     differences = compile_matcher({"$exact": held.value}, []).differences(
         value, most=MOST_GOLDEN_DIFFERENCES + 1
     )
@@ -478,4 +489,4 @@ def _lines(held: GoldenFile, value: JSON) -> tuple[str, ...]:
         return ()
     told = [str(difference) for difference in differences[:MOST_GOLDEN_DIFFERENCES]]
     more = ["and more"] if len(differences) > MOST_GOLDEN_DIFFERENCES else []
-    return (f"not as in `{held.name}`:", *told, *more, f"{UPDATE} writes what was answered")
+    return (f"differs from `{held.name}`:", *told, *more, f"run {UPDATE} to accept the new result")

@@ -1,8 +1,8 @@
-"""Runs scenarios in worker processes. Each opens the runtime by itself; only numbers and reports are transferred.
+"""Run scenarios in worker processes. Each worker opens its own runtime; only indexes and reports are transferred.
 
-A worker is given several scenarios at a time, runs them in order, and sends each report as soon as it is there. So
-when a worker dies it is known which scenario it was running, and nothing that ran is run twice. A report is
-transferred as plain data, without what was compiled from the scenario.
+A worker receives a batch of scenarios, runs them in order, and sends each report when it is ready. If a worker dies, the
+first scenario without a report is therefore the one that it was running, and no scenario runs twice. A report is
+transferred as plain data, without the compiled scenario.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from toolcrib.scenarios.runner import run_scenario
 
 
 class PackedStep(NamedTuple):
-    """What came of a step, without the step."""
+    """A step report without the step."""
 
     args: JSON
     result: Result | None
     failures: tuple[ScenarioFailure, ...]
     golden: GoldenChange | None
     asked: tuple[str, int, int, str, bool, str] | None = None
-    """Of a call that an agent made: the tool, turn, place, id, whether it was reached, pointer."""
+    """For a call of an agent: tool, turn, place, id, whether the tool was reached, and pointer."""
 
 
 class PackedReport(NamedTuple):
-    """What came of a scenario, without the scenario."""
+    """A scenario report without the scenario."""
 
     seed: int
     passed: bool
@@ -61,7 +61,7 @@ class PackedReport(NamedTuple):
 
 
 def pack_report(report: ScenarioReport) -> PackedReport:
-    """The report as data that can be pickled. What the tools really answered stays behind."""
+    """Convert a report to data that can be pickled. Unmasked results are not transferred."""
     return PackedReport(
         seed=report.seed,
         passed=not report.failed,
@@ -89,6 +89,7 @@ def _plain(result: Result | None) -> Result | None:
         return None
     error = result.error
     return result._replace(
+        # Mapping proxies cannot be pickled.
         meta=dict(result.meta),
         error=error and error._replace(details=dict(error.details)),
         raw_value=None,
@@ -96,9 +97,9 @@ def _plain(result: Result | None) -> Result | None:
 
 
 def unpack_report(report: PackedReport, scenario: Scenario) -> ScenarioReport:
-    """The report, put together again with the scenario that it is about."""
+    """Rebuild a report with its scenario."""
     if report.trials:
-        from toolcrib.scenarios.runner import report_of  # noqa: PLC0415 -- most scenarios are tried once
+        from toolcrib.scenarios.runner import report_of  # noqa: PLC0415 -- most scenarios have one trial
 
         tried = [unpack_report(each, replace(scenario, trials=1, seed=each.seed)) for each in report.trials]
         return report_of(scenario, report.seed, tried)
@@ -121,6 +122,7 @@ def _unpacked_steps(packed_steps: Sequence[PackedStep], scenario: Scenario) -> t
     written = [each for each in packed_steps if each.asked is None]
     own = [
         StepReport(step=step, args=each.args, result=each.result, failures=each.failures, golden=each.golden)
+        # Not strict: steps after a failed one have no report.
         for step, each in zip(scenario.calls, written, strict=False)
     ]
     asked = [each for each in packed_steps if each.asked is not None]
@@ -142,39 +144,39 @@ def _unpacked_steps(packed_steps: Sequence[PackedStep], scenario: Scenario) -> t
 
 
 OpenRuntime: TypeAlias = Callable[[], tuple[Runtime, Sequence[Scenario]]]
-"""Opens the runtime and says what to run: the same in every process. It must be picklable."""
+"""Opens the runtime and returns the scenarios, the same in every process. Must be picklable."""
 
 BATCH = 0.2
-"""Seconds of work that a worker is given at a time."""
+"""Seconds of work in a batch."""
 
 FIRST = 8
-"""Scenarios of a worker's first batch: nobody knows yet how long they take."""
+"""Scenarios in the first batch of a worker, when their duration is unknown."""
 
 MOST_DEATHS = 5
-"""After so many workers have died no new ones are started."""
+"""No new workers are started after this many have died."""
 
 _GRACE = 2.0
-"""Seconds that a worker has to end after it was asked to."""
+"""Seconds that a worker has to stop before it is killed."""
 
 IndexedReport: TypeAlias = tuple[int, PackedReport]
-"""Number of a scenario, and its report."""
+"""Index of a scenario, and its report."""
 
 
 def run_in_processes(
     opening: OpenRuntime, scenarios: Sequence[Scenario], *, jobs: int, update: bool = False
 ) -> Generator[ScenarioReport, None, None]:
-    """Run scenarios in several processes; the reports come in the order of the scenarios.
+    """Run scenarios in several processes and yield the reports in the order of the scenarios.
 
-    Leaving the loop early ends the workers. A scenario whose worker died has a report that says so.
+    Closing the generator early stops the workers. A scenario whose worker died has a failed report.
 
     Args:
-        opening: Opens the runtime in each worker, and gives the same scenarios there.
-        scenarios: What to run.
-        jobs: How many workers.
+        opening: Opens the runtime in each worker, and returns the same scenarios there.
+        scenarios: The scenarios to run.
+        jobs: Maximum number of workers.
         update: As in `run_scenario`.
 
     Raises:
-        ConfigurationError: The documents were changed before a worker had read them.
+        ConfigurationError: The documents changed before a worker had read them.
     """
     pool = _WorkerPool(opening, scenarios, update=update)
     try:
@@ -189,7 +191,7 @@ def run_in_processes(
 
 @dataclass(slots=True, eq=False)
 class _Worker:
-    """A process, and what it was given and has not reported yet."""
+    """A worker process, and the scenarios that it has received but not reported."""
 
     process: BaseProcess
     connection: Connection
@@ -198,7 +200,7 @@ class _Worker:
 
 
 class _WorkerPool:
-    """The workers, what is left for them, and the reports that came."""
+    """The workers, the scenarios that are left, and the reports that arrived."""
 
     def __init__(self, opening: OpenRuntime, scenarios: Sequence[Scenario], *, update: bool) -> None:
         self.reports: dict[int, ScenarioReport] = {}
@@ -212,22 +214,24 @@ class _WorkerPool:
         self._last_end = "could not be started"
         self._ran = 0
         self._spent = 0.0
-        # Spawned, not forked: a fork of a process with threads or open connections may hang.
+        # Not `fork`: a forked copy of a process with threads or open connections may deadlock.
         self._context = multiprocessing.get_context("spawn")
 
     def start(self, count: int) -> None:
-        """Start so many workers."""
+        """Start workers."""
         for _ in range(count):
             ours, theirs = self._context.Pipe()
             process = self._context.Process(
                 target=_run_worker, args=(theirs, self._opening, self._update), daemon=True
             )
             process.start()
+            # While this process holds a copy of the worker's end, the death of the worker does not close the
+            # pipe.
             theirs.close()
             self._workers.append(_Worker(process, ours))
 
     def receive(self) -> None:
-        """Wait for messages of workers, and handle them."""
+        """Wait for messages of workers and handle them."""
         if not self._workers:
             self._give_up()
             return
@@ -257,44 +261,47 @@ class _WorkerPool:
             try:
                 worker.connection.send(batch)
             except OSError:
-                # It died while it waited, which is readable next.
+                # The worker died while it was idle; the next `receive` finds its closed connection.
                 self._left.extendleft(reversed(batch))
             else:
                 worker.given.extend(batch)
 
     def _check(self, names: list[str]) -> None:
+        # Workers read the documents themselves, so an edit in between would shift the indexes.
         if names != self._names:
-            raise ConfigurationError(
-                "the documents were changed while the workers started", hint="run it again"
-            )
+            raise ConfigurationError("the documents changed while the workers started", hint="run it again")
 
     def _batch(self) -> list[int]:
-        """What to do next: some `BATCH` seconds of work, and less towards the end, so that all end together."""
+        """The next batch: about `BATCH` seconds of work, and less towards the end, so that all workers finish together."""
+        # One scenario at a time would cost a round trip for each; large batches would leave workers idle at
+        # the end.
         size = FIRST if not self._spent else max(1, int(BATCH * self._ran / self._spent))
         fair = max(1, len(self._left) // (2 * len(self._workers)))
         return [self._left.popleft() for _ in range(min(size, fair, len(self._left)))]
 
     def _remove(self, worker: _Worker) -> None:
-        """Remove a worker that died: report the scenario that it was running, and give the rest to others."""
+        """Remove a dead worker: report the scenario that it was running, and return the rest to the queue."""
         worker.process.join()
         self._last_end = _ending(worker.process.exitcode)
         self._workers.remove(worker)
         worker.connection.close()
         worker.process.close()
+        # A scenario that crashes the interpreter kills one worker; more deaths point to a broken environment.
         self._deaths += 1
         if worker.given:
             self._report_lost(worker.given.popleft(), f"the worker process that ran it {self._last_end}")
         self._left.extendleft(reversed(worker.given))
-        # Where one could not even begin, the next would end like it.
+        # A worker that died before it was ready is not replaced: the next one would fail in the same way.
         if worker.ready and self._left and self._deaths < MOST_DEATHS:
             self.start(1)
+        # Idle workers take over what the dead one had not run.
         for other in self._workers:
             self._send_batch(other)
 
     def _give_up(self) -> None:
-        """Report all remaining scenarios as lost: there is no worker left."""
+        """Report all remaining scenarios as lost, because no worker is left."""
         for index in self._left:
-            self._report_lost(index, f"it did not run: the last worker process {self._last_end}")
+            self._report_lost(index, f"not run: the last worker process {self._last_end}")
         self._left.clear()
 
     def _report_lost(self, index: int, line: str) -> None:
@@ -305,8 +312,9 @@ class _WorkerPool:
         )
 
     def stop(self) -> None:
-        """End all workers: idle ones end when their connection is closed, the others are terminated."""
+        """Stop all workers: idle ones stop when their connection is closed, the others are terminated."""
         for worker in self._workers:
+            # A worker that runs a scenario, or loads the project, does not read its connection.
             if worker.given or not worker.ready:
                 worker.process.terminate()
             worker.connection.close()
@@ -320,7 +328,7 @@ class _WorkerPool:
 
 
 def _names(scenarios: Sequence[Scenario]) -> list[str]:
-    """What identifies the scenarios, to notice documents that changed between two reads."""
+    """Identify the scenarios, to detect documents that changed between two reads."""
     return [
         f"{scenario.origin.source}:{scenario.origin.line} {scenario.name} {scenario.seed}"
         for scenario in scenarios
@@ -328,7 +336,7 @@ def _names(scenarios: Sequence[Scenario]) -> list[str]:
 
 
 def _ending(code: int | None) -> str:
-    """How a process ended, in words."""
+    """Describe how a process ended."""
     if code is not None and code < 0:
         return f"was ended by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"
@@ -336,10 +344,10 @@ def _ending(code: int | None) -> str:
 
 def _run_worker(connection: Connection, opening: OpenRuntime, update: bool) -> None:
     """Run batches in a worker process until its connection is closed."""
-    # Ctrl-C reaches every process of a terminal; the one that has the workers ends them.
+    # Ctrl-C sends SIGINT to every process of the terminal; the main process stops its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     runtime, scenarios = opening()
-    with suppress(BrokenPipeError):  # nobody listens any more
+    with suppress(BrokenPipeError):  # the main process has closed the connection
         connection.send(_names(scenarios))
         asyncio.run(_serve(connection, runtime, scenarios, update=update))
 
@@ -348,6 +356,7 @@ async def _serve(
     connection: Connection, runtime: Runtime, scenarios: Sequence[Scenario], *, update: bool
 ) -> None:
     async with runtime:
+        # Reading the pipe blocks, and the event loop has MCP servers to serve.
         while batch := await asyncio.to_thread(_next_batch, connection):
             for index in batch:
                 report = await run_scenario(runtime, scenarios[index], update=update)
@@ -355,7 +364,7 @@ async def _serve(
 
 
 def _next_batch(connection: Connection) -> list[int]:
-    """The numbers of the next scenarios; empty when the connection is closed."""
+    """The indexes of the next scenarios; empty after the connection was closed."""
     try:
         batch: list[int] = connection.recv()
     except EOFError:

@@ -150,6 +150,8 @@ def _must_stay_apart(own: dict[str, JSON], other: dict[str, JSON]) -> bool:
         return True
     if any(group & own.keys() and group & other.keys() for group in _TOGETHER):
         return True
+    # `additionalProperties` applies to all names that the `properties` next to it do not list (section
+    # 10.3.2.3): merging the lists would change these names.
     names_meet = _OF_NAMES & own.keys() and _OF_NAMES & other.keys()
     return bool(names_meet) and ("additionalProperties" in own or "additionalProperties" in other)
 

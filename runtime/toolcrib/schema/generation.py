@@ -128,8 +128,7 @@ class Sampler:
             if isinstance(part, dict):
                 if "$ref" in part or "$dynamicRef" in part:
                     depth += 1
-                # Inserted in front: the parts of a reference are merged before its siblings, in document
-                # order.
+                # In front of the queue: nested parts are merged before later siblings, in document order.
                 queue[:0] = self._parts(part, place, depth)
                 part = {key: value for key, value in part.items() if key not in _IN_PLACE}
             if depth > _TOO_DEEP or folded > _MOST_FLAT:

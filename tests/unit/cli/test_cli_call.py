@@ -53,7 +53,7 @@ def test_a_text_where_the_schema_wants_another_type_is_answered_with_the_way_out
     result = toolcrib("call", "math", "a=1")
     assert (result.exit_code, result.stdout) == (exit_codes.OF_OUTCOME["invalid_arguments"], "")
     assert "/a: expected an integer" in result.stderr
-    assert "write `key:=json`" in result.stderr
+    assert "use `key:=json`" in result.stderr
 
 
 def test_an_unknown_argument_gets_no_advice_about_types(tools, toolcrib):
@@ -65,13 +65,13 @@ def test_an_unknown_argument_gets_no_advice_about_types(tools, toolcrib):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["\x1b[31m"], "`\\x1b[31m` is no argument"),
-        (["text"], "`text` is no argument: write `key=text`, or `key:=json`"),
-        (["=x"], "`=x` is no argument"),
-        ([":=1"], "`:=1` is no argument"),
-        (["text:=Oslo"], "for the text itself write `text=Oslo`"),
-        (["text:=a b"], 'for the text itself write "text=a b"'),
-        (["text=a", "text:=1"], "`text` is given twice"),
+        (["\x1b[31m"], "`\\x1b[31m` is not an argument"),
+        (["text"], "`text` is not an argument; use `key=text`, or `key:=json`"),
+        (["=x"], "`=x` is not an argument"),
+        ([":=1"], "`:=1` is not an argument"),
+        (["text:=Oslo"], "to pass the text itself, use `text=Oslo`"),
+        (["text:=a b"], 'to pass the text itself, use "text=a b"'),
+        (["text=a", "text:=1"], "duplicate argument `text`"),
     ],
 )
 def test_words_that_are_no_arguments_are_usage_errors(words, told, tools, toolcrib):
@@ -90,10 +90,10 @@ def test_arguments_come_from_a_file_and_words_stand_in_for_some(tools, write, to
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[1]", "must hold one object"),
-        ("a: 1\n---\nb: 2\n", "must hold one object"),
-        ("a: [", "can't be read: line 2"),
-        ("", "can't be read"),
+        ("[1]", "must contain one object"),
+        ("a: 1\n---\nb: 2\n", "must contain one object"),
+        ("a: [", "cannot read "),
+        ("", "cannot read"),
     ],
 )
 def test_a_file_without_an_object_is_a_usage_error(text, told, tools, write, toolcrib):

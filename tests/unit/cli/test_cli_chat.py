@@ -178,7 +178,7 @@ def test_commands_go_to_nobody(chat):
     lines = result.stdout.splitlines()
     assert "requests         1" in lines
     assert "cost             0.0000 USD" in lines
-    assert "there is no command `/toosl`; did you mean `/tools`?" in lines
+    assert "unknown command `/toosl`; did you mean `/tools`?" in lines
     assert {"/tools", "/policy", "/cost", "/help", "/quit"} <= {line.partition(" ")[0] for line in lines}
     assert "3" in lines
     assert lines[-1] == "> /quit"
@@ -222,12 +222,12 @@ def test_guardrails_that_are_broken_are_told(chat):
         (("--prompt", "assistant"), "missing value for `shop`"),
         (("--prompt", "assistant", "--var", "shop"), "is not KEY=VALUE"),
         (("--var", "a=b"), "add `--prompt`"),
-        (("--system", "x", "--prompt", "assistant"), "leave one of them out"),
-        (("--script", "order_talk"), "give both, or neither"),
-        (("--price", "input=x"), "that is no number"),
-        (("--price", "inputs=1"), "there are input, output, cached, cache_writes"),
+        (("--system", "x", "--prompt", "assistant"), "use only one of them"),
+        (("--script", "order_talk"), "use both or neither"),
+        (("--price", "input=x"), "not a number"),
+        (("--price", "inputs=1"), "the kinds are: input, output, cached, cache_writes"),
         (("--mode", "mokc"), "did you mean `mock`?"),
-        (("nowhere", "hello"), "there is no path `nowhere`"),
+        (("nowhere", "hello"), "path `nowhere` does not exist"),
     ],
 )
 def test_what_the_command_line_gets_wrong_is_told(chat, words, told):
@@ -257,7 +257,7 @@ def test_where_nobody_can_be_asked_calls_that_wait_are_refused(chat, write):
     result = chat("--policy", "policy.yaml", "call get_order")
     assert result.exit_code == exit_codes.OK
     assert "get_order: denied" in result.stdout
-    assert "nobody was there to ask" in result.stdout
+    assert "no user was available to ask" in result.stdout
     assert "locate: denied" in chat("call locate").stdout
 
 

@@ -71,14 +71,14 @@ def test_without_the_extra_tokens_are_estimated_and_the_way_to_count_them_is_tol
     *lines, last = toolcrib("cost").stdout.splitlines()
     assert all("  ~" in line for line in lines)
     assert last.startswith("3 tools: about ")
-    assert last.endswith("; estimated, `pip install 'toolcrib[tokens]'` counts them")
+    assert last.endswith("; estimated; run `pip install 'toolcrib[tokens]'` for exact counts")
     told = document("cost", "--json")
     assert (told["exact"], told["encoding"]) == (False, None)
 
 
 def test_encodings_of_other_models_are_said_to_differ(tools, toolcrib):
     assert toolcrib("cost", "--dialect", "anthropic").stdout.endswith(
-        "counted with o200k_base, which other models do not share\n"
+        "counted with o200k_base; other models count differently\n"
     )
 
 
@@ -102,7 +102,7 @@ def test_paths_and_the_options_of_list_choose_tools(tools, toolcrib, document):
     assert (tool["name"], tool["share"]) == ("echo", 1.0)
     assert "no losses" in toolcrib("cost", "--losses").stdout.splitlines()
     nothing = toolcrib("cost", "--tool", "ech", "--losses")
-    assert nothing.stdout == "no tool fits\n"
+    assert nothing.stdout == "no tool matches\n"
     assert "echo" in nothing.stderr
 
 

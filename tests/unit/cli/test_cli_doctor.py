@@ -61,7 +61,7 @@ def test_a_project_in_order_is_told_with_the_place_of_everything(project, doctor
         "  modes     * -> mock  (toolcrib.yaml:9 (profile dev))",
         "  defaults  timeout: 2s  (toolcrib.yaml:4)",
         "  disabled  fail*  (toolcrib.yaml:5)",
-        "  toolset   none in force, of words",
+        "  toolset   none active; defined: words",
         "  sources   descriptors  folder  3 tools",
         "            team         folder  1 tool   as team__...",
         "  ignored   1 file: descriptors/old/vintage.yaml",
@@ -75,7 +75,7 @@ def test_a_project_in_order_is_told_with_the_place_of_everything(project, doctor
         "  unavailable   `later` is unbound: add a `client:` or `live:` or `mcp:` or `mock:` block to descriptors/later.tool.yaml:2",
         "  not offered   `failing` is disabled by `fail*` in toolcrib.yaml:5",
         "",
-        "Everything is in order.",
+        "No problems found.",
     ]
 
 
@@ -85,7 +85,7 @@ def test_another_profile_is_told_with_what_chose_it(project, doctor, monkeypatch
     assert "  profile   ci, chosen by TOOLCRIB_PROFILE, extends dev" in lines
     assert "  toolset   words  (toolcrib.yaml:10 (profile ci))" in lines
     assert "  enabled   failing  (toolcrib.yaml:10 (profile ci))" in lines
-    assert "  environment  TOOLCRIB_PROFILE=ci names the profile" in lines
+    assert "  environment  TOOLCRIB_PROFILE=ci selects the profile" in lines
 
 
 def test_all_of_it_is_one_json_document(project, document):
@@ -158,7 +158,7 @@ def test_a_folder_that_no_index_is_kept_in_is_told_with_the_reason(project, docu
     shared = Path(document("doctor", "--json")["index"]["file"]).parent
     shared.mkdir(parents=True)
     shared.chmod(0o777)
-    end = ": every start reads everything"
+    end = ": every start reads all files"
     assert state(cache) == f"not used, others may write to it{end}"
     assert state("/dev/null") == f"not used, it lies in what is no folder{end}"
     assert state("/dev/null/inner") == f"not used, it lies in what is no folder{end}"
@@ -171,7 +171,7 @@ def test_an_index_in_a_work_tree_is_told_with_the_reason(project, document, monk
     def state():
         return document("doctor", "--json")["index"]["state"]
 
-    end = ": every start reads everything"
+    end = ": every start reads all files"
     tree = tmp_path / "tree"
     (tree / ".git").mkdir(parents=True)
     monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(tree / "cache"))
@@ -192,7 +192,7 @@ def test_a_key_that_is_not_used_is_told_with_the_reason(project, document, toolc
     key = tmp_path / "state" / "key"
     key.chmod(0o640)
     state = document("doctor", "--json")["index"]["state"]
-    assert state == f"not used, others may read or write its key file {key}: every start reads everything"
+    assert state == f"not used, others may read or write its key file {key}: every start reads all files"
 
 
 def test_the_index_is_told_with_its_state(project, document, toolcrib, monkeypatch, tmp_path):
@@ -225,7 +225,7 @@ def test_a_source_that_leads_to_itself_is_not_there(project, doctor):
     (project / "team").symlink_to("team")
     code, lines = doctor()
     assert code == 1
-    assert any("team" in line and "not there" in line for line in lines)
+    assert any("team" in line and "not found" in line for line in lines)
 
 
 def test_two_projects_are_told_and_read_by_nobody(project, doctor, write):
@@ -240,7 +240,7 @@ def test_a_variable_that_nobody_reads_is_worth_knowing(project, doctor, monkeypa
     code, lines = doctor()
     assert code == 0
     at = lines.index("  - the environment variable TOOLCRIB_PROFIL has no effect")
-    assert lines[at - 2 : at] == ["Everything is in order.", "Worth knowing:"]
+    assert lines[at - 2 : at] == ["No problems found.", "Warnings:"]
     assert "TOOLCRIB_PROFILE" in lines[at + 1]
     assert not any("secret-value" in line for line in lines)
 
@@ -249,7 +249,7 @@ def test_a_profile_of_the_environment_without_a_project_is_worth_knowing(tools, 
     monkeypatch.setenv("TOOLCRIB_PROFILE", "ci")
     code, lines = doctor()
     assert code == 0
-    assert any("asks for profile `ci`, and what is read here is no project" in line for line in lines)
+    assert any("selects profile `ci`, but there is no project here" in line for line in lines)
 
 
 def test_what_comes_from_files_can_not_steer_the_terminal(write, toolcrib):
@@ -312,12 +312,12 @@ def test_a_broken_mode_is_named_with_its_distribution(project, doctor, distribut
     code, lines = doctor()
     assert code == 1
     told = "\n".join(lines)
-    assert r"raising, of badmodes 1.2: cannot be used: RuntimeError: no \x1b[31mlicence" in told
-    assert "shy, of badmodes 1.2: cannot be used: `block_schema` failed: ValueError: none" in told
-    assert "shapeless, of badmodes 1.2: has a schema of its block that is none" in told
-    assert "absent, of badmodes 1.2: cannot be used: AttributeError" in told
-    assert "gone, of badmodes 1.2: cannot be used: No module named 'badmodes_gone'" in told
-    assert "5 things are wrong:" in lines
+    assert r"raising, from badmodes 1.2: cannot be used: RuntimeError: no \x1b[31mlicence" in told
+    assert "shy, from badmodes 1.2: cannot be used: `block_schema` failed: ValueError: none" in told
+    assert "shapeless, from badmodes 1.2: has an invalid block schema" in told
+    assert "absent, from badmodes 1.2: cannot be used: AttributeError" in told
+    assert "gone, from badmodes 1.2: cannot be used: No module named 'badmodes_gone'" in told
+    assert "5 problems found:" in lines
     assert "  sources   descriptors  folder  3 tools" in lines, "documents are read all the same"
     assert caplog.records == []
 
@@ -345,14 +345,14 @@ def test_middleware_is_listed_and_a_broken_one_is_worth_knowing(project, doctor,
     code, lines = doctor()
     assert code == 0
     assert any(line.split() == ["middleware", "audit,", "of", "layers", "1.2"] for line in lines)
-    assert any("middleware `lost` of layers 1.2 can't be used: AttributeError" in line for line in lines)
+    assert any("middleware `lost` of layers 1.2 cannot be used: AttributeError" in line for line in lines)
 
 
 def test_a_dependency_in_a_wrong_version_is_wrong(project, doctor, distribution):
     distribution("jinja2", "")
     code, lines = doctor()
     assert code == 1
-    assert any("`jinja2` has version 1.2, and toolcrib needs >=" in line for line in lines)
+    assert any("`jinja2` is version 1.2, but toolcrib requires >=" in line for line in lines)
 
 
 # One tool.
@@ -431,19 +431,19 @@ def test_the_only_block_of_an_overridden_tool_is_told_where_it_stands(write, doc
 WHY_NOT = {
     "failing": ("disabled", "`failing` is disabled by `fail*` in toolcrib.yaml:5"),
     "later": ("unavailable", "`later` is unbound"),
-    "vintage": ("ignored", "descriptors/old/vintage.yaml:1 says `name: vintage`, and `ignore`"),
+    "vintage": ("ignored", "descriptors/old/vintage.yaml:1 has `name: vintage`, but `ignore`"),
     "broken": (
         "refused",
         "the document of `broken` was refused: descriptors/broken.tool.yaml:2:1: unknown_key",
     ),
     "stray": (
         "outside",
-        "elsewhere/stray.yaml:1 says `name: stray`, and that file lies in none of the sources",
+        "elsewhere/stray.yaml:1 has `name: stray`, but the file is in none of the sources",
     ),
-    "packed": ("left_out", "no glob of `tools` in descriptors/p/pack.yaml:3 fits `other/packed.yaml`"),
+    "packed": ("left_out", "no glob of `tools` in descriptors/p/pack.yaml:3 matches `other/packed.yaml`"),
     "greet": ("unknown", "the short name of a tool in a namespace"),
-    "nobody": ("unknown", "no document that was read is `nobody`"),
-    "ecko": ("unknown", "no document"),
+    "nobody": ("unknown", "no loaded document is named `nobody`"),
+    "ecko": ("unknown", "no loaded document"),
 }
 
 
@@ -487,7 +487,7 @@ def test_a_tool_of_a_broken_project_is_looked_for(write, tools, doctor):
     write({"toolcrib.yaml": "project: [\n"})
     code, lines = doctor("echo")
     assert code == 1
-    assert any("lies in none of the sources" in line for line in lines)
+    assert any("is in none of the sources" in line for line in lines)
     assert any("toolcrib.yaml has errors" in line for line in doctor("nobody")[1])
 
 

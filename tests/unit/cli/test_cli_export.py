@@ -310,7 +310,7 @@ def test_good_tools_are_imported_beside_bad_ones(weather, write, toolcrib):
 @pytest.mark.parametrize(
     ("files", "word"),
     [
-        ({"in/x.yaml": "name: a\nmock: {result: 1}\n"}, "holds no PromptPack"),
+        ({"in/x.yaml": "name: a\nmock: {result: 1}\n"}, "no PromptPack in"),
         (
             {"in/other.pack.json": json.dumps({**PROMPTPACK_TEXT, "id": "b", "tools": {}})},
             "several PromptPacks",

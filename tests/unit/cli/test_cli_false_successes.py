@@ -120,7 +120,7 @@ def test_a_list_says_of_which_servers_no_tool_is_known(lost, toolcrib, document)
     assert result.stdout.endswith("1 tool: 1 mock; 1 server not queried\n")
     assert document("list", "--json")["servers"] == [{"name": "srv", "state": "not queried", "as_of": None}]
     (lost / "descriptors" / "a.tool.yaml").unlink()
-    assert toolcrib("list").stdout == "no tool is known; 1 server not queried\n"
+    assert toolcrib("list").stdout == "no known tools; 1 server not queried\n"
 
 
 DROPPED = "an assertion that was dropped"
@@ -228,4 +228,4 @@ def test_examples_that_are_left_out_on_purpose_are_counted_and_fail_nothing(writ
     write({"descriptors/a.tool.yaml": f"{MOCK}---\n{live}", "descriptors/a.scenario.yaml": MOCKED})
     result = toolcrib("run", "--strict")
     assert result.exit_code == exit_codes.OK
-    assert "the examples of 1 tool were left out: the mode `live` reaches out\n" in result.stdout
+    assert "the examples of 1 tool were skipped: mode `live` reaches outside this process\n" in result.stdout

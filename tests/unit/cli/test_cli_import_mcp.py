@@ -45,7 +45,7 @@ def test_a_file_is_written_for_each_tool_and_works(client, write, toolcrib):
         "wrote descriptors/calc__add.tool.yaml",
         "wrote descriptors/calc__say-it.tool.yaml",
         "",
-        "A project finds the server `calc` once its `toolcrib.yaml` says `servers_from: .mcp.json`.",
+        "To use the server `calc` in a project, add `servers_from: .mcp.json` to its `toolcrib.yaml`.",
     ]
     assert (
         (folder / "descriptors/calc__add.tool.yaml")
@@ -68,7 +68,7 @@ def test_a_server_of_the_project_is_imported_with_its_filters(client, write, too
     write({"toolcrib.yaml": json.dumps({"project": "calc", "servers": {"calc": server}})})
     result = toolcrib("import", "mcp", "calc", "--out", "new/folder")
     assert result.stdout.splitlines() == ["wrote new/folder/calc__add.tool.yaml"]
-    assert result.stderr.splitlines() == ["1 tool left out by `only` and `except` of toolcrib.yaml:1: say-it"]
+    assert result.stderr.splitlines() == ["1 tool skipped by `only` and `except` of toolcrib.yaml:1: say-it"]
     assert result.exit_code == exit_codes.OK
 
 
@@ -81,7 +81,7 @@ def test_what_is_not_as_it_was_locked_gets_no_file(client, write, toolcrib):
     result = toolcrib("import", "mcp", "calc")
     assert result.exit_code == exit_codes.PROBLEMS
     assert result.stdout.splitlines() == ["wrote descriptors/calc__say-it.tool.yaml"]
-    assert "no file of `add`: " in result.stderr
+    assert "no file for `add`: " in result.stderr
 
 
 def test_what_exists_is_left_alone_unless_it_is_forced(client, toolcrib):
@@ -95,7 +95,7 @@ def test_what_exists_is_left_alone_unless_it_is_forced(client, toolcrib):
     assert result.stdout.splitlines()[0] == "wrote descriptors/calc__say-it.tool.yaml"
     assert (
         result.stderr
-        == "descriptors/calc__add.tool.yaml exists, and was left alone; overwrite it with `--force`\n"
+        == "descriptors/calc__add.tool.yaml already exists and was not changed; use `--force` to overwrite it\n"
     )
     assert file.read_text() == "mine"
     assert toolcrib(*words, "--force").exit_code == exit_codes.OK
@@ -107,11 +107,11 @@ def test_globs_choose_tools_by_the_names_of_the_server(client, toolcrib):
     words = ("import", "mcp", "calc", "--mcp", ".mcp.json", "--prefix", "")
     result = toolcrib(*words, "--only", "say*", "--only", "addd", "--except", "*no")
     assert result.stdout.splitlines()[0] == "wrote descriptors/say-it.tool.yaml"
-    assert result.stderr.splitlines() == ["no tool is called `addd`; did you mean `add`?"]
+    assert result.stderr.splitlines() == ["no tool is named `addd`; did you mean `add`?"]
     nothing = toolcrib(*words, "--only", "zzz")
     assert (nothing.exit_code, nothing.stdout) == (exit_codes.PROBLEMS, "")
     assert nothing.stderr.splitlines() == [
-        "no tool is called `zzz`; its tools are: `add`, `say-it`, `say-no`",
+        "no tool is named `zzz`; its tools are: `add`, `say-it`, `say-no`",
         "nothing was written",
     ]
 
@@ -121,7 +121,7 @@ def test_a_bad_tool_is_told_and_hides_no_other(client, toolcrib):
     result = toolcrib("import", "mcp", "calc", "--mcp", ".mcp.json")
     assert result.exit_code == exit_codes.PROBLEMS
     assert result.stdout.splitlines()[0] == "wrote descriptors/calc__add.tool.yaml"
-    assert result.stderr.startswith("no file of `bad`: ")
+    assert result.stderr.startswith("no file for `bad`: ")
 
 
 def test_warnings_of_a_tool_are_told_at_their_place_in_the_file(client, toolcrib):
@@ -176,4 +176,4 @@ def test_a_folder_that_can_not_be_written_is_told(client, toolcrib):
     (folder / "file").write_text("")
     result = toolcrib("import", "mcp", "calc", "--mcp", ".mcp.json", "--out", "file/below")
     assert result.exit_code == exit_codes.PROBLEMS
-    assert "can't be written" in result.stderr
+    assert "cannot be written" in result.stderr

@@ -97,7 +97,7 @@ def test_nothing_is_overwritten_unless_it_is_asked_for(write, toolcrib):
     folder = write({**arena_files(), "new/pack.yaml": "mine"})
     result = toolcrib("import", "promptkit", ".", "--out", "new")
     assert result.exit_code == exit_codes.PROBLEMS
-    assert "new/pack.yaml exists, and was left alone; overwrite it with `--force`" in result.stderr
+    assert "new/pack.yaml already exists and was not changed; use `--force` to overwrite it" in result.stderr
     assert (folder / "new/pack.yaml").read_text() == "mine"
 
 
@@ -160,7 +160,7 @@ def test_two_scenarios_of_one_name_are_one_file(write, toolcrib):
     write(files)
     result = toolcrib("import", "promptkit", ".", "--out", "new")
     assert result.exit_code == exit_codes.PROBLEMS
-    assert "no file of `one`: duplicate scenario `one`" in result.stderr
+    assert "no file for `one`: duplicate scenario `one`" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -170,4 +170,4 @@ def test_a_folder_without_anything_to_import_is_told(write, toolcrib, files):
     write({f"there/{name}": text for name, text in files.items()})
     result = toolcrib("import", "promptkit", "there", "--out", "new")
     assert result.exit_code == exit_codes.PROBLEMS
-    assert ("there is no arena" in result.stderr) != ("nothing was written" in result.stderr)
+    assert ("no PromptKit arena" in result.stderr) != ("nothing was written" in result.stderr)

@@ -59,7 +59,7 @@ def test_a_folder_that_can_not_be_written_is_named(write, toolcrib):
     write({"descriptors": "a file where a folder should be"})
     result = toolcrib("init")
     assert result.exit_code == exit_codes.PROBLEMS
-    assert "descriptors/get_forecast.tool.yaml can't be written" in result.stderr
+    assert "descriptors/get_forecast.tool.yaml cannot be written" in result.stderr
 
 
 def test_its_project_is_in_order_under_each_profile(write, toolcrib, document):

@@ -89,7 +89,7 @@ def test_no_line_is_wider_than_the_terminal(tools, on_terminal, monkeypatch):
 
 def test_a_pattern_that_fits_nothing_says_so(tools, toolcrib):
     result = toolcrib("list", "--name", "zzz*")
-    assert (result.exit_code, result.stdout) == (0, "no tool fits\n")
+    assert (result.exit_code, result.stdout) == (0, "no tool matches\n")
     assert toolcrib("list", "--name", "zzz*", "--strict").exit_code == exit_codes.PROBLEMS
 
 
@@ -103,7 +103,8 @@ def test_paths_are_listed_as_other_verbs_read_them(tools, write, toolcrib, docum
     result = toolcrib("list", "get_*")
     assert (result.exit_code, result.stdout) == (exit_codes.USAGE, "")
     assert (
-        "there is no file or folder `get_*`; to choose tools by name, write `--name 'get_*'`" in result.stderr
+        "file or folder `get_*` does not exist; to filter tools by name, use `--name 'get_*'`"
+        in result.stderr
     )
 
 
@@ -132,7 +133,7 @@ def test_refused_files_are_counted_and_the_rest_is_listed(tools, write, toolcrib
     write({"descriptors/bad.tool.yaml": "name: bad\nmock: {result: 1}\noops: 1\n"})
     result = toolcrib("list")
     assert "3 tools: 2 mock, 1 unbound" in result.stdout
-    assert result.stderr == "1 file was refused, wholly or in part; run `toolcrib validate`\n"
+    assert result.stderr == "1 file was refused, fully or partly; run `toolcrib validate`\n"
     assert (result.exit_code, toolcrib("list", "--strict").exit_code) == (0, exit_codes.PROBLEMS)
     write({"descriptors/worse.tool.yaml": "name: worse\nmock: {}\n"})
     assert toolcrib("list").stderr.startswith("2 files were refused")
@@ -196,23 +197,23 @@ def test_options_may_be_given_several_times_and_turned_around(words, expected, c
     ("words", "told"),
     [
         (["--tag", "gep"], "no tool has the tag `gep`; did you mean `geo`?"),
-        (["--tag", "!zzz", "--tag", "zz"], "no tool has the tag `zz`; there are: `geo`, `slow`"),
+        (["--tag", "!zzz", "--tag", "zz"], "no tool has the tag `zz`; known values: `geo`, `slow`"),
         (["--label", "taem=geo"], "no tool has the label `taem=geo`; did you mean `team=geo`?"),
-        (["--category", "mops"], "no tool is of the category `mops`; did you mean `maps`?"),
-        (["--mode", "mokc"], "no tool is in the mode `mokc`; did you mean `mock`?"),
-        (["--pack-name", "maps"], "no tool is of the pack `maps`; there are none"),
-        (["--annotation", "readonly"], "there is no annotation `readonly`; did you mean `read_only`?"),
-        (["--toolset", "maps"], "there is no toolset `maps`; there are none"),
-        (["--name", "get_mop*"], "no tool has a name like `get_mop*`; did you mean `get_map`?"),
+        (["--category", "mops"], "no tool has the category `mops`; did you mean `maps`?"),
+        (["--mode", "mokc"], "no tool has the mode `mokc`; did you mean `mock`?"),
+        (["--pack-name", "maps"], "no tool is from the pack `maps`; no known values"),
+        (["--annotation", "readonly"], "unknown annotation `readonly`; did you mean `read_only`?"),
+        (["--toolset", "maps"], "unknown toolset `maps`; no known values"),
+        (["--name", "get_mop*"], "no tool name matches `get_mop*`; did you mean `get_map`?"),
         (
             ["--source", "descriptor/*"],
-            "no tool is from a file like `descriptor/*`; did you mean `descriptors/all.yaml`?",
+            "no source file matches `descriptor/*`; did you mean `descriptors/all.yaml`?",
         ),
     ],
 )
 def test_where_nothing_fits_values_that_no_tool_has_are_told(words, told, catalogue, toolcrib):
     result = toolcrib("list", *words)
-    assert result.stdout == "no tool fits\n"
+    assert result.stdout == "no tool matches\n"
     assert told in result.stderr.splitlines()
     assert toolcrib("list", *words, "--json").stderr == result.stderr
 
@@ -220,7 +221,7 @@ def test_where_nothing_fits_values_that_no_tool_has_are_told(words, told, catalo
 def test_a_value_that_is_turned_around_keeps_nothing_out(catalogue, toolcrib):
     assert (
         toolcrib("list", "--tag", "!zzz", "--mode", "zz").stderr
-        == "no tool is in the mode `zz`; there are: `mock`\n"
+        == "no tool has the mode `zz`; known values: `mock`\n"
     )
 
 
@@ -261,7 +262,7 @@ def test_what_is_not_offered_is_counted_and_shown_when_asked_for(project, toolcr
         "put.city  mock  disabled, deprecated  `put.city` is disabled by `put*` in toolcrib.yaml:3",
         "3 tools: 3 mock",
     ]
-    assert toolcrib("list", "--name", "put*").stdout == "no tool fits; 1 not offered, `--all` shows why\n"
+    assert toolcrib("list", "--name", "put*").stdout == "no tool matches; 1 not offered, `--all` shows why\n"
 
 
 def test_json_says_why_a_tool_is_not_offered(project, document):

@@ -39,13 +39,13 @@ def named(tmp_path, monkeypatch):
 def test_the_tools_of_a_clients_file_are_listed_shown_found_and_called(named, toolcrib):
     folder = named(clock=[NOW])
     before = toolcrib("list", "--mcp", ".mcp.json")
-    assert before.stdout == "no tool is known; 1 server not queried\n"
+    assert before.stdout == "no known tools; 1 server not queried\n"
     assert before.stderr.startswith("server `clock`: not queried\n")
     assert not (folder / "clock.json.started").exists()
     toolcrib("doctor", "--mcp", ".mcp.json")
     listed = toolcrib("list", "--mcp", ".mcp.json")
     assert listed.stdout == "clock__now  mcp  The time in a zone.\n1 tool: 1 mcp\n"
-    assert listed.stderr.startswith("server `clock`: not queried; as it answered at 20")
+    assert listed.stderr.startswith("server `clock`: not queried; showing its answer of 20")
     shown = toolcrib("--mcp", ".mcp.json", "show", "clock__now")
     assert ".mcp.json:1" in shown.stdout
     assert "zone  string  required" in shown.stdout
@@ -98,7 +98,7 @@ def test_doctor_asks_every_server(named, toolcrib, document):
     page = toolcrib("doctor", "--mcp", ".mcp.json")
     assert page.exit_code == exit_codes.PROBLEMS
     assert "1 tool, MCP " in page.stdout
-    assert "can't be used" in page.stdout
+    assert "cannot be used" in page.stdout
 
 
 def test_doctor_tells_what_a_lock_has_against_a_server(named, toolcrib):

@@ -18,7 +18,7 @@ from toolcrib.cli.entry import VERBS
 
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
 
-NO_SPACE = "can't write the output: No space left on device\n"
+NO_SPACE = "cannot write the output: No space left on device\n"
 MAIN = "from toolcrib.cli import main; main()"
 
 FILES = {
@@ -166,7 +166,7 @@ def test_a_stdout_that_is_closed_is_reported(command, shop):
     done = subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (
         exit_codes.OUTPUT_FAILED,
-        "can't write the output: Bad file descriptor\n",
+        "cannot write the output: Bad file descriptor\n",
     )
 
 
@@ -184,10 +184,10 @@ def test_messages_that_can_not_be_written_change_nothing(command, code, shop):
     ("command", "said", "code"),
     [
         ("run --junit", "Could not open file 'full': No space left on device", exit_codes.PROBLEMS),
-        ("pack build pack -o", "full can't be written: No space left on device", exit_codes.PROBLEMS),
+        ("pack build pack -o", "full cannot be written: No space left on device", exit_codes.PROBLEMS),
         (
             "export promptpack pack --force --out",
-            "full can't be written: No space left on device",
+            "full cannot be written: No space left on device",
             exit_codes.PROBLEMS,
         ),
     ],
@@ -205,7 +205,7 @@ def test_init_names_the_file_that_does_not_fit_on_the_disk(tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "toolcrib.yaml").symlink_to("/dev/full")
     done = ended("init", str(tmp_path / "new"), "--force", stdout=subprocess.DEVNULL)
-    said = f"Error: {tmp_path}/new/toolcrib.yaml can't be written: No space left on device\n"
+    said = f"Error: {tmp_path}/new/toolcrib.yaml cannot be written: No space left on device\n"
     assert (done.returncode, done.stderr) == (exit_codes.PROBLEMS, said)
 
 

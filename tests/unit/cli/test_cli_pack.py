@@ -78,7 +78,7 @@ def test_a_pack_that_is_built_from_within_lies_beside_its_folder(shop, toolcrib,
 def test_an_archive_is_not_built_from_an_archive(built, toolcrib):
     result = toolcrib("pack", "build", built.name)
     assert result.exit_code == exit_codes.USAGE
-    assert "archive already" in result.stderr
+    assert "already an archive" in result.stderr
 
 
 def test_build_writes_nothing_where_something_is_wrong(shop, write, toolcrib, document):
@@ -97,7 +97,7 @@ def test_build_says_when_it_cant_write(shop, toolcrib):
     (shop / "file").write_text("")
     result = toolcrib("pack", "build", "shop", "-o", "file/x.zip")
     assert result.exit_code == exit_codes.PROBLEMS
-    assert "can't be written" in result.stderr
+    assert "cannot be written" in result.stderr
 
 
 def test_inspect_shows_an_archive_without_unpacking_it(built, toolcrib):

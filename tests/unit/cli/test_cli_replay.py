@@ -41,7 +41,7 @@ def replay(write, toolcrib):
 
 def test_everything_as_recorded(replay):
     run = replay(recorded("one", ANN, EARLY), recorded("two", ANN))
-    assert run.stdout == "3 of 3 results as recorded; changed rows of 2 of 2 tasks equal\n"
+    assert run.stdout == "3 of 3 results as recorded; changed rows equal in 2 of 2 tasks\n"
     assert (run.stderr, run.exit_code) == ("", 0)
 
 
@@ -54,7 +54,7 @@ def test_what_deviates_is_told_with_its_place(replay):
         "  changed rows",
         '    /guests/ann: expected {"here": true}, got nothing',
         "",
-        "2 of 3 results as recorded; changed rows of 1 of 2 tasks equal",
+        "2 of 3 results as recorded; changed rows equal in 1 of 2 tasks",
     ]
     assert run.exit_code == 1
 
@@ -63,7 +63,7 @@ def test_lines_that_can_not_be_replayed_stop_no_other(replay):
     run = replay("nonsense\n", recorded("one", ANN), recorded("two", ("greed", {}, "")), '{"task": "x"}\n')
     assert run.stdout.splitlines() == [
         "3 lines of the recording could not be replayed",
-        "1 of 1 results as recorded; changed rows of 1 of 1 tasks equal",
+        "1 of 1 results as recorded; changed rows equal in 1 of 1 tasks",
     ]
     told = [line.split(": ")[:2] for line in run.stderr.splitlines() if line.startswith("day.jsonl")]
     assert told == [
@@ -79,28 +79,28 @@ def test_lines_that_can_not_be_replayed_stop_no_other(replay):
 def test_one_task_alone(replay):
     lines = (recorded("one", ANN), recorded("two", LATE), recorded("three", ANN, EARLY))
     run = replay(*lines, options=("--task", "one", "--task", "three"))
-    assert run.stdout == "3 of 3 results as recorded; changed rows of 2 of 2 tasks equal\n"
+    assert run.stdout == "3 of 3 results as recorded; changed rows equal in 2 of 2 tasks\n"
     assert run.exit_code == 0
 
 
 def test_a_task_that_is_not_there(replay):
     run = replay(recorded("morning", ANN), options=("--task", "mornin"))
     assert run.exit_code == 2
-    assert "has no task `mornin`; did you mean `morning`?" in run.stderr
+    assert "unknown task `mornin`; did you mean `morning`?" in run.stderr
 
 
 def test_stopping_at_the_first(replay):
     run = replay(*(recorded(name, LATE) for name in "abc"), options=("--fail-fast",))
     assert run.stdout.splitlines()[-2:] == [
         "2 later tasks did not run",
-        "0 of 1 results as recorded; changed rows of 1 of 1 tasks equal",
+        "0 of 1 results as recorded; changed rows equal in 1 of 1 tasks",
     ]
     assert run.exit_code == 1
 
 
 def test_nothing_to_replay(replay):
     run = replay("\n")
-    assert run.stdout == "0 of 0 results as recorded; changed rows of 0 of 0 tasks equal\n"
+    assert run.stdout == "0 of 0 results as recorded; changed rows equal in 0 of 0 tasks\n"
     assert run.exit_code == 3
 
 
@@ -125,7 +125,7 @@ def test_a_broken_descriptor_is_told_and_fails_the_replay(write, toolcrib):
     )
     run = toolcrib("replay", "desk", "--tasks", "day.jsonl")
     assert "unknown_key" in run.stderr
-    assert run.stdout.splitlines()[-1] == "1 of 1 results as recorded; changed rows of 1 of 1 tasks equal"
+    assert run.stdout.splitlines()[-1] == "1 of 1 results as recorded; changed rows equal in 1 of 1 tasks"
     assert run.exit_code == 1
 
 

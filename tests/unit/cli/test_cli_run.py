@@ -128,14 +128,14 @@ def test_documents_that_are_refused_fail_the_run_and_the_rest_runs(good, write, 
 def test_nothing_that_fits_has_a_code_of_its_own(good, toolcrib):
     result = toolcrib("run", "-k", "nothing_like_it")
     assert (result.exit_code, result.stdout) == (exit_codes.NOTHING_SELECTED, "")
-    assert result.stderr == "nothing to run: no scenario or example fits in descriptors, packs\n"
+    assert result.stderr == "nothing to run: no scenario or example matches in descriptors, packs\n"
 
 
 def test_no_scenario_at_all_says_where_none_was_found(write, toolcrib):
     write({"descriptors/a.tool.yaml": "name: a\nmock: {result: 1}\n"})
     result = toolcrib("run")
     assert result.exit_code == exit_codes.NOTHING_SELECTED
-    assert result.stderr == "nothing to run: there are no scenarios and no examples in descriptors\n"
+    assert result.stderr == "nothing to run: no scenarios or examples in descriptors\n"
 
 
 def test_nothing_to_run_is_still_a_json_document(write, document):

@@ -77,7 +77,7 @@ def test_who_speaks_can_be_chosen(talk, toolcrib):
 def test_who_speaks_is_a_question_only_where_somebody_does(tools, toolcrib):
     result = toolcrib("run", "--provider", "direct")
     assert result.exit_code == exit_codes.USAGE
-    assert "none of these has one" in result.stderr
+    assert "no selected scenario has one" in result.stderr
 
 
 def test_trials_can_be_chosen(talk, toolcrib, document):

@@ -131,8 +131,8 @@ def test_runs_that_answer_differently_need_files_of_their_own(tools, write, tool
     result = toolcrib("run", "--update")
     assert result.exit_code == exit_codes.PROBLEMS
     assert (
-        "descriptors/goldens/Oslo.json: not written: `trip[city=Oslo,days=1]` and `trip[city=Oslo,days=2]` answer "
-        "differently; name the file after what is different"
+        "descriptors/goldens/Oslo.json: not written: `trip[city=Oslo,days=1]` and `trip[city=Oslo,days=2]` return "
+        "different results; add what differs to the name of the file"
     ) in result.stdout
     assert not (tools / "descriptors" / "goldens").exists()
 
@@ -151,7 +151,7 @@ def test_a_golden_that_could_not_be_read_again_is_not_written(tools, write, tool
     write({"descriptors/big.yaml": BIG})
     result = toolcrib("run", "--update", "-k", "big")
     assert result.exit_code == exit_codes.PROBLEMS
-    assert "descriptors/big.json: not written: a golden file has at most 1,048,576 bytes" in result.stdout
+    assert "descriptors/big.json: not written: the golden file exceeds 1,048,576 bytes" in result.stdout
     assert not (tools / "descriptors" / "big.json").exists()
 
 
@@ -226,7 +226,7 @@ def test_in_several_processes_the_first_failure_is_the_same_one(trip, document):
 def test_a_number_of_processes_that_can_not_be_is_a_usage_error(trip, toolcrib, jobs):
     result = toolcrib("run", "-j", jobs)
     assert result.exit_code == exit_codes.USAGE
-    assert f"`{jobs}` is no number of processes; write 1 or more, or `auto`" in result.stderr
+    assert f"`{jobs}` is not a number of processes; use 1 or more, or `auto`" in result.stderr
 
 
 def test_at_a_terminal_the_bar_counts(trip, on_terminal):
@@ -256,14 +256,14 @@ def test_a_round_that_can_not_be_set_up_is_not_the_last(tmp_path, monkeypatch, c
     with pytest.raises(KeyboardInterrupt):
         run_on_changes(one_round)
     said = capsys.readouterr().err
-    told = f"waiting for changes; Ctrl-C ends\n\nchanged: {elsewhere}, a.yaml\n"
+    told = f"waiting for changes; press Ctrl-C to stop\n\nchanged: {elsewhere}, a.yaml\n"
     assert said == f"{told}so it is\n{told}"
 
 
 def test_watching_and_updating_at_once_is_a_usage_error(trip, toolcrib):
     result = toolcrib("run", "--watch", "--update")
     assert result.exit_code == exit_codes.USAGE
-    assert "leave one out" in result.stderr
+    assert "use only one of them" in result.stderr
 
 
 class Command:
@@ -297,7 +297,7 @@ class Command:
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_watch_runs_again_when_files_change_and_ends_with_ctrl_c(trip, tools, jobs):
     command = Command("run", "--watch", "-k", "again", "-j", jobs)
-    command.hear("waiting for changes; Ctrl-C ends")
+    command.hear("waiting for changes; press Ctrl-C to stop")
     scenario = Path("descriptors/trips/trip.scenario.yaml")
     scenario.write_text(TRIP.replace("repeat: 2", "repeat: 3"), encoding="utf-8")
     assert command.hear("changed: ")[-1] == "changed: descriptors/trips/trip.scenario.yaml\n"

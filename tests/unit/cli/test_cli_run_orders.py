@@ -41,7 +41,7 @@ def test_other_orders_are_runs_of_their_own(race, toolcrib, document):
 def test_an_order_that_fails_is_told_and_can_be_had_again_alone(race, toolcrib):
     result = toolcrib("run", "-k", "race", "--interleave", "9")
     assert result.exit_code == exit_codes.PROBLEMS
-    assert "  begun in the order 1.2, 1.1, 1.3" in result.stdout
+    assert "  calls began in the order 1.2, 1.1, 1.3" in result.stdout
     assert "6 runs of 1 scenario" in result.stdout
     again = toolcrib("run", "-k", "race[order and 3/6]", "--interleave", "9")
     assert again.exit_code == exit_codes.PROBLEMS

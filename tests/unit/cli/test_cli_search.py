@@ -47,7 +47,7 @@ def test_json_has_scores_and_how_many_were_found(catalogue, document):
 
 def test_what_is_not_shown_is_counted(catalogue, toolcrib):
     assert toolcrib("search", "city", "-n1").stdout.splitlines()[-1] == (
-        "2 tools, the best 1 of them shown; `-n` shows more"
+        "2 tools, the best 1 of them shown; use `-n` to see more"
     )
 
 
@@ -58,7 +58,7 @@ def test_filters_narrow_a_search(catalogue, document):
 
 def test_nothing_found_says_so_and_names_near_values(catalogue, toolcrib):
     result = toolcrib("search", "zebra")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "no tool fits\n", "")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "no tool matches\n", "")
     result = toolcrib("search", "city", "--tag", "wether")
     assert result.stderr == "no tool has the tag `wether`; did you mean `weather`?\n"
 
@@ -80,7 +80,7 @@ def test_tools_that_are_not_offered_are_counted_and_shown_when_asked_for(
 ):
     write({"toolcrib.yaml": "project: p\ndisable: ['weather.*']\n"})
     assert toolcrib("search", "city").stdout.splitlines()[-1] == "1 tool; 1 not offered, `--all` shows why"
-    assert toolcrib("search", "warning").stdout == "no tool fits; 1 not offered, `--all` shows why\n"
+    assert toolcrib("search", "warning").stdout == "no tool matches; 1 not offered, `--all` shows why\n"
     assert toolcrib("search", "warning", "--all").stdout.splitlines() == [
         "weather.alerts  mock  disabled  `weather.alerts` is disabled by `weather.*` in toolcrib.yaml:2",
         "1 tool",

@@ -41,12 +41,12 @@ def test_agree_look_and_take_back(write, toolcrib, document):
     assert told["decision"]["how"] == "toolcrib trust"
     (kept,) = document("trust", "list", "--json")["decisions"]
     assert (kept["root"], kept["hash"], kept["exists"]) == (str(folder.resolve()), told["hash"], True)
-    assert toolcrib("trust", "revoke").stdout == "1 decision taken back\n"
+    assert toolcrib("trust", "revoke").stdout == "1 decision revoked\n"
     assert toolcrib("call", "send").exit_code == DENIED
     nothing = toolcrib("trust", "revoke")
     assert (nothing.exit_code, nothing.stdout) == (
         exit_codes.NOTHING_SELECTED,
-        "there was nothing to take back\n",
+        "nothing to revoke\n",
     )
     assert toolcrib("trust", "list").stdout == "nothing is trusted\n"
 
@@ -56,7 +56,7 @@ def test_without_a_terminal_it_says_how(write, toolcrib):
     result = toolcrib("trust")
     assert result.exit_code == exit_codes.USAGE
     assert "contact  http://127.0.0.1:9" in result.stdout
-    assert "`--yes` agrees to what `--dry-run` shows" in result.stderr
+    assert "check `--dry-run`, then use `--yes`" in result.stderr
 
 
 def test_a_path_may_be_named_from_elsewhere(write, toolcrib, tmp_path, monkeypatch):
@@ -76,8 +76,8 @@ def test_all_decisions_are_taken_back_at_once(write, toolcrib):
     write({f"{name}/toolcrib.yaml": "project: p\n" for name in ("one", "two")})
     for name in ("one", "two"):
         toolcrib("trust", name, "--yes")
-    assert toolcrib("trust", "revoke", "--all").stdout == "2 decisions taken back\n"
-    assert "leave PATH out" in toolcrib("trust", "revoke", "one", "--all").stderr
+    assert toolcrib("trust", "revoke", "--all").stdout == "2 decisions revoked\n"
+    assert "remove PATH" in toolcrib("trust", "revoke", "one", "--all").stderr
 
 
 def test_a_folder_called_like_a_command_is_named_by_its_path(write, toolcrib):
@@ -89,7 +89,7 @@ def test_a_project_that_only_mocks_needs_nothing(write, toolcrib):
     write({"descriptors/t.tool.yaml": "name: t\nmock: {result: 1}\n"})
     result = toolcrib("trust")
     assert result.exit_code == 0
-    assert "starts, contacts and reads nothing: it answers from its mocks" in result.stdout
+    assert "starts, contacts and reads nothing: only its mocks run" in result.stdout
 
 
 def test_doctor_says_what_is_trusted_by_whom_and_when(write, toolcrib, document):
@@ -119,7 +119,7 @@ def test_init_trusts_nothing_that_was_there_before(write, toolcrib, document):
     write({"new/descriptors/evil.tool.yaml": LIVE})
     result = toolcrib("init", "new")
     assert result.exit_code == 0
-    assert "holds more than was written" in result.stderr
+    assert "contains files that `toolcrib init` did not write" in result.stderr
     assert document("trust", "list", "--json")["decisions"] == []
 
 
@@ -129,7 +129,7 @@ def test_where_nothing_can_be_kept_that_is_said(write, toolcrib, monkeypatch, tm
     monkeypatch.setenv("TOOLCRIB_STATE_DIR", str(tmp_path / "file"))
     result = toolcrib("trust", "--yes")
     assert result.exit_code == 1
-    assert "the decision can't be kept" in result.stderr
+    assert "cannot store the decision" in result.stderr
     assert toolcrib("init", "new").exit_code == 0
 
 
@@ -197,7 +197,7 @@ def test_decisions_within_the_project_are_not_kept(write, toolcrib, monkeypatch,
     result = toolcrib("trust", "--yes")
     assert result.exit_code == 1
     assert "trusted:" not in result.stdout
-    assert f"lies in {folder.resolve()} itself" in result.stderr
+    assert f"is inside {folder.resolve()}, so" in result.stderr
     assert "set TOOLCRIB_STATE_DIR to a folder outside of it" in result.stderr
     assert f"TOOLCRIB_TRUST={digest}" in result.stderr
     assert document("trust", "list", "--json")["decisions"] == []
@@ -220,7 +220,7 @@ def test_a_part_of_a_project_is_trusted_with_all_of_it(write, toolcrib, monkeypa
     assert result.exit_code == 0
     assert result.stdout.count("contact  http://127.0.0.1:") == 2
     root = (folder / "one").resolve()
-    said = f"{part} is a part of the project {root}, which is trusted as a whole\n"
+    said = f"{part} is part of the project {root}, which is trusted as a whole\n"
     assert result.stderr == (said if "descriptors" in part else "")
     monkeypatch.chdir(root)
     assert toolcrib("call", "fetch").exit_code == BOUND
@@ -233,7 +233,7 @@ def test_what_can_not_be_granted_is_not_trusted(write, toolcrib, document, monke
     result = toolcrib("trust", "p", "--yes")
     assert result.exit_code == 1
     assert "trusted:" not in result.stdout
-    assert "can be agreed to: what it needs is not declared" in result.stderr
+    assert "it does not declare what it needs" in result.stderr
     assert document("trust", "list", "--json")["decisions"] == []
 
 
@@ -290,7 +290,7 @@ def test_in_a_folder_that_is_gone_that_is_said(write, toolcrib, monkeypatch, tmp
     shutil.rmtree(tmp_path / "gone")
     result = toolcrib(*words)
     assert result.exit_code == 1
-    assert result.stderr == "Error: the working directory is gone; go to a folder that is there\n"
+    assert result.stderr == "Error: the working directory was deleted; change to a folder that exists\n"
     assert toolcrib("trust", "list").stdout == "nothing is trusted\n"
     assert toolcrib("doctor").exit_code == 1
     python = subprocess.run(

@@ -117,7 +117,7 @@ def test_what_a_file_holds_can_not_steer_the_terminal(write, on_terminal):
 def test_json_and_annotations_at_once_are_refused(tools, toolcrib):
     result = toolcrib("validate", "--json", "--format", "github")
     assert (result.exit_code, result.stdout) == (exit_codes.USAGE, "")
-    assert "`--json` and `--format github` ask for two forms" in result.stderr
+    assert "`--json` and `--format github` are two output formats" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -141,4 +141,4 @@ def test_an_empty_folder_is_not_said_to_have_no_problems(write, toolcrib):
     (write({}) / "empty").mkdir()
     result = toolcrib("validate", "empty")
     assert result.exit_code == exit_codes.NOTHING_SELECTED
-    assert result.stdout == "nothing to validate: there are no tools, packs or scenarios in empty\n"
+    assert result.stdout == "nothing to validate: no tools, packs or scenarios in empty\n"

@@ -173,9 +173,9 @@ def test_open_with_a_mode_sets_it_after_the_globs(tmp_path, modes):
 def test_a_misspelt_mode_is_refused_with_the_near_miss():
     with pytest.raises(UnknownMode, match=r"unknown mode `mokc`\n.*did you mean `mock`\?"):
         modes_with(modes={"*": "mokc"})
-    with pytest.raises(UnknownMode, match="available modes: `live`, `mock`"):
+    with pytest.raises(UnknownMode, match="known modes: `live`, `mock`"):
         modes_with(modes={"*": "zzz"})
-    with pytest.raises(UnknownMode, match="available modes: none"):
+    with pytest.raises(UnknownMode, match="known modes: none"):
         loaded_runtime(loaded("", executors=Executors({})), executors=Executors({}), modes={"*": "zzz"})
 
 

@@ -14,6 +14,7 @@ import types
 import typing
 from collections import deque
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -257,14 +258,23 @@ def test_a_part_that_is_no_json_makes_no_index(shelf):
 # Classes.
 
 
+@cache
+def imported_for_annotations(module: types.ModuleType) -> dict[str, str]:
+    """Name -> the module from which a module imports it, anywhere in its source."""
+    imports = [
+        node for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.ImportFrom)
+    ]
+    # The first import of a name counts.
+    return {alias.name: node.module for node in reversed(imports) if node.module for alias in node.names}
+
+
 def resolved(module: types.ModuleType, name: str) -> tuple[Any, types.ModuleType]:
     """What a name in an annotation stands for, also where it is imported for annotations alone."""
     if hasattr(module, name):
         return getattr(module, name), module
-    for node in ast.walk(ast.parse(inspect.getsource(module))):
-        if isinstance(node, ast.ImportFrom) and node.module and name in {alias.name for alias in node.names}:
-            home = importlib.import_module(node.module)
-            return getattr(home, name), home
+    if name in imported_for_annotations(module):
+        home = importlib.import_module(imported_for_annotations(module)[name])
+        return getattr(home, name), home
     return None, module
 
 

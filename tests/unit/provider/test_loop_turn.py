@@ -215,7 +215,7 @@ async def test_a_toolset_bounds_what_is_offered_and_what_can_be_called():
     conversation = await talk(model, tools=session, toolset="small")
     assert [each.name for each in model.requests[0].tools] == ["get_order"]
     assert ends(conversation) == [("ok", ""), ("unavailable", "not_in_toolset")]
-    with pytest.raises(ConfigurationError, match="no toolset `smal`"):
+    with pytest.raises(ConfigurationError, match="unknown toolset `smal`"):
         loop(model, tools=session, toolset="smal")
 
 

@@ -243,7 +243,7 @@ async def test_answers_that_are_none(raw: bytes, code: str) -> None:
 
 async def test_an_event_without_end_is_not_kept() -> None:
     async with speaking("openai", events("a" * 9_000_000)) as (provider, _):
-        with pytest.raises(ProviderError, match="more than 8,388,608 characters") as raised:
+        with pytest.raises(ProviderError, match="exceeds 8,388,608 characters") as raised:
             await said(provider)
     assert (raised.value.code, raised.value.retryable) == ("response_too_large", False)
 

@@ -43,9 +43,7 @@ def test_names_that_are_not_there() -> None:
     assert (raised.value.code, raised.value.hint) == ("unknown_provider", "did you mean `openai`?")
     with pytest.raises(ConfigurationError) as raised:
         open_provider("xyz")
-    assert (
-        raised.value.hint == "available providers: `anthropic`, `azure_openai`, `openai`, `openai_responses`"
-    )
+    assert raised.value.hint == "known providers: `anthropic`, `azure_openai`, `openai`, `openai_responses`"
 
 
 def test_no_model() -> None:
@@ -64,7 +62,7 @@ def test_options_that_are_not_there() -> None:
         ConfigurationError, match="unknown option `strict` for the provider `anthropic`"
     ) as raised:
         open_provider("anthropic", model="m", strict=True)
-    assert raised.value.hint == "available options: `attempts`, `headers`, `timeout`"
+    assert raised.value.hint == "known options: `attempts`, `headers`, `timeout`"
 
 
 class Parrot:

@@ -336,7 +336,7 @@ def test_a_caller_that_leaves_a_call_is_told_how_it_is_fulfilled():
 def test_answers_where_nothing_waits_are_told_so():
     report = run("agent: {turns: [{user: Hi, script: [{say: Hi}]}, {answers: {call_1: {approve: true}}}]}")
     assert told(report) == [("answers", "/agent/turns/1")]
-    assert "no call waits here" in str(report)
+    assert "no call is pending here" in str(report)
 
 
 def test_a_code_is_shown_once_and_every_line_of_an_answer_in_its_column():
@@ -391,7 +391,7 @@ def test_an_answer_that_is_cut_off_fails_the_run_unless_that_is_meant(finish, co
     text = CUT_OFF % (finish, code)
     report = run(text)
     assert (report.passed, told(report)) == (False, [("stop", "/agent/turns/0")])
-    assert f"turn 1 was ended by `{finish}`: the answer was " in str(report)
+    assert f"turn 1 ended with `{finish}`: the answer was " in str(report)
     assert "its calls were not made: `refund_order` (call_1)" in str(report)
     assert run(
         text + f"verify: {{stop: {finish}, calls: [{{tool: refund_order, outcome: ok, times: 0}}]}}\n"
@@ -402,9 +402,9 @@ def test_a_text_that_is_cut_off_fails_the_run_and_one_that_is_refused_is_judged(
     text = "agent: {turns: [{user: hi, script: [{say: Once upon, finish: %s}]}]}\n"
     report = run(text % "length")
     assert (report.passed, told(report)) == (False, [("stop", "/agent/turns/0")])
-    assert "stop      turn 1 was ended by `length`\n" in str(report)
+    assert "stop      turn 1 ended with `length`\n" in str(report)
     report = run(text % "refused")
-    assert (report.passed, report.warnings[-1].lines) == (True, ("turn 1 was ended by `refused`",))
+    assert (report.passed, report.warnings[-1].lines) == (True, ("turn 1 ended with `refused`",))
 
 
 def test_what_a_document_names_is_not_reached_without_permission():

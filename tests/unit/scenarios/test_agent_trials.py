@@ -61,7 +61,7 @@ def test_what_held_too_seldom_is_told_with_the_bad_trials():
     report = run(flipping(", message: no zero, pass_threshold: 0.75"))
     text = str(report)
     assert "FAILED s › trials (tools.yaml:12)" in text
-    assert "content_excludes (no zero) held in 2 of 3 trials, and all must be" in text
+    assert "content_excludes (no zero) held in 2 of 3 trials; all are required" in text
     assert "FAILED s › trial 1 (seed 0) › turn 1 “Flip it.”" in text
     assert "trial 2" not in text
     document = report.as_json()
@@ -129,7 +129,7 @@ def test_all_else_must_be_good_in_a_share_of_the_trials(threshold, passed):
     report = run(f"{UNSCRIPTED}pass_threshold: {threshold}\n")
     assert report.passed is passed
     if not passed:
-        assert report.failures[0].lines[0].startswith("2 of 3 trials were good, and")
+        assert report.failures[0].lines[0].startswith("2 of 3 trials were good; all are required")
 
 
 def test_the_seeds_follow_the_first_one():
@@ -150,4 +150,4 @@ def test_steps_alone_can_be_tried_as_well():
 def test_of_many_bad_trials_some_are_told():
     text = str(run(flipping("").replace("trials: 3", "trials: 15")))
     assert text.count("› turn 1") == 3
-    assert "and 2 more bad trials" in text
+    assert "and 2 more failed trials" in text

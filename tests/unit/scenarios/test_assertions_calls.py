@@ -47,7 +47,7 @@ class TestToolsCalled:
     def test_the_score_is_the_share_of_the_tools(self):
         verdict = judged("tools_called", {"tool_names": ["pay", "ask", "pay"]}, way(PAY))
         assert (verdict.passed, verdict.score) == (False, 0.5)
-        told = '`ask` has 0 good calls, wanted at least 1; calls: pay({"to":"ann","sum":5}) ok'
+        told = '`ask` has 0 good calls, expected at least 1; calls: pay({"to":"ann","sum":5}) ok'
         assert verdict.message == told
 
     def test_too_many_calls_make_it_nothing(self):
@@ -55,7 +55,7 @@ class TestToolsCalled:
             "tools_called", {"tool_names": ["pay", "ask"], "max_calls": 1}, way(PAY, PAY, called("ask"))
         )
         assert (verdict.passed, verdict.score) == (False, 0)
-        assert "`pay` has 2 good calls, wanted at most 1" in verdict.message
+        assert "`pay` has 2 good calls, expected at most 1" in verdict.message
 
     def test_none_may_be_wanted(self):
         assert holds("tools_called", {"tool_names": ["pay"], "min_calls": 0, "max_calls": 0})
@@ -321,7 +321,7 @@ class TestResults:
         verdict = judged("tool_result_matches", {"tool": "sum", "pattern": "^2"}, way(*calls))
         assert (
             verdict.message
-            == "results of `sum` had a match of ^2 0 times, wanted 1; another one was about 22"
+            == "results of `sum` had a match of ^2 0 times, expected 1; another one was about 22"
         )
 
     def test_parts_are_looked_at_as_the_model_reads_them(self):

@@ -137,7 +137,7 @@ def test_a_score_may_be_enough(bounds, passed):
     inner = {"eval_type": "tools_called", "eval_params": {"tools": ["pay", "ask"]}}
     verdict = judged("assertion", {**inner, **bounds}, way(called("pay")))
     assert (verdict.passed, verdict.score) == (passed, 0.5)
-    assert verdict.message.startswith("score 0.50, wanted ")
+    assert verdict.message.startswith("score 0.50, expected ")
 
 
 def test_a_wrapped_assertion_that_does_not_apply_makes_the_wrapper_not_apply():
@@ -245,7 +245,7 @@ class TestModelsThatJudge:
     def test_only_the_calls_of_some_tools(self):
         verdict, model = asked('{"passed": true}', "llm_judge_tool_calls", {"tools": ["ask"]})
         assert (verdict.applies, model.asked) == (False, [])
-        assert verdict.message == "there is no call of `ask` to judge"
+        assert verdict.message == "no call of `ask` to judge"
 
     def test_what_they_are_shown_of_a_conversation(self):
         _verdict, model = asked(

@@ -140,8 +140,8 @@ class TestJSON:
 
     def test_the_way_out_is_told(self):
         message = judged("is_valid_json", {}, way(say=WRAPPED)).message
-        assert "`allow_wrapped` looks into code blocks" in message
-        assert judged("valid_json", {}, way()).message == "no JSON; nothing was said"
+        assert "`allow_wrapped` searches code blocks" in message
+        assert judged("valid_json", {}, way()).message == "no JSON; there is no reply"
 
     def test_a_schema(self):
         params = {"schema": {"properties": {"n": {"items": {"maximum": 1}}}}, "allow_wrapped": True}
@@ -178,7 +178,7 @@ class TestJSON:
 
     def test_what_was_found_is_told(self):
         params = {"jmespath_expression": "n", "expected": 3, "extract_json": True}
-        assert judged("json_path", params, way(say=WRAPPED)).message == "n is [1,2], wanted 3"
+        assert judged("json_path", params, way(say=WRAPPED)).message == "n is [1,2], expected 3"
         assert (
             "invalid argument" in judged("json_path", {"expression": "abs(n)"}, way(say='{"n": "a"}')).message
         )

@@ -64,16 +64,16 @@ def test_every_difference_is_told_by_its_place_with_both_values():
         (
             "golden",
             (
-                "not as in `goldens/a.json`:",
+                "differs from `goldens/a.json`:",
                 "/days/1/t: expected 5, got 4",
                 "/old: expected true, got nothing",
                 "/new: expected nothing, got 1",
-                "`toolcrib run --update` writes what was answered",
+                "run `toolcrib run --update` to accept the new result",
             ),
         )
     ]
     (fault,) = report.faults
-    assert fault.head == "not as in `goldens/a.json`:"
+    assert fault.head == "differs from `goldens/a.json`:"
     assert report.steps[0].failures[0].pointer == "/steps/0/expect/golden"
     assert len(report.steps) == 1
 
@@ -86,7 +86,7 @@ def test_of_many_differences_the_first_are_told():
 
 def test_a_file_that_is_not_there_says_how_to_write_it():
     assert failures(report_of(step("{a: 1}"))) == [
-        ("golden", ("there is no `goldens/a.json`; `toolcrib run --update` writes it",))
+        ("golden", ("missing golden file `goldens/a.json`; run `toolcrib run --update` to write it",))
     ]
 
 
@@ -163,7 +163,7 @@ def test_each_run_of_a_matrix_has_a_file_of_its_own():
     runtime = loaded_runtime(found, executors=MOCKS)
     reports = [asyncio.run(run_scenario(runtime, run)) for run in runs_of(runtime.scenarios[0])]
     assert [report.passed for report in reports] == [True, False, False, False]
-    assert "there is no `g/Paris-2.json`" in str(reports[3])
+    assert "missing golden file `g/Paris-2.json`" in str(reports[3])
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_file_that_became_unreadable_is_a_failure(tmp_path):
     (tmp_path / "goldens" / "a.json").symlink_to("/etc/hostname")
     ((what, lines),) = failures(asyncio.run(run_scenario(runtime, scenario)))
     assert what == "golden"
-    assert lines[0].startswith("the golden file can't be read: `goldens/a.json` is outside")
+    assert lines[0].startswith("cannot read the golden file: `goldens/a.json` is outside")
 
 
 def test_only_files_in_the_folder_of_a_scenario_are_written(tmp_path):

@@ -86,7 +86,7 @@ async def test_answers_as_recorded():
         )
     )
     assert report.as_recorded
-    assert str(report) == "6 of 6 results as recorded; changed rows of 1 of 1 tasks equal"
+    assert str(report) == "6 of 6 results as recorded; changed rows equal in 1 of 1 tasks"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ async def test_every_task_has_a_session_of_its_own():
 async def test_after_a_deviation_the_task_goes_on():
     report = await replayed(task(("turn", {}, "7"), ("turn", {}, "2"), ("turn", {}, "8")))
     assert [deviation.call for deviation in report.tasks[0].deviations] == [1, 3]
-    assert str(report) == "1 of 3 results as recorded; changed rows of 1 of 1 tasks equal"
+    assert str(report) == "1 of 3 results as recorded; changed rows equal in 1 of 1 tasks"
 
 
 async def test_fail_fast_ends_with_the_first_task_that_deviates():
@@ -172,7 +172,7 @@ async def test_rows_that_were_to_change_and_did_not():
         '/ships/vega: expected {"at": "Oslo"}, got nothing'
     ]
     assert report.tasks[1].as_recorded
-    assert str(report) == "0 of 0 results as recorded; changed rows of 1 of 2 tasks equal"
+    assert str(report) == "0 of 0 results as recorded; changed rows equal in 1 of 2 tasks"
 
 
 YARD = """
@@ -351,7 +351,7 @@ def test_a_tool_that_does_not_exist_is_told_with_its_near_miss():
     assert problems == [
         Problem(
             code="unknown_tool",
-            message="there is no tool `tern`",
+            message="unknown tool `tern`",
             pointer="/calls/1/tool",
             hint="did you mean `turn`?",
             source="day.jsonl",

@@ -114,7 +114,7 @@ def test_a_failure_tells_the_order_as_steps():
     report = asyncio.run(run_scenario(runtime, other))
     lines = str(report).splitlines()
     assert lines[0].startswith("FAILED race[order 2/2] › step 2.2 “two customers” (")
-    assert lines[-3:] == ["  1 later step did not run", "  begun in the order 2.2, 2.1", "  seed 0"]
+    assert lines[-3:] == ["  1 later step did not run", "  calls began in the order 2.2, 2.1", "  seed 0"]
     assert report.as_json()["order"] == [["2.2", "2.1"]]
     assert asyncio.run(run_scenario(runtime, runtime.scenarios[0])).as_json()["order"] == []
 

@@ -105,7 +105,7 @@ BROKEN = [
         (
             "calls of `get_order` that ended `ok`: expected 2, got 1",
             '  step 1: get_order {"id":1}',
-            "  step 3 differs: it ended `tool_error`",
+            "  step 3 differs: it ended with `tool_error`",
         ),
     ),
     (
@@ -114,7 +114,7 @@ BROKEN = [
         (
             'calls of `get_order` with {"id":1} that ended `ok`: expected 0, got 1',
             '  step 1: get_order {"id":1}',
-            "  step 3 differs: it ended `tool_error`",
+            "  step 3 differs: it ended with `tool_error`",
         ),
     ),
     (

@@ -110,14 +110,14 @@ def test_after_too_many_deaths_the_rest_does_not_run():
     reports = in_processes(fatal, jobs=1)
     assert [report.failures[0].lines[0].partition(" ended")[0] for report in reports] == [
         *["the worker process that ran it"] * 5,
-        *["it did not run: the last worker process"] * 2,
+        *["not run: the last worker process"] * 2,
     ]
 
 
 def test_workers_that_can_not_begin_are_told_once_for_every_scenario():
     reports = in_processes(GOOD + "---\n" + GOOD.replace("good", "better"), deadly=True)
     assert [report.failures[0].lines for report in reports] == [
-        ("it did not run: the last worker process ended with exit code 7",)
+        ("not run: the last worker process ended with exit code 7",)
     ] * 2
 
 

@@ -155,7 +155,7 @@ mock:
 """
     (problem,) = problems_of(tool.replace("EFFECT", effect) + HEAD + "  result: \"{{ order['gift'] }}\"\n")
     assert (problem.code, problem.severity, problem.pointer) == ("unknown_row_key", "notice", "/mock/result")
-    assert "it is not checked, since rows may have other keys" in problem.message
+    assert "this is inferred from rows and effects, and rows may have other keys" in problem.message
 
 
 def test_rows_that_are_only_ever_computed_may_have_any_key_and_that_is_told():

@@ -155,7 +155,7 @@ async def test_a_server_that_is_not_there_and_one_that_may_not_be_reached():
 @pytest.mark.parametrize(
     ("handler", "words"),
     [
-        (Old(answers=b"", more=False), "broke off its stream: the connection ended"),
+        (Old(answers=b"", more=False), "broke off its stream: the connection closed"),
         (Old(answers=chunk(b""), more=False), "ended its stream"),
         (Old(answers=event("x" * (16 * 1024 * 1024))), "larger than 16MiB"),
         (Old(answers=event("{}") * 101), "sent more than 100 events that are no messages"),

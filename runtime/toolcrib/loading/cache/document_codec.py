@@ -49,6 +49,7 @@ def encode_document(document: Document, files: Files | None, name: str) -> Plain
     Raises:
         NotCacheable: It is not on disk.
     """
+    # The cached contents are stored with the tool; here only the location is needed.
     files = files.files if isinstance(files, CachedFiles) else files
     # Both parts are located separately, so that an index survives without a merged copy of the text.
     if isinstance(document, OverlaidDocument):

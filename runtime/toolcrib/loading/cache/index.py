@@ -118,7 +118,7 @@ def encode_value(value: Any) -> Any:
 
 def _plain_container(value: Any) -> Any:
     """Encode a container; None for any other value."""
-    # A container of nothing but JSON is stored as it is: checking that in C is faster than encoding every item.
+    # A container of nothing but JSON is stored unchanged: checking that in C is faster than encoding every item.
     kind = type(value)
     if kind is dict:
         return value if not why_not_json(value) else [_DICT, _plain_items(value)]
@@ -570,7 +570,7 @@ class Index:
                 return None
             recalled = CachedProject(fresh, parts)
         except UNREADABLE as error:
-            # The index is only a cache: whatever is wrong with it, the documents are read instead.
+            # The index is only a cache: if it is unusable for any reason, the documents are read instead.
             _tell("an index was not read", error)
             return None
         # Files that were touched just before the index was written are compared by content until this rewrite.

@@ -526,7 +526,7 @@ def open_archive(path: Path, source: str = "") -> tuple[ArchiveFiles | None, lis
 
 
 def parse_archive(source: str, data: bytes) -> tuple[ArchiveFiles | None, list[Problem]]:
-    """Read a pack from the bytes of a zip archive; as `open_archive`."""
+    """Read a pack from the bytes of a zip archive, like `open_archive`."""
     faults = ArchiveFaults(source)
     contents = read_zip(data, faults)
     if faults.found:
@@ -545,7 +545,8 @@ def parse_archive(source: str, data: bytes) -> tuple[ArchiveFiles | None, list[P
 
 
 def _top(contents: Mapping[str, bytes]) -> str:
-    """The one folder at the top of the archive, if that is the pack; else empty, for the archive itself."""
+    """The single top-level folder of the archive, if it is the pack; else empty, for the root of the archive."""
+    # Archives from GitHub and from "Compress" in file managers contain one folder with everything in it.
     if any(name in contents for name in PACK_FILES):
         return ""
     tops = {name.partition("/")[0] for name in contents}
@@ -555,7 +556,7 @@ def _top(contents: Mapping[str, bytes]) -> str:
 
 
 def document_names(names: Iterable[str]) -> list[str]:
-    """Which files of a pack in memory a scan of the same folder would read, in its order; none that is hidden."""
+    """The files of a pack in memory that a scan of the same folder on disk would read, in the same order."""
     found = [name for name in names if name.endswith(SUFFIXES) and not any(map(_hidden, name.split("/")))]
     return sorted(found, key=_place_in_walk)
 

@@ -394,12 +394,12 @@ def single_document(
 
 
 def restore_text(document: Document, keys: Collection[str] = (), places: Collection[Steps] = ()) -> JSON:
-    """The document's value with numbers put back as they were written where a text is meant.
+    """The value of a document, with unquoted YAML numbers restored to text where text is expected.
 
-    YAML reads `1.10` as a number, which would show as `1.1`. A text is meant at the given top-level
-    `keys`, at the given `places`, and for `const`, `default`, `enum` and `examples` in `input_schema` and `output_schema`
-    where `type` allows texts and no numbers. JSON numbers are numbers on purpose and stay.
+    Text is expected at the top-level `keys`, at the `places`, and for `const`, `default`, `enum` and `examples` in
+    `input_schema` and `output_schema` if `type` allows text but no numbers. JSON numbers are kept.
     """
+    # YAML reads `version: 1.10` as the number 1.1. Asking for quotes would make the most common key a trap.
     value = document.value
     if not isinstance(value, dict) or document.is_json:
         return value

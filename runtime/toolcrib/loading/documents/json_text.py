@@ -384,7 +384,7 @@ class LargeJSON:
         member = self._by_step.get(steps[0]) if steps else None
         if member is None:
             return problem.at(self._source, 1, 1)
-        # Only the member is scanned: positions of a whole file of 64 MiB would take minutes and gigabytes.
+        # Only the member is scanned: positions of a whole large file would take far more time and memory than its rows.
         found = root_positions(marks(self._text[member.start : member.end]))[0]
         inner = found.nearest("".join(f"/{pointer_step(step)}" for step in steps[1:]))
         placed = self._at(problem._replace(pointer=""), member, inner.mark)

@@ -46,7 +46,7 @@ from toolcrib.loading.documents.positions import (
     root_positions,
 )
 
-# libyaml is about ten times as fast as PyYAML's own scanner.
+# libyaml is many times as fast as PyYAML's own scanner.
 LOADER: Final[type[Any]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Source of events: libyaml, or PyYAML's own scanner if PyYAML was built without libyaml."""
 
@@ -434,16 +434,17 @@ def _report_syntax(builder: _Builder, error: yaml.MarkedYAMLError) -> None:
 
 
 def _bare_expression(line: str) -> re.Match[str] | None:
-    """The expression without quotes that a line of YAML begins a value with."""
+    """The unquoted expression at the start of a value in a line of YAML."""
     match = _BARE_EXPRESSION.search(line)
     if match is None:
         return None
+    # After an odd number of quotes the braces are within a quoted text.
     before = line[: match.start(1)]
     return None if before.count('"') % 2 or before.count("'") % 2 else match
 
 
 def marks(text: str, loader: type[Any] = LOADER) -> Iterator[Mark]:
-    """The text as marks, as far as it is YAML."""
+    """Split a text into marks, up to the first syntax error."""
     try:
         for event in _events(text, loader):
             if isinstance(event, CollectionEndEvent):

@@ -231,7 +231,7 @@ def _answers(agent: Agent, known: KnownNames, short: Callable[[str], str]) -> It
 
 
 def unknown_tool(name: str, pointer: str, tools: Collection[str], way: str = "") -> Problem:
-    """A tool that is not there; `way` says what can be done besides."""
+    """The problem of an unknown tool; `way` is a further hint."""
     hint = did_you_mean(name, tools) or "load the tool together with the scenario"
     hint = "; ".join(filter(None, (hint, way)))
     return Problem(code="unknown_tool", message=f"unknown tool `{name}`", pointer=pointer, hint=hint)
@@ -242,18 +242,18 @@ def _listed(names: Iterable[str]) -> str:
 
 
 READING = "read_result"
-"""The tool by which a model reads on in a result that was too long to be shown; it is always there."""
+"""The tool with which a model reads the rest of a truncated result; it always exists."""
 
 
 def check_agent(
     scenario: Scenario, tools: Mapping[str, Descriptor], refused: Mapping[str, Problem]
 ) -> Iterator[Problem]:
-    """Everything in an agent that does not fit the tools: names, what the policy says, who fulfils what.
+    """The problems of an agent with regard to the tools: names, policy, and answers of the client.
 
     Args:
-        scenario: What to check.
+        scenario: The scenario.
         tools: The tools that are loaded together with it.
-        refused: Name of a tool whose document was refused -> its first problem.
+        refused: Name of a tool whose document was rejected -> its first problem.
     """
     agent = scenario.agent
     if agent is None:
@@ -269,6 +269,7 @@ def check_agent(
             yield from _fulfilled(scenario, agent, tools[tool], pointer)
         elif tool not in refused:
             yield unknown_tool(tool, pointer, tools)
+    # Assertions may name these tools as well, for example to check that a call failed.
     sought = {call.tool for call in agent.scripted_calls if _wants_failure(call)}
     yield from check_names(scenario, agent, tools, {READING, *refused, *sought})
 
@@ -277,7 +278,7 @@ _MEANT = "if the model should call an unknown tool, add `expect_result: {outcome
 
 
 def _wants_failure(call: ScriptedCall) -> bool:
-    """Whether a model is meant to ask for what is not there: the script says how the call ends."""
+    """Whether the script expects a certain outcome of a call, so that the tool may be unknown on purpose."""
     pattern = None if call.expect_result is None else call.expect_result.expected()
     return isinstance(pattern, dict) and "outcome" in pattern
 
@@ -294,17 +295,18 @@ def _fulfilled(scenario: Scenario, agent: Agent, tool: Descriptor, pointer: str)
 
 
 def prompt_of(name: str, packs: Sequence[Pack], origin: Origin) -> Prompt:
-    """The prompt of an agent: of the scenario's own pack, else of any.
+    """The prompt of an agent: that of the scenario's own pack, else of any pack.
 
     Raises:
-        ConfigurationError: There is none of that name, or several packs have one.
+        ConfigurationError: The prompt is unknown, or several packs have it.
     """
+    # A scenario of a pack must not break when another pack adds a prompt of the same name.
     own = [pack for pack in packs if pack.name == origin.pack and name in pack.prompts]
     return find_prompt(own or packs, name)
 
 
 def check_prompt(scenario: Scenario, packs: Sequence[Pack]) -> Iterator[Problem]:
-    """That the prompt of the scenario's agent is there; the problem is placed in the scenario's file."""
+    """The problem of an unknown prompt, positioned in the scenario's file."""
     agent, origin = scenario.agent, scenario.origin
     if agent is None or not agent.prompt:
         return

@@ -231,6 +231,7 @@ class _Reader:
 def check_reserved_names(steps: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     """A problem for each step that saves a value under a name that scripts reserve."""
     for index, entry in enumerate(steps):
+        # Calls of a parallel step save values under names, too.
         inner = [
             (f"/steps/{index}/parallel/{place}", call) for place, call in enumerate(entry.get("parallel", ()))
         ]
@@ -327,6 +328,8 @@ _SAID = Rendering(constant=True, names=frozenset(), run=lambda _scope: "")
 
 @cache
 def _validator() -> Validator:
+    # The same definitions as in scenario files, so that `turns` in Python accept exactly what documents
+    # accept.
     definitions = without_loader_checks(envelope("scenario")["$defs"])
     return Validator({"type": "array", "items": {"$ref": "#/$defs/scripted_reply"}, "$defs": definitions})
 

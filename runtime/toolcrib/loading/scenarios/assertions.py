@@ -100,6 +100,7 @@ def assertion_kinds() -> Mapping[str, dict[str, Any]]:
     text = files(__package__).joinpath("assertion_kinds.json").read_text(encoding="utf-8")
     written = json.loads(text)
     closed = {"type": "object", "additionalProperties": False, "$defs": written["$defs"]}
+    # Each schema gets all definitions: a validator for one type must not depend on the others.
     return {name: {**schema, **closed} for name, schema in written["kinds"].items()}
 
 
@@ -274,6 +275,7 @@ class AssertionChecker:
         self, name: str, params: dict[str, Any], pointer: str, key: str, holder: str
     ) -> tuple[KindAlias, dict[str, Any]]:
         """Resolve a type and its parameters; `key` is the key of the type, `holder` that of the parameters."""
+        # Types that end with `_session` examine the whole conversation in the systems that they come from.
         alias = ALIASES.get(name) or KindAlias(name, whole=name.endswith("_session"))
         known = {*self._known, *(other for other, meant in ALIASES.items() if meant.kind in self._known)}
         if alias.kind not in self._known:
@@ -351,7 +353,7 @@ def _as_written(fault: Violation, kind: str, spelt: Mapping[str, str], place: st
     any_of = [each["required"][0] for each in schema.get("anyOf", ())]
     if fault.keyword == "anyOf" or (fault.keyword == "required" and fault.path[-1] in any_of):
         needed = " or ".join(f"`{key}`" for key in any_of)
-        return Problem(code="missing_key", message=f"{needed} is missing", pointer=place)
+        return Problem(code="missing_key", message=f"missing {needed}", pointer=place)
     problem = problem_of(fault)
     if fault.keyword == "additionalProperties" and len(fault.path) == 1:
         names = (*schema["properties"], *SPELLINGS.get(kind, ()))
@@ -421,7 +423,7 @@ def _needs(chooser: str, needed: Mapping[str, str]) -> Check:
     def check(params: Mapping[str, Any], place: str, spelt: Mapping[str, str]) -> Iterator[Problem]:
         chosen = params[chooser]
         if needed[chosen] not in params:
-            message = f"`{needed[chosen]}` is missing: `{chooser}: {chosen}` requires it"
+            message = f"missing `{needed[chosen]}`: `{chooser}: {chosen}` requires it"
             yield Problem(code="missing_key", message=message, pointer=f"{place}/{needed[chosen]}")
         idle = {other: value for value, other in needed.items() if value != chosen}
         for key in sorted(idle.keys() & params.keys()):

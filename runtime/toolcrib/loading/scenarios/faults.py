@@ -68,6 +68,7 @@ def _never_drawn(fault: InjectedFault) -> Iterator[Problem]:
 
 def _unwritten_name(inject: JSON, taken: Collection[str]) -> str:
     kind = "fault" if isinstance(inject, str) and is_expression(inject) else kind_of(inject)[0]
+    # The first fault of a kind has the plain name, so adding a second one does not change its random draws.
     numbered = (kind if number == 1 else f"{kind}_{number}" for number in range(1, len(taken) + 2))
     return next(name for name in numbered if name not in taken)
 

@@ -551,6 +551,8 @@ def _merged(named: Iterable[Mapping[str, T]]) -> tuple[dict[str, T], frozenset[s
     unclear = set()
     for each in named:
         for name, kept in each.items():
+            # The ID contains the pack, so equal names of two packs differ, and one pack seen through two
+            # tools does not.
             if found.setdefault(name, kept).id != kept.id:
                 unclear.add(name)
     return {name: kept for name, kept in found.items() if name not in unclear}, frozenset(unclear)

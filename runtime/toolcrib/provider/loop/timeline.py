@@ -223,7 +223,7 @@ class Timeline:
         """
         if status and status not in RANKS:
             message = f"unknown status `{status}`"
-            raise ConfigurationError(message, hint=f"valid statuses: {', '.join(RANKS)}")
+            raise ConfigurationError(message, hint=f"known statuses: {', '.join(RANKS)}")
         begun: list[Event] = []
         if id not in self._calls:
             begun = self._close()

@@ -144,7 +144,7 @@ def _offered(name: str) -> Callable[..., Any]:
         raise ConfigurationError(
             f"unknown provider `{name}`",
             code="unknown_provider",
-            hint=near or f"available providers: {', '.join(f'`{each}`' for each in known)}",
+            hint=near or f"known providers: {', '.join(f'`{each}`' for each in known)}",
         )
     make: Callable[..., Any] = offered[name].load()
     return make
@@ -165,7 +165,7 @@ def _check_options(name: str, make: Callable[..., Any], options: Mapping[str, An
         )
         near = "; ".join(filter(None, (did_you_mean(each, known) for each in unknown)))
         listed = ", ".join(f"`{each}`" for each in sorted(known)) or "none"
-        raise ConfigurationError(message, code="unknown_option", hint=near or f"available options: {listed}")
+        raise ConfigurationError(message, code="unknown_option", hint=near or f"known options: {listed}")
 
 
 _COMMON: Final = frozenset({"model", "base_url", "api_key", "world", "clock", "self"})

@@ -1,4 +1,4 @@
-"""Assertions about the way that an agent took: what they see, and what comes of them."""
+"""Assertions about the trajectory of an agent: their input, and their verdicts."""
 
 from toolcrib.scenarios.assertions.evaluator import (
     CHECKS,

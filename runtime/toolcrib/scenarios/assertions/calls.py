@@ -1,4 +1,4 @@
-"""Assertions about calls: which tools, their arguments and results, and what the conversation cost."""
+"""Assertions about calls: tools, arguments, results, and the cost of the conversation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Params = Mapping[str, Any]
 
 
 def tools_called(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """Each of some tools was called well, not too seldom and not too often."""
+    """Each tool has a number of good calls within bounds."""
     least, most = params.get("min_calls", 1), params.get("max_calls")
     calls = successful_calls(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
     if params.get("require_args"):
@@ -47,10 +47,10 @@ def tools_called(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     excess = [name for name in names if most is not None and numbers[name] > most]
     good_calls = {name: f"`{name}` has {count(numbers[name], 'good call')}" for name in names}
     faults = [
-        f"{good_calls[name]}, wanted at least {least}{name_hint(name, trajectory.calls, names)}"
+        f"{good_calls[name]}, expected at least {least}{name_hint(name, trajectory.calls, names)}"
         for name in missing
     ]
-    faults += [f"{good_calls[name]}, wanted at most {most}" for name in excess]
+    faults += [f"{good_calls[name]}, expected at most {most}" for name in excess]
     if faults:
         score = 0.0 if excess else 1 - len(missing) / len(names)
         return failed(f"{'; '.join(faults)}; {list_calls(trajectory.calls)}", score)
@@ -58,7 +58,8 @@ def tools_called(params: Params, trajectory: Trajectory) -> AssertionVerdict:
 
 
 def tools_not_called(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """None of some tools was called, nor was it tried."""
+    """No call of these tools was made or attempted."""
+    # Refused calls count, too: the model tried what it must not do.
     found = calls_of_tools(trajectory.calls, params["tool_names"])
     if found:
         names = ", ".join(f"`{name}`" for name in dict.fromkeys(call.tool for call in found))
@@ -68,7 +69,7 @@ def tools_not_called(params: Params, trajectory: Trajectory) -> AssertionVerdict
 
 
 def tool_call_count(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """So many calls were made."""
+    """The number of calls is within bounds."""
     tool = params.get("tool")
     calls = executed_calls(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
     number = len(calls_of_tools(calls, tool and [tool]))
@@ -77,12 +78,12 @@ def tool_call_count(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     if number < least or (most is not None and number > most):
         wanted = f"at least {least}" if number < least else f"at most {most}"
         hint = name_hint(tool, trajectory.calls) if tool else ""
-        return failed(f"{words}, wanted {wanted}{hint}; {list_calls(trajectory.calls)}")
+        return failed(f"{words}, expected {wanted}{hint}; {list_calls(trajectory.calls)}")
     return passed(words)
 
 
 def tool_call_sequence(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """Calls of some tools were made in an order."""
+    """Calls of the tools were made in this order."""
     sequence: Sequence[str] = params["sequence"]
     calls = executed_calls(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
     found = len(subsequence(sequence, calls))
@@ -93,13 +94,13 @@ def tool_call_sequence(params: Params, trajectory: Trajectory) -> AssertionVerdi
     before = f" after {' > '.join(sequence[:found])}" if found else ""
     hint = name_hint(tool, trajectory.calls, sequence)
     return failed(
-        f"wanted {words}, but `{tool}` was not called{before}{hint}; {list_calls(trajectory.calls)}",
+        f"expected {words}, but `{tool}` was not called{before}{hint}; {list_calls(trajectory.calls)}",
         found / len(sequence),
     )
 
 
 def subsequence(sequence: Sequence[str], calls: Sequence[CallRecord]) -> list[CallRecord]:
-    """The earliest calls of a sequence's tools in their order, as far as they are there."""
+    """The earliest calls that follow a sequence of tools, up to the first missing one."""
     found: list[CallRecord] = []
     for call in calls:
         if len(found) < len(sequence) and call.tool == sequence[len(found)]:
@@ -108,7 +109,7 @@ def subsequence(sequence: Sequence[str], calls: Sequence[CallRecord]) -> list[Ca
 
 
 def tool_anti_pattern(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """Calls followed one another in none of some orders."""
+    """None of the forbidden sequences of calls occurs."""
     faults = []
     for pattern in params["patterns"]:
         found = subsequence(pattern["sequence"], trajectory.calls)
@@ -123,7 +124,7 @@ def tool_anti_pattern(params: Params, trajectory: Trajectory) -> AssertionVerdic
 
 
 def tool_no_repeat(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """No tool was called again and again."""
+    """No tool was called too many times in a row."""
     most = params.get("max_repeats", 1)
     runs = [(tool, len([*run])) for tool, run in groupby(call.tool for call in trajectory.calls)]
     watched = params.get("tools")
@@ -133,16 +134,17 @@ def tool_no_repeat(params: Params, trajectory: Trajectory) -> AssertionVerdict:
         if number > most and (not watched or tool in watched)
     ]
     if faults:
-        return failed(f"{'; '.join(faults)}, wanted at most {most}; {list_calls(trajectory.calls)}")
+        return failed(f"{'; '.join(faults)}, expected at most {most}; {list_calls(trajectory.calls)}")
     return passed(f"no tool was called more than {times(most)} in a row")
 
 
 def tool_efficiency(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """The calls stayed within bounds."""
+    """The number of calls and errors is within bounds."""
     number, errors = len(trajectory.calls), len(_failed(trajectory.calls))
+    # Without calls the rate is 0, so that `max_error_rate` holds.
     rate = errors / number if number else 0.0
     faults = [
-        f"{words}, wanted at most {params[key]}"
+        f"{words}, expected at most {params[key]}"
         for key, value, words in (
             ("max_calls", number, count(number, "call")),
             ("max_errors", errors, count(errors, "failed call")),
@@ -156,7 +158,7 @@ def tool_efficiency(params: Params, trajectory: Trajectory) -> AssertionVerdict:
 
 
 def no_tool_errors(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """Every call ended well."""
+    """No call failed."""
     calls = calls_of_tools(trajectory.calls, params.get("tools"))
     errors = _failed(calls)
     if errors:
@@ -172,14 +174,14 @@ def no_tool_errors(params: Params, trajectory: Trajectory) -> AssertionVerdict:
 
 
 def _failed(calls: Sequence[CallRecord]) -> list[CallRecord]:
-    """The calls that ended otherwise than well; one that waits has not ended."""
+    """The failed calls, without pending ones."""
     return [call for call in calls if call.outcome not in {None, Outcome.OK}]
 
 
 def workflow_tool_access(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """In each state only those tools were called that may be."""
+    """In each state, only the allowed tools were called."""
     if trajectory.calls and not any(call.states for call in trajectory.calls):
-        return skipped("no mock has a named state, so nobody knows in which state the calls were made")
+        return skipped("no mock has a named state, so the state at each call is unknown")
     faults = [
         f"{describe_call(call)} in the state `{rule['state']}`, where {_names(rule['allowed'])} may be called"
         for call in trajectory.calls
@@ -194,7 +196,7 @@ def _names(tools: Sequence[str]) -> str:
 
 
 def states_in(states: Mapping[str, JSON]) -> set[str]:
-    """The states that all named machines are in; a machine may have one for each of its keys."""
+    """The states of all named machines; a machine may have a state for each key."""
     found: set[str] = set()
     for state in states.values():
         if isinstance(state, str):
@@ -205,7 +207,7 @@ def states_in(states: Mapping[str, JSON]) -> set[str]:
 
 
 def tool_args(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """Some call of a tool had some arguments."""
+    """A call of the tool has the expected arguments."""
     calls = _made_of(params, trajectory)
     if not calls:
         return _not_called(params["tool_name"], trajectory)
@@ -218,7 +220,7 @@ def tool_args(params: Params, trajectory: Trajectory) -> AssertionVerdict:
 
 
 def tool_args_excluded(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """No call of a tool had some arguments."""
+    """No call of the tool has the forbidden arguments."""
     forbidden = [(name, [value]) for name, value in params.get("excluded_args", {}).items()]
     for name, values in params.get("forbidden_args", {}).items():
         forbidden.append((name, values if isinstance(values, list) else [values]))
@@ -236,7 +238,7 @@ def tool_args_excluded(params: Params, trajectory: Trajectory) -> AssertionVerdi
 
 
 def tool_calls_with_args(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """All calls of a tool are as described."""
+    """All calls of the tool are as described."""
     calls = _made_of(params, trajectory)
     if not calls:
         return _not_called(params.get("tool_name"), trajectory)
@@ -248,7 +250,7 @@ def tool_calls_with_args(params: Params, trajectory: Trajectory) -> AssertionVer
 
 
 def tool_call_chain(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """Calls as described were made in an order."""
+    """Calls as described were made in this order."""
     steps = params["steps"]
     calls = executed_calls(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
     found, nearest = 0, ""
@@ -268,12 +270,12 @@ def tool_call_chain(params: Params, trajectory: Trajectory) -> AssertionVerdict:
         if nearest
         else f"`{tool}` was not called{name_hint(tool, trajectory.calls, names)}"
     )
-    message = f"wanted {words}, but step {found + 1} is missing: {why}; {list_calls(trajectory.calls)}"
+    message = f"expected {words}, but step {found + 1} is missing: {why}; {list_calls(trajectory.calls)}"
     return failed(message, found / len(steps))
 
 
 def mismatches(wanted: Params, call: CallRecord) -> Iterator[str]:
-    """How a call is otherwise than described by `expected_args`, `args_match`, `result_*` and `no_error`."""
+    """How a call differs from `expected_args`, `args_match`, `result_*` and `no_error`."""
     yield from _wrong_values(wanted.get("expected_args", {}), call)
     for name, pattern in wanted.get("args_match", {}).items():
         if name not in (call.arguments or {}):
@@ -283,11 +285,11 @@ def mismatches(wanted: Params, call: CallRecord) -> Iterator[str]:
     text = result_text(call)
     for part in wanted.get("result_includes", ()):
         if not contains_text(part, text):
-            yield f'the result has no "{shorten(part)}"'
+            yield f'the result does not contain "{shorten(part)}"'
     if "result_matches" in wanted and not pattern_test(wanted["result_matches"])(text):
         yield f"the result does not match {wanted['result_matches']}"
     if wanted.get("no_error") and call.outcome is not Outcome.OK:
-        yield f"it did not end well: {call.message}" if call.message else "it did not end well"
+        yield f"it failed: {call.message}" if call.message else "it failed"
 
 
 def _wrong_values(wanted: Mapping[str, JSON], call: CallRecord) -> Iterator[str]:
@@ -300,7 +302,7 @@ def _wrong_values(wanted: Mapping[str, JSON], call: CallRecord) -> Iterator[str]
 
 
 def _equal(value: JSON, got: JSON) -> bool:
-    """As `same`, where null is no other value than itself."""
+    """Like `matches_expected`, except that null only equals null."""
     return got is None if value is None else matches_expected(value, got)
 
 
@@ -315,18 +317,18 @@ def _not_called(tool: str | None, trajectory: Trajectory) -> AssertionVerdict:
 
 
 _SHOWN: Final = 200
-"""Characters of a result that a message shows."""
+"""Maximum characters of a result in a message."""
 
 
 def tool_result_includes(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """Calls answered some texts."""
+    """Results contain all texts."""
     parts = params["patterns"]
     words = " and ".join(f'"{shorten(part)}"' for part in parts)
     return _counted(params, trajectory, lambda text: all(contains_text(part, text) for part in parts), words)
 
 
 def tool_result_matches(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """Calls answered something that a regular expression is found in."""
+    """Results match a regular expression."""
     return _counted(params, trajectory, pattern_test(params["pattern"]), f"a match of {params['pattern']}")
 
 
@@ -342,20 +344,20 @@ def _counted(
         return passed(f"results {whose}had {words} {times(number)}")
     if not calls:
         hint = name_hint(tool, trajectory.calls) if tool else ""
-        return failed(f"no call {whose}was made, wanted {words}{hint}; {list_calls(trajectory.calls)}")
+        return failed(f"no call {whose}was made, expected {words}{hint}; {list_calls(trajectory.calls)}")
     others = [text for text in texts if not fits(text)]
     shown = f"; another one was {shorten(others[-1], _SHOWN) or 'empty'}" if others else ""
-    return failed(f"results {whose}had {words} {times(number)}, wanted {wanted}{shown}")
+    return failed(f"results {whose}had {words} {times(number)}, expected {wanted}{shown}")
 
 
 def tool_result_has_media(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """A call answered with media of a kind."""
+    """A result contains media of a kind."""
     wanted = params["media_type"]
     return _media(params, trajectory, lambda part: _kind(part) == wanted, wanted)
 
 
 def tool_result_media_type(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """A call answered with a part of a media type."""
+    """A result contains a part with a media type."""
     wanted = params["mime_type"].lower()
     return _media(params, trajectory, lambda part: fnmatchcase(_media_type(part), wanted), wanted)
 
@@ -370,7 +372,7 @@ def _media(
     if any(map(fits, parts)):
         return passed(f"a result {whose} has {wanted}")
     hint = name_hint(tool, trajectory.calls) if tool and not calls else ""
-    there = _listed(parts) if parts else "no parts beside the value"
+    there = _listed(parts) if parts else "no parts besides the value"
     return failed(f"no result {whose} has {wanted}{hint}; there were {there}; {list_calls(calls)}")
 
 
@@ -379,7 +381,7 @@ def _media_type(part: Content) -> str:
 
 
 def _kind(part: Content) -> str:
-    """The kind of a part: by its media type, else by its own type; what is read as a file is a document."""
+    """The kind of a part: by its media type, otherwise by its own type; a resource is a document."""
     kind = _media_type(part).partition("/")[0]
     if kind in {"image", "audio", "video"}:
         return kind
@@ -391,16 +393,16 @@ def _listed(parts: Iterable[Content]) -> str:
 
 
 def cost_budget(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """The conversation took no more than that."""
+    """Tokens and cost are within bounds."""
     tokens = trajectory.tokens
     spent = [
         ("max_cost_usd", trajectory.cost, f"${trajectory.cost:.4f}"),
         ("max_total_tokens", tokens.input + tokens.output, f"{tokens.input + tokens.output} tokens"),
         ("max_input_tokens", tokens.input, f"{tokens.input} tokens sent"),
-        ("max_output_tokens", tokens.output, f"{tokens.output} tokens came"),
+        ("max_output_tokens", tokens.output, f"{tokens.output} tokens received"),
     ]
     faults = [
-        f"{words}, wanted at most {params[key]}"
+        f"{words}, expected at most {params[key]}"
         for key, value, words in spent
         if key in params and value > params[key]
     ]

@@ -1,4 +1,4 @@
-"""Assertions about what was said: its words and JSON, and comparisons with what was expected or said before."""
+"""Assertions about texts: words, JSON, and comparisons with an expectation or a baseline."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from toolcrib.schema.validation.violations import count, shorten
 Params = Mapping[str, Any]
 
 _SHOWN: Final = 200
-"""Characters of a text that a message shows."""
+"""Maximum characters of a text in a message."""
 
 _SIGNS: Final = 4
-"""Characters that a token is taken for."""
+"""Assumed characters per token."""
 
 
 def describe_reply(text: str) -> str:
-    """What was said, as the end of a sentence."""
-    return f'the reply is "{shorten(text, _SHOWN)}"' if text else "nothing was said"
+    """Describe the reply as the end of a sentence."""
+    return f'the reply is "{shorten(text, _SHOWN)}"' if text else "there is no reply"
 
 
 def content_includes(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """Some texts stand in the reply."""
+    """The reply contains all texts."""
     return _all_in(params["patterns"], trajectory.reply)
 
 
 def field_presence(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """Some names stand in the reply."""
+    """The reply contains all field names."""
     return _all_in(params["fields"], trajectory.reply)
 
 
@@ -61,7 +61,7 @@ def _all_in(parts: Sequence[str], reply: str) -> AssertionVerdict:
 
 
 def content_includes_any(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """One of some texts was said."""
+    """Any message contains one of the texts."""
     found = [
         part for part in params["patterns"] if any(contains_text(part, text) for text in trajectory.texts)
     ]
@@ -71,7 +71,7 @@ def content_includes_any(params: Params, trajectory: Trajectory) -> AssertionVer
 
 
 def content_excludes(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """None of some texts was said."""
+    """No message contains any of the texts."""
     within = contains_words if params.get("match_mode") == "word_boundary" else contains_text
     found = [
         f'"{shorten(part)}" was said: "{shorten(text, _SHOWN)}"'
@@ -83,39 +83,39 @@ def content_excludes(params: Params, trajectory: Trajectory) -> AssertionVerdict
 
 
 def content_matches(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """A regular expression is found in the reply."""
+    """The reply matches a regular expression."""
     if pattern_test(params["pattern"])(trajectory.reply):
         return passed(f"the reply matches {params['pattern']}")
-    return failed(f"no match of {params['pattern']}; {describe_reply(trajectory.reply)}")
+    return failed(f"no match for {params['pattern']}; {describe_reply(trajectory.reply)}")
 
 
 def min_length(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """The reply is not too short."""
+    """The reply has a minimum length."""
     length, least = len(trajectory.reply), params["min"]
-    message = f"the reply has {count(length, 'character')}, wanted at least {least}"
+    message = f"the reply has {count(length, 'character')}, expected at least {least}"
     return verdict(length >= least, message, min(1.0, length / least))
 
 
 def max_length(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """The reply is not too long."""
+    """The reply has a maximum length."""
     length = len(trajectory.reply)
     bounds = [(length, params.get("max"), "character"), (length // _SIGNS, params.get("max_tokens"), "token")]
     wanted = [(number, most, noun) for number, most, noun in bounds if most is not None]
     message = "; ".join(
-        f"the reply has {count(number, noun)}, wanted at most {most}" for number, most, noun in wanted
+        f"the reply has {count(number, noun)}, expected at most {most}" for number, most, noun in wanted
     )
     score = min(most / max(number, most) for number, most, _noun in wanted)
     return verdict(score == 1, message, score)
 
 
 def sentence_count(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """The reply has so many sentences."""
+    """The number of sentences in the reply is within bounds."""
     number = sum(1 for part in re.split(r"[.!?]+(?:\s|$)", trajectory.reply) if part.strip())
     least, most = params.get("min", 0), params.get("max")
     if number < least or (most is not None and number > most):
         wanted = f"at least {least}" if number < least else f"at most {most}"
         return failed(
-            f"the reply has {count(number, 'sentence')}, wanted {wanted}; {describe_reply(trajectory.reply)}"
+            f"the reply has {count(number, 'sentence')}, expected {wanted}; {describe_reply(trajectory.reply)}"
         )
     return passed(f"the reply has {count(number, 'sentence')}")
 
@@ -128,11 +128,11 @@ _BLOCK: Final = re.compile(r"```[^\n`]*\n(.*?)\n[ \t]*```", re.DOTALL)
 _BEGINS: Final = re.compile(r"[{\[]")
 
 _TRIES: Final = 100
-"""Places of a text at which JSON may begin that are looked at."""
+"""Maximum number of brackets at which JSON is searched; each attempt may read the rest of the text."""
 
 
 class _NoJSON(Exception):
-    """A reply holds no JSON."""
+    """A reply contains no JSON."""
 
 
 def is_valid_json(params: Params, trajectory: Trajectory) -> AssertionVerdict:
@@ -145,7 +145,7 @@ def is_valid_json(params: Params, trajectory: Trajectory) -> AssertionVerdict:
 
 
 def json_schema(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """The reply is JSON that fits a schema."""
+    """The reply is JSON that matches a schema."""
     try:
         value = _value(params, trajectory.reply)
     except _NoJSON as error:
@@ -155,7 +155,7 @@ def json_schema(params: Params, trajectory: Trajectory) -> AssertionVerdict:
 
 
 def json_path(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """What an expression finds in the reply is as described."""
+    """The result of a JMESPath expression on the reply is as described."""
     problems: list[Problem] = []
     select = compile_select(params["expression"], "/expression", problems)
     if select is None:
@@ -168,11 +168,11 @@ def json_path(params: Params, trajectory: Trajectory) -> AssertionVerdict:
         return failed(f"{params['expression']}: {error}; {describe_reply(trajectory.reply)}")
     faults = [*_misfits(params, found)]
     words = f"{params['expression']} is {shorten(as_text(found), _SHOWN)}"
-    return verdict(not faults, f"{words}, wanted {' and '.join(faults)}" if faults else words)
+    return verdict(not faults, f"{words}, expected {' and '.join(faults)}" if faults else words)
 
 
 def _misfits(params: Params, found: JSON) -> Iterator[str]:
-    """What was wanted of a value and is otherwise."""
+    """The conditions that a value does not meet."""
     if "expected" in params and not json_equal(params["expected"], found):
         yield shorten(as_text(params["expected"]), _SHOWN)
     items = found if isinstance(found, list) else None
@@ -181,9 +181,9 @@ def _misfits(params: Params, found: JSON) -> Iterator[str]:
             yield f"a list with {shorten(as_text(wanted))}"
     number = found if isinstance(found, int | float) and not isinstance(found, bool) else None
     if "min" in params and (number is None or number < params["min"]):
-        yield f"a number from {params['min']} up"
+        yield f"a number of at least {params['min']}"
     if "max" in params and (number is None or number > params["max"]):
-        yield f"a number up to {params['max']}"
+        yield f"a number of at most {params['max']}"
     if "min_results" in params and (items is None or len(items) < params["min_results"]):
         yield f"a list of at least {params['min_results']}"
     if "max_results" in params and (items is None or len(items) > params["max_results"]):
@@ -196,10 +196,10 @@ _DESCRIBING: Final = frozenset({"expected", "contains", "min", "max", "min_resul
 
 
 def _value(params: Params, reply: str) -> JSON:
-    """The JSON of a reply, where it may stand.
+    """Find the JSON in a reply.
 
     Raises:
-        _NoJSON: There is none.
+        _NoJSON: The reply contains no JSON.
     """
     texts = [reply]
     if params.get("allow_wrapped"):
@@ -221,11 +221,11 @@ def _value(params: Params, reply: str) -> JSON:
 
 
 def _hint(reply: str) -> str:
-    return " (`allow_wrapped` looks into code blocks)" if "```" in reply else ""
+    return " (`allow_wrapped` searches code blocks)" if "```" in reply else ""
 
 
 def invariant_fields_preserved(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """No later call of a tool lacks an argument that an earlier one had."""
+    """Every later call of a tool has the arguments that an earlier one had."""
     calls = calls_of_tools(executed_calls(trajectory.calls), [params["tool"]])
     fields = list(dict.fromkeys(params["fields"]))
     lost = []
@@ -239,7 +239,7 @@ def invariant_fields_preserved(params: Params, trajectory: Trajectory) -> Assert
 
 
 def outcome_equivalent(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """It came to what was expected."""
+    """The tools, the final state or the reply are as expected."""
     if params["metric"] == "tool_calls":
         return _same_tools(params["expected_tools"], trajectory)
     if params["metric"] == "final_state":
@@ -248,12 +248,12 @@ def outcome_equivalent(params: Params, trajectory: Trajectory) -> AssertionVerdi
     return verdict(
         same,
         describe_reply(trajectory.reply)
-        + ("" if same else f', wanted "{shorten(params["expected_content"], 200)}"'),
+        + ("" if same else f', expected "{shorten(params["expected_content"], 200)}"'),
     )
 
 
 def directional(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """It is as it was before."""
+    """The tools, the final state or the reply are as in a baseline."""
     if params["check"] == "same_tool_calls":
         return _same_tools(params["baseline_tools"], trajectory)
     if params["check"] == "same_outcome":
@@ -261,12 +261,12 @@ def directional(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     ours, theirs = ({*text.lower().split()} for text in (trajectory.reply, params["baseline_content"]))
     share = len(ours & theirs) / len(ours | theirs) if ours | theirs else 1.0
     threshold = params.get("threshold", 0.5)
-    words = f"{share:.2f} of the words are those of the baseline, wanted {threshold}"
+    words = f"{share:.2f} of the words match the baseline, expected {threshold}"
     return verdict(share >= threshold, f"{words}; {describe_reply(trajectory.reply)}", share)
 
 
 def compares_replies(params: Params) -> bool:
-    """Whether a comparison is one of what was said."""
+    """Whether a comparison is about texts."""
     return params.get("metric") == "content_hash" or params.get("check") == "similar_content"
 
 
@@ -278,12 +278,12 @@ def _same_tools(wanted: Sequence[str], trajectory: Trajectory) -> AssertionVerdi
     faults = [f"{', '.join(missing)} not called"] if missing else []
     faults += [f"{', '.join(more)} called as well"] if more else []
     return failed(
-        f"wanted {', '.join(wanted) or 'no tools'}: {'; '.join(faults)}; {list_calls(trajectory.calls)}"
+        f"expected {', '.join(wanted) or 'no tools'}: {'; '.join(faults)}; {list_calls(trajectory.calls)}"
     )
 
 
 def _same_state(wanted: str, trajectory: Trajectory) -> AssertionVerdict:
     if not trajectory.states:
-        return skipped("no mock has a named state, so nobody knows the state at the end")
+        return skipped("no mock has a named state, so the final state is unknown")
     states = states_in(trajectory.states)
-    return verdict(wanted in states, f"the state is {', '.join(sorted(states))}, wanted {wanted}")
+    return verdict(wanted in states, f"the state is {', '.join(sorted(states))}, expected {wanted}")

@@ -1,4 +1,4 @@
-"""What assertions see of an agent's conversation, or of one turn of it, and the verdicts they give."""
+"""Trajectories (the conversation or the turn that an assertion sees), and verdicts."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def _as_it_is(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
-    """What an agent said and called.
+    """The texts and calls of an agent.
 
     Attributes:
-        texts: What it said, one for each of its messages that say something, in order.
-        calls: What it asked for, in the order asked.
-        messages: The messages, without what instructs the model.
-        tokens: What the conversation took so far.
-        cost: The same in US dollars; 0 where no prices are known.
-        states: Named states of the mocks at the end; empty where nobody knows them.
-        guardrails: Those of the prompt.
-        has_text: Whether there was a model that could say something.
-        hide: Masks what the run knows to be secret in a text.
-        whole: All of the conversation as far as it came, for what looks beyond the turn; None where this is it.
+        texts: The texts of the agent's messages that are not empty, in order.
+        calls: The requested calls in order.
+        messages: The messages without system messages.
+        tokens: Tokens of the conversation so far.
+        cost: Cost so far in US dollars; 0 without known prices.
+        states: Named states of the mocks at the end; empty if unknown.
+        guardrails: The guardrails of the agent and its prompt.
+        has_text: Whether the provider produces text.
+        hide: Masks the secrets that the run knows.
+        whole: The conversation so far, for assertions that look beyond the turn; None if this is it.
     """
 
     texts: tuple[str, ...] = ()
@@ -66,14 +66,14 @@ class Trajectory:
         states: Mapping[str, JSON] = NOTHING,
         hide: Callable[[str], str] = _as_it_is,
     ) -> Trajectory:
-        """What assertions see of a conversation.
+        """Create the trajectory of a conversation or a turn.
 
         Args:
-            conversation: As far as it came.
-            turn: The number of the user's message that began the turn, from 1; None for all turns. Of what came
-                later nothing is seen.
-            guardrails: Those of the prompt.
-            has_text: Whether there was a model that could say something.
+            conversation: The conversation so far.
+            turn: Number of the user's message that began the turn, from 1; None for all turns. Later turns are not
+                included.
+            guardrails: The guardrails of the agent and its prompt.
+            has_text: Whether the provider produces text.
             states: Named states of the mocks at the end.
             hide: Masks secrets in a text.
         """
@@ -89,6 +89,7 @@ class Trajectory:
             has_text=has_text,
             hide=hide,
         )
+        # Texts are derived from the messages, so that both end with the same turn.
         whole = replace(whole, texts=_texts(whole.messages))
         if turn is None:
             return whole
@@ -98,11 +99,11 @@ class Trajectory:
 
     @property
     def reply(self) -> str:
-        """What it said last; empty if it said nothing."""
+        """Last text of the agent; empty if there is none."""
         return self.texts[-1] if self.texts else ""
 
     def hidden(self, text: str) -> str:
-        """A text without secrets: those that the run knows, and what calls have under a secret's name."""
+        """Mask secrets in a text: those that the run knows, and values in calls whose key names a secret."""
         seen = Redactor()
         for call in self.calls:
             seen.add(call.arguments)
@@ -111,7 +112,7 @@ class Trajectory:
 
 
 def _of_turns(messages: Iterable[Message], turns: Sequence[int]) -> Iterator[Message]:
-    """The messages of some turns; those before the first message of the user are of turn 0."""
+    """The messages of some turns; messages before the first one of the user belong to turn 0."""
     turn = 0
     for message in messages:
         turn += message.role == "user"
@@ -124,14 +125,14 @@ def _texts(messages: Iterable[Message]) -> tuple[str, ...]:
 
 
 class AssertionVerdict(NamedTuple):
-    """What comes of an assertion.
+    """The verdict of an assertion.
 
     Attributes:
         applies: Whether it could be judged; one that does not apply neither holds nor fails.
-        passed: Whether it holds; False where it does not apply.
+        passed: Whether it holds; False if it does not apply.
         score: How far it holds, from 0 to 1.
-        message: What was asked for and what was there; why it does not apply. On one line, without secrets.
-        unmet: Whether it does not apply because what its own `when` asks for did not happen.
+        message: The expected and the actual value, or why it does not apply. One line with secrets masked.
+        unmet: Whether it does not apply because its own `when` did not happen.
     """
 
     applies: bool
@@ -147,28 +148,29 @@ def passed(message: str, score: float = 1.0) -> AssertionVerdict:
 
 
 def failed(message: str, score: float = 0.0) -> AssertionVerdict:
-    """It does not hold."""
+    """The assertion does not hold."""
     return AssertionVerdict(applies=True, passed=False, score=score, message=message)
 
 
 def skipped(reason: str) -> AssertionVerdict:
-    """It does not apply."""
+    """The assertion does not apply."""
     return AssertionVerdict(applies=False, passed=False, score=0.0, message=reason)
 
 
 def verdict(passed: bool, message: str, score: float | None = None) -> AssertionVerdict:
-    """It holds or not; the score is 1 or 0 unless given."""
+    """The assertion holds or not. The default score is 1 or 0."""
     return AssertionVerdict(
         applies=True, passed=passed, score=float(passed) if score is None else score, message=message
     )
 
 
+# The same pattern is tested against every call in every trial.
 @lru_cache(maxsize=256)
 def pattern_test(pattern: str) -> Callable[[str], bool]:
-    """What tells whether a regular expression is found in a text, in linear time.
+    """Return a test for whether a text contains a match of a regular expression, in linear time.
 
     Raises:
-        ConfigurationError: It is none; loading refuses it.
+        ConfigurationError: The regular expression is invalid; loading refuses it.
     """
     problems: list[Problem] = []
     matcher = compile_matcher({"$regex": pattern}, problems)
@@ -178,20 +180,22 @@ def pattern_test(pattern: str) -> Callable[[str], bool]:
 
 
 def contains_text(part: str, text: str) -> bool:
-    """Whether a text stands in another one, whatever their case."""
+    """Whether a text contains another one, ignoring case."""
     return part.casefold() in text.casefold()
 
 
 def contains_words(part: str, text: str) -> bool:
-    """Whether a text stands in another one with no letter or digit before or after it, whatever their case."""
+    """Whether a text contains another one as whole words, ignoring case."""
+    # Not `\b`: it would require a word character at the edge of the part, which may end with a sign such as
+    # `%`.
     return re.search(rf"(?<!\w){re.escape(part.casefold())}(?!\w)", text.casefold()) is not None
 
 
 _TOLD: Final = 12
-"""Calls that a message tells; the others are counted."""
+"""Maximum number of calls that a message lists; the others are counted."""
 
 _LONGEST: Final = 120
-"""Characters that a message spends on the arguments of a call."""
+"""Maximum characters of the arguments of a call in a message."""
 
 _ENDLESS: Final = 1 << 30
 
@@ -208,7 +212,7 @@ def executed_calls(calls: Iterable[CallRecord], *, ignore_validation: bool = Fal
 
 
 def successful_calls(calls: Iterable[CallRecord], *, ignore_validation: bool = False) -> list[CallRecord]:
-    """The calls that ended `ok`, or that a person declined: the model has done its part.
+    """The calls that ended `ok`, or that a person declined, which is not the fault of the model.
 
     With `ignore_validation` also those whose arguments were refused.
     """
@@ -222,12 +226,12 @@ def successful_calls(calls: Iterable[CallRecord], *, ignore_validation: bool = F
 
 
 def calls_of_tools(calls: Iterable[CallRecord], tools: Collection[str] | None) -> list[CallRecord]:
-    """The calls of some tools; all of them where none is named."""
+    """The calls of some tools; all calls if no tool is named."""
     return [call for call in calls if not tools or call.tool in tools]
 
 
 def result_text(call: CallRecord) -> str:
-    """The whole text of what a call answered, or of why it failed; empty while it waits."""
+    """The complete text of a result or a failure; empty for a pending call."""
     if call.outcome is None:
         return ""
     if call.outcome is Outcome.OK:
@@ -237,20 +241,20 @@ def result_text(call: CallRecord) -> str:
 
 
 def outcome_text(call: CallRecord) -> str:
-    """How a call ended, in a word or two."""
+    """The outcome of a call, with its code if it is more specific."""
     if call.outcome is None:
         return "waiting"
     return f"{call.outcome} ({call.code})" if call.code not in {"", call.outcome} else call.outcome.value
 
 
 def describe_call(call: CallRecord) -> str:
-    """A call in a few words: `get_order({"id":"ORD-1"}) ok`."""
+    """Describe a call: `get_order({"id":"ORD-1"}) ok`."""
     arguments = "?" if call.arguments is None else as_text(redact(call.arguments)) if call.arguments else ""
     return f"{shorten(call.tool)}({shorten(arguments, _LONGEST)}) {outcome_text(call)}"
 
 
 def list_calls(calls: Sequence[CallRecord], words: str = "calls") -> str:
-    """All calls in order, as a sentence."""
+    """List the calls in order."""
     if not calls:
         return f"no {words}"
     lines = [describe_call(call) for call in calls[:_TOLD]]
@@ -259,12 +263,12 @@ def list_calls(calls: Sequence[CallRecord], words: str = "calls") -> str:
 
 
 def name_hint(tool: str, calls: Iterable[CallRecord], others: Iterable[str] = ()) -> str:
-    """What was called under a name like this one, as the end of a sentence; empty if nothing was.
+    """A hint that a tool with a similar name was called; empty if there is none.
 
     Args:
-        tool: What was wanted.
-        calls: What was called.
-        others: Names that are wanted as well, so that none of them is a slip of this one.
+        tool: The expected tool.
+        calls: The calls.
+        others: Other expected tools, which are not suggested.
     """
     names = {call.tool for call in calls}
     hint = "" if tool in names else did_you_mean(tool, names - {*others})
@@ -277,7 +281,7 @@ def times(number: int) -> str:
 
 
 def matches_expected(wanted: JSON, got: JSON) -> bool:
-    """Whether a value is as wanted: of objects the keys that are named, null for any; numbers equal their texts."""
+    """Whether a value is as expected: objects may have further keys, null accepts anything, numbers equal their texts."""
     if wanted is None:
         return True
     if isinstance(wanted, dict):
@@ -288,11 +292,12 @@ def matches_expected(wanted: JSON, got: JSON) -> bool:
         return isinstance(got, list) and len(got) == len(wanted) and all(map(matches_expected, wanted, got))
     if isinstance(got, list | dict) or got is None:
         return False
+    # Models often send numbers as strings, which coercion accepts.
     return as_text(wanted) == as_text(got) or (_is_number(wanted) and _is_number(got) and wanted == got)
 
 
 def as_text(value: JSON) -> str:
-    """A value as a regular expression sees it: a text as it is, all else as JSON."""
+    """A value as the text for regular expressions: a string unchanged, anything else as JSON."""
     if isinstance(value, str):
         return value
     try:

@@ -1,0 +1,142 @@
+"""The command `toolcrib`, started by forking one process that has already imported it.
+
+Importing is most of what a short command or a server does. What is forked has the working directory, the environment, the
+streams and the arguments of the command that was called; signals to that command are forwarded to it.
+`make test-all` starts every command by itself.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SERVER = '''
+import gc, importlib, json, os, pkgutil, select, signal, socket, sys
+
+listening, command = socket.socket(socket.AF_UNIX), sys.argv[2]
+listening.bind(sys.argv[1])
+listening.listen()
+sys.path[0] = os.path.dirname(command)
+
+import toolcrib
+from toolcrib.cli import main
+
+for module in pkgutil.walk_packages(toolcrib.__path__, "toolcrib."):
+    if not module.name.endswith("__main__"):
+        try:
+            importlib.import_module(module.name)
+        except ImportError:  # of an extra that is not installed
+            pass
+try:
+    import mcp.client.stdio, mcp.server, uvicorn
+except ImportError:
+    pass
+
+def received(connection):
+    """The arguments, the environment and the folder; the three streams; signals that came with them."""
+    told, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
+    while b"\\n" not in told:
+        told += connection.recv(1 << 20)
+    told, _, signals = told.partition(b"\\n")
+    return json.loads(told), files, signals
+
+def become(words, environment, folder, files):
+    """Go on as the command."""
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    listening.close()
+    for handle, connection in running.values():
+        os.close(handle)
+        connection.close()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [command, *words]
+    sys.modules["__main__"].__file__ = command  # which processes that it starts import
+    importlib.invalidate_caches()  # something may have been installed
+    main()
+    sys.exit()
+
+running = {}  # pid -> a handle of the process, the connection of its client
+gc.freeze()
+print("ready", flush=True)
+while True:
+    ready = select.select([listening, *(each for both in running.values() for each in both)], [], [])[0]
+    for pid, (handle, connection) in list(running.items()):
+        if connection in ready:
+            signals = connection.recv(64) or bytes([signal.SIGKILL])  # the client was killed
+            for number in signals:
+                signal.pidfd_send_signal(handle, number)
+        if handle in ready or connection in ready and signals == bytes([signal.SIGKILL]):
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            del running[pid]
+            try:
+                connection.sendall(str(code).encode())
+            except OSError:
+                pass
+            connection.close()
+            os.close(handle)
+    if listening in ready:
+        connection = listening.accept()[0]
+        told, files, signals = received(connection)
+        pid = os.fork()
+        if not pid:
+            connection.close()
+            become(*told, files)
+        for file in files:
+            os.close(file)
+        running[pid] = os.pidfd_open(pid), connection
+        for number in signals:
+            os.kill(pid, number)
+'''
+
+CLIENT = """
+import json, os, signal, socket, sys
+connection = socket.socket(socket.AF_UNIX)
+connection.connect({address!r})
+told = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode() + b"\\n"
+sent = socket.send_fds(connection, [told], [0, 1, 2])
+connection.sendall(told[sent:])
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, lambda number, _frame: connection.send(bytes([number])))
+os.closerange(0, 3)  # the command alone holds its streams
+code = int(connection.recv(16) or -signal.SIGKILL)
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL) if code != -signal.SIGKILL else None
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""
+
+
+@contextmanager
+def forked_command(python: Path, folder: Path) -> Iterator[Path]:
+    """The folder with a command `toolcrib` that does what the one next to an interpreter does.
+
+    Args:
+        python: The interpreter of the environment.
+        folder: An empty folder; its path is short enough for the address of a socket.
+    """
+    command, address = python.parent / "toolcrib", folder / "socket"
+    place = folder / "bin"
+    place.mkdir()
+    client = folder / "client.py"
+    client.write_text(CLIENT.format(address=str(address)), encoding="utf-8")
+    script = place / "toolcrib"
+    words = " ".join(map(shlex.quote, [sys.executable, "-IS", str(client)]))
+    script.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
+    script.chmod(0o755)
+    server = folder / "server.py"
+    server.write_text(SERVER, encoding="utf-8")
+    started = [python, server, address, command]
+    with subprocess.Popen(started, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield place
+        finally:
+            process.kill()

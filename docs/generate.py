@@ -47,24 +47,25 @@ TYPES = {
 
 
 FUNCTION_NOTE = (
-    "A function is written `value | name(...)` or `name(value, ...)`. Arguments are counted after the value; "
-    "fields are named: `find(id=1)`."
+    "Call a function as `value | name(...)` or `name(value, ...)`. The column *arguments* counts the arguments after "
+    "the value. Fields are named arguments: `find(id=1)`."
 )
 
 BEYOND = (
-    "The schema that an editor gets (`toolcrib schema`) has every rule that a schema can express, such as the syntax of "
-    "expressions, urls, durations and regular expressions. Only the loader compares parts of a document with each other and with other files: "
-    "names that are given twice, references that lead nowhere, examples and answers that do not fit the schemas, rules that no "
-    "call reaches. [What an editor sees](problems.md#what-an-editor-sees) lists both."
+    "The JSON Schema for editors (`toolcrib schema`) contains every rule that a schema can express, including the syntax of "
+    "expressions, URLs, durations and regular expressions. The loader also compares parts of a document with each other and "
+    "with other files. It reports duplicate names, unknown references, examples and results that do not match the schemas, and "
+    "rules that no call reaches. [What an editor sees](problems.md#what-an-editor-sees) lists both."
 )
 
 LIVE_NOTE = (
-    "How it is used: [call a REST API](../how-to/call-a-rest-api.md), [authenticate](../how-to/authenticate.md), "
-    "[follow pages](../how-to/paginate.md). What it does not do: "
-    "[what toolcrib refuses](../explanation/what-toolcrib-refuses.md). Limits, attempts and kept answers are set "
-    "beside the block, by [`limits`](descriptor.md#limits). A request is sent, a secret looked up and a function of `auth` imported "
-    "only in a [trusted](../how-to/trust-a-project.md) project; the function comes from an installed distribution, from "
-    "`PYTHONPATH` or from that project."
+    "Guides: [call a REST API](../how-to/call-a-rest-api.md), [authentication](../how-to/authenticate.md) and "
+    "[pagination](../how-to/paginate.md).\n\n"
+    "- Size limits, rate limits, retries and the cache are configured next to the block, in [`limits`](descriptor.md#limits).\n"
+    "- Requests are sent, secrets are read and functions of `auth` are imported only in a "
+    "[trusted](../how-to/trust-a-project.md) project. A function is imported from an installed distribution, from "
+    "`PYTHONPATH` or from that project.\n"
+    "- [What toolcrib refuses](../explanation/what-toolcrib-refuses.md) lists what a request cannot do."
 )
 
 MCP_NOTE = (
@@ -75,8 +76,8 @@ MCP_NOTE = (
 )
 
 CLIENT_NOTE = """\
-The caller gives a coroutine function: to `Runtime(client=...)`, to `Runtime.session(client=...)` or to
-`Session.call(client=...)`; the nearest counts.
+Pass a coroutine function, the *client*, to `Session.call(client=...)`, `Runtime.session(client=...)` or
+`Runtime(client=...)`. The first of these that is set is used.
 
 ```python
 async def client(call: ClientCall):
@@ -85,12 +86,18 @@ async def client(call: ClientCall):
     return await read_position(call.arguments["accuracy"])
 ```
 
-A `ClientCall` says `tool`, `arguments`, `id`, `consent`, `message`, `categories` and `timeout`. What the function returns,
-a JSON value or a `Result`, is judged by the output schema. `call.decline(reason)` is a person's no, of which
-`decline_strategy` says what comes. With `call.defer()` the call waits for its result, and so does every call where there is
-no function: it ends `needs_approval` with the code `client_tool_deferred`. In a model's conversation it is then one of
-`Conversation.pending`, by the same `id`, with `consent`, `message`, `categories` and `timeout` in its `details`, and whoever
-goes on with the conversation gives the result, an error, or a no."""
+A `ClientCall` has the attributes `tool`, `arguments`, `id`, `consent`, `message`, `categories` and `timeout`. The function
+returns one of these:
+
+| return value | effect |
+|---|---|
+| a JSON value or a `Result` | The result of the call. It is validated against the output schema. |
+| `call.decline(reason)` | The person declined. `decline_strategy` determines the result. |
+| `call.defer()` | The result is provided later. The call ends `needs_approval` with the code `client_tool_deferred`. |
+
+Without a client, every call is deferred. In a conversation with a model, a deferred call is listed in
+`Conversation.pending` under the same `id`, with `consent`, `message`, `categories` and `timeout` in its `details`. The caller
+that continues the conversation provides a result, an error or a refusal."""
 
 PACK_NOTE = (
     "The file is called `pack.yaml`, `pack.yml` or `pack.json`. How packs are built, needed by others, renamed and "
@@ -123,17 +130,17 @@ def pages() -> dict[str, str]:
         "descriptor.md": schema_page(
             "Descriptor",
             envelope("descriptor"),
-            f"One block for each mode follows: [mock](mock.md), [live](live.md), [mcp](mcp.md), [client](client.md).\n\n{BEYOND}",
+            f"Each mode has its own block: [mock](mock.md), [live](live.md), [mcp](mcp.md) and [client](client.md).\n\n{BEYOND}",
         ),
         "mock.md": schema_page(
-            "Mode mock",
+            "Mock mode",
             mock,
-            "By example: [the mock language](mock-language.md). Names and functions of expressions: "
-            "[expressions](expressions.md).",
+            "[The mock language](mock-language.md) explains these keys with examples. [Expressions](expressions.md) lists the "
+            "names and functions that expressions can use.",
         ),
-        "live.md": schema_page("Mode live", live, LIVE_NOTE),
-        "mcp.md": schema_page("Mode mcp", mcp, MCP_NOTE) + "\n" + written("mcp"),
-        "client.md": schema_page("Mode client", client, CLIENT_NOTE),
+        "live.md": schema_page("Live mode", live, LIVE_NOTE),
+        "mcp.md": schema_page("MCP mode", mcp, MCP_NOTE) + "\n" + written("mcp"),
+        "client.md": schema_page("Client mode", client, CLIENT_NOTE),
         "pack.md": schema_page("Pack", envelope("pack"), PACK_NOTE),
         "project.md": schema_page("Project", envelope("project"), PROJECT_NOTE),
         **scenario_pages(),
@@ -381,7 +388,7 @@ def function_page() -> str:
         )
         for name, function in sorted(FUNCTIONS.items())
     ]
-    functions = table(("function", "arguments", "gives", "example", "value"), rows)
+    functions = table(("function", "arguments", "returns", "example", "value"), rows)
     return f"# Functions of expressions\n\n{GENERATED}\n{FUNCTION_NOTE}\n\n{functions}\n"
 
 

@@ -65,7 +65,8 @@ def _wrong_functions(parsed: dict[str, Any], pointer: str) -> Iterator[Problem]:
         signature = known[name]["signature"]
         least, open_ended = len(signature), bool(signature) and bool(signature[-1].get("variadic"))
         if given < least or (given > least and not open_ended):
-            message = f"`{name}` accepts {least}{' or more' if open_ended else ''} arguments, got {given}"
+            wanted = f"{least}{' or more' if open_ended else ''} argument{'' if least == 1 and not open_ended else 's'}"
+            message = f"`{name}` accepts {wanted}, got {given}"
             yield Problem(code="bad_select", message=message, pointer=pointer, hint=_SHAPE)
 
 

@@ -90,8 +90,9 @@ def _fitting(piece: _Piece, draw: KeyedRandom, least: int, most: int | None) -> 
         text = piece(draw.at(number), _Room(extra, eager=eager))
         if least <= len(text) and (most is None or len(text) <= most):
             return text
+    maximum = "" if most is None else f", maximum {most}"
     raise UnknownSyntax(
-        f"no matching string of the required length was found (minimum {least}, maximum {most} characters)"
+        f"no matching string of the required length was found (minimum {least}{maximum} characters)"
     )
 
 

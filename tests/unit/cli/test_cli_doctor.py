@@ -85,7 +85,7 @@ def test_another_profile_is_told_with_what_chose_it(project, doctor, monkeypatch
     assert "  profile   ci, chosen by TOOLCRIB_PROFILE, extends dev" in lines
     assert "  toolset   words  (toolcrib.yaml:10 (profile ci))" in lines
     assert "  enabled   failing  (toolcrib.yaml:10 (profile ci))" in lines
-    assert "  environment  TOOLCRIB_PROFILE=ci selects the profile" in lines
+    assert "  environment   TOOLCRIB_PROFILE=ci selects the profile" in lines
 
 
 def test_all_of_it_is_one_json_document(project, document):
@@ -143,7 +143,7 @@ def test_what_is_broken_is_told_and_ends_with_1(files, expected, write, doctor, 
     code, lines = doctor()
     assert code == 1
     assert any(expected in line for line in lines), lines
-    assert any(line.endswith(("is wrong:", "are wrong:")) for line in lines)
+    assert any(line.endswith(("problem found:", "problems found:")) for line in lines)
     assert document("doctor", "--json")["healthy"] is False
 
 
@@ -344,7 +344,7 @@ def test_middleware_is_listed_and_a_broken_one_is_worth_knowing(project, doctor,
     )
     code, lines = doctor()
     assert code == 0
-    assert any(line.split() == ["middleware", "audit,", "of", "layers", "1.2"] for line in lines)
+    assert any(line.split() == ["middleware", "audit,", "from", "layers", "1.2"] for line in lines)
     assert any("middleware `lost` of layers 1.2 cannot be used: AttributeError" in line for line in lines)
 
 

@@ -194,7 +194,7 @@ def test_what_was_asserted_and_not_judged_is_neither_passed_nor_failed(write, to
     write({f"descriptors/{name}": text for name, text in ARENA.items()})
     result = toolcrib("run")
     assert result.exit_code == exit_codes.OK
-    assert "not judged:\n  greeting: `toxicity`: `llm_judge` asks a model" in result.stdout
+    assert "not judged:\n  greeting: `toxicity`: use `llm_judge`" in result.stdout
     assert "`toxicity_guard`: unknown assertion type `toxicity_guard`" in result.stdout
     assert "2 assertions or guardrails not judged\n" in result.stdout
     assert result.stdout.splitlines()[-1].startswith("1 not judged, 0 scenarios passed in ")

@@ -279,7 +279,7 @@ def test_json_says_why_a_tool_is_not_offered(project, document):
 def test_tools_are_chosen_by_toolset(project, document, toolcrib):
     assert names(document("list", "--toolset", "maps", "--json")) == ["get_map"]
     assert names(document("list", "--toolset", "!maps", "--json")) == ["get_city"]
-    assert "there is no toolset `mops`; did you mean `maps`?" in toolcrib("list", "--toolset", "mops").stderr
+    assert "unknown toolset `mops`; did you mean `maps`?" in toolcrib("list", "--toolset", "mops").stderr
 
 
 def test_a_stale_tool_is_marked():

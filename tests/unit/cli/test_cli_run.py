@@ -146,7 +146,7 @@ def test_nothing_to_run_is_still_a_json_document(write, document):
 def test_an_expression_that_can_not_be_read_is_a_usage_error(good, toolcrib):
     result = toolcrib("run", "-k", "(good")
     assert result.exit_code == exit_codes.USAGE
-    assert "`)` is missing" in result.stderr
+    assert "missing `)`" in result.stderr
 
 
 def test_examples_of_a_tool_that_can_not_run_here_are_not_played(write, toolcrib):

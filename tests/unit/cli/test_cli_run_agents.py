@@ -122,7 +122,7 @@ def test_a_model_whose_answer_is_cut_off_fails_the_run_and_calls_nothing(write, 
         result = toolcrib("run", "-k", "talk", *words)
         (report,) = document("run", "-k", "talk", *words, "--json")["scenarios"]
     assert result.exit_code == exit_codes.PROBLEMS
-    assert "turn 1 was ended by `length`: the answer was cut off; its calls were not made: `echo` (c)" in (
+    assert "turn 1 ended with `length`: the answer was cut off; its calls were not made: `echo` (c)" in (
         result.stdout
     )
     (turn,) = report["agent"]["turns"]

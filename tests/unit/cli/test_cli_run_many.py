@@ -93,7 +93,9 @@ def written(folder):
 def test_update_writes_what_is_missing_and_what_differs(trip, toolcrib):
     result = toolcrib("run", "-k", "trip")
     assert result.exit_code == exit_codes.PROBLEMS
-    assert "there is no `goldens/Oslo-1.json`; `toolcrib run --update` writes it" in result.stdout
+    assert (
+        "missing golden file `goldens/Oslo-1.json`; run `toolcrib run --update` to write it" in result.stdout
+    )
     assert not trip.exists()
 
     result = toolcrib("run", "--update")

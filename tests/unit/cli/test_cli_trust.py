@@ -198,7 +198,7 @@ def test_decisions_within_the_project_are_not_kept(write, toolcrib, monkeypatch,
     assert result.exit_code == 1
     assert "trusted:" not in result.stdout
     assert f"is inside {folder.resolve()}, so" in result.stderr
-    assert "set TOOLCRIB_STATE_DIR to a folder outside of it" in result.stderr
+    assert "set TOOLCRIB_STATE_DIR to a folder outside it" in result.stderr
     assert f"TOOLCRIB_TRUST={digest}" in result.stderr
     assert document("trust", "list", "--json")["decisions"] == []
     monkeypatch.setenv("TOOLCRIB_TRUST", digest)

@@ -253,7 +253,7 @@ def test_arguments_that_select_can_not_reshape_are_refused(block, arguments, mes
         ("(" * 3000, "`select` is not a valid JMESPath expression"),
         ("lenght(a)", "unknown JMESPath function `lenght`"),
         ("a[?zzzzzzzz(b)]", "unknown JMESPath function `zzzzzzzz`"),
-        ("length(a, b)", "`length` accepts 1 arguments, got 2"),
+        ("length(a, b)", "`length` accepts 1 argument, got 2"),
         ("merge()", "`merge` accepts 1 or more arguments, got 0"),
     ],
 )

@@ -303,7 +303,7 @@ def test_a_closed_runtime_neither_reloads_nor_watches(folder):
 def test_a_watch_waits_between_its_looks(folder, poll):
     async def watched():
         async with opened(folder) as runtime:
-            with pytest.raises(ConfigurationError, match="waits between its looks"):
+            with pytest.raises(ConfigurationError, match="`poll` must be greater than 0"):
                 await anext(runtime.watch(poll=poll))
 
     asyncio.run(watched())

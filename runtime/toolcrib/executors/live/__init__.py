@@ -39,7 +39,7 @@ def _block_schema() -> Schema:
     schema: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Live",
-        "description": "The HTTP request that answers a call.",
+        "description": "The HTTP request that a call sends, and how its response becomes the result.",
         "examples": [{"url": "https://api.example.com/v1/cities/{{ args.city }}/days"}],
         "type": "object",
         "required": ["url"],

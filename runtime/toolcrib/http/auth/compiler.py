@@ -135,7 +135,7 @@ def _check_spot(fields: AuthFields, spots: dict[Spot, str]) -> None:
         fields.tell("duplicate_credential", message, hint="remove one of them; only one can be sent")
     fault = fault_of_name(name) if where != "query" else None
     if fault is not None and not (where == "cookie" and fault.code == "reserved_header"):
-        fields.tell(fault.code, fault.message.replace("header", where), "name", hint=fault.hint)
+        fields.tell(fault.code, fault.message.replace("header", where, 1), "name", hint=fault.hint)
     spots[spot] = fields.pointer
 
 

@@ -43,7 +43,7 @@ TYPES = {
     "null": "null",
     "boolean": "true or false",
 }
-"""JSON's names of types as a person says them."""
+"""Names of JSON types for readers."""
 
 
 FUNCTION_NOTE = (
@@ -113,8 +113,8 @@ PROJECT_NOTE = (
 )
 
 OUTCOMES = (
-    "Every call ends in one of these. `Runtime.call` returns a `Result` for all of them; `raise_for_outcome()` "
-    "raises the error class, and `toolcrib call` ends with the exit code."
+    "Every call ends with one of these outcomes. `Runtime.call` returns a `Result` for each of them; `raise_for_outcome()` "
+    "raises the error class, and `toolcrib call` exits with the exit code."
 )
 
 
@@ -495,142 +495,146 @@ def assertion_pages() -> dict[str, str]:
 
 
 FINER = (
-    "`error.code` is the outcome, or finer: the tool's own code, a code of the descriptor's `errors`, or one of "
-    "these of tools that reach out or ask their caller. A failure that may have acted has `details.may_have_acted`."
+    "`error.code` is the outcome or a more specific code: one of the tool, one of the descriptor's `errors`, or one of the following. "
+    "If a failed call may have had an effect, `details.may_have_acted` is true."
 )
 
 FINER_CODES = (
     (
         "http_404",
         "tool_error",
-        "The API answered with this status, and neither `errors` nor the answer has a code.",
+        "The API returned this status, and neither `errors` nor the response defines a code.",
     ),
-    ("redirected", "tool_error", "The API points elsewhere, and `redirects` does not follow."),
-    ("auth_failed", "tool_error", "No token could be had."),
-    ("not_json", "invalid_result", "JSON was promised, and the answer is none."),
-    ("duplicate_key", "invalid_result", "An object of the answer has a key twice, so it says two things."),
-    ("bad_text", "invalid_result", "The answer is no text in its charset."),
-    ("unsupported_charset", "invalid_result", "The answer is in a charset that is not read."),
-    ("select_failed", "invalid_result", "`select` can't be worked out over the answer."),
+    ("redirected", "tool_error", "The API redirects, and `redirects` does not allow following it."),
+    ("auth_failed", "tool_error", "No access token could be obtained."),
+    ("not_json", "invalid_result", "The response should be JSON, but is not valid JSON."),
+    ("duplicate_key", "invalid_result", "An object in the response contains a key twice."),
+    ("bad_text", "invalid_result", "The response is not valid in its charset."),
+    ("unsupported_charset", "invalid_result", "The charset of the response is not supported."),
+    ("select_failed", "invalid_result", "`select` cannot be evaluated for the response."),
     (
         "untrusted_workspace",
         "denied",
-        "Nobody has agreed to what the files need, or a pack from elsewhere does not declare it. Nothing was started or read.",
+        "The files are not trusted yet, or a pack from elsewhere does not declare the need. Nothing was started or read.",
     ),
-    ("missing_secret", "unavailable", "Something that `${...}` names is not there."),
-    ("unusable_secret", "unavailable", "A secret can't be sent, for a line break within it."),
+    ("missing_secret", "unavailable", "A secret or variable `${...}` does not exist."),
+    ("unusable_secret", "unavailable", "A secret cannot be sent because it contains a line break."),
     (
         "missing_hook",
         "unavailable",
-        "A Python hook can't be imported: of `auth`, `elicitation` or `sampling`.",
+        "A Python hook of `auth`, `elicitation` or `sampling` cannot be imported.",
     ),
     (
         "client_tool_deferred",
         "needs_approval",
-        "The tool is fulfilled by its caller (mode `client`), who gave no client, or deferred the call.",
+        "The client fulfils the tool (mode `client`), but there is no client, or it deferred the call.",
     ),
     ("consent_declined", "denied", "The person who was asked by a `client` tool declined."),
-    ("not_json", "invalid_arguments", "What a model wrote as arguments is no JSON object."),
+    ("not_json", "invalid_arguments", "The arguments written by the model are not a JSON object."),
     (
         "tool_not_allowed",
         "denied",
-        "The policy of a conversation does not let the model call the tool, or not in this round.",
+        "The policy of the conversation does not allow the model to call the tool, or not in this round.",
     ),
     (
         "call_required_before",
         "denied",
-        "The policy wants another tool to have ended well before (`requires_before`).",
+        "The policy requires a successful call of another tool first (`requires_before`).",
     ),
-    ("exclusive_tools", "denied", "A tool was called that excludes this one (`exclusive`)."),
-    ("cooldown", "denied", "The tool rests between two calls (`cooldown`)."),
-    ("rejected", "denied", "Somebody was asked, and said no."),
-    ("answer_refused", "denied", "The provider refused the answer that asks for the call."),
-    ("answer_cut_off", "limit_exceeded", "The answer that asks for the call was cut off before its end."),
+    ("exclusive_tools", "denied", "A tool that excludes this one was called (`exclusive`)."),
+    ("cooldown", "denied", "The tool was called too recently (`cooldown`)."),
+    ("rejected", "denied", "The person who was asked to approve the call rejected it."),
+    ("answer_refused", "denied", "The provider refused the response that requests the call."),
+    ("answer_cut_off", "limit_exceeded", "The response that requests the call was cut off."),
     (
         "max_calls",
         "limit_exceeded",
-        "The call exceeds this bound of the policy, or comes behind one that does; so for every bound of calls and cost.",
+        "The call exceeds this limit of the policy, or follows a call that does. The other limits on calls and cost have their own codes.",
     ),
-    ("unknown_handle", "tool_error", "`read_result` is asked for a result that was not cut."),
-    ("offset_too_large", "tool_error", "`read_result` is asked for what lies behind the end of a result."),
-    ("missing_extra", "unavailable", "An extra is needed that is not installed."),
+    ("unknown_handle", "tool_error", "`read_result` refers to a result that was not truncated."),
+    ("offset_too_large", "tool_error", "`read_result` refers to an offset beyond the end of a result."),
+    ("missing_extra", "unavailable", "A required extra is not installed."),
     ("unknown_server", "unavailable", "No MCP server has this name."),
-    ("server_down", "unavailable", "The MCP server can't be started, or died before it got the call."),
+    (
+        "server_down",
+        "unavailable",
+        "The MCP server cannot be started, or exited before it received the call.",
+    ),
     (
         "unknown_fixed_argument",
         "unavailable",
-        "`mcp.args` sets an argument that the server's tool does not take.",
+        "`mcp.args` sets an argument that the tool of the server does not accept.",
     ),
     ("unknown_remote_tool", "unavailable", "The MCP server has no such tool."),
     ("task_required", "unavailable", "The MCP server runs this tool only as a task."),
-    ("filtered", "denied", "`only` or `except` of the MCP server leaves the tool out."),
-    ("definition_changed", "denied", "The tool or its MCP server is not what was locked."),
-    ("unauthorized", "tool_error", "The MCP server takes no such credentials."),
-    ("mcp_invalid_params", "tool_error", "The MCP server refused the parameters (-32602)."),
+    ("filtered", "denied", "`only` or `except` of the MCP server excludes the tool."),
+    ("definition_changed", "denied", "The tool or its MCP server differs from the lock."),
+    ("unauthorized", "tool_error", "The MCP server rejected the credentials."),
+    ("mcp_invalid_params", "tool_error", "The MCP server rejected the parameters (-32602)."),
     ("mcp_internal_error", "tool_error", "The MCP server failed (-32603)."),
-    ("mcp_method_not_found", "tool_error", "The MCP server does not know the method (-32601)."),
-    ("mcp_invalid_request", "tool_error", "The MCP server refused the request (-32600)."),
-    ("mcp_parse_error", "tool_error", "The MCP server could not read the message (-32700)."),
-    ("mcp_error", "tool_error", "Another error of the protocol; `details.number` has its number."),
-    ("protocol_violation", "invalid_result", "What the MCP server answered is no answer of the protocol."),
+    ("mcp_method_not_found", "tool_error", "The MCP server does not support the method (-32601)."),
+    ("mcp_invalid_request", "tool_error", "The MCP server rejected the request (-32600)."),
+    ("mcp_parse_error", "tool_error", "The MCP server could not parse the message (-32700)."),
+    ("mcp_error", "tool_error", "Another protocol error; `details.number` contains its number."),
+    ("protocol_violation", "invalid_result", "The response of the MCP server violates the protocol."),
     (
         "idle_timeout",
         "timeout",
-        "Nothing was heard of the call for longer than `timeouts.idle` of the MCP server.",
+        "The MCP server sent nothing about the call for longer than `timeouts.idle`.",
     ),
-    ("too_large", "limit_exceeded", "The answer of the MCP server, or a line of it, is too large."),
-    ("session_over", "unknown_outcome", "The MCP server does not know the session any more."),
-    ("http_status", "unknown_outcome", "The MCP server answered with a status that is none of the protocol."),
-    ("host_not_named", "denied", "Neither `url` nor `hosts` names the host."),
-    ("address_refused", "denied", "The address is not public, and `egress.allow` does not name it."),
-    ("bad_address", "denied", "What is to be reached is no host with a port."),
-    ("link_refused", "denied", "The link to the next page leads elsewhere."),
-    ("read_timeout", "timeout", "The server was silent for longer than `timeouts.read`."),
-    ("rate_limited", "limit_exceeded", "The rate allows no call before the deadline."),
-    ("response_too_large", "limit_exceeded", "The answer is larger than `limits.output_size`."),
-    ("headers_too_large", "limit_exceeded", "The headers of the answer pass 64 KiB."),
+    ("too_large", "limit_exceeded", "The response of the MCP server, or a line of it, is too large."),
+    ("session_over", "unknown_outcome", "The MCP server no longer knows the session."),
+    ("http_status", "unknown_outcome", "The MCP server returned a status that the protocol does not define."),
+    ("host_not_named", "denied", "Neither `url` nor `hosts` contains the host."),
+    ("address_refused", "denied", "The address is not public, and `egress.allow` does not list it."),
+    ("bad_address", "denied", "The target is not a valid host and port."),
+    ("link_refused", "denied", "The link to the next page leads to another origin."),
+    ("read_timeout", "timeout", "The server sent nothing for longer than `timeouts.read`."),
+    ("rate_limited", "limit_exceeded", "The rate limit does not allow a call before the deadline."),
+    ("response_too_large", "limit_exceeded", "The response is larger than `limits.output_size`."),
+    ("headers_too_large", "limit_exceeded", "The headers of the response exceed 64 KiB."),
     (
         "result_too_large",
         "limit_exceeded",
-        "The result is larger than `limits.output_size`, or passes `response.budget` and can't be shortened.",
+        "The result is larger than `limits.output_size`, or exceeds `response.budget` and cannot be shortened.",
     ),
     (
         "arguments_too_large",
         "limit_exceeded",
         "The arguments are larger than `limits.input_size`. Nothing was called.",
     ),
-    ("queue_full", "overloaded", "Too many calls wait for a place."),
+    ("queue_full", "overloaded", "Too many calls are waiting."),
     ("circuit_open", "overloaded", "The origin failed too often in a row."),
-    ("connect_failed", "transport_error", "No connection could be made."),
-    ("connect_timeout", "transport_error", "No connection was made within `timeouts.connect`."),
-    ("tls_failed", "transport_error", "The certificate does not hold, or TLS could not be agreed on."),
-    ("write_failed", "transport_error", "The request could not be sent to its end."),
-    ("connection_broken", "transport_error", "The connection ended before the answer did."),
-    ("bad_response", "transport_error", "What came is no HTTP."),
-    ("unsupported_coding", "transport_error", "The answer is compressed in a way that is not undone."),
-    ("bad_request", "transport_error", "The request can't be written as HTTP; nothing was sent."),
+    ("connect_failed", "transport_error", "No connection could be established."),
+    ("connect_timeout", "transport_error", "No connection was established within `timeouts.connect`."),
+    ("tls_failed", "transport_error", "The certificate is not valid, or the TLS handshake failed."),
+    ("write_failed", "transport_error", "The request could not be sent completely."),
+    ("connection_broken", "transport_error", "The connection closed before the response was complete."),
+    ("bad_response", "transport_error", "The response is not valid HTTP."),
+    ("unsupported_coding", "transport_error", "The response uses an unsupported content coding."),
+    ("bad_request", "transport_error", "The request cannot be written as HTTP; nothing was sent."),
 )
 """The codes of calls that reach out, the outcome that they come under, and when."""
 
-FAULTS = "Faults that scenarios and mocks inject end calls so; `meta.fault` has the kind of the one that happened, and the name that a scenario gives it."
+FAULTS = "Faults injected by scenarios and mocks result in these codes. `meta.fault` contains the kind of the fault and its name in the scenario."
 
 FAULT_CODES = (
-    ("disconnected", "`transport_error`", "The connection broke off before the call arrived."),
+    ("disconnected", "`transport_error`", "The connection closed before the call arrived."),
     (
         "reply_lost",
         "`transport_error`; `unknown_outcome` of a call that can't be repeated",
-        "The tool acted, and its reply was lost.",
+        "The tool acted, but its reply was lost.",
     ),
-    ("truncated", "as `reply_lost`", "The tool acted, and its reply broke off in the middle."),
+    ("truncated", "as `reply_lost`", "The tool acted, but its reply was cut off."),
     (
         "rate_limited",
         "`tool_error`",
-        "The limit lets no more attempts through; `details` has `status` 429, and `retry_after` in seconds.",
+        "The rate limit allows no more attempts; `details` contains `status` 429 and `retry_after` in seconds.",
     ),
     (
         "fault_failed",
         "`internal`",
-        "The fault could not be done to this answer, or an expression of it failed; with its file and line.",
+        "The fault could not be applied to this result, or one of its expressions failed; with file and line.",
     ),
 )
 """The codes of calls to which a fault happened, as `FINER_CODES`."""
@@ -661,7 +665,7 @@ def outcome_page() -> str:
 def outcome_row(outcome: Outcome) -> Row:
     """One outcome: when a call has it, and what it becomes."""
     cls = None if outcome is Outcome.OK else error_for(outcome)
-    when = "The tool answered, and the answer fits its schema." if cls is None else first_line(cls)
+    when = "The tool returned a result that matches its schema." if cls is None else first_line(cls)
     name = "" if cls is None else f"`{cls.__name__}`"
     return f"`{outcome}`", when, name, str(OF_OUTCOME[outcome])
 

@@ -8,6 +8,7 @@ async with client(stdio(folder), "2026-07-28") as one: ...
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import os
 import re
@@ -30,6 +31,7 @@ PATIENCE = 30.0
 
 NOWHERE = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 -- as long as there are clients
 """Where servers that clients start say what they say."""
+atexit.register(NOWHERE.close)
 
 ERAS = ("legacy", "2026-07-28")
 """The handshake, and what needs none."""

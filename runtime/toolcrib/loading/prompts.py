@@ -15,6 +15,7 @@ from toolcrib.core.model import JSON, NOTHING, Origin
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.schemas import part_schema
 from toolcrib.core.text import compact
+from toolcrib.expressions.expression import RESERVED
 from toolcrib.loading.descriptors import check_tool_globs
 from toolcrib.loading.documents.positions import excerpt
 from toolcrib.registry.names import full_name
@@ -381,10 +382,6 @@ def _variable(name: str, entry: Mapping[str, Any]) -> PromptVariable:
 
 _PROMPT_NAME = re.compile(r"[^\s/\x00-\x1f\x7f]([^/\x00-\x1f\x7f]{0,98}[^\s/\x00-\x1f\x7f])?")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_WORDS = frozenset(
-    ["False", "None", "True", "and", "else", "false", "if", "in", "is", "none", "not", "or", "true"]
-)
-"""Keywords of the expression language, which cannot be names."""
 
 
 def check_prompts(prompts: Mapping[str, Any]) -> Iterator[Problem]:
@@ -425,7 +422,7 @@ def _check_policy(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
 
 
 def _check_variable(name: str, entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
-    if not _VARIABLE_NAME.fullmatch(name) or name in _WORDS:
+    if not _VARIABLE_NAME.fullmatch(name) or name in RESERVED:
         message = f"`{excerpt(name)}` is not a valid variable name"
         hint = "use letters, digits and `_`, starting with a letter or `_`, and no keyword of expressions"
         yield Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)

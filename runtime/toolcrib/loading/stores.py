@@ -21,6 +21,7 @@ from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Collection, Fixture, 
 from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files
 from toolcrib.core.text import canonical, compact
+from toolcrib.expressions.expression import RESERVED
 from toolcrib.loading.documents.document import Document, parse_documents, parse_json
 from toolcrib.loading.documents.files import external_access, read_operator_file
 from toolcrib.loading.documents.json_text import LargeJSON
@@ -383,11 +384,6 @@ READERS: Final[Mapping[str, Callable[[str, bytes, Schema | None, list[Problem]],
 
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
-
-RESERVED: Final = frozenset(
-    {"False", "None", "True", "and", "else", "false", "if", "in", "is", "none", "not", "or", "true"}
-)
-"""Keywords of the expression language, which cannot be names."""
 
 
 def parse_fixture(

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from kept import write_project
+from sampling import THOROUGH
 
 TESTS = str(Path(__file__).parents[2])
 
@@ -54,7 +55,7 @@ def test_nobody_gets_what_is_out_of_date(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("tools").mkdir()
     Path("tools/counter.tool.yaml").write_text(TOOL.format(number=0))
-    asked = [TESTS, str(tmp_path / "index"), "150"]
+    asked = [TESTS, str(tmp_path / "index"), "150" if THOROUGH else "60"]
     processes = [
         subprocess.Popen(
             [sys.executable, "-W", "error", "-c", code, *asked],
@@ -76,7 +77,7 @@ from pathlib import Path
 from kept import Shelf, assert_same
 shelf = Shelf(Path(sys.argv[2]))
 cold = shelf.keep()
-for _ in range(15):
+for _ in range(int(sys.argv[3])):
     shelf.keep()
     assert_same(shelf.recall(), cold)
 print("ok")
@@ -85,7 +86,7 @@ print("ok")
 
 def test_many_may_write_the_same(tmp_path, monkeypatch):
     monkeypatch.chdir(write_project(tmp_path / "project"))
-    asked = [TESTS, str(tmp_path / "index")]
+    asked = [TESTS, str(tmp_path / "index"), "15" if THOROUGH else "4"]
     processes = [
         subprocess.Popen(
             [sys.executable, "-W", "error", "-c", KEEPER, *asked],

@@ -100,7 +100,7 @@ def filesystem(files: str) -> list[Judged]:
 MEMORY = [
     Judged("write", "create_entities", {"entities": [ADA]}, value({"entities": [ADA]})),
     Judged("search", "search_nodes", {"query": "programs"}, value({"entities": [ADA], "relations": []})),
-    Judged("nobody", "add_observations", {"observations": [{"entityName": "Nobody", "contents": ["x"]}]}, told("Nobody"), Outcome.TOOL_ERROR),
+    Judged("unknown entity", "add_observations", {"observations": [{"entityName": "Nobody", "contents": ["x"]}]}, told("Nobody"), Outcome.TOOL_ERROR),
     *refusals({"names": 3}, "open_nodes", "memory_unjudged", "expected array", "mcp_invalid_params"),
 ]  # fmt: skip
 

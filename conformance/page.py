@@ -20,36 +20,36 @@ HEAD = """\
 
 <!-- Written by conformance/run.py --write. -->
 
-What `make conformance` runs on every change: the official suite against our server and our client, servers that others
-wrote through our client, and clients that others wrote against our server. It needs nothing but Python: Node comes from
-PyPI, and everything is installed below `build/conformance`. This page is compared with what the run finds.
+`make conformance` tests MCP support on every change. It runs the official conformance suite against the toolcrib server and
+client, third-party servers through the client, and third-party clients against the server. It requires only Python: Node is
+installed from PyPI, and all files are below `build/conformance`. The run fails if its results differ from this page.
 
-## The official suite
+## Official conformance suite
 
-`@modelcontextprotocol/conformance` {suite} in both revisions of the protocol that it knows. The tools on the server are
-descriptors with mocks, in [packs/mcp-conformance](../../packs/mcp-conformance); the client is a project that names the
-suite's server, and calls its tools through the runtime.
+The suite is `@modelcontextprotocol/conformance` {suite}, in both revisions of the protocol that it supports. The server offers
+the descriptors with mocks in packs/mcp-conformance. The client is a project that configures the server of the suite and
+calls its tools through the runtime.
 
-Of the scenarios that a server with tools and a client that calls them can be asked, all pass:
+All scenarios for a server with tools and for a client that calls tools pass:
 """
 
 SETS = """\
-Each revision also has a whole set of requirements. These checks of it fail. The run fails when another one does, when one
-of these passes, and when fewer checks pass than are said here.
+Each revision also has a full set of requirements. The checks below fail, with the reason above each list. The run fails if
+another check fails, if one of these passes, or if fewer checks pass than stated.
 """
 
 SERVERS = """\
-## Real servers
+## Third-party servers
 
-Each is listed, called with good and with bad arguments, and every answer is judged. Bad arguments are refused by us;
-the same ones through a descriptor that takes anything are refused by the server, in whatever way it does that.
+For each server, the run lists the tools, calls them with valid and invalid arguments, and verifies every result. toolcrib
+rejects invalid arguments; the same arguments are also sent through a descriptor without a schema, and the server rejects them.
 """
 
 CLIENTS = """\
-## Real clients
+## Third-party clients
 
-Each lists and calls what `toolcrib serve mcp` serves, over both transports and in each era of the protocol that it
-speaks; where it hears of changes, a file is added while it listens.
+Each client lists and calls the tools of `toolcrib serve mcp`, over both transports and with each generation of the protocol
+that it supports. If the client supports change notifications, the run adds a file while the client listens.
 """
 
 
@@ -91,7 +91,7 @@ def _profiles() -> Iterator[str]:
 
 def _sets() -> Iterator[str]:
     for (side, revision), known in expected().items():
-        yield f"### The {side} in {revision}\n"
+        yield f"### {side.capitalize()}, revision {revision}\n"
         yield f"At least {known.floor} checks pass."
         by_reason = sorted(known.failing.items(), key=lambda item: (item[1], item[0]))
         for why, group in groupby(by_reason, key=lambda item: item[1]):

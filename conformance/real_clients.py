@@ -15,7 +15,7 @@ from sections import Section
 
 PACK = PROJECT / "packs" / "mcp-conformance"
 
-HEAD = ("client", "version", "transport", "protocol", "what held")
+HEAD = ("client", "version", "transport", "protocol", "passed checks")
 
 CALLS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "structured output": ("test_header_argument", {"region": "eu-north"}),

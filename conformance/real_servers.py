@@ -14,7 +14,7 @@ from environments import BUILD, HERE, LOGS, PINS
 from processes import ServerFailed, free_port, run, serving
 from sections import Section
 
-HEAD = ("server", "version", "transport", "protocol", "tools", "calls that were judged")
+HEAD = ("server", "version", "transport", "protocol", "tools", "verified calls")
 
 EVERYTHING = "@modelcontextprotocol/server-everything"
 FILESYSTEM = "@modelcontextprotocol/server-filesystem"

@@ -113,10 +113,10 @@ def section(kind: str, table: str) -> str:
     parts = [
         f"## {kind}\n",
         f"{schema['description']}\n",
-        *([f"Also called {', '.join(names)}.\n"] if names else []),
+        *([f"Aliases: {', '.join(names)}.\n"] if names else []),
         *([f"{table}\n"] if schema["properties"] else []),
-        *([f"Also written: {', '.join(spellings)}.\n"] if spellings else []),
+        *([f"Parameter aliases: {', '.join(spellings)}.\n"] if spellings else []),
         f"```yaml\n- {json.dumps(example, ensure_ascii=False)}\n```\n",
-        f"Where it fails it says, for example:\n\n```text\n{judged(kind, 'fails').message}\n```\n",
+        f"Example of a failure:\n\n```text\n{judged(kind, 'fails').message}\n```\n",
     ]
     return "\n".join(parts)

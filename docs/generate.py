@@ -69,10 +69,10 @@ LIVE_NOTE = (
 )
 
 MCP_NOTE = (
-    "How it is used: [use a server's tools](../how-to/use-a-servers-tools.md), "
-    "[freeze a server](../how-to/freeze-a-server.md). The servers stand in [the project](project.md), under `servers`, and are "
-    "started only once the project is [trusted](../how-to/trust-a-project.md). "
-    "It needs the extra `mcp`: `pip install 'toolcrib[mcp]'`."
+    "Guides: [use a server's tools](../how-to/use-a-servers-tools.md), "
+    "[lock a server](../how-to/freeze-a-server.md). Servers are configured under `servers` in [the project](project.md#server). "
+    "A server starts only if the project is [trusted](../how-to/trust-a-project.md). "
+    "Mode `mcp` requires the extra `mcp`: `pip install 'toolcrib[mcp]'`."
 )
 
 CLIENT_NOTE = """\
@@ -100,16 +100,16 @@ Without a client, every call is deferred. In a conversation with a model, a defe
 that continues the conversation provides a result, an error or a refusal."""
 
 PACK_NOTE = (
-    "The file is called `pack.yaml`, `pack.yml` or `pack.json`. How packs are built, needed by others, renamed and "
-    "installed: [packs that travel](../how-to/packs.md). What `requires` declares for trust: "
+    "The file is named `pack.yaml`, `pack.yml` or `pack.json`. To build, install, rename and require packs, see "
+    "[packs](../how-to/packs.md). For the effect of `requires` on trust, see "
     "[packs from elsewhere](../how-to/trust-a-project.md#packs-from-elsewhere)."
 )
 
 PROJECT_NOTE = (
-    "The file is called `toolcrib.yaml`, `toolcrib.yml` or `toolcrib.json`. It is looked for in the working directory "
-    "and in the folders above; the search ends at a folder that holds `.git`, at the home folder, and below a folder "
-    "into which everybody may put files, such as `/tmp`. How it is used: [profiles](../how-to/profiles.md). What the file asks "
-    "for (programs, hosts, secrets) is done only once the project is [trusted](../how-to/trust-a-project.md)."
+    "The file is named `toolcrib.yaml`, `toolcrib.yml` or `toolcrib.json`. toolcrib searches the working directory "
+    "and its parent folders. The search ends at a folder that contains `.git`, at the home folder, and below a "
+    "world-writable folder such as `/tmp`. For different settings per environment, see [profiles](../how-to/profiles.md). "
+    "Programs, hosts and secrets in the file are used only if the project is [trusted](../how-to/trust-a-project.md)."
 )
 
 OUTCOMES = (
@@ -196,7 +196,7 @@ class Part(NamedTuple):
 SCENARIO_PARTS = {
     "scenario-steps.md": Part(
         "Scenario steps and checks",
-        "The `steps` of a [scenario](scenario.md): calls, parallel calls, time, and what is checked after each of them and at the end.",
+        "The `steps` and `verify` of a [scenario](scenario.md): calls, parallel calls and time, and the checks after each step and at the end.",
         (
             "clock",
             "step",
@@ -213,7 +213,7 @@ SCENARIO_PARTS = {
     ),
     "scenario-faults.md": Part(
         "Scenario fault injection",
-        "The `faults` of a [scenario](scenario.md): timeouts, lost replies, rate limits and corrupted results, and when they occur.",
+        "The `faults` of a [scenario](scenario.md): timeouts, lost replies, rate limits and corrupted results, and the conditions for injecting them.",
         (
             "fault",
             "trigger",
@@ -227,7 +227,7 @@ SCENARIO_PARTS = {
     ),
     "scenario-agents.md": Part(
         "Scenario agents",
-        "The `agent` of a [scenario](scenario.md): the model or its script, the turns of the conversation, the policy, the assertions and the judge.",
+        "The `agent` of a [scenario](scenario.md): model or script, turns of the conversation, tool policy, assertions and judge.",
         (
             "agent",
             "turn",
@@ -403,7 +403,7 @@ def value_of(example: str) -> Any:
 ASSERTION_PARTS = {
     "assertions-calls.md": Part(
         "Assertions about tool calls",
-        "Types of [assertions](assertions.md) that check which tools an agent called, how often, in which order and with which arguments.",
+        "Types of [assertions](assertions.md) about the tools that an agent called: how often, in which order and with which arguments.",
         (
             "tools_called",
             "tools_not_called",
@@ -423,7 +423,7 @@ ASSERTION_PARTS = {
     ),
     "assertions-results.md": Part(
         "Assertions about tool results",
-        "Types of [assertions](assertions.md) that check what the tools returned.",
+        "Types of [assertions](assertions.md) about the results of tools.",
         (
             "no_tool_errors",
             "tool_result_includes",
@@ -435,7 +435,7 @@ ASSERTION_PARTS = {
     ),
     "assertions-text.md": Part(
         "Assertions about text and JSON",
-        "Types of [assertions](assertions.md) that check what the model wrote.",
+        "Types of [assertions](assertions.md) about the text of the model.",
         (
             "content_includes",
             "content_includes_any",
@@ -451,8 +451,8 @@ ASSERTION_PARTS = {
         ),
     ),
     "assertions-conversation.md": Part(
-        "Assertions by a judge and about the conversation",
-        "Types of [assertions](assertions.md) that let a model judge, compare runs, or check guardrails, states and cost.",
+        "LLM judge, guardrail and cost assertions",
+        "Types of [assertions](assertions.md) that ask a model to judge, compare with expected runs, or check states, guardrails and cost.",
         (
             "llm_judge",
             "llm_judge_session",
@@ -474,7 +474,7 @@ def assertion_pages() -> dict[str, str]:
     described = docs_module("assertions_page")
     kinds = described.assertion_kinds()
     listed = table(
-        ("type", "holds where", "also called"),
+        ("type", "passes if", "aliases"),
         (
             (f"[`{name}`](#{name})", cell(schema["description"]), ", ".join(described.other_names(name)))
             for name, schema in kinds.items()
@@ -716,23 +716,19 @@ def literal(text: str) -> str:
 
 def cli_pages() -> dict[str, str]:
     """The overview of the command line, and a page for each verb: what click knows, then what `cli.template` adds."""
-    opening, *sections = re.split(r"^## ", written("cli"), flags=re.MULTILINE)
-    notes = {heading: text for heading, _, text in (section.partition("\n\n") for section in sections)}
+    opening, *sections = re.split(r"^# toolcrib ", written("cli"), flags=re.MULTILINE)
+    notes = {name: text for name, _, text in (section.partition("\n\n") for section in sections)}
     with click.Context(cli, info_name="toolcrib", **cli.context_settings) as ctx:
         verbs = {name: verb for name in cli.list_commands(ctx) if (verb := cli.get_command(ctx, name))}
-        parts = [
-            opening.format(
-                verbs=table(("verb", "what it does"), map(verb_row, verbs.items())),
-                options=option_table(cli, ctx),
-            )
-        ]
-        parts.append(f"## Exit codes\n\n{notes.pop('Exit codes')}")
-        title, _, rest = "".join(parts).partition("\n")
+        title, _, rest = opening.format(
+            verbs=table(("command", "what it does"), map(verb_row, verbs.items())),
+            options=option_table(cli, ctx),
+        ).partition("\n")
         written_pages = {"cli.md": f"{title}\n\n{GENERATED}{rest.rstrip()}\n"}
         for name, verb in verbs.items():
             title, _, rest = "".join(verb_section(verb, ctx, name, notes.pop(name, ""))).partition("\n")
             written_pages[f"cli-{name}.md"] = f"{title}\n\n{GENERATED}{rest.rstrip()}\n"
-    assert not notes, f"`cli.template` has sections for unknown verbs: {', '.join(notes)}"
+    assert not notes, f"`cli.template` has sections for unknown commands: {', '.join(notes)}"
     return written_pages
 
 

@@ -88,6 +88,9 @@ def run_page(page: Path, folder: Path, environment: Mapping[str, str]) -> int:
 
 def run_block(block: Block, place: str, folder: Path, environment: Mapping[str, str]) -> None:
     if block.file:
+        assert block.language != "console", (
+            f"{place}: a colon behind `{block.file}` makes a file of this block"
+        )
         path = folder / block.file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.text, encoding="utf-8")

@@ -82,15 +82,13 @@ def opened(name: str) -> provider.Provider:
 
 
 def test_providers_and_their_options():
-    assert [named(row[0])[0] for row in rows("provider | what it speaks | its own address | key")] == [
-        *PROVIDERS
-    ]
-    for name, _, address, key in rows("provider | what it speaks | its own address | key"):
+    assert [named(row[0])[0] for row in rows("provider | API | default URL | key variable")] == [*PROVIDERS]
+    for name, _, address, key in rows("provider | API | default URL | key variable"):
         service = type(opened(*named(name))).SERVICE
         assert named(address + key) == [each for each in (service.base_url, service.variable) if each]
     told = {
         (option, name)
-        for cell, of, _ in rows("option | of | meaning")
+        for cell, of, _ in rows("option | providers | meaning")
         for option in named(cell)
         for name in named(of)
     }
@@ -100,7 +98,7 @@ def test_providers_and_their_options():
 def test_settings_that_are_refused():
     told = {
         (setting, name)
-        for cell, by, _ in rows("setting | refused by | say it so")
+        for cell, by, _ in rows("setting | rejected by | use instead")
         for setting in named(cell)
         for name in named(by)
     }
@@ -112,23 +110,23 @@ def test_why_turns_end():
 
 
 def test_codes_of_calls():
-    assert first(section("Codes of calls")) == codes("failed", "_denied") | {"not_found"}
+    assert first(section("Call error codes")) == codes("failed", "_denied") | {"not_found"}
 
 
 def test_codes_of_providers():
     guarded = set(re.findall("`(\\w+)`", egress.EgressRefused.__doc__.partition("code:")[2]))
     fixed = codes("ProviderError", "error") | {fault.value for fault in HTTPFailure} | guarded
     answered = {code for code, _ in (*BY_STATUS.values(), *BY_KIND.values())}
-    assert first(section("Errors of providers")) == fixed | answered | {"missing_secret"}
+    assert first(section("Provider errors")) == fixed | answered | {"missing_secret"}
 
 
 def test_codes_of_configuration():
     elsewhere = {ConfigurationError.code, "reserved_header", "unknown_toolset", "wrong_form"}
-    assert first(section("Errors of configuration")) == codes("ConfigurationError") | elsewhere
+    assert first(section("Configuration errors")) == codes("ConfigurationError") | elsewhere
 
 
 def test_parts_of_messages_and_events():
-    parts = {named(kind)[0]: tuple(named(has)) for kind, has in rows("part | has")}
+    parts = {named(kind)[0]: tuple(named(has)) for kind, has in rows("part | fields")}
     assert parts.pop("content") == ("content",)
     forms = {"text": "Text", "reasoning": "Reasoning", "tool_call": "ToolCall", "tool_result": "ToolResult"}
     assert parts == {kind: getattr(provider, name)._fields for kind, name in forms.items()}
@@ -136,5 +134,5 @@ def test_parts_of_messages_and_events():
         "role": "user",
         "parts": [{"type": "text", "text": "hi"}],
     }
-    told = {named(kind)[0]: {*named(has)} for kind, has, _ in rows("event | has | when")}
+    told = {named(kind)[0]: {*named(has)} for kind, has, _ in rows("event | fields | when")}
     assert told == {kind: {*has} for kind, has in timeline.TYPES.items()}

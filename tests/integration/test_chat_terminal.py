@@ -60,7 +60,7 @@ def test_calls_that_wait_are_asked_for(talk, tmp_path):
         chat.until("the arguments, as a JSON object: ")
         chat.type('{"amount": 2, "amount": 9}')
         refused = chat.until("\n> ")
-        assert "the key `amount` is there twice in one object; the call is refused" in refused
+        assert "duplicate key `amount` in one object; the call is refused" in refused
         assert "refund: denied" in refused
         chat.type('call refund {"amount": 3}')
         chat.until("[y/N/edit] ")

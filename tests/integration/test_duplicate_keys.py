@@ -37,7 +37,7 @@ from toolcrib.provider import ProviderError
 from toolcrib.security.redaction import CallRedactor
 from toolcrib.security.secrets import SecretResolver
 
-TWICE = "the key `city` is there twice in one object"
+TWICE = "duplicate key `city` in one object"
 BODY = b'{"city": "Oslo", "at": {"city": "Bergen", "city": "Bod\\u00f8"}}'
 JSON = {"Content-Type": "application/json"}
 ANSWER = '{"jsonrpc": "2.0", "id": @ID@, "result": {"content": [], "structuredContent": @VALUE@}}'.replace(

@@ -300,7 +300,7 @@ def test_a_port_where_nobody_listens_is_told():
         with pytest.raises(UnreachableHost) as caught:
             await guard.connect("localhost", port, ANY)
         assert (
-            caught.value.message == f"no connection to `localhost:{port}`: 127.0.0.1 refused the connection"
+            caught.value.message == f"cannot connect to `localhost:{port}`: 127.0.0.1 refused the connection"
         )
 
     before = open_files()

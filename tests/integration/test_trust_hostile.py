@@ -161,7 +161,7 @@ def test_mocks_still_work_and_one_message_says_what_would_happen(canaries):
         f"contact  http://127.0.0.1:{canaries.port}",
         "${file:~/.ssh/id_rsa} for server program",
         "import   evil_hooks:sign",
-        "then agree with `toolcrib trust`",
+        "then run `toolcrib trust`",
     ):
         assert told in done.stderr
 

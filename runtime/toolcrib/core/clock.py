@@ -48,7 +48,7 @@ def parse_duration(text: str) -> float:
     match = re.fullmatch(_DURATION, text, re.ASCII)
     if match is None:
         raise ValueError(
-            f"`{text}` is no duration; write a number and a unit: `250ms`, `5s`, `1.5m`, `1h`, `2d`"
+            f"`{text}` is not a valid duration; write a number and a unit: `250ms`, `5s`, `1.5m`, `1h`, `2d`"
         )
     number, unit = float(match[1]), match[2]
     return number / 1000 if unit == "ms" else number * _SECONDS[unit]

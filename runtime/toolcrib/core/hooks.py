@@ -39,12 +39,12 @@ def load_hook(path: str, place: str, folder: str = "") -> Callable[..., Any]:
         with _search_path(os.path.realpath(folder) if folder else ""):
             hook = reduce(getattr, name.split("."), import_module(module))
     except Exception as error:  # noqa: BLE001 -- the code of a module may raise anything
-        message = f"the hook `{path}` can't be imported ({type(error).__name__}; {place})"
-        hint = "is it installed, on PYTHONPATH, or in the folder of the project?"
+        message = f"cannot import the hook `{path}` ({type(error).__name__}; {place})"
+        hint = "install it, add it to PYTHONPATH, or put it into the project folder"
         raise MissingHook(message, hint=hint) from None
     if not callable(hook):
-        message = f"the hook `{path}` is no function ({place})"
-        raise MissingHook(message, hint="name one as `package.module:function`")
+        message = f"the hook `{path}` is not a function ({place})"
+        raise MissingHook(message, hint="name a function as `package.module:function`")
     return cast("Callable[..., Any]", hook)
 
 

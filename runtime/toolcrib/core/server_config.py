@@ -164,7 +164,7 @@ def tool_names_of(
         found[tool] = name
         if name != plain[tool]:
             whose = f"the tool `{tool}` of the server `{server.name}`"
-            remarks.append(f"{whose} is `{name}` here, because `{plain[tool]}` is another tool already")
+            remarks.append(f"{whose} is named `{name}` here because `{plain[tool]}` is already taken")
     return {tool: found[tool] for tool in given}, remarks
 
 

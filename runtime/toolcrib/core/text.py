@@ -55,12 +55,12 @@ def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if name in names:
             break
         names.add(name)
-    shown = f"the key `{escape_terminal(name)}`" if len(name) <= _LONGEST_KEY else "a key"
-    raise DuplicateKey(f"{shown} is there twice in one object")
+    shown = f" `{escape_terminal(name)}`" if len(name) <= _LONGEST_KEY else ""
+    raise DuplicateKey(f"duplicate key{shown} in one object")
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise NotFinite(f"`{name}` is no number of JSON")
+    raise NotFinite(f"`{name}` is not a valid JSON number")
 
 
 # The hook costs 3 ms for 1 MB of ordinary rows (11 ms instead of 8), and 15 ms where every object has one member.
@@ -142,9 +142,11 @@ def _encode(encoder: json.JSONEncoder, value: JSON) -> str:
             text.encode()
     except UnicodeEncodeError as error:
         code = ord(error.object[error.start])
-        raise ValueError(f"a text with the lone surrogate `\\u{code:04x}` can't be written as JSON") from None
+        raise ValueError(
+            f"the text contains the lone surrogate `\\u{code:04x}` and cannot be written as JSON"
+        ) from None
     except RecursionError:
-        raise ValueError("a value that is nested so deeply can't be written as JSON") from None
+        raise ValueError("the value is nested too deeply to be written as JSON") from None
     return text
 
 
@@ -228,7 +230,7 @@ def first_sentence(text: str) -> str:
 def in_one_line(text: str) -> str:
     r"""The text without a break or a gap that could look like one: `\n` and `\t` spelt out, long runs of blanks counted."""
     text = text.replace("\n", "\\n").replace("\t", "\\t")
-    return _GAP.sub(lambda gap: f" [{len(gap[0])} blanks] ", text)
+    return _GAP.sub(lambda gap: f" [{len(gap[0])} spaces] ", text)
 
 
 _GAP = re.compile(r"\s{5,}")

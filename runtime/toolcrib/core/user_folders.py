@@ -56,11 +56,11 @@ def why_unused(folder: str) -> str:
         parent = os.path.dirname(folder)
         return why_unused(parent) if parent != folder and not os.path.isdir(parent) else _barred(parent)
     except NotADirectoryError:
-        return "it lies in what is no folder"
+        return "one of its parents is not a folder"
     except OSError as error:
-        return f"it can't be looked at: {error.strerror}"
+        return f"cannot access it: {error.strerror}"
     if not stat.S_ISDIR(found.st_mode):
-        return "it is no folder"
+        return "it is not a folder"
     return why_writable_by_others(found) or _barred(folder)
 
 
@@ -70,7 +70,7 @@ def why_writable_by_others(found: os.stat_result) -> str:
         return ""
     if is_owned_by_other(found):
         return "it belongs to another user"
-    return "others may write to it" if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else ""
+    return "others can write to it" if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else ""
 
 
 def is_owned_by_other(found: os.stat_result) -> bool:
@@ -99,7 +99,7 @@ def _top_of(folder: str) -> str:
 
 
 def _barred(folder: str) -> str:
-    return "" if os.access(folder, os.W_OK | os.X_OK) else "nothing can be written there"
+    return "" if os.access(folder, os.W_OK | os.X_OK) else "it is not writable"
 
 
 def working_folder() -> str:

@@ -207,7 +207,7 @@ class VirtualClock:
 
     def __init__(self, start: datetime = START) -> None:
         if start.tzinfo is None:
-            raise ValueError(f"the start `{start}` has no time zone; give one, such as `tzinfo=UTC`")
+            raise ValueError(f"the start `{start}` has no time zone; add one, such as `tzinfo=UTC`")
         self._start = start.astimezone(UTC)
         self._schedule = _Schedule()
 
@@ -279,7 +279,7 @@ class VirtualClock:
             ValueError: `seconds` is negative or not finite.
         """
         if not 0 <= seconds < math.inf:
-            raise ValueError(f"time can't be moved by {seconds} seconds; give a finite number from 0 up")
+            raise ValueError(f"cannot advance time by {seconds} seconds; use a finite number of at least 0")
         schedule = self._schedule
         target = schedule.time() + round(seconds * _NANO)
         schedule.hold()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
@@ -53,6 +54,16 @@ _BARE = re.compile(r"-?[0-9.]+|true|false")
 _OF_FORMS = frozenset({"missing_key", "wrong_combination"})
 
 
+_WITH_BLOCKS: Final = frozenset({"descriptor", "scenario"})
+
+
+# Compiling takes about 10 ms, more than reading a small project: a process that opens many (a test suite, a server that
+# reloads) does it once per set of modes. Keyed by the text of the blocks, since a mode may compute its schema.
+@lru_cache(maxsize=16)
+def _compiled(kind: Kind, blocks: str) -> Validator:
+    return Validator(without_loader_checks(with_blocks(kind, json.loads(blocks))))
+
+
 class DocumentChecker:
     """The compiled schema of one kind of document."""
 
@@ -64,15 +75,16 @@ class DocumentChecker:
         """
         blocks = {mode: schema for mode in kinds.modes if (schema := kinds.schema_for(mode)) is not None}
         self._kind = kind
-        self._schema = without_loader_checks(with_blocks(kind, blocks))
         try:
-            self._validator = Validator(self._schema)
+            # Packs and projects hold no blocks, and a mode whose schema is not JSON must not fail them.
+            self._validator = _compiled(kind, json.dumps(blocks if kind in _WITH_BLOCKS else {}))
         except DocumentError as error:
             raise _foreign_fault(blocks) or error from error
+        self._schema: Any = self._validator.schema
 
-    @cached_property
+    @property
     def _index(self) -> SchemaIndex:
-        return SchemaIndex(self._schema)
+        return self._validator.index
 
     def check(self, document: Document, keys: Collection[str] = ()) -> tuple[JSON, list[Problem]]:
         """The value of a document, and its schema problems.

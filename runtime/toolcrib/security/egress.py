@@ -295,7 +295,7 @@ class EgressGuard:
         except OSError:
             found = ()
         if not found:
-            raise UnreachableHost(f"no address was found for the name `{read.name}`", code="name_not_found")
+            raise UnreachableHost(f"cannot resolve the host name `{read.name}`", code="name_not_found")
         return list(dict.fromkeys([self._judged(read, port, address) for address in found]))
 
     async def connect(self, host: str, port: int, hosts: Collection[str]) -> socket.socket:
@@ -318,7 +318,7 @@ class EgressGuard:
             return await dial_first(self._dial, addresses, port)
         except OSError as error:
             place = host_and_port(read_host(host).name, port)
-            raise UnreachableHost(f"no connection to `{place}`: {error}", code="connect_failed") from None
+            raise UnreachableHost(f"cannot connect to `{place}`: {error}", code="connect_failed") from None
 
     def _checked(self, host: str, port: int, hosts: Collection[str]) -> Host:
         read = _read(host, port)
@@ -333,10 +333,8 @@ class EgressGuard:
         try:
             address = str(read_address(text))
         except ValueError:
-            message = (
-                f"`{host_and_port(host.name, port)}` was looked up, and `{printable(text)}` is no address"
-            )
-            raise EgressRefused(message, code="address_refused", hint="see to the resolver") from None
+            message = f"`{host_and_port(host.name, port)}` resolved to `{printable(text)}`, which is not an IP address"
+            raise EgressRefused(message, code="address_refused", hint="check the resolver") from None
         if not self._names(host, port):
             self._judge(host, port, address, written=host.name)
         return address
@@ -360,22 +358,22 @@ def _read(host: str, port: int) -> Host:
     try:
         read = read_host(host)
     except ValueError as error:
-        hint = "write a name or an address, without scheme, user name or port"
+        hint = "write a host name or an IP address, without scheme, user name or port"
         raise EgressRefused(str(error), code="bad_address", hint=hint) from None
     if not is_port(port):
-        message = f"`{host_and_port(read.name, port)}` has no port between 1 and 65535"
-        raise EgressRefused(message, code="bad_address", hint="name the port on which the service listens")
+        message = f"`{host_and_port(read.name, port)}` needs a port between 1 and 65535"
+        raise EgressRefused(message, code="bad_address", hint="add the port that the service listens on")
     return read
 
 
 def _unnamed(host: Host, hosts: Collection[str]) -> EgressRefused:
     named = [printable(pattern) for pattern in hosts]
-    listed = ", ".join(f"`{pattern}`" for pattern in named) or "none is named"
+    listed = ", ".join(f"`{pattern}`" for pattern in named) or "none are declared"
     entries = ", ".join(f'"{pattern}"' for pattern in [*named, host.name])
     return EgressRefused(
         f"`{host.name}` is not among the hosts that this tool may reach ({listed})",
         code="host_not_named",
-        hint=f"if it may reach this one, name it in the descriptor: `hosts: [{entries}]`",
+        hint=f"if the tool may reach it, add it to the descriptor: `hosts: [{entries}]`",
     )
 
 
@@ -390,5 +388,5 @@ def _refusal(host: Host, port: int, address: str, written: str, fault: str) -> E
     return EgressRefused(
         f"{what}, which tools may not reach",
         code="address_refused",
-        hint=f'name it in `egress: {{allow: ["{place}"]}}` of toolcrib.yaml',
+        hint=f'add it to `egress: {{allow: ["{place}"]}}` in toolcrib.yaml',
     )

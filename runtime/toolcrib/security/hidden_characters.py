@@ -24,17 +24,17 @@ _SELECTORS: Final = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _KINDS: Final = (
     (
         re.compile(f"[{_BIDI}]"),
-        "turns the direction of text, so that it is shown in another order than it is read",
+        "changes the text direction, so that text is displayed in a different order than it is read",
     ),
-    (re.compile(f"[{_TAGS}]"), "a tag, which is drawn nowhere and spells a letter for a model"),
-    (re.compile(f"[{_ZERO_WIDTH}]"), "has no width, so that words can be cut up or a text be written in it"),
-    (re.compile(f"[{_BLANK}]"), "is drawn as nothing or as a gap"),
+    (re.compile(f"[{_TAGS}]"), "an invisible tag that a model reads as a letter"),
+    (re.compile(f"[{_ZERO_WIDTH}]"), "has no width, so that it can split words or encode hidden text"),
+    (re.compile(f"[{_BLANK}]"), "is displayed as nothing or as a gap"),
     (
         re.compile(f"[{_SELECTORS}]"),
-        "a variation selector without a character to vary, which can carry a byte",
+        "a variation selector without a base character, which can encode a byte",
     ),
-    (re.compile(f"[{_PRIVATE}]"), "means what a font says, and something else to whoever has another font"),
-    (re.compile(f"[{_CONTROL}]"), "a control character, which can steer a terminal or stand for nothing"),
+    (re.compile(f"[{_PRIVATE}]"), "a private-use character, which looks different in every font"),
+    (re.compile(f"[{_CONTROL}]"), "a control character, which can control a terminal or be invisible"),
 )
 _ANY: Final = re.compile(f"[{_BIDI}{_TAGS}{_ZERO_WIDTH}{_BLANK}{_SELECTORS}{_PRIVATE}{_CONTROL}]")
 _ORDINARY_NAME: Final = re.compile(r"[A-Za-z0-9_./-]+")
@@ -52,7 +52,7 @@ class HiddenCharacter(NamedTuple):
     """One character that is not seen.
 
     Attributes:
-        name: Its Unicode name; `without a name` where it has none.
+        name: Its Unicode name; `(unnamed)` if it has none.
         code: Its code point.
         offset: Characters before it in its text.
         where: JSON Pointer of the text within the tool's definition; of a key, that of what the key names.
@@ -167,5 +167,5 @@ def _is_written(character: str) -> bool:
 def _told(match: re.Match[str]) -> HiddenCharacter:
     character = match[0]
     why = next(why for pattern, why in _KINDS if pattern.fullmatch(character))
-    name = _NAMES.get(character, "") or unicodedata.name(character, "without a name")
+    name = _NAMES.get(character, "") or unicodedata.name(character, "(unnamed)")
     return HiddenCharacter(name, ord(character), match.start(), why=why)

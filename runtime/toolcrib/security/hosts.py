@@ -74,7 +74,7 @@ def read_address(text: str) -> Address:
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address.scope_id is not None and not _ZONE.fullmatch(address.scope_id):
-        raise ValueError("this is no zone of an address")
+        raise ValueError("not a valid IPv6 zone")
     mapped = address.ipv4_mapped
     return address if mapped is None else mapped
 
@@ -205,8 +205,8 @@ def _part(label: str) -> int:
 
 def _no_host(text: str) -> ValueError:
     if "@" in text:
-        return ValueError("a user name or password may not stand in a host")
-    return ValueError(f"`{printable(text)}` is no host")
+        return ValueError("a host cannot contain a user name or password")
+    return ValueError(f"`{printable(text)}` is not a valid host")
 
 
 def printable(text: str) -> str:
@@ -241,7 +241,7 @@ def read_glob(text: str) -> str:
         return read_host(text).name
     parent = read_host(text[2:])
     if parent.literal:
-        raise ValueError(f"nothing lies below an address, as `{printable(text)}` would have it")
+        raise ValueError(f"`{printable(text)}` is not a valid pattern: an IP address has no subdomains")
     return f"*.{parent.name}"
 
 
@@ -266,11 +266,11 @@ def read_allowed(entry: str) -> tuple[str, int]:
     """
     host, _, port = entry.rpartition(":")
     if "@" in entry:
-        fault = "an entry names a host and a port, no user"
+        fault = "an entry consists of a host and a port, without a user name"
     elif not host or "/" in entry or not _PORT.fullmatch(port) or not is_port(int(port)):
-        fault = f"`{printable(entry)}` names no host and port"
+        fault = f"`{printable(entry)}` is not a host and a port"
     elif ":" in host and not host.startswith("["):
-        fault = f"the IPv6 address in `{printable(entry)}` has no brackets"
+        fault = f"the IPv6 address in `{printable(entry)}` needs brackets"
     elif host == "*":
         fault = f"`{printable(entry)}` would allow every address"
     else:

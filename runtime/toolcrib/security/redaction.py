@@ -492,7 +492,9 @@ def _part(part: Content, redactor: Redactor) -> Content:
     if not redactor.is_in(raw):
         return part
     what = part.mime_type or part.type
-    return Content("text", text=f"the content ({what}, {len(raw):,} bytes) was withheld: it holds a secret")
+    return Content(
+        "text", text=f"the content ({what}, {len(raw):,} bytes) was withheld because it contains a secret"
+    )
 
 
 def _without_secrets(text: str | None, redactor: Redactor) -> str | None:

@@ -38,7 +38,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _SOURCES: Final = ("env", "file", "keyring")
 _FORMS: Final = (
     "write `${VAR}`, `${VAR:-default}`, `${file:/path}` or `${keyring:service/user}`; "
-    "for the characters themselves write `$${`"
+    "for a literal `${` write `$${`"
 )
 
 
@@ -111,22 +111,26 @@ def check_variables(text: str, pointer: str) -> list[Problem]:
 
 def _variable(inner: str, written: str, start: int) -> SecretVariable:
     if "{" in inner:
-        raise _bad(start, "holds a brace", "nothing is nested in a look-up, and a default holds no braces")
+        raise _bad(
+            start,
+            "contains a brace",
+            "remove the brace: look-ups cannot be nested, and defaults cannot contain braces",
+        )
     name, given, default = inner.partition(":-")
     source, _colon, rest = name.partition(":") if ":" in name else ("env", "", name)
     if source == "env":
         if _NAME.fullmatch(rest) is None:
-            raise _bad(start, "names no variable", _hint_for(rest))
+            raise _bad(start, "has no valid variable name", _hint_for(rest))
         return SecretVariable("env", rest, default if given else None, written)
     if source == "file":
         if not rest.startswith(("/", "~/")):
-            raise _bad(start, "names no file by its whole path", "write `${file:/run/secrets/name}`")
+            raise _bad(start, "needs an absolute file path", "write `${file:/run/secrets/name}`")
         return SecretVariable("file", rest, default if given else None, written)
     if source == "keyring":
         if not all(rest.rpartition("/")):
-            raise _bad(start, "names no entry of a keyring", "write `${keyring:service/user}`")
+            raise _bad(start, "needs a keyring entry", "write `${keyring:service/user}`")
         return SecretVariable("keyring", rest, default if given else None, written)
-    raise _bad(start, "names no place to look in", did_you_mean(source, _SOURCES) or _hint_for(inner))
+    raise _bad(start, "has an unknown source", did_you_mean(source, _SOURCES) or _hint_for(inner))
 
 
 def _hint_for(name: str) -> str:
@@ -134,10 +138,10 @@ def _hint_for(name: str) -> str:
     match = _NAME.match(name.strip())
     rest = name.strip()[match.end() :] if match is not None else ""
     if match is not None and not rest:
-        return f"leave out the blanks: `${{{match[0]}}}`"
+        return f"remove the spaces: `${{{match[0]}}}`"
     if match is not None and rest.startswith(("-", "=", ":", "?")):
-        return f"a default is written `${{{match[0]}:-text}}`; without one, `${{{match[0]}}}` has to be set"
-    return f"a name has letters, digits and `_`; {_FORMS}"
+        return f"write a default as `${{{match[0]}:-text}}`; without a default, `${{{match[0]}}}` must be set"
+    return f"use only letters, digits and `_` in a name; {_FORMS}"
 
 
 def _bad(start: int, what: str, hint: str) -> ExpressionError:
@@ -239,8 +243,8 @@ class SecretResolver(Redactor):
     def _from_environment(self, variable: SecretVariable) -> str:
         value = self._environment.get(variable.name, "")
         if any("\ud800" <= character <= "\udfff" for character in value):
-            message = f"`{variable.name}` in the environment is not UTF-8"
-            raise MissingSecret(variable, message, hint="set it to text")
+            message = f"the environment variable `{variable.name}` is not valid UTF-8"
+            raise MissingSecret(variable, message, hint="set it to UTF-8 text")
         return value
 
     def _from_file(self, variable: SecretVariable) -> str:
@@ -253,13 +257,13 @@ class SecretResolver(Redactor):
         except (FileNotFoundError, NotADirectoryError):
             return ""
         except (OSError, ValueError, RuntimeError):  # a path with a NUL; a `~` without a home
-            raise _unreadable(variable, "can't be read") from None
+            raise _unreadable(variable, "cannot be read") from None
         if len(raw) > _LARGEST:
-            raise _unreadable(variable, f"has more than {_LARGEST} bytes")
+            raise _unreadable(variable, f"exceeds {_LARGEST} bytes")
         try:
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError:
-            raise _unreadable(variable, "is not UTF-8") from None
+            raise _unreadable(variable, "is not valid UTF-8") from None
         return text.removesuffix("\n").removesuffix("\r")
 
     def _from_keyring(self, variable: SecretVariable) -> str:
@@ -268,8 +272,8 @@ class SecretResolver(Redactor):
         try:
             return keyring.get_password(service, user) or ""
         except Exception as error:  # noqa: BLE001 -- backends of keyrings raise what they like
-            message = f"the keyring failed to look up `{variable.name}` ({type(error).__name__})"
-            hint = "try `python -m keyring get SERVICE USER`; it may be locked, or there may be no backend"
+            message = f"cannot look up `{variable.name}` in the keyring ({type(error).__name__})"
+            hint = "try `python -m keyring get SERVICE USER`; the keyring may be locked or have no backend"
             raise MissingSecret(variable, message, hint=hint) from None
 
     def _missing(self, variable: SecretVariable) -> MissingSecret:
@@ -281,7 +285,7 @@ class SecretResolver(Redactor):
             hint = f"{near or 'set it'}, or write a default: `${{{name}:-...}}`".replace("?,", "? Set it,")
         elif variable.source == "file":
             message = f"the file `{name}` is empty or does not exist"
-            hint = "write the secret into it, and nothing else"
+            hint = "write only the secret into it"
         else:
             service, _slash, user = name.rpartition("/")
             message = f"the keyring has no entry `{name}`"
@@ -290,7 +294,7 @@ class SecretResolver(Redactor):
 
 
 def _unreadable(variable: SecretVariable, why: str) -> MissingSecret:
-    hint = "it holds the secret and nothing else, as UTF-8 text, readable by this process"
+    hint = "the file must contain only the secret, as UTF-8 text that this process can read"
     return MissingSecret(variable, f"`{variable.name}` {why}", hint=hint)
 
 

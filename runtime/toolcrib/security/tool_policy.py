@@ -114,9 +114,14 @@ def _check_globs(globs: Any, pointer: str) -> Iterator[Problem]:
     """One text for a list of texts is refused: each of its letters would count, and a `*` fits every tool."""
     if isinstance(globs, str):
         hint = f"write `({globs!r},)`"
-        yield Problem(code="wrong_type", message=f"`{globs}` is one text", pointer=pointer, hint=hint)
+        yield Problem(
+            code="wrong_type",
+            message=f"expected a list of globs, got the text `{globs}`",
+            pointer=pointer,
+            hint=hint,
+        )
     elif not all(isinstance(glob, str) and glob for glob in globs):
-        yield Problem(code="wrong_type", message="a glob is a text that is not empty", pointer=pointer)
+        yield Problem(code="wrong_type", message="a glob must be a non-empty text", pointer=pointer)
 
 
 def _is_count(value: object) -> bool:
@@ -142,9 +147,9 @@ def _check_names(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem
             plain = _is_plain(glob)
             yield Problem(
                 code="unknown_tool" if plain else "idle_glob",
-                message=f"there is no tool `{glob}`" if plain else f"`{glob}` fits no tool",
+                message=f"unknown tool `{glob}`" if plain else f"`{glob}` matches no tool",
                 pointer=pointer,
-                hint=near or "use a tool name, or a glob over tool names",
+                hint=near or "use a tool name or a glob of tool names",
                 severity="error"
                 if plain
                 else "warning",  # what is not there may come, or be forbidden for good
@@ -175,8 +180,8 @@ CHOICES = ("auto", "required", "none")
 def _check_choice(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem]:
     choice = policy.tool_choice
     if choice == "required" and not any(allows(policy, tool) for tool in tools):
-        message = "some tool must be called first, and none may be called"
-        yield _contradiction(message, "/tool_choice", "allow one, or leave `tool_choice` out")
+        message = "`tool_choice` requires a call, but the policy allows no tool"
+        yield _contradiction(message, "/tool_choice", "allow a tool, or remove `tool_choice`")
     if choice in CHOICES:
         return
     if choice not in tools:
@@ -184,11 +189,11 @@ def _check_choice(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Proble
             did_you_mean(choice, [*CHOICES, *tools])
             or "write `auto`, `required`, `none`, or the name of a tool"
         )
-        message = f"`{choice}` is no choice and no tool"
+        message = f"`{choice}` is neither a choice nor a tool"
         yield Problem(code="unknown_tool", message=message, pointer="/tool_choice", hint=hint)
     elif not allows(policy, choice):
-        message = f"`{choice}` must be called first, and may not be called"
-        hint = "take it out of `deny`, or choose another"
+        message = f"`tool_choice` forces `{choice}`, but the policy does not allow it"
+        hint = "remove it from `deny`, or choose another tool"
         yield Problem(code="wrong_value", message=message, pointer="/tool_choice", hint=hint)
 
 
@@ -202,12 +207,12 @@ def _check_groups(policy: ToolPolicy) -> Iterator[Problem]:
     for number, group in enumerate(policy.exclusive):
         if len(group) < 2:
             message = "a group of fewer than two globs excludes nothing"
-            hint = "name what its tools exclude, or leave the group out"
+            hint = "add the globs that its tools exclude, or remove the group"
             yield _contradiction(message, f"/exclusive/{number}", hint)
         for place, glob in enumerate(group):
             if glob in group[:place]:
-                message = f"`{glob}` is in this group already, and a tool does not exclude itself"
-                yield _contradiction(message, f"/exclusive/{number}/{place}", "leave it out")
+                message = f"duplicate `{glob}` in this group; a tool does not exclude itself"
+                yield _contradiction(message, f"/exclusive/{number}/{place}", "remove it")
 
 
 def _check_order(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem]:
@@ -219,7 +224,7 @@ def _check_order(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem
         for number, need in enumerate(needs):
             stuck = next((tool for tool in waiting if not _met(policy, tool, need, tools, free)), None)
             if stuck is not None:
-                message = f"`{stuck}` may be called only after `{need}` ended well, which can never be"
+                message = f"`{stuck}` requires an earlier successful call of `{need}`, which is impossible"
                 hint = _why_never(policy, stuck, [tool for tool in tools if fnmatchcase(tool, need)])
                 yield _contradiction(message, f"/requires_before/{glob}/{number}", hint)
 
@@ -265,12 +270,12 @@ def _place(tool: str, group: Collection[str]) -> int | None:
 def _why_never(policy: ToolPolicy, tool: str, needed: Collection[str]) -> str:
     """What could be changed about a tool that waits for ever."""
     if not any(_may_ever(policy, other) for other in needed):
-        return "let it be called, or don't require it"
+        return "allow it, or do not require it"
     if any(_exclude(policy, tool, other) for other in needed):
-        return "one excludes the other: take one of them out of the group"
+        return "the two exclude each other: remove one of them from the group"
     if tool in needed:
-        return f"`{tool}` itself fits on both sides: name the tools that must wait, without it"
-    return "it waits for this one in turn, or for what is never called: break the circle"
+        return f"`{tool}` itself matches both sides: list the tools that must wait, without it"
+    return "it requires this tool in turn, or a tool that is never called: break the cycle"
 
 
 def _check_forced(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem]:
@@ -279,13 +284,15 @@ def _check_forced(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Proble
     if choice in CHOICES or choice not in tools or not allows(policy, choice):
         return
     if not _may_ever(policy, choice):
-        message = f"`{choice}` must be called first, and may have no calls"
-        yield _contradiction(message, "/tool_choice", "let it be called, or choose another")
+        message = f"`tool_choice` forces `{choice}`, but its limit is 0 calls"
+        yield _contradiction(message, "/tool_choice", "raise its limit, or choose another tool")
     needs = needs_of(policy, choice)
     if needs:
         before = " and ".join(f"`{need}`" for need in needs)
-        message = f"`{choice}` must be called first, and may be called only after {before}"
-        yield _contradiction(message, "/tool_choice", "choose what comes first, or don't require it")
+        message = f"`tool_choice` forces `{choice}` first, but it requires {before}"
+        yield _contradiction(
+            message, "/tool_choice", "choose the tool that comes first, or do not require it"
+        )
 
 
 def _contradiction(message: str, pointer: str, hint: str) -> Problem:

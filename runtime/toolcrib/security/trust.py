@@ -197,9 +197,7 @@ class TrustRequest(NamedTuple):
         here = working_folder()
         root = self.workspace.root
         path = "" if here and root == os.path.realpath(here) else f" {_as_argument(self.workspace, here)}"
-        return (
-            f"look at all of it with `toolcrib trust{path} --dry-run`, then agree with `toolcrib trust{path}`"
-        )
+        return f"review its needs with `toolcrib trust{path} --dry-run`, then run `toolcrib trust{path}`"
 
     @property
     def added(self) -> tuple[Need, ...]:
@@ -501,7 +499,9 @@ class Trust:
         self._refused[workspace.root] = request
         error = untrusted_error(request, needs, left)
         if self.policy.nothing:
-            error.hint = "the program that opened it says so: `trust=False`, or the hash of something else"
+            error.hint = (
+                "the program that opened it does not trust it: it passes `trust=False` or a different hash"
+            )
         raise error
 
     def _is_agreed(self, request: TrustRequest) -> bool:
@@ -546,11 +546,12 @@ def untrusted_error(
     what = ", ".join(dict.fromkeys(map(describe_need, needs)))
     if undeclared and workspace.kind == "pack":
         listed = ", ".join(dict.fromkeys(map(describe_need, undeclared)))
-        message = f"{who} of the pack {workspace.name} would {what}; its pack.yaml does not declare that it would {listed}"
-        hint = "declare hosts, variables and files under `requires` in pack.yaml; all else is for projects"
+        message = f"{who} of the pack {workspace.name} needs to {what}, but its pack.yaml does not declare: {listed}"
+        hint = "declare hosts, variables and files under `requires` in pack.yaml; only projects can have other needs"
         return Untrusted(message, request, hint=hint)
-    changed = " any more: what it needs has changed" if request.before is not None else ""
-    message = f"the {workspace.kind} {workspace.root} is not trusted{changed}, and {who} would {what}"
+    changed = request.before is not None
+    state = "is no longer trusted because its needs have changed" if changed else "is not trusted yet"
+    message = f"the {workspace.kind} {workspace.root} {state}; {who} needs to {what}"
     return Untrusted(message, request, hint=request.hint)
 
 

@@ -119,7 +119,7 @@ class DecisionStore:
             OSError: It can't be kept: the folder is not the user's own, or can't be written.
         """
         if not self.folder:
-            raise OSError(f"there is no folder for decisions; name one in {STATE_VARIABLE}")
+            raise OSError(f"no folder for trust decisions; set {STATE_VARIABLE} to a folder")
         fault = self._fault()
         if not fault:
             # One after the other, since `makedirs` gives its mode to the last folder only.
@@ -161,7 +161,7 @@ class DecisionStore:
         except FileNotFoundError:
             return
         except OSError as error:
-            fault, names = f"{self.folder} can't be read: {error.strerror}", []
+            fault, names = f"cannot read {self.folder}: {error.strerror}", []
         if fault:
             self._tell(fault)
         yield from (name for name in names if name.endswith(_ENDING))
@@ -175,29 +175,29 @@ class DecisionStore:
         state = os.path.dirname(self.folder)
         top = find_work_tree(self.folder)
         if top:
-            why = f": it lies in the work tree {top}; set {STATE_VARIABLE} to a folder outside of it"
+            why = f": it is inside the work tree {top}; set {STATE_VARIABLE} to a folder outside of it"
         elif why_not := _why_not_the_users(state):
-            why = f", because of the folder {state}: {why_not}"
+            why = f" because of the folder {state}: {why_not}"
         elif why_not := _why_not_the_users(self.folder, links=False):
             why = f": {why_not}"
         else:
             return ""
-        return f"the trust store {self.folder} is not used{why}"
+        return f"the trust store {self.folder} is ignored{why}"
 
     def _read(self, name: str) -> Decision | None:
         path = self._path(name)
         try:
             with open(path, "rb", opener=_open_regular) as file:
                 about = os.fstat(file.fileno())
-                why = why_writable_by_others(about) if stat.S_ISREG(about.st_mode) else "it is no file"
+                why = why_writable_by_others(about) if stat.S_ISREG(about.st_mode) else "it is not a file"
                 raw = b"" if why else file.read(_LARGEST)
         except FileNotFoundError:
             return None
         except OSError as error:
-            why, raw = f"it can't be read: {error.strerror}", b""
+            why, raw = f"cannot read it: {error.strerror}", b""
         decision = None if why else _parsed(raw)
         if decision is None or _name_of(decision) != name:
-            self._tell(f"the decision {path} is not used: {why or 'it is damaged'}")
+            self._tell(f"the trust decision {path} is ignored: {why or 'it is corrupt'}")
             return None
         return decision
 
@@ -229,7 +229,7 @@ def _why_not_the_users(folder: str, *, links: bool = True) -> str:
             found = os.stat(folder)
     except FileNotFoundError:
         return ""
-    return why_writable_by_others(found) if stat.S_ISDIR(found.st_mode) else "it is no folder"
+    return why_writable_by_others(found) if stat.S_ISDIR(found.st_mode) else "it is not a folder"
 
 
 def _open_regular(path: str, flags: int) -> int:

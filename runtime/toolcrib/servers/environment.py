@@ -79,18 +79,18 @@ def normal_origin(text: str) -> str:
     return origin_of(scheme, read.name if ":" in host or not host.isascii() else host, port)
 
 
-_ORIGINS_ARE = "an origin is a scheme, a host and perhaps a port: `http://127.0.0.1:8080`"
+_ORIGINS_ARE = "write an origin as a scheme, a host and an optional port: `http://127.0.0.1:8080`"
 
 
 def _fault_of(text: str) -> str:
     if "@" in text:
-        return "an origin names no user"
+        return "an origin cannot contain a user name"
     try:
         parts = urlsplit(text)
     except ValueError:
-        return f"`{text}` is no origin"
+        return f"`{text}` is not a valid origin"
     if parts.netloc and parts.path.strip("/"):
-        return f"`{text}` is no origin: an origin has no path"
+        return f"`{text}` is not a valid origin: an origin has no path"
     if parts.netloc and (parts.query or parts.fragment):
-        return f"`{text}` is no origin: an origin has no query"
-    return f"`{text}` is no origin"
+        return f"`{text}` is not a valid origin: an origin has no query"
+    return f"`{text}` is not a valid origin"

@@ -149,7 +149,7 @@ LARGEST: Final = 64 * 1024 * 1024
 """Bytes of a file that is read; thousands of large tools are less."""
 
 _BLANKS: Final = " \t\r\n"
-_ANEW: Final = "take it from version control again, or run `toolcrib lock --update` to write it anew from what the servers say now"
+_ANEW: Final = "restore it from version control, or run `toolcrib lock --update` to rewrite it from the current tool lists"
 
 
 def render_lock(servers: Mapping[str, LockedServer]) -> str:
@@ -184,12 +184,12 @@ def load_locked_servers(path: Path, shown: str) -> tuple[dict[str, LockedServer]
     except OSError as error:
         return None, [Problem(code="file_unreadable", message=error.strerror or str(error), source=shown)]
     if len(data) > LARGEST:
-        message = f"a lock has at most {LARGEST:,} bytes"
+        message = f"the lock exceeds {LARGEST:,} bytes"
         return None, [Problem(code="too_large", message=message, hint=_ANEW, source=shown)]
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        message = f"byte {error.start + 1} is not UTF-8"
+        message = f"byte {error.start + 1} is not valid UTF-8"
         return None, [Problem(code="invalid_utf8", message=message, hint=_ANEW, source=shown)]
     return parse_lock(text, shown)
 
@@ -199,10 +199,10 @@ def parse_lock(text: str, shown: str) -> tuple[dict[str, LockedServer] | None, l
     try:
         value: Any = decode_json(text)
     except json.JSONDecodeError as error:
-        problem = Problem(code="invalid_lock", message=f"it is no JSON: {error.msg}", hint=_ANEW)
+        problem = Problem(code="invalid_lock", message=f"not valid JSON: {error.msg}", hint=_ANEW)
         return None, [problem.at(shown, error.lineno, error.colno)]
     except (ValueError, RecursionError) as error:
-        why = str(error) if isinstance(error, ValueError) else "it is nested too deeply"
+        why = str(error) if isinstance(error, ValueError) else "nested too deeply"
         return None, [Problem(code="invalid_lock", message=why, hint=_ANEW).at(shown, 1, 1)]
     problems = [
         problem.at(shown, *locate_key(text, keys_of(problem.pointer))) for problem in _problems_of(value)
@@ -223,16 +223,16 @@ def _server(entry: Mapping[str, Any]) -> LockedServer:
 
 def _problems_of(value: Any) -> Iterator[Problem]:
     if not isinstance(value, dict):
-        yield Problem(code="invalid_lock", message="a lock is a JSON object", hint=_ANEW)
+        yield Problem(code="invalid_lock", message="the lock must be a JSON object", hint=_ANEW)
         return
     version = value.get("version")
     if version != VERSION or isinstance(version, bool):
-        known = f"this toolcrib knows version {VERSION}"
+        known = f"this toolcrib supports version {VERSION}"
         yield Problem(
             code="unknown_lock_version",
-            message=f"the lock is of version {json.dumps(version)[:40]}; {known}",
+            message=f"unsupported lock version {json.dumps(version)[:40]}; {known}",
             pointer="/version" if "version" in value else "",
-            hint=f"use the toolcrib that wrote it, or {_ANEW}",
+            hint=f"use the toolcrib version that wrote it, or {_ANEW}",
         )
         return  # another version may have other keys
     yield from _faults(value, {"version": int, "servers": dict}, ())
@@ -243,7 +243,7 @@ def _problems_of(value: Any) -> Iterator[Problem]:
 
 def _problems_of_server(server: Any, path: tuple[str, ...]) -> Iterator[Problem]:
     if not isinstance(server, dict):
-        yield _wrong("a server is an object", path)
+        yield _wrong("a server must be an object", path)
         return
     yield from _faults(server, {"endpoint": dict, "info": dict, "tools": dict}, path)
     endpoint, info, tools = server.get("endpoint"), server.get("info"), server.get("tools")
@@ -252,20 +252,20 @@ def _problems_of_server(server: Any, path: tuple[str, ...]) -> Iterator[Problem]
         yield from _hash_problem(endpoint.get("hash"), rest, digest, (*path, "endpoint"))
     for key, item in info.items() if isinstance(info, dict) else ():
         if key not in SAID_OF_SERVERS or not isinstance(item, str):
-            yield _wrong(f"`{key}` is nothing that is kept here", (*path, "info", key))
+            yield _wrong(f"unknown key `{key}`", (*path, "info", key))
     for name, tool in tools.items() if isinstance(tools, dict) else ():
         yield from _problems_of_tool(name, tool, (*path, "tools", name))
 
 
 def _problems_of_tool(name: str, tool: Any, path: tuple[str, ...]) -> Iterator[Problem]:
     if not isinstance(tool, dict):
-        yield _wrong("a tool is an object", path)
+        yield _wrong("a tool must be an object", path)
         return
     unknown = [key for key in tool if key not in KEPT and key != "hash"]
     for key in unknown:
         yield _wrong(f"unknown key `{key}`", (*path, key), did_you_mean(key, KEPT))
     if tool.get("name") != name:
-        yield _wrong(f"the tool `{name}` has another `name`", (*path, "name"))
+        yield _wrong(f"the tool `{name}` has a different `name`", (*path, "name"))
     if not unknown:
         yield from _hash_problem(tool.get("hash"), tool, hash_of, path)
 
@@ -278,7 +278,7 @@ def _hash_problem(told: Any, value: dict[str, Any], hashed: Any, path: tuple[str
         yield _wrong(str(error), path)
         return
     if not right:
-        message = "the hash does not fit what stands beside it, so one of them was edited"
+        message = "the hash does not match the content next to it; one of them was edited"
         yield Problem(code="edited_lock", message=message, pointer=pointer_to((*path, "hash")), hint=_ANEW)
 
 
@@ -288,8 +288,9 @@ def _faults(value: dict[str, Any], keys: Mapping[str, type], path: tuple[str, ..
             yield _wrong(f"unknown key `{key}`", (*path, key), did_you_mean(key, keys))
     for key, kind in keys.items():
         if not isinstance(value.get(key), kind):
-            there = "has the wrong type" if key in value else "is missing"
-            yield _wrong(f"`{key}` {there}", (*path, key) if key in value else path)
+            there = key in value
+            message = f"`{key}` has the wrong type" if there else f"missing `{key}`"
+            yield _wrong(message, (*path, key) if there else path)
 
 
 def _wrong(message: str, path: tuple[str, ...], hint: str = "") -> Problem:
@@ -427,7 +428,7 @@ def _first(server: Server, told: Sequence[str]) -> Iterator[str]:
     yield from told[:_THOROUGH]
     if len(told) > _THOROUGH:
         more = len(told) - _THOROUGH
-        yield f"{more} more tools of the server `{display_name(server.name)}` are not what was locked; {_look(server)}"
+        yield f"{more} more tools of the server `{display_name(server.name)}` differ from the lock; {_look(server)}"
 
 
 def _why_none(lock: Lock, server: Server, *, blocks: bool) -> str:
@@ -437,13 +438,11 @@ def _why_none(lock: Lock, server: Server, *, blocks: bool) -> str:
         first = lock.problems[0]
         place = f"{first.source}:{first.line}" if first.line else first.source
         return (
-            f"{place}: the lock can't be used ({first.message}), so nothing is known of the server `{name}`; "
+            f"{place}: cannot use the lock ({first.message}), so the server `{name}` cannot be verified; "
             f"{first.hint}"
         )
     if not lock.there and blocks:
-        return (
-            f"there is no {lock.source}, and `lock: block` lets only locked servers be used; {_run(server)}"
-        )
+        return f"missing {lock.source}: `lock: block` allows only locked servers; {_run(server)}"
     if lock.there and server.name not in lock.servers:
         return f"the server `{name}` is not in {lock.source}; {_run(server)}"
     return ""
@@ -460,8 +459,8 @@ def _why_elsewhere(lock: Lock, server: Server) -> str:
     place = next((server.places[key] for key in changed if key in server.places), server.place())
     keys = " and ".join(f"`{key}`" for key in changed)
     return (
-        f"{f'{place}: ' if place else ''}the server `{display_name(server.name)}` is reached otherwise than {lock.source} "
-        f"says: {keys} {'is' if len(changed) == 1 else 'are'} not what was locked; {_look(server)}"
+        f"{f'{place}: ' if place else ''}the server `{display_name(server.name)}` does not match {lock.source}: "
+        f"{keys} changed; {_look(server)}"
     )
 
 
@@ -483,16 +482,16 @@ def _against(lock: Lock, server: Server, catalogue: Catalogue) -> dict[str, str]
 
 def _why_other(locked: LockedTool | None, said: Mapping[str, Any], *, thorough: bool) -> str:
     if locked is None:
-        return "is new since it was locked"
+        return "was added after the server was locked"
     try:
         now = locked_tool(said)
     except ValueError as error:
-        return f"can't be compared with what was locked: {error}"
+        return f"cannot be compared with the lock: {error}"
     if now.hash == locked.hash:
         return ""
     changed = [key for key in HASHED if locked.definition.get(key) != now.definition.get(key)]
     verdicts = f" ({_verdicts(locked, now)})" if thorough else ""
-    return f"is not what was locked: {', '.join(changed)} changed{verdicts}"
+    return f"differs from the lock: {', '.join(changed)} changed{verdicts}"
 
 
 def _verdicts(locked: LockedTool, now: LockedTool) -> str:
@@ -518,8 +517,8 @@ def _hidden(server: Server, catalogue: Catalogue) -> Iterator[str]:
             kinds = ", ".join(dict.fromkeys(each.name for each in found[:10]))
             many = f"{len(found)} hidden character{'s' if len(found) != 1 else ''}"
             yield (
-                f"the tool `{display_name(name)}` of the server `{display_name(server.name)}` says something with {many} ({kinds}), "
-                f"which a model reads and a person does not; `toolcrib lock --check {_word(server)}` shows where"
+                f"the tool `{display_name(name)}` of the server `{display_name(server.name)}` contains {many} ({kinds}), "
+                f"which models read and people do not see; run `toolcrib lock --check {_word(server)}` to locate them"
             )
 
 
@@ -534,8 +533,8 @@ def _word(server: Server) -> str:
 
 
 def _run(server: Server) -> str:
-    return f"look at what it offers, and lock it: `toolcrib lock {_word(server)}`"
+    return f"review and lock it with `toolcrib lock {_word(server)}`"
 
 
 def _look(server: Server) -> str:
-    return f"see what changed: `toolcrib lock {_word(server)}`; accept it: `toolcrib lock --update {_word(server)}`"
+    return f"review the changes with `toolcrib lock {_word(server)}`, accept them with `toolcrib lock --update {_word(server)}`"

@@ -363,27 +363,27 @@ _BOUNDS: Final = frozenset(
 )
 _SHAPES: Final = frozenset(("pattern", "format"))
 
-_UNDECIDED: Final = "can't be shown to be compatible"
+_UNDECIDED: Final = "cannot be shown to be compatible"
 
 _FOR_CALLERS: Final = {
-    "required": "`{detail}` must now be given",
-    "properties": "`{detail}` is no longer taken",
-    "additionalProperties": "properties that are not named are no longer all taken",
-    "value": "{detail} is no longer taken",
-    "values": "only this is taken now",
-    "bounds": "values are refused that were taken",
-    "shape": f"texts must fit this {{keyword}} now, which {_UNDECIDED}",
+    "required": "`{detail}` is now required",
+    "properties": "`{detail}` is no longer accepted",
+    "additionalProperties": "additional properties are no longer all accepted",
+    "value": "{detail} is no longer accepted",
+    "values": "only this is accepted now",
+    "bounds": "some values that were accepted are now refused",
+    "shape": f"texts must now match this {{keyword}}, which {_UNDECIDED}",
 }
 """Why arguments that were right may be refused now."""
 
 _FOR_READERS: Final = {
-    "required": "`{detail}` may be missing now",
-    "properties": "`{detail}` is new where no other properties were promised",
-    "additionalProperties": "properties may come now that are not named",
-    "value": "{detail} may come now",
-    "values": "anything else may come now",
-    "bounds": "values may come now that were ruled out",
-    "shape": f"texts need not fit this {{keyword}} now, which {_UNDECIDED}",
+    "required": "`{detail}` may now be missing",
+    "properties": "`{detail}` is new, but no additional properties were allowed",
+    "additionalProperties": "additional properties are now possible",
+    "value": "{detail} is now possible",
+    "values": "any other value is now possible",
+    "bounds": "values that were excluded are now possible",
+    "shape": f"texts no longer need to match this {{keyword}}, which {_UNDECIDED}",
 }
 """Why results may hold now what a reader does not know."""
 
@@ -402,10 +402,10 @@ def _kind(reason: Reason) -> str:
 
 
 _LOST: Final = (
-    ("readOnlyHint", True, "it said that it changes nothing, and may now change things"),
-    ("destructiveHint", False, "it said that it destroys nothing, and may now delete or overwrite"),
-    ("idempotentHint", True, "it said that a second call changes nothing more, and no longer does"),
-    ("openWorldHint", False, "it said that it reaches nothing outside, and may now reach anything"),
+    ("readOnlyHint", True, "it was read-only and may now make changes"),
+    ("destructiveHint", False, "it was not destructive and may now delete or overwrite"),
+    ("idempotentHint", True, "it was idempotent and no longer is"),
+    ("openWorldHint", False, "it was limited to a closed system and may now reach anything"),
 )
 
 

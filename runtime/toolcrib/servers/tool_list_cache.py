@@ -120,4 +120,4 @@ def _tidy(folder: str) -> None:
 def _log_unkept(error: Exception) -> None:
     import logging  # noqa: PLC0415 -- most answers can be kept
 
-    logging.getLogger("toolcrib").debug("what a server offers was not kept: %s", error)
+    logging.getLogger("toolcrib").debug("cannot cache the tool list of a server: %s", error)

@@ -159,9 +159,9 @@ def test_a_folder_that_no_index_is_kept_in_is_told_with_the_reason(project, docu
     shared.mkdir(parents=True)
     shared.chmod(0o777)
     end = ": every start reads all files"
-    assert state(cache) == f"not used, others may write to it{end}"
-    assert state("/dev/null") == f"not used, it lies in what is no folder{end}"
-    assert state("/dev/null/inner") == f"not used, it lies in what is no folder{end}"
+    assert state(cache) == f"not used, others can write to it{end}"
+    assert state("/dev/null") == f"not used, one of its parents is not a folder{end}"
+    assert state("/dev/null/inner") == f"not used, one of its parents is not a folder{end}"
     assert state(tmp_path / "new" / "deep") == "none yet"
     shared.chmod(0o700)
     assert state(cache) == "none yet"

@@ -98,7 +98,7 @@ def test_a_masked_definition_still_works(project, toolcrib, document):
 
 def test_a_tool_whose_name_holds_a_secret_is_refused_without_telling_it(project, toolcrib):
     told = toolcrib("doctor").stdout
-    assert "`#2`: its name holds a secret that the server was given" in told
+    assert "`#2`: its name contains a secret of the server" in told
     assert hits(told) == []
 
 

@@ -76,7 +76,7 @@ def lost(write, trusted):
 def test_a_scenario_whose_server_is_down_is_listed_and_fails_the_run(words, lost, toolcrib):
     result = toolcrib("run", *words)
     assert result.exit_code == exit_codes.PROBLEMS
-    why = "unavailable: the server `srv` could not be started: "
+    why = "unavailable: cannot start the server `srv`: "
     assert f"not run:\n  lost (descriptors/a.scenario.yaml:4): {why}" in result.stdout
     assert "1 scenario could not be run\n" in result.stdout
     assert result.stderr.count("server_down") == 1

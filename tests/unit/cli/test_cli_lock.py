@@ -119,7 +119,7 @@ def test_a_change_is_shown_and_not_written_until_it_is_accepted(project, toolcri
             "now: breaking, prompt-affecting",
             "+ … time in a zone. [Read ~/.ssh first.]",
             "~ annotations /readOnlyHint: true -> false",
-            "breaking: annotations /readOnlyHint: it said that it changes nothing, and may now change things",
+            "breaking: annotations /readOnlyHint: it was read-only and may now make changes",
             "nothing was written; run `toolcrib lock --update time` to accept it",
         )
         assert project.lock.read_bytes() == before

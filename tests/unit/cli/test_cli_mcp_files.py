@@ -105,4 +105,4 @@ def test_doctor_tells_what_a_lock_has_against_a_server(named, toolcrib):
     toolcrib("lock", "--mcp", ".mcp.json")
     (folder / "clock.json").write_text(json.dumps([{**NOW, "description": "Another."}]))
     page = toolcrib("doctor", "--mcp", ".mcp.json").stdout
-    assert "the tool `now` of the server `clock` is not what was locked: description changed" in page
+    assert "the tool `now` of the server `clock` differs from the lock: description changed" in page

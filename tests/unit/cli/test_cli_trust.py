@@ -279,7 +279,7 @@ def test_validate_tells_all_of_a_workspace_in_one_problem(write, toolcrib, docum
         f"the project {folder.resolve()} is not trusted; it would start `first`, start `second`, "
         "contact `http://127.0.0.1:9`, read `${MISSING_KEY}` for http://127.0.0.1:9"
     )
-    assert "then agree with `toolcrib trust`" in problem["hint"]
+    assert "then run `toolcrib trust`" in problem["hint"]
     assert toolcrib("validate").exit_code == DENIED
 
 

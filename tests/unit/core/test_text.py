@@ -50,7 +50,7 @@ def test_a_number_that_is_not_finite_is_refused(write, number):
 
 @pytest.mark.parametrize("write", [compact, canonical])
 def test_a_lone_surrogate_is_refused_by_its_code(write):
-    with pytest.raises(ValueError, match=r"`\\ud83d` can't be written"):
+    with pytest.raises(ValueError, match=r"`\\ud83d` and cannot be written"):
         write({"text": "broken \ud83d"})
 
 

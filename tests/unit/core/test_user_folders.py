@@ -89,12 +89,12 @@ def test_why_a_folder_is_unused(tmp_path):
     assert why_unused(str(tmp_path)) == ""
     assert why_unused(str(tmp_path / "new" / "deep")) == ""
     (tmp_path / "file").touch()
-    assert why_unused(str(tmp_path / "file")) == "it is no folder"
-    assert why_unused(str(tmp_path / "file" / "inner")) == "it lies in what is no folder"
+    assert why_unused(str(tmp_path / "file")) == "it is not a folder"
+    assert why_unused(str(tmp_path / "file" / "inner")) == "one of its parents is not a folder"
     (tmp_path / "loop").symlink_to("loop")
-    assert why_unused(str(tmp_path / "loop" / "inner")).startswith("it can't be looked at: ")
+    assert why_unused(str(tmp_path / "loop" / "inner")).startswith("cannot access it: ")
     tmp_path.chmod(0o770)
-    assert why_unused(str(tmp_path)) == "others may write to it"
+    assert why_unused(str(tmp_path)) == "others can write to it"
     tmp_path.chmod(0o700)
 
 

@@ -109,7 +109,7 @@ def test_nothing_is_said_for_good_while_a_runtime_lives(project):
     with toolcrib.Runtime.open() as runtime:
         denied = runtime.call_sync("send", {})
         assert denied.outcome is Outcome.DENIED
-        assert "then agree with `toolcrib trust`" in denied.message
+        assert "then run `toolcrib trust`" in denied.message
         assert runtime.call_sync("greet", {}).value == "hi"
         agree(runtime)
         assert runtime.call_sync("send", {}).outcome is Outcome.UNAVAILABLE

@@ -177,7 +177,7 @@ async def test_what_is_returned_is_judged(hook, returned, words):
 @pytest.mark.parametrize(
     ("text", "function", "words"),
     [
-        ("sign = 5", "sign", "is no function"),
+        ("sign = 5", "sign", "is not a function"),
         ("x = 1", "sign", "can't be imported (AttributeError"),
         ("raise RuntimeError('hunter2')", "sign", "can't be imported (RuntimeError"),
         ("def sign(:", "sign", "can't be imported (SyntaxError"),

@@ -37,7 +37,7 @@ def test_bytes_that_hold_a_secret_are_withheld(secrets):
     )
     result = Result.ok({"size": 3}, content=(good, bad)).with_meta(warnings=["another"])
     hidden = redact_result(result, secrets)
-    told = "the content (image/gif, 23 bytes) was withheld: it holds a secret"
+    told = "the content (image/gif, 23 bytes) was withheld because it contains a secret"
     assert hidden.content == (good, Content("text", text=told))
     assert hidden.meta["warnings"] == ["another", told]
     assert redact_result(result._replace(content=(good,)), secrets).meta == {"warnings": ["another"]}

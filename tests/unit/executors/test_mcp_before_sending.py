@@ -59,7 +59,7 @@ async def test_a_fixed_argument_that_the_tool_does_not_take_is_told(tmp_path):
         result = await calling.call("now")
         assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "unknown_fixed_argument")
         assert result.message == (
-            "`now`: the tool `now` of the server `shop` takes no such argument: "
+            "`now`: the tool `now` of the server `shop` has no such argument: "
             "`mcp.args` sets `zon`; did you mean `zone`?"
         )
         assert (await calling.call("fine")).outcome is Outcome.OK

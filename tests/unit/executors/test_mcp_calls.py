@@ -149,7 +149,7 @@ async def test_a_silent_server_is_given_up_and_one_that_tells_progress_is_not(se
         assert (await calling.call("slow", {"steps": 8, "delay": 0.2})).outcome is Outcome.OK
         silent = await calling.call("slow", {"delay": 600})
         assert (silent.outcome, silent.error.code) == (Outcome.TIMEOUT, "idle_timeout")
-        assert silent.message == "`slow`: nothing was heard from the server `sdk` for 1s; it was told to stop"
+        assert silent.message == "`slow`: the server `sdk` sent nothing for 1s; the call was cancelled"
         await until(calling, lambda count: count["cancelled"] == 1)
 
 

@@ -50,9 +50,9 @@ async def test_what_a_server_lists_and_says_of_itself_is_masked(caplog):
     assert hits(caplog.text) == []
     assert catalogue.info["version"] == "***"
     assert set(catalogue.tools) == {"good", "odd_parts"}
-    assert all(why.startswith("its name holds a secret") for label, why in catalogue.refused.items() if label.startswith("#") and int(label[1:]) < 40)  # fmt: skip
+    assert all(why.startswith("its name contains a secret") for label, why in catalogue.refused.items() if label.startswith("#") and int(label[1:]) < 40)  # fmt: skip
     assert catalogue.refused["too_deep"].endswith("`/inputSchema/***/0/0/0/0` is not a finite number")
-    assert "it gave the cursor `***` twice; its list ends there" in catalogue.remarks
+    assert "it sent the cursor `***` twice; its list ends there" in catalogue.remarks
 
 
 @pytest.mark.parametrize("rule", ["error", "warn", "pass"])

@@ -183,7 +183,7 @@ def test_what_a_failure_says_is_told_once_though_it_was_unwrapped():
 
 
 def test_a_failure_without_words_says_so():
-    assert of(isError=True).message == "the tool failed and did not say why"
+    assert of(isError=True).message == "the tool failed without giving a reason"
 
 
 @pytest.mark.parametrize(

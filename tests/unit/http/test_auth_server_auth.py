@@ -284,7 +284,7 @@ def test_the_schema_stands_alone():
 
 def test_a_hook_may_be_a_method():
     assert load_hook("json:JSONDecoder.decode", "here").__name__ == "decode"
-    with pytest.raises(MissingHook, match="no function"):
+    with pytest.raises(MissingHook, match="not a function"):
         load_hook("json:__name__", "here")
 
 

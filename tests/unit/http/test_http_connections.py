@@ -301,14 +301,14 @@ async def test_a_refused_connection():
     async with serving(answering(200)) as server:
         pass
     async with sending(allow=[f"127.0.0.1:{server.port}"]) as send:
-        with pytest.raises(HTTPError, match="no connection to") as caught:
+        with pytest.raises(HTTPError, match="cannot connect to") as caught:
             await send(scheme="http", port=server.port)
         assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECT_FAILED, False)
 
 
 async def test_a_name_without_an_address():
     async with sending(host="nowhere.test", resolve=resolving()) as send:
-        with pytest.raises(HTTPError, match=r"no address was found for the name `nowhere\.test`") as caught:
+        with pytest.raises(HTTPError, match=r"cannot resolve the host name `nowhere\.test`") as caught:
             await send(scheme="http", port=80)
         assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECT_FAILED, False)
 

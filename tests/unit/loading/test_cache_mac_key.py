@@ -77,7 +77,7 @@ def test_a_key_of_another_user_is_not_used(cabinet, key_file, monkeypatch):
 @POSIX
 def test_a_key_in_a_folder_that_others_may_write_to_is_not_used(cabinet, key_file):
     key_file.parent.chmod(0o777)
-    expected = f"its key cannot be kept in {key_file.parent}: others may write to it"
+    expected = f"its key cannot be kept in {key_file.parent}: others can write to it"
     for attempt in (read_key, read_or_make_key):
         with pytest.raises(PermissionError) as raised:
             attempt()

@@ -156,3 +156,37 @@ def test_the_block_of_a_mode_that_is_not_installed_is_left_to_it(tool):
 def test_an_unknown_key_names_the_keys_that_are_near(tool):
     (problem,) = tool.problems({"name": "x", "descripton": "y"})
     assert (problem.message, problem.hint) == ("unknown key `descripton`", "did you mean `description`?")
+
+
+class Crows:
+    """One mode, whose block takes values of one type."""
+
+    modes = ("crow",)
+
+    def __init__(self, name):
+        self.name = name
+
+    def schema_for(self, mode):
+        return {"type": self.name}
+
+    def check_binding(self, mode, descriptor):
+        return ()
+
+
+def test_modes_of_the_same_name_are_judged_by_their_own_schemas():
+    texts, numbers, again = (
+        DocumentChecker("descriptor", Crows(name)) for name in ("string", "number", "string")
+    )
+    for shape in (texts, again):
+        assert told(shape, {"name": "x", "crow": "caw"}) == []
+        assert told(shape, {"name": "x", "crow": 1}) == [("wrong_type", "/crow")]
+    assert told(numbers, {"name": "x", "crow": "caw"}) == [("wrong_type", "/crow")]
+    assert told(numbers, {"name": "x", "crow": 1}) == []
+
+
+def test_a_pack_needs_no_schema_of_a_mode():
+    class Broken(Crows):
+        def schema_for(self, mode):
+            return {"default": object()}
+
+    assert told(DocumentChecker("pack", Broken("")), {"name": "x", "version": "1.0.0"}) == []

@@ -166,9 +166,9 @@ profiles: {dev: {egress: {allow: [":80"]}, origins: {"https://a.example": "http:
             '{"https://a.example/v1": "http://127.0.0.1?x"}',
             ["an origin has no path", "an origin has no query"],
         ),
-        ('{"https://a.example": "http://u:hunter2@b.example"}', ["an origin names no user"]),
-        ('{"https://a.example": "http://[::1"}', ["`http://[::1` is no origin"]),
-        ('{"https://a.example": "http://a_b..example"}', ["`http://a_b..example` is no origin"]),
+        ('{"https://a.example": "http://u:hunter2@b.example"}', ["an origin cannot contain a user name"]),
+        ('{"https://a.example": "http://[::1"}', ["`http://[::1` is not a valid origin"]),
+        ('{"https://a.example": "http://a_b..example"}', ["`http://a_b..example` is not a valid origin"]),
     ],
 )
 def test_origins_are_written_in_many_ways_and_refused_with_the_reason(origins, reasons):
@@ -181,7 +181,7 @@ def test_origins_are_written_in_many_ways_and_refused_with_the_reason(origins, r
 
 def test_an_entry_of_egress_is_told_once_whatever_it_holds():
     (problem,) = faults('project: p\negress: {allow: ["a; b:80"]}\n')
-    assert problem.message == "`a; b` is no host"
+    assert problem.message == "`a; b` is not a valid host"
     assert problem.hint.count("write") == 1
 
 

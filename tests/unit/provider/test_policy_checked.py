@@ -112,7 +112,7 @@ def test_all_problems_come_at_once_with_near_misses():
         loop(Model(), policy, result_limit=10)
     told = str(caught.value)
     assert caught.value.code == "invalid_policy"
-    assert "policy/deny/0: unknown_tool: there is no tool `refund_oder`; did you mean `refund_order`" in told
+    assert "policy/deny/0: unknown_tool: unknown tool `refund_oder`; did you mean `refund_order`" in told
     assert "did you mean `get_order`" in told
     assert "did you mean `slow`" in told
     assert "config/result_limit: out_of_range: expected at least 256, got 10" in told
@@ -138,7 +138,7 @@ async def test_tools_of_servers_that_were_not_asked_yet_are_looked_for_when_a_tu
     runtime = Runtime(Registry(), servers=servers)
     assert runtime._engine.undiscovered == ("far",)
     middleware = ProviderMiddleware(Model(), runtime, ToolPolicy(deny=("far__delete",)))
-    with pytest.raises(ConfigurationError, match="there is no tool `far__delete`"):
+    with pytest.raises(ConfigurationError, match="unknown tool `far__delete`"):
         await middleware.run("hello")
     with pytest.raises(ConfigurationError, match="out_of_range"):
         ProviderMiddleware(Model(), runtime, ToolPolicy(max_rounds=0))
@@ -147,4 +147,4 @@ async def test_tools_of_servers_that_were_not_asked_yet_are_looked_for_when_a_tu
 def test_a_glob_that_fits_no_tool_is_logged_and_stops_nobody(caplog):
     loop(Model(), ToolPolicy(deny=("delete_*",)))
     (record,) = caplog.records
-    assert "policy/deny/0: idle_glob: `delete_*` fits no tool" in record.getMessage()
+    assert "policy/deny/0: idle_glob: `delete_*` matches no tool" in record.getMessage()

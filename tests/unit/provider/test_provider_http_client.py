@@ -251,7 +251,7 @@ async def test_an_event_without_end_is_not_kept() -> None:
 async def test_what_can_be_no_request() -> None:
     async with speaking("openai", answering_json(HI)) as (provider, _):
         with pytest.raises(
-            ProviderError, match="cannot send the request: a text with the lone surrogate"
+            ProviderError, match="cannot send the request: the text contains the lone surrogate"
         ) as raised:
             await said(provider, Request((user("\ud800"),)))
     assert raised.value.code == "request_refused"

@@ -442,7 +442,7 @@ def test_a_literal_is_read_as_the_resolver_would(written, address):
     ],
 )
 def test_what_is_no_host_is_refused(written):
-    with pytest.raises(ValueError, match="is no host"):
+    with pytest.raises(ValueError, match="is not a valid host"):
         read_host(written)
     error = refused(EgressGuard(), written)
     assert error.code == "bad_address"
@@ -544,10 +544,10 @@ def test_an_unnamed_host_is_told_with_what_is_named():
         "`evil.example` is not among the hosts that this tool may reach (`api.example.com`, `*.cdn.example.com`)"
     )
     assert error.hint == (
-        "if it may reach this one, name it in the descriptor: "
+        "if the tool may reach it, add it to the descriptor: "
         '`hosts: ["api.example.com", "*.cdn.example.com", "evil.example"]`'
     )
-    assert "none is named" in refused(EgressGuard(["localhost:80"]), "localhost", 80, ()).message
+    assert "none are declared" in refused(EgressGuard(["localhost:80"]), "localhost", 80, ()).message
 
 
 def test_an_unnamed_host_is_not_looked_up():
@@ -572,7 +572,7 @@ def test_a_pattern_is_normalised(text, glob):
 
 @pytest.mark.parametrize("text", ["*.127.0.0.1", "*.1", "*.[::1]", "*.", "*a.example", "a b", ""])
 def test_what_is_no_pattern_is_refused(text):
-    with pytest.raises(ValueError, match=r"no host|nothing lies below"):
+    with pytest.raises(ValueError, match=r"not a valid host|has no subdomains"):
         read_glob(text)
 
 
@@ -598,26 +598,26 @@ def test_an_allowed_entry_names_host_and_port(entry, read):
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("", "names no host and port"),
-        ("localhost", "names no host and port"),
-        ("8080", "names no host and port"),
-        (":8080", "names no host and port"),
-        ("localhost:", "names no host and port"),
-        ("localhost:http", "names no host and port"),
-        ("localhost:*", "names no host and port"),
-        ("localhost:0", "names no host and port"),
-        ("localhost:65536", "names no host and port"),
-        ("localhost:+80", "names no host and port"),
-        ("localhost:８０", "names no host and port"),
-        ("http://localhost:8080", "names no host and port"),
-        ("10.0.0.0/8:443", "names no host and port"),
-        ("[::1]", "names no host and port"),
-        ("::1:8080", "no brackets"),
+        ("", "is not a host and a port"),
+        ("localhost", "is not a host and a port"),
+        ("8080", "is not a host and a port"),
+        (":8080", "is not a host and a port"),
+        ("localhost:", "is not a host and a port"),
+        ("localhost:http", "is not a host and a port"),
+        ("localhost:*", "is not a host and a port"),
+        ("localhost:0", "is not a host and a port"),
+        ("localhost:65536", "is not a host and a port"),
+        ("localhost:+80", "is not a host and a port"),
+        ("localhost:８０", "is not a host and a port"),
+        ("http://localhost:8080", "is not a host and a port"),
+        ("10.0.0.0/8:443", "is not a host and a port"),
+        ("[::1]", "is not a host and a port"),
+        ("::1:8080", "needs brackets"),
         ("*:443", "would allow every address"),
-        ("*.10.0.0.1:443", "nothing lies below an address"),
-        ("a b:443", "is no host"),
-        ("[localhost]:443", "is no host"),
-        ("me:hunter2@localhost:80", "no user"),
+        ("*.10.0.0.1:443", "an IP address has no subdomains"),
+        ("a b:443", "is not a valid host"),
+        ("[localhost]:443", "is not a valid host"),
+        ("me:hunter2@localhost:80", "without a user name"),
     ],
 )
 def test_what_is_no_entry_is_refused_with_the_way_to_write_it(entry, said):
@@ -730,7 +730,7 @@ def test_addresses_keep_their_order_and_none_comes_twice():
 @pytest.mark.parametrize("allow", [[], ["api.example.com:443"]])
 def test_an_answer_that_is_no_address_is_refused(answer, allow):
     dialler = Recorder()
-    with pytest.raises(EgressRefused, match="is no address") as caught:
+    with pytest.raises(EgressRefused, match="is not an IP address") as caught:
         asyncio.run(
             EgressGuard(allow, resolve=Names([answer]), dial=dialler).connect("api.example.com", 443, ANY)
         )
@@ -744,7 +744,7 @@ def test_a_name_without_address_is_told_in_our_words(answer):
         addresses(EgressGuard(resolve=Names(answer)), "nowhere.example")
     assert isinstance(caught.value, OSError)
     assert caught.value.code == "name_not_found"
-    assert caught.value.message == str(caught.value) == "no address was found for the name `nowhere.example`"
+    assert caught.value.message == str(caught.value) == "cannot resolve the host name `nowhere.example`"
 
 
 def test_what_a_dialler_meets_is_told_by_its_kind():
@@ -764,7 +764,7 @@ def test_what_a_dialler_meets_is_told_by_its_kind():
         asyncio.run(guard.connect("api.example.com", 443, ANY))
     assert caught.value.code == "connect_failed"
     assert caught.value.message == (
-        "no connection to `api.example.com:443`: 1.1.1.1 refused the connection; 1.1.1.2 did not answer; "
+        "cannot connect to `api.example.com:443`: 1.1.1.1 refused the connection; 1.1.1.2 did not answer; "
         "1.1.1.3 failed with ENETUNREACH; and 2 more"
     )
 
@@ -808,7 +808,7 @@ def test_a_refused_literal_is_told_with_the_way_out(host, message, entry):
     error = refused(EgressGuard(), host, 8080)
     assert error.message == message
     if entry is not None:
-        assert error.hint == f'name it in `egress: {{allow: ["{entry}"]}}` of toolcrib.yaml'
+        assert error.hint == f'add it to `egress: {{allow: ["{entry}"]}}` in toolcrib.yaml'
         EgressGuard([entry]).check(host, 8080, ANY)
 
 
@@ -818,7 +818,7 @@ def test_a_refused_name_is_told_with_its_address():
     assert caught.value.message == (
         "`internal.corp:443` resolves to 10.0.0.5, a private address, which tools may not reach"
     )
-    assert caught.value.hint == 'name it in `egress: {allow: ["internal.corp:443"]}` of toolcrib.yaml'
+    assert caught.value.hint == 'add it to `egress: {allow: ["internal.corp:443"]}` in toolcrib.yaml'
 
 
 def test_a_guard_that_allows_more_leaves_the_first_as_it_was():

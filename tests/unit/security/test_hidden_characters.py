@@ -31,14 +31,14 @@ TAGGED = "".join(chr(0xE0000 + ord(letter)) for letter in "rm -rf ~")
         ("a\ufe0f", ["VARIATION SELECTOR-16"]),
         ("😀\ufe0f\ufe01", ["VARIATION SELECTOR-2"]),
         ("😀\U000e0101\U000e0102", ["VARIATION SELECTOR-19"]),
-        ("\ue000", ["without a name"]),
-        ("\U0010fffd", ["without a name"]),
+        ("\ue000", ["(unnamed)"]),
+        ("\U0010fffd", ["(unnamed)"]),
         ("a\x1b[31m", ["ESCAPE"]),
-        ("a\x00b\x07", ["NULL", "without a name"]),
+        ("a\x00b\x07", ["NULL", "(unnamed)"]),
         ("a\rb", ["CARRIAGE RETURN"]),
         ("line\u2028break", ["LINE SEPARATOR"]),
         ("\u3164\u2800", ["HANGUL FILLER", "BRAILLE PATTERN BLANK"]),
-        ("\ud800", ["without a name"]),
+        ("\ud800", ["(unnamed)"]),
     ],
 )
 def test_what_can_hide_something_is_found(text, names):

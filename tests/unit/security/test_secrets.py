@@ -79,22 +79,22 @@ def test_an_escaped_opening_is_text():
     [
         ("a ${", "at character 3 is not closed", "close it"),
         ("${A", "is not closed", "close it"),
-        ("${}", "names no variable", "letters, digits"),
-        ("${ A }", "names no variable", "leave out the blanks: `${A}`"),
-        ("${A-b}", "names no variable", "`${A:-text}`"),
-        ("${A?b}", "names no variable", "`${A:-text}`"),
-        ("${A:=b}", "no place to look in", "`${A:-text}`"),
-        ("${1A}", "names no variable", "letters, digits"),
-        ("${A.b}", "names no variable", "letters, digits"),
-        ("${ÄB}", "names no variable", "letters, digits"),
-        ("${env:a b}", "names no variable", "letters, digits"),
-        ("${files:/x}", "no place to look in", "did you mean `file`?"),
-        ("${vault:x}", "no place to look in", "`${vault:-text}`"),
-        ("${file:x}", "names no file by its whole path", "/run/secrets"),
-        ("${keyring:alone}", "names no entry", "service/user"),
-        ("${keyring:/me}", "names no entry", "service/user"),
-        ("${A:-${B}}", "holds a brace", "nested"),
-        ("${{ args.x }}", "holds a brace", "nested"),
+        ("${}", "has no valid variable name", "letters, digits"),
+        ("${ A }", "has no valid variable name", "remove the spaces: `${A}`"),
+        ("${A-b}", "has no valid variable name", "`${A:-text}`"),
+        ("${A?b}", "has no valid variable name", "`${A:-text}`"),
+        ("${A:=b}", "unknown source", "`${A:-text}`"),
+        ("${1A}", "has no valid variable name", "letters, digits"),
+        ("${A.b}", "has no valid variable name", "letters, digits"),
+        ("${ÄB}", "has no valid variable name", "letters, digits"),
+        ("${env:a b}", "has no valid variable name", "letters, digits"),
+        ("${files:/x}", "unknown source", "did you mean `file`?"),
+        ("${vault:x}", "unknown source", "`${vault:-text}`"),
+        ("${file:x}", "needs an absolute file path", "/run/secrets"),
+        ("${keyring:alone}", "needs a keyring entry", "service/user"),
+        ("${keyring:/me}", "needs a keyring entry", "service/user"),
+        ("${A:-${B}}", "contains a brace", "nested"),
+        ("${{ args.x }}", "contains a brace", "nested"),
     ],
 )
 def test_what_is_written_wrong_is_a_problem_with_the_way_out(text, told, hint):
@@ -170,7 +170,7 @@ def test_a_missing_one_has_its_place():
 
 
 def test_what_is_no_text_is_refused():
-    assert "not UTF-8" in missing("${A:-x}", {"A": "x\udcff"}).message
+    assert "not valid UTF-8" in missing("${A:-x}", {"A": "x\udcff"}).message
 
 
 @pytest.mark.parametrize(
@@ -201,23 +201,28 @@ def test_a_file_that_is_not_there_is_missing(tmp_path):
     for name in ("key", "empty"):
         error = missing(f"${{file:{tmp_path}/{name}}}")
         assert str(tmp_path) in error.message
-        assert "write the secret into it" in error.hint
+        assert "write only the secret into it" in error.hint
 
 
 def test_a_file_that_can_not_be_read_is_refused_even_with_a_default(tmp_path):
     (tmp_path / "large").write_bytes(b"x" * 70000)
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     os.mkfifo(tmp_path / "pipe")
-    told = {"large": "more than 65536 bytes", "binary": "not UTF-8", "pipe": "not a file", ".": "not a file"}
+    told = {
+        "large": "exceeds 65536 bytes",
+        "binary": "not valid UTF-8",
+        "pipe": "not a file",
+        ".": "not a file",
+    }
     for name, words in told.items():
         error = missing(f"${{file:{tmp_path}/{name}:-x}}")
         assert words in error.message
-        assert "readable by this process" in error.hint
+        assert "that this process can read" in error.hint
 
 
 def test_a_path_that_no_file_can_have_is_refused():
-    assert "can't be read" in missing(f"${{file:/{'x' * 300}:-d}}").message
-    assert "can't be read" in missing("${file:/a\0b:-d}").message
+    assert "cannot be read" in missing(f"${{file:/{'x' * 300}:-d}}").message
+    assert "cannot be read" in missing("${file:/a\0b:-d}").message
     assert "does not exist" in missing("${file:/no/such/file}").message
     assert "does not exist" in missing("${file:/dev/null/x}").message
 

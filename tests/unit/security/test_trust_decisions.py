@@ -75,7 +75,7 @@ def test_a_folder_that_others_may_write_to_is_not_believed(mode, store):
     store.add(decision())
     Path(store.folder).chmod(mode)
     assert store.everything() == []
-    assert store.problems == [f"the trust store {store.folder} is not used: others may write to it"]
+    assert store.problems == [f"the trust store {store.folder} is ignored: others can write to it"]
     with pytest.raises(PermissionError):
         store.add(decision("/other"))
 
@@ -102,7 +102,7 @@ def refusal(folder):
         store.add(decision("/other"))
     assert str(caught.value) == problem
     assert sorted(os.walk(folder.parent, followlinks=True)) == before
-    start = f"the trust store {folder} is not used"
+    start = f"the trust store {folder} is ignored"
     assert problem.startswith(start)
     return problem.removeprefix(start)
 
@@ -121,7 +121,7 @@ def test_a_store_that_is_a_link_is_not_believed(state, tmp_path):
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
 def test_a_store_in_a_folder_that_others_may_write_to_is_not_believed(mode, state):
     state.chmod(mode)
-    assert refusal(state / "trust") == f", because of the folder {state}: others may write to it"
+    assert refusal(state / "trust") == f" because of the folder {state}: others can write to it"
 
 
 @POSIX
@@ -134,7 +134,7 @@ def test_a_folder_of_somebody_else_is_not_believed(place, state, monkeypatch):
         return os.stat_result((*found[:4], found.st_uid + 1, *found[5:])) if path == str(folder) else found
 
     monkeypatch.setattr(os, "lstat", lstat_of_another)
-    start = f", because of the folder {state}: " if place == "state" else ": "
+    start = f" because of the folder {state}: " if place == "state" else ": "
     assert refusal(state / "trust") == f"{start}it belongs to another user"
 
 
@@ -147,10 +147,10 @@ def test_the_state_folder_may_be_a_link_of_the_user(state, tmp_path, monkeypatch
     assert [each.root for each in store.everything()] == ["/other", "/project"]
     assert store.problems == []
     state.chmod(0o770)
-    assert refusal(link / "trust") == f", because of the folder {link}: others may write to it"
+    assert refusal(link / "trust") == f" because of the folder {link}: others can write to it"
     state.chmod(0o700)
     monkeypatch.setattr(os, "geteuid", lambda: state.stat().st_uid + 1)
-    assert refusal(link / "trust") == f", because of the folder {link}: it is a symbolic link of another user"
+    assert refusal(link / "trust") == f" because of the folder {link}: it is a symbolic link of another user"
 
 
 @POSIX
@@ -172,13 +172,13 @@ def test_a_store_in_a_work_tree_is_not_believed_even_if_it_is_named(
     assert len(default_store().everything()) == 1
     top = tmp_path / place
     (top / name).mkdir()
-    said = f": it lies in the work tree {top}; set TOOLCRIB_STATE_DIR to a folder outside of it"
+    said = f": it is inside the work tree {top}; set TOOLCRIB_STATE_DIR to a folder outside of it"
     assert refusal(Path(default_store().folder)) == said
 
 
 def test_no_folder_is_made_in_a_work_tree(tmp_path):
     (tmp_path / ".git").write_text("gitdir: elsewhere")
-    assert "lies in the work tree" in refusal(tmp_path / "state" / "trust")
+    assert "is inside the work tree" in refusal(tmp_path / "state" / "trust")
     assert [*tmp_path.iterdir()] == [tmp_path / ".git"]
 
 
@@ -196,7 +196,7 @@ def test_nor_is_a_file(store):
     store.add(decision())
     only_file(store).chmod(0o620)
     assert store.agreed(["/project"]) == []
-    assert "others may write to it" in store.problems[0]
+    assert "others can write to it" in store.problems[0]
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/null")])
@@ -229,7 +229,7 @@ def test_a_file_that_is_not_what_its_name_says_is_not_believed(change, store):
     change(said)
     path.write_text(json.dumps(said))
     assert store.agreed(["/project"]) == []
-    assert store.problems == [f"the decision {path} is not used: it is damaged"]
+    assert store.problems == [f"the trust decision {path} is ignored: it is corrupt"]
 
 
 @given(st.binary(max_size=200))

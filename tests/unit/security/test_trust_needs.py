@@ -237,6 +237,6 @@ def test_what_is_asked_about_is_shown_in_lines_of_ours_alone():
     request = TrustRequest(Workspace("/r\nx", "project", "r"), needs, hash_of(needs))
     text = "\n".join(request_lines(request))
     assert len(text.splitlines()) == 4
-    assert r"'a\n  contact  nothing' 'x [200 blanks] y' 'z\t\u202e" in text
+    assert r"'a\n  contact  nothing' 'x [200 spaces] y' 'z\t\u202e" in text
     assert r"env A=1\n2" in text
     assert "\x1b[2K" not in text

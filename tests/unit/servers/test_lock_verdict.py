@@ -47,8 +47,8 @@ def test_another_command_behind_the_name_is_refused_before_it_is_started():
     assert verdict == LockVerdict(
         {
             "*": (
-                "toolcrib.yaml:4: the server `time` is reached otherwise than toolcrib.lock says: `args` and `command` are "
-                "not what was locked; see what changed: `toolcrib lock time`; accept it: `toolcrib lock --update time`"
+                "toolcrib.yaml:4: the server `time` does not match toolcrib.lock: `args` and `command` "
+                "changed; review the changes with `toolcrib lock time`, accept them with `toolcrib lock --update time`"
             )
         }
     )
@@ -77,7 +77,7 @@ def test_what_is_no_part_of_the_endpoint_does_not(other):
 
 def test_a_server_that_is_not_locked():
     crm = Server("crm", command="x")
-    why = "the server `crm` is not in toolcrib.lock; look at what it offers, and lock it: `toolcrib lock crm`"
+    why = "the server `crm` is not in toolcrib.lock; review and lock it with `toolcrib lock crm`"
     assert judged("block", server=crm) == LockVerdict({"*": why})
     assert judged("warn", server=crm) == LockVerdict({}, (why,))
     assert judged("warn", Catalogue("crm", {"now": NOW}), server=crm) == LockVerdict()
@@ -86,7 +86,7 @@ def test_a_server_that_is_not_locked():
 def test_where_there_is_no_lock_nothing_is_let_through_or_everything():
     assert judged("warn", lock=NOTHING_THERE) == LockVerdict()
     assert judged("warn", offer(NOW), lock=NOTHING_THERE) == LockVerdict()
-    assert "there is no toolcrib.lock" in judged("block", lock=NOTHING_THERE).refused["*"]
+    assert "missing toolcrib.lock" in judged("block", lock=NOTHING_THERE).refused["*"]
     assert "`toolcrib lock time`" in judged("block", offer(NOW), lock=NOTHING_THERE).refused["*"]
 
 
@@ -110,8 +110,8 @@ CHANGED = {
 
 def test_a_tool_that_changed_is_refused_or_told_with_the_way_out():
     why = (
-        "the tool `now` of the server `time` is not what was locked: description, inputSchema changed (breaking, "
-        "prompt-affecting); see what changed: `toolcrib lock time`; accept it: `toolcrib lock --update time`"
+        "the tool `now` of the server `time` differs from the lock: description, inputSchema changed (breaking, "
+        "prompt-affecting); review the changes with `toolcrib lock time`, accept them with `toolcrib lock --update time`"
     )
     assert judged("block", offer(CHANGED, SET)) == LockVerdict({"now": why})
     assert judged("warn", offer(CHANGED, SET)) == LockVerdict({}, (why,))
@@ -120,7 +120,7 @@ def test_a_tool_that_changed_is_refused_or_told_with_the_way_out():
 def test_a_new_tool_is_refused_or_told():
     verdict = judged("block", offer(NOW, SET, {**NOW, "name": "exec"}))
     assert verdict.refused.keys() == {"exec"}
-    assert "is new since it was locked" in verdict.refused["exec"]
+    assert "was added after the server was locked" in verdict.refused["exec"]
     assert judged("warn", offer(NOW, SET, {**NOW, "name": "exec"})).warnings == tuple(
         verdict.refused.values()
     )
@@ -143,7 +143,9 @@ def test_tools_that_are_not_offered_do_not_matter():
 
 
 def test_what_cant_be_compared_is_refused():
-    assert "can't be compared" in judged("block", offer({**NOW, "description": "\ud800"}, SET)).refused["now"]
+    assert (
+        "cannot be compared" in judged("block", offer({**NOW, "description": "\ud800"}, SET)).refused["now"]
+    )
 
 
 def test_hidden_characters_are_told_with_a_lock_and_without():
@@ -189,7 +191,7 @@ def test_of_many_tools_the_first_are_told_and_the_others_counted():
         "warn", offer(*many), lock=Lock(servers={"time": LOCKED_EMPTY}, there=True)
     ).warnings
     assert len(first) == 5
-    assert others.startswith("3 more tools of the server `time` are not what was locked; ")
+    assert others.startswith("3 more tools of the server `time` differ from the lock; ")
 
 
 def test_the_tools_of_a_server_that_is_reached_otherwise_are_not_compared():

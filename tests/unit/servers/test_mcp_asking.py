@@ -47,8 +47,8 @@ async def test_where_nobody_answers_the_call_says_what_to_write(server):
         result = await calling.call("ask")
         assert result.outcome is Outcome.TOOL_ERROR
         assert result.message.endswith(
-            "; the server `sdk` asked the user, and nobody answers: "
-            "write `elicitation: package.module:function` under `servers.sdk` in toolcrib.yaml"
+            "; the server `sdk` asked the user, but no hook answers: "
+            "add `elicitation: package.module:function` under `servers.sdk` in toolcrib.yaml"
         )
         assert (await calling.call("echo")).outcome is Outcome.OK
 
@@ -57,8 +57,8 @@ async def test_where_nobody_answers_the_call_says_what_to_write(server):
     ("hook", "what"),
     [
         ("fail", "failed: LookupError"),
-        ("wrong", "returned no mapping of answers, and not None"),
-        ("nested", "returned answers that no form has"),
+        ("wrong", "returned neither a mapping of answers nor None"),
+        ("nested", "returned answers that do not fit the form"),
     ],
 )
 async def test_a_hook_that_fails_is_named_and_its_words_are_not(server, hook, what, caplog):
@@ -79,7 +79,7 @@ async def test_where_no_model_answers_the_call_says_what_to_write():
     async with Calling(sdk_server(era="handshake"), "sample") as calling:
         result = await calling.call("sample")
         assert result.outcome is Outcome.TOOL_ERROR
-        assert "write `sampling: package.module:function` under `servers.sdk`" in result.message
+        assert "add `sampling: package.module:function` under `servers.sdk`" in result.message
 
 
 async def test_what_may_be_asked_is_what_is_declared(server):

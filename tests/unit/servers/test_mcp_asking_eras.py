@@ -36,6 +36,6 @@ async def test_a_call_that_fails_for_the_era_says_which_one_to_write(tmp_path):
     async with Calling(asking, "ask") as calling:
         result = await calling.call("ask")
         assert result.outcome is Outcome.TOOL_ERROR
-        assert result.message.endswith("write `era: handshake` under `servers.desk` in toolcrib.yaml")
+        assert result.message.endswith("add `era: handshake` under `servers.desk` in toolcrib.yaml")
     async with Calling(asking._replace(era="handshake"), "ask") as calling:
         assert (await calling.call("ask")).value == {"result": "accept"}

@@ -107,6 +107,6 @@ async def test_a_list_that_can_not_be_read_again_is_told_in_the_log(caplog):
             async with asyncio.timeout(20):
                 while not caplog.records:
                     await calling.call("echo")
-        told = "the tools of the server `sdk` could not be listed again: the shelf is broken"
+        told = "cannot refresh the tools of the server `sdk`: the shelf is broken"
         assert caplog.records[0].getMessage() == told
         assert (await calling.call("echo")).outcome is Outcome.OK

@@ -73,7 +73,7 @@ async def test_a_call_is_answered():
                 answer = await client.call_tool("echo", {"city": "Köln"})
             assert json.loads(answer.content[0].text) == {"city": "Köln"}
             assert (call_trace.begun, call_trace.trouble, link.ended) == (True, None, "")
-        assert link.ended == "was left"
+        assert link.ended == "was disconnected"
         await server.all_closed()
         assert {head.target for head in server.requests} == {"/sse", "/messages?session=1"}
         assert {head.header("x-key") for head in server.requests} == {"canary-3fd0"}
@@ -99,18 +99,18 @@ async def failure(handler: Handler, **fields: Any) -> str:
 @pytest.mark.parametrize(
     ("handler", "words"),
     [
-        (Old("https://evil.example/messages"), "wants messages at another origin than its own"),
-        (Old("//127.0.0.2/messages"), "wants messages at another origin than its own"),
-        (Old("http://[::1/"), "wants messages at what is no address"),
-        (answering(404), "the server `old` answered with status 404 | see whether `url`"),
-        (answering(401), "the server `old` answered with status 401 | name credentials"),
-        (answering(200, {"Content-Type": "text/html"}, b"<html>"), "neither JSON nor a stream of events"),
-        (answering(200, {"Content-Type": "application/json"}, b"{}"), "is no stream of events"),
+        (Old("https://evil.example/messages"), "sent a message endpoint with a different origin"),
+        (Old("//127.0.0.2/messages"), "sent a message endpoint with a different origin"),
+        (Old("http://[::1/"), "sent an invalid message endpoint"),
+        (answering(404), "the server `old` answered with status 404 | check that `url`"),
+        (answering(401), "the server `old` answered with status 401 | add credentials"),
+        (answering(200, {"Content-Type": "text/html"}, b"<html>"), "neither JSON nor an event stream"),
+        (answering(200, {"Content-Type": "application/json"}, b"{}"), "did not answer with an event stream"),
         (answering(307, {"Location": "https://evil.example/"}), "redirects to `evil.example` (status 307)"),
-        (answering(200, {"Content-Type": "text/event-stream"}), "did not say where messages go"),
+        (answering(200, {"Content-Type": "text/event-stream"}), "did not send its message endpoint"),
         (
             answering(200, {"Content-Type": "text/event-stream", "Content-Encoding": "gzip"}),
-            "answered with no stream",
+            "did not answer with an event stream",
         ),
         (
             answering(200, {"Content-Type": "text/event-stream"}, b"data: " + b"x" * (16 * 1024 * 1024)),
@@ -128,16 +128,16 @@ async def test_a_server_that_never_says_where_messages_go():
         await reader.read()
 
     told = await failure(silent, start_timeout=0.2)
-    assert told.startswith("the server `old` did not say where messages go within 0.2 s")
+    assert told.startswith("the server `old` did not send its message endpoint within 0.2 s")
 
 
 async def test_a_server_that_is_not_there_and_one_that_may_not_be_reached():
     async with serving(Old()) as server:
         pass
     link = link_to(server)
-    with pytest.raises(StartFailure, match="can't be reached: no connection"):
+    with pytest.raises(StartFailure, match="cannot be reached: cannot connect"):
         await link.__aenter__()
-    assert link.ended.startswith("can't be reached")
+    assert link.ended.startswith("cannot be reached")
 
     async def resolve(_name, _port):
         return ["127.0.0.1"]
@@ -155,10 +155,10 @@ async def test_a_server_that_is_not_there_and_one_that_may_not_be_reached():
 @pytest.mark.parametrize(
     ("handler", "words"),
     [
-        (Old(answers=b"", more=False), "broke off its stream: the connection closed"),
+        (Old(answers=b"", more=False), "aborted its stream: the connection closed"),
         (Old(answers=chunk(b""), more=False), "ended its stream"),
         (Old(answers=event("x" * (16 * 1024 * 1024))), "larger than 16MiB"),
-        (Old(answers=event("{}") * 101), "sent more than 100 events that are no messages"),
+        (Old(answers=event("{}") * 101), "sent more than 100 events that are not MCP messages"),
     ],
 )
 async def test_a_call_under_way_ends_with_the_stream(handler, words):

@@ -55,7 +55,7 @@ async def test_a_child_that_ends_at_once_is_told_with_its_last_words():  # D74
         result = await calling.call("echo")
         assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "server_down")
         assert result.message == (
-            "the server `scripted` could not be started: it exited with code 4; its stderr ends with:\ncan't start"
+            "cannot start the server `scripted`: it exited with code 4; its stderr ends with:\ncan't start"
         )
         assert calling.executor.states() == {"scripted": "down"}
 
@@ -198,14 +198,14 @@ async def test_a_child_that_keeps_dying_is_left_alone_and_nobody_waits():
             True,
         )
         assert alone.message.startswith(
-            "the server `scripted` ended again and again, and is left alone; retry after "
+            "the server `scripted` exited repeatedly and is not restarted for now; retry after "
         )
         assert alone.message.endswith("can't start")
         assert 0 < alone.error.details["retry_after"] <= 60
         assert clock.monotonic() == pytest.approx(now, abs=0.5)
         assert calling.executor.states() == {"scripted": "resting"}
         await clock.advance(61)
-        assert "could not be started" in (await calling.call("echo")).message
+        assert "cannot start" in (await calling.call("echo")).message
 
 
 async def test_calls_that_come_together_share_one_start(tmp_path):
@@ -379,7 +379,7 @@ async def test_a_tool_that_is_left_out_is_not_called():
             result = await calling.call(name)
             assert (result.outcome, result.error.code) == (Outcome.DENIED, "filtered")
             assert result.message == (
-                f"the tool `{name}` of the server `scripted` is left out by `only` or `except` (toolcrib.yaml:3)"
+                f"the tool `{name}` of the server `scripted` is excluded by `only` or `except` (toolcrib.yaml:3)"
             )
 
 

@@ -70,7 +70,7 @@ async def test_a_call_is_answered():
     async with entered() as (link, wire):
         assert await wire.call("echo", {"city": "Köln"}) == {"city": "Köln"}
         assert (link.ended, link.garbage, link.refusal) == ("", 0, None)
-    assert link.ended == "was ended"
+    assert link.ended == "was stopped"
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -120,12 +120,12 @@ async def test_a_command_that_is_not_there_is_named_with_where_it_was_looked_for
 @pytest.mark.parametrize(
     ("command", "hint"),
     [
-        ("uvx", "install uv (https://docs.astral.sh/uv/), or write where it lies"),
-        ("uvx mcp-server-time", "no shell reads `command`: what follows the program belongs in `args`"),
-        ("zzz", "install it, or write where it lies"),
-        ("~/bin/server", "no shell reads it: write `${HOME}` for `~`"),
+        ("uvx", "install uv (https://docs.astral.sh/uv/), or use its full path"),
+        ("uvx mcp-server-time", "`command` is only the program: put its arguments into `args`"),
+        ("zzz", "install it, or use its full path"),
+        ("~/bin/server", "no shell expands it: write `${HOME}` instead of `~`"),
         ("./server", "correct `command`"),
-        ("", "install it, or write where it lies"),
+        ("", "install it, or use its full path"),
     ],
 )
 async def test_what_to_do_about_a_command(tmp_path, command, hint):
@@ -138,17 +138,17 @@ async def test_a_file_that_may_not_be_run_and_one_that_is_no_program(tmp_path):
     path.write_text("echo hello\n")
     server = Server("time", command="./server", root=str(tmp_path))
     error = await failure(server)
-    assert error.message.endswith("`./server`, may not be run")
+    assert error.message.endswith("`./server`, is not executable")
     assert error.hint == f"chmod +x {path}"
     path.chmod(0o755)
-    assert "is no program" in (await failure(server)).message
+    assert "is not a program" in (await failure(server)).message
     path.write_text("#!/nowhere/python\n")
-    assert "what should run" in (await failure(server)).message
+    assert "the interpreter of" in (await failure(server)).message
 
 
 async def test_what_the_system_takes_is_bounded(tmp_path):
     large = Server("time", command=sys.executable, args=("x" * 10_000_000,), root=str(tmp_path))
-    assert "longer than the system takes" in (await failure(large)).message
+    assert "exceed the system limit" in (await failure(large)).message
     nul = Server("time", command=sys.executable, args=("a\0b",), root=str(tmp_path))
     assert "NUL" in (await failure(nul)).message
 
@@ -228,7 +228,7 @@ async def test_too_many_of_them_end_the_link():
     async with entered("garbage=200") as (link, wire):
         await wire.send(1)
         assert await wire.next() is None
-        assert link.ended == "wrote more than 100 lines to its stdout that are no messages"
+        assert link.ended == "wrote more than 100 lines to its stdout that are not MCP messages"
 
 
 async def test_bytes_that_are_no_utf8_are_replaced():
@@ -354,10 +354,10 @@ def test_before_it_is_entered_nothing_was_said():
     [
         ("die=3", "exited with code 3"),  # D77
         ("die=0", "exited with code 0"),
-        ("kill", "was ended by signal SIGKILL"),
+        ("kill", "was terminated by signal SIGKILL"),
         ("half", "exited with code 0 in the middle of a message"),
         ("hold", "exited with code 3"),
-        ("hush", "closed its output, and did not end"),
+        ("hush", "closed its output but did not exit"),
     ],
 )
 async def test_a_call_under_way_ends_with_the_server(behaviour, words):

@@ -323,7 +323,7 @@ async def test_where_strays_cannot_be_seen_the_group_ends():
         await all_gone([*started, server_of(link)])
         async with asyncio.timeout(20):
             assert [message async for message in streams[0]] == []
-    assert link.ended == "was ended by signal SIGKILL"
+    assert link.ended == "was terminated by signal SIGKILL"
 
 
 async def test_it_ends_while_another_link_stays():

@@ -70,7 +70,7 @@ async def test_a_call_is_answered(mode, stream):
                 assert await call(client, {"city": "Köln"}) == {"city": "Köln"}
             assert (call_trace.begun, call_trace.trouble) == (True, None)
             assert (link.ended, link.refusal, link.garbage, link.said()) == ("", None, 0, "")
-        assert link.ended == "was left"
+        assert link.ended == "was disconnected"
 
 
 async def test_every_request_has_the_headers_and_no_other_credentials():
@@ -234,8 +234,8 @@ async def test_a_server_that_is_down_and_then_up_again_needs_a_new_link():  # D8
         assert not call_trace.begun
         assert call_trace.trouble is not None
         assert call_trace.trouble.code == "connect_failed"
-        assert call_trace.trouble.hint == "see whether it runs, and `url`"
-        assert link.ended.startswith(f"can't be reached: no connection to `127.0.0.1:{server.port}`")
+        assert call_trace.trouble.hint == "check that the server is running and that `url` is correct"
+        assert link.ended.startswith(f"cannot be reached: cannot connect to `127.0.0.1:{server.port}`")
     async with serving(speaking(), port=server.port) as again, connected(at(server)) as (_, client):
         assert await call(client, {"n": 1}) == {"n": 1}
         assert again.accepted
@@ -394,7 +394,7 @@ async def test_a_server_that_always_wants_us_back_is_not_flooded():
 
 
 async def test_what_is_looked_up_has_to_be_an_address_and_a_header():
-    with pytest.raises(StartFailure, match="is no address"):
+    with pytest.raises(StartFailure, match="is not a valid URL"):
         open_link(Server("crm", transport="http", url="${BASE}/mcp"), world(BASE="crm.example.com"))
     server = Server("crm", transport="http", url="https://crm.example.com", headers={"X-Key": "${KEY}"})
     with pytest.raises(StartFailure, match="contains a line break") as caught:

@@ -124,10 +124,10 @@ async def failed(server: Served, auth: Any, *allow: str) -> CallTrace:
 @pytest.mark.parametrize(
     ("auth", "hint"),
     [
-        (None, "name credentials in `auth` of the server"),
+        (None, "add credentials to `auth` of the server"),
         (
             {"type": "http", "scheme": "bearer", "token": "${KEY}"},
-            "see whether what `auth` names is still good",
+            "check that the credentials in `auth` are still valid",
         ),
     ],
 )

@@ -56,7 +56,7 @@ async def test_a_cursor_that_comes_again_ends_the_list():
         return {"tools": [], "nextCursor": "x"}
 
     found = await list_tools("shop", ask, info={}, secrets=SecretResolver({}))
-    assert found.remarks == ("it gave the cursor `x` twice; its list ends there",)
+    assert found.remarks == ("it sent the cursor `x` twice; its list ends there",)
 
 
 async def test_a_cursor_that_is_no_text_ends_the_list():
@@ -65,7 +65,7 @@ async def test_a_cursor_that_is_no_text_ends_the_list():
 
     found = await list_tools("shop", ask, info={}, secrets=SecretResolver({}))
     assert list(found.tools) == ["a"]
-    assert found.remarks == ("it gave a cursor that is no text; its list ends there",)
+    assert found.remarks == ("it sent a cursor that is not a text; its list ends there",)
 
 
 async def test_pages_without_end_are_cut_off():
@@ -77,35 +77,39 @@ async def test_pages_without_end_are_cut_off():
 
     found = await list_tools("shop", ask, info={}, secrets=SecretResolver({}))
     assert len(asked) == MOST_PAGES
-    assert found.remarks == ("it has more than 100 pages of tools; the others were not asked for",)
+    assert found.remarks == ("it has more than 100 pages of tools; the others were not requested",)
 
 
 async def test_tools_without_end_are_cut_off():
     found = await listed([tool(f"t{n}") for n in range(MOST_TOOLS + 5)], [tool("late")])
     assert len(found.tools) == MOST_TOOLS
-    assert found.remarks == ("it has more than 1,000 tools; the others are left out",)
+    assert found.remarks == ("it has more than 1,000 tools; the others are omitted",)
 
 
 async def test_definitions_that_take_too_much_are_cut_off():
     large = "x" * (MOST_OF_ONE - 1000)
     found = await listed([tool(f"t{n}", description=large) for n in range(40)])
     assert len(found.tools) == 32
-    assert found.remarks == ("its tools take more than 32 MiB; those behind #33 are left out",)
+    assert found.remarks == ("its tools exceed 32 MiB; those after #33 are omitted",)
 
 
 @pytest.mark.parametrize(
     ("bad", "label", "why"),
     [
-        ("hi", "#2", "it is no object"),
+        ("hi", "#2", "it is not an object"),
         ({"inputSchema": SCHEMA}, "#2", "it has no name"),
         (tool(""), "#2", "it has no name"),
-        (tool(7), "#2", "its name is no text that can be written"),
-        (tool("\ud800"), "#2", "its name is no text that can be written"),
+        (tool(7), "#2", "its name is not valid text"),
+        (tool("\ud800"), "#2", "its name is not valid text"),
         ({"name": "bad"}, "bad", "it has no `inputSchema`"),
-        (tool("bad", inputSchema=True), "bad", "its `inputSchema` is no object"),
-        (tool("bad", inputSchema={"type": "array"}), "bad", "its `inputSchema` is not that of an object"),
-        (tool("bad", outputSchema=[]), "bad", "its `outputSchema` is no object"),
-        (tool("good"), "#2", "there is a tool `good` already"),
+        (tool("bad", inputSchema=True), "bad", "its `inputSchema` is not an object"),
+        (
+            tool("bad", inputSchema={"type": "array"}),
+            "bad",
+            "its `inputSchema` is not the schema of an object",
+        ),
+        (tool("bad", outputSchema=[]), "bad", "its `outputSchema` is not an object"),
+        (tool("good"), "#2", "duplicate tool `good`"),
         (tool("bad", description="x" * MOST_OF_ONE), "bad", "its definition is larger than 1 MiB"),
     ],
 )
@@ -119,15 +123,15 @@ async def test_one_bad_tool_hides_no_other(bad, label, why):
 async def test_what_is_no_json_does_not_get_in(value):
     found = await listed([tool("bad", inputSchema={"type": "object", "default": {"x": value}})])
     assert not found.tools
-    assert found.refused["bad"].startswith("its definition can't be passed on as JSON: ")
+    assert found.refused["bad"].startswith("its definition cannot be passed on as JSON: ")
 
 
 async def test_what_may_be_left_out_is_where_it_is_malformed():
     found = await listed([tool("a", title=None, description=7, annotations="x", outputSchema=None)])
     assert found.tools == {"a": tool("a")}
     assert found.remarks == (
-        "`a`: its `description` is malformed, and left out",
-        "`a`: its `annotations` is malformed, and left out",
+        "`a`: its malformed `description` is omitted",
+        "`a`: its malformed `annotations` is omitted",
     )
 
 

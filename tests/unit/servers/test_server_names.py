@@ -38,8 +38,8 @@ def test_the_name_that_needed_no_change_is_kept():
     names, remarks = tool_names_of(TIME, ["a b", "a/b", "a_b"])
     assert names == {"a b": "time__a_b_2", "a/b": "time__a_b_3", "a_b": "time__a_b"}
     assert remarks == [
-        "the tool `a b` of the server `time` is `time__a_b_2` here, because `time__a_b` is another tool already",
-        "the tool `a/b` of the server `time` is `time__a_b_3` here, because `time__a_b` is another tool already",
+        "the tool `a b` of the server `time` is named `time__a_b_2` here because `time__a_b` is already taken",
+        "the tool `a/b` of the server `time` is named `time__a_b_3` here because `time__a_b` is already taken",
     ]
 
 

@@ -454,7 +454,7 @@ class ServerConnection:
         while answer.get("resultType") == "input_required" and self.modern:
             rounds += 1
             if rounds > _MOST_ROUNDS:
-                raise InvalidAnswer(f"it asked back more than {_MOST_ROUNDS} times", answer)
+                raise InvalidAnswer(f"it requested input more than {_MOST_ROUNDS} times", answer)
             more = await self._input(answer)
             rest = {
                 key: value for key, value in params.items() if key not in {"inputResponses", "requestState"}
@@ -490,7 +490,7 @@ class ServerConnection:
         try:
             asked = types.InputRequiredResult.model_validate(answer, by_name=False)
         except ValidationError:
-            raise InvalidAnswer("what it asks back is not understood", answer) from None
+            raise InvalidAnswer("its request for input is not valid", answer) from None
         responses: dict[str, Any] = {}
         for key, request in (asked.input_requests or {}).items():
             context = ClientRequestContext(session=self._asking, request_id=key)
@@ -566,7 +566,7 @@ class ServerConnection:
                 self._put_in_force(await self._listed(session))
             except (MCPError, InvalidAnswer) as error:
                 name, why = self._server.name, clean_text(self._link.secrets.hide_in_text(str(error)))
-                _log.warning("the tools of the server `%s` could not be listed again: %s", name, why)
+                _log.warning("cannot refresh the tools of the server `%s`: %s", name, why)
             # Whoever waited has a list from after the change; a server that changes without end holds nobody for ever.
             self._settle()
             if self._doubted.is_set():

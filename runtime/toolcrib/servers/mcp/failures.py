@@ -226,7 +226,7 @@ def result_of_silence(target: CallTarget) -> Result:
     acted = not target.repeatable
     return Result.failed(
         Outcome.TIMEOUT,
-        f"`{target.name}`: nothing was heard from the server `{target.server.name}` for {time}; it was told to stop",
+        f"`{target.name}`: the server `{target.server.name}` sent nothing for {time}; the call was cancelled",
         code="idle_timeout",
         details={"timeout": time, **({"may_have_acted": True} if acted else {})},
         retryable=not acted,
@@ -237,7 +237,7 @@ def result_of_invalid_answer(target: CallTarget, why: str, raw: JSON = None) -> 
     """The result of a call whose answer is none of the protocol. It may have acted, as any call with an answer."""
     return Result.failed(
         Outcome.INVALID_RESULT,
-        f"`{target.name}`: the answer of the server `{target.server.name}` breaks the protocol: {why}",
+        f"`{target.name}`: the server `{target.server.name}` violated the protocol: {why}",
         code="protocol_violation",
         details={} if target.repeatable else {"may_have_acted": True},
         raw_value=raw,
@@ -257,7 +257,7 @@ def result_of_protocol_error(target: CallTarget, error: ProtocolError, known: It
     details: dict[str, JSON] = {"number": error.number}
     if error.data is not None and _is_small(error.data):
         details["data"] = error.data
-    message = clean_text(error.message) or "it did not say why"
+    message = clean_text(error.message) or "the server gave no reason"
     return Result.failed(
         Outcome.TOOL_ERROR, message, code=_CODES.get(error.number, "mcp_error"), details=details
     )
@@ -279,7 +279,7 @@ def result_of_tool_error(text: str, content: tuple[Content, ...] = (), structure
         details["structured"] = structured
     return Result.failed(
         Outcome.TOOL_ERROR,
-        clean_text(rest) or "the tool failed and did not say why",
+        clean_text(rest) or "the tool failed without giving a reason",
         code=None if number is None else _CODES.get(number, "mcp_error"),
         details=details,
         content=content,
@@ -302,7 +302,7 @@ def result_of_unknown_tool(target: CallTarget, known: Iterable[str]) -> Result:
 def result_of_filtered_tool(target: CallTarget) -> Result:
     """The result of a call of a tool that the project does not take from the server."""
     server = target.server
-    message = f"the tool `{target.tool}` of the server `{server.name}` is left out by `only` or `except`"
+    message = f"the tool `{target.tool}` of the server `{server.name}` is excluded by `only` or `except`"
     place = server.place("import")
     return Result.failed(
         Outcome.DENIED,
@@ -331,7 +331,7 @@ def result_of_bad_fixed_arguments(target: CallTarget, names: Collection[str], ta
         taken: What it takes.
     """
     faults = [_with_hint(f"`mcp.args` sets `{name}`", did_you_mean(name, taken)) for name in names]
-    message = f"the tool `{target.tool}` of the server `{target.server.name}` takes no such argument"
+    message = f"the tool `{target.tool}` of the server `{target.server.name}` has no such argument"
     return Result.failed(
         Outcome.UNAVAILABLE,
         f"`{target.name}`: {message}: {', '.join(faults)}",
@@ -342,7 +342,7 @@ def result_of_bad_fixed_arguments(target: CallTarget, names: Collection[str], ta
 
 def result_of_task_only_tool(target: CallTarget) -> Result:
     """The result of a call of a tool that a server runs only as a task (MCP 2025-11-25, tasks)."""
-    message = f"the tool `{target.tool}` of the server `{target.server.name}` runs only as a task, which is not done here"
+    message = f"the tool `{target.tool}` of the server `{target.server.name}` runs only as a task, which toolcrib does not support"
     return Result.failed(Outcome.UNAVAILABLE, message, code="task_required", details={"tool": target.tool})
 
 

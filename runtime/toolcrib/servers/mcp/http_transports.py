@@ -62,9 +62,9 @@ BOUNDS = ExchangeBounds(body=OUTPUT_SIZE)
 """What an answer may take: 16 MiB, 64 KiB of headers, 5 s for the connection."""
 
 _HINTS = {
-    HTTPFailure.CONNECT_FAILED: "see whether it runs, and `url`",
-    HTTPFailure.CONNECT_TIMEOUT: "see whether it runs, and `url`",
-    HTTPFailure.TLS_FAILED: "see to its certificate, or name the one that signs it in SSL_CERT_FILE",
+    HTTPFailure.CONNECT_FAILED: "check that the server is running and that `url` is correct",
+    HTTPFailure.CONNECT_TIMEOUT: "check that the server is running and that `url` is correct",
+    HTTPFailure.TLS_FAILED: "check its certificate, or set SSL_CERT_FILE to the certificate that signs it",
 }
 
 
@@ -168,7 +168,7 @@ def resolve_endpoint(server: Server, world: NetworkEnvironment) -> ServerEndpoin
     for name, value in headers:
         if fault := header_fault(value):
             message = f"the header `{name}` of the server `{server.name}` {fault}"
-            raise StartFailure(message, hint="see to what is looked up for it")
+            raise StartFailure(message, hint="check the value that is looked up for it")
     start, mark, query = url.partition("#")[0].partition("?")
     scheme, _, rest = start.partition("://")
     authority, slash, path = rest.partition("/")
@@ -177,9 +177,9 @@ def resolve_endpoint(server: Server, world: NetworkEnvironment) -> ServerEndpoin
         _, host, port = parse_origin(written)
         read = read_host(host)
     except ValueError:
-        message = f"the `url` of the server `{server.name}` is no address"
+        message = f"the `url` of the server `{server.name}` is not a valid URL"
         raise StartFailure(
-            message, hint="write `https://host/mcp`, and see to what is looked up for it"
+            message, hint="write `https://host/mcp`, and check the values that are looked up for it"
         ) from None
     aimed = parse_origin(world.instead_of(written))
     by_itself = read.name == "localhost" or (read.literal and not is_metadata(read.name))
@@ -290,9 +290,9 @@ def trouble_in_status(
     """
     if status in (401, 403):
         hint = (
-            "see whether what `auth` names is still good"
+            "check that the credentials in `auth` are still valid"
             if proves
-            else "name credentials in `auth` of the server"
+            else "add credentials to `auth` of the server"
         )
         return LinkTrouble("unauthorized", f"the server answered with status {status}", hint)
     if 300 <= status < 400:
@@ -300,7 +300,7 @@ def trouble_in_status(
             "http_status", f"the server redirects{_to(headers)} (status {status})", "correct its `url`"
         )
     if status == 202 or (200 <= status < 300 and not _is_json(headers)):
-        what = "no answer" if status == 202 else "neither JSON nor a stream of events"
+        what = "no response" if status == 202 else "neither JSON nor an event stream"
         return LinkTrouble(
             "http_status", f"the server answered a request with status {status} and {what}", _SEE
         )
@@ -311,7 +311,7 @@ def trouble_in_status(
     )
 
 
-_SEE = "see whether `url` is where the server speaks MCP, and `transport`"
+_SEE = "check that `url` is the MCP endpoint of the server, and check `transport`"
 
 
 def _is_json(headers: Mapping[str, str]) -> bool:
@@ -354,7 +354,7 @@ _ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 _JSON = {"content-type": "application/json"}
 _NOT_OURS = SENDER_WRITES | OF_THE_CONNECTION | {"accept-encoding", "user-agent", "cookie"}
-_GIVEN_UP = HTTPError(HTTPFailure.CONNECTION_BROKEN, "the call was given up", sent=True)
+_GIVEN_UP = HTTPError(HTTPFailure.CONNECTION_BROKEN, "the call was cancelled", sent=True)
 
 _MESSAGE: ContextVar[JSONRPCMessage | None] = ContextVar("the message that is being sent", default=None)
 """What the SDK sends in this context: it starts its own tasks for that."""
@@ -396,7 +396,7 @@ class StreamableHttpLink:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         """End the session, and close every connection."""
-        self.ended = self.ended or "was left"
+        self.ended = self.ended or "was disconnected"
         await self._stack.__aexit__(kind, error, trace)
 
     def _lost(self, why: str, refusal: EgressRefused | None) -> None:
@@ -567,7 +567,7 @@ class LinkTransport(httpx2.AsyncBaseTransport):
         """Note what a status says that is no answer of the protocol."""
         in_session = "mcp-session-id" in request.headers
         if in_session and is_session_over(answer.status_code, answer.content):
-            call_trace.trouble = LinkTrouble("session_over", "the server does not know this session any more")
+            call_trace.trouble = LinkTrouble("session_over", "the server no longer knows this session")
             self._gone = True
             self._lost("ended the session", None)
         else:
@@ -583,7 +583,7 @@ class LinkTransport(httpx2.AsyncBaseTransport):
     def _tell(self, failed: ExchangeFailure) -> None:
         if failed.lost:
             self._gone = True
-            self._lost(f"can't be reached: {failed.trouble.message}", failed.refusal)
+            self._lost(f"cannot be reached: {failed.trouble.message}", failed.refusal)
 
     def _settled(self, exchange: PendingExchange) -> None:
         if self._under_way.get(exchange.number) is exchange:
@@ -647,7 +647,7 @@ class EventStreamBody(httpx2.AsyncByteStream):
         except DuplicateKey as error:
             return self._replaced(_ambiguous(error))
         if not chunk:
-            message = "the stream ended before the answer came"
+            message = "the stream ended before the response arrived"
             self._note(LinkTrouble(HTTPFailure.CONNECTION_BROKEN.value, message))
             raise StopAsyncIteration
         return chunk
@@ -699,9 +699,7 @@ def _cut(answer: bytes) -> bytes:
 
 
 def _ambiguous(error: DuplicateKey) -> LinkTrouble:
-    return LinkTrouble(
-        "protocol_violation", f"what the server answered is no valid message of the protocol: {error}"
-    )
+    return LinkTrouble("protocol_violation", f"the response is not a valid MCP message: {error}")
 
 
 def _is_stream(incoming: StreamedResponse) -> bool:
@@ -734,7 +732,7 @@ Stream: TypeAlias = AsyncGenerator[StreamEvent, None]
 _STREAM_HEADERS = (("Accept", "text/event-stream"), ("Cache-Control", "no-store"))
 _POST_HEADERS = (("Content-Type", "application/json"),)
 
-_HINT = "see whether `url` is the server's stream of events (often `/sse`), and `transport`"
+_HINT = "check that `url` is the server's event stream (often `/sse`), and check `transport`"
 
 
 class SseLink:
@@ -779,7 +777,7 @@ class SseLink:
                     events, target = await self._begun(stack)
             except TimeoutError:
                 seconds = f"{self._server.start_timeout:g} s"
-                raise self._no_start(f"did not say where messages go within {seconds}", _HINT) from None
+                raise self._no_start(f"did not send its message endpoint within {seconds}", _HINT) from None
             self._stack = stack.pop_all()
         self._reading = asyncio.ensure_future(self._read(events))
         return self._intake.inbox, SseOutbox(self._caller, self._intake, target)
@@ -788,7 +786,7 @@ class SseLink:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         """Close every connection."""
-        self._over("was left")
+        self._over("was disconnected")
         self._reading.cancel()
         with anyio.CancelScope(shield=True):
             await asyncio.wait([self._reading])
@@ -808,16 +806,16 @@ class SseLink:
             )
         except ExchangeFailure as failed:
             self.refusal = failed.refusal
-            self._over(f"can't be reached: {failed.trouble.message}")
-            raise self._no_start(f"can't be reached: {failed.trouble.message}", failed.trouble.hint) from None
+            self._over(f"cannot be reached: {failed.trouble.message}")
+            raise self._no_start(
+                f"cannot be reached: {failed.trouble.message}", failed.trouble.hint
+            ) from None
         if incoming.status == 200 and incoming.header("content-type").lower().startswith("text/event-stream"):
             return incoming
         trouble = trouble_in_status(incoming.status, dict(incoming.headers), b"", proves=self._caller.proves)
         await incoming.aclose()
         if trouble is None:
-            trouble = LinkTrouble(
-                "http_status", "the server answered with something that is no stream of events"
-            )
+            trouble = LinkTrouble("http_status", "the server did not answer with an event stream")
         raise self._no_start(trouble.message.removeprefix("the server "), trouble.hint)
 
     async def _target(self, incoming: StreamedResponse, events: Stream) -> str:
@@ -826,19 +824,19 @@ class SseLink:
             incoming.check_stream()
             event = await anext(events, None)
         except HTTPError as error:
-            raise self._no_start(f"answered with no stream: {error.message}", _HINT) from None
+            raise self._no_start(f"did not answer with an event stream: {error.message}", _HINT) from None
         except httpx2.ReadError as error:
             raise self._no_start(f"closed its stream: {error}", _HINT) from None
         if event is None or event.type != "endpoint":
-            raise self._no_start("did not say where messages go", _HINT)
+            raise self._no_start("did not send its message endpoint", _HINT)
         asked = self._caller.endpoint.request("GET")
         try:
             parts = urlsplit(urljoin(asked.url, event.data.strip()))
             origin = origin_of(*parse_origin(f"{parts.scheme}://{parts.netloc}"))
         except ValueError:
-            raise self._no_start("wants messages at what is no address", _HINT) from None
+            raise self._no_start("sent an invalid message endpoint", _HINT) from None
         if origin not in (asked.origin, self._caller.endpoint.written):
-            raise self._no_start("wants messages at another origin than its own", _HINT)
+            raise self._no_start("sent a message endpoint with a different origin", _HINT)
         return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
     async def _read(self, events: Stream) -> None:
@@ -847,11 +845,11 @@ class SseLink:
                 if event.type == "message" and event.data:
                     self._intake.read(event.data, len(event.data))
                 if self.garbage > GARBAGE:
-                    self._over(f"sent more than {GARBAGE} events that are no messages")
+                    self._over(f"sent more than {GARBAGE} events that are not MCP messages")
                     return
                 await self._go_on.wait()
         except httpx2.ReadError as error:
-            self._over(f"broke off its stream: {error}")
+            self._over(f"aborted its stream: {error}")
         else:
             self._over("ended its stream")
 

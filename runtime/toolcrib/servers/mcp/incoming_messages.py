@@ -186,7 +186,7 @@ class Intake:
         self.garbage += 1
         number = self._meant(text, error)
         if number is not None:
-            message = "what the server answered is no valid message of the protocol"
+            message = "the response is not a valid MCP message"
             if isinstance(error, DuplicateKey):
                 message += f": {error}"
             self.fail(number, LinkTrouble("protocol_violation", message), PARSE_ERROR)
@@ -219,8 +219,8 @@ def parse_messages(text: str) -> list[JSONRPCMessage | ValueError]:
     try:
         batch = json.loads(text)
     except (ValueError, RecursionError):
-        return [ValueError("it is no JSON")]
-    return [_message_of(each) for each in batch] or [ValueError("it is empty")]
+        return [ValueError("not valid JSON")]
+    return [_message_of(each) for each in batch] or [ValueError("the batch is empty")]
 
 
 def check_duplicate_keys(text: str | bytes) -> None:

@@ -106,8 +106,8 @@ class ServerRequestHooks:
         who = "the user" if kind == "elicitation" else "a model"
         name = self._server.name
         return (
-            f"the server `{name}` asked {who}, and nobody answers: "
-            f"write `{kind}: package.module:function` under `servers.{name}` in toolcrib.yaml"
+            f"the server `{name}` asked {who}, but no hook answers: "
+            f"add `{kind}: package.module:function` under `servers.{name}` in toolcrib.yaml"
         )
 
     def told_of(self, said: str) -> str:
@@ -124,8 +124,8 @@ class ServerRequestHooks:
     def _of_before(self) -> str:
         name = self._server.name
         return (
-            f"the server `{name}` asks as it was done before 2026-07-28: "
-            f"write `era: handshake` under `servers.{name}` in toolcrib.yaml"
+            f"the server `{name}` sends requests as in protocols before 2026-07-28: "
+            f"add `era: handshake` under `servers.{name}` in toolcrib.yaml"
         )
 
     async def elicit(self, _context: ClientRequestContext, params: Any) -> Any:
@@ -134,7 +134,8 @@ class ServerRequestHooks:
 
         if getattr(params, "mode", "form") != "form":
             self._note(
-                "elicitation", f"the server `{self._server.name}` asked to open an address, which is not done"
+                "elicitation",
+                f"the server `{self._server.name}` asked to open a URL, which toolcrib does not support",
             )
             return ElicitResult(action="decline")
         if not self.offers("elicitation"):
@@ -145,12 +146,12 @@ class ServerRequestHooks:
             return ElicitResult(action="decline")
         if isinstance(answer, Mapping):
             return _accepted(answer, schema) or self._wrong(
-                "elicitation", "returned answers that no form has"
+                "elicitation", "returned answers that do not fit the form"
             )
         return (
             answer
             if _is_error(answer)
-            else self._wrong("elicitation", "returned no mapping of answers, and not None")
+            else self._wrong("elicitation", "returned neither a mapping of answers nor None")
         )
 
     async def sample(self, _context: ClientRequestContext, params: Any) -> Any:
@@ -179,7 +180,7 @@ class ServerRequestHooks:
             )
             return made.model_validate({"role": "assistant", "model": "hook", **answer})
         except ValidationError:
-            return self._wrong("sampling", "returned what is no `CreateMessageResult`")
+            return self._wrong("sampling", "returned an invalid `CreateMessageResult`")
 
     async def roots(self, context: ClientRequestContext) -> Any:  # noqa: ARG002 -- whoever asks, there is none
         """No folder of ours is a server's business unless it is told so on its command line."""
@@ -204,11 +205,11 @@ class ServerRequestHooks:
 
     def _refused(self, kind: str) -> ErrorData:
         self._note(kind, self.missing(kind))
-        return _error(f"this client answers no {kind}")
+        return _error(f"this client does not answer {kind} requests")
 
     def _wrong(self, kind: str, what: str) -> ErrorData:
         self._note(kind, f"the hook `{getattr(self._server, kind)}` {what}")
-        return _error(f"what answers {kind} in this client failed")
+        return _error(f"the {kind} hook of this client failed")
 
 
 def _error(message: str) -> ErrorData:

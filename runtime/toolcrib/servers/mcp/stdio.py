@@ -109,7 +109,7 @@ def find_program(command: ServerCommand) -> str:
     name = command.argv[0]
     if not Path(command.cwd).is_dir():
         message = f"the working directory of the server `{command.name}`, `{command.cwd}`, does not exist"
-        hint = "make it, or correct `cwd`; a relative one begins at the file that names the server"
+        hint = "create it, or correct `cwd`; a relative path starts at the file that names the server"
         raise StartFailure(message, hint=hint)
     if any(mark in name for mark in (os.sep, os.altsep) if mark):
         found = Path(command.cwd, name)
@@ -125,17 +125,17 @@ def find_program(command: ServerCommand) -> str:
 
 def start_failure(command: ServerCommand, program: str, error: OSError | ValueError) -> StartFailure:
     """The error of a program that the system did not start."""
-    what = f"the server `{command.name}` could not be started: "
+    what = f"cannot start the server `{command.name}`: "
     number = getattr(error, "errno", None)
     if isinstance(error, ValueError):
-        fault, hint = "a NUL character stands in `command`, `args`, `env` or `cwd`", "take it out"
+        fault, hint = "`command`, `args`, `env` or `cwd` contains a NUL character", "remove it"
     elif number == errno.ENOEXEC:
-        fault, hint = f"`{program}` is no program", "a script begins with `#!` and its interpreter"
+        fault, hint = f"`{program}` is not a program", "begin a script with `#!` and its interpreter"
     elif number == errno.ENOENT:
-        fault = f"what should run `{program}` does not exist"
-        hint = "see to the first line of the script, behind `#!`"
+        fault = f"the interpreter of `{program}` does not exist"
+        hint = "check the first line of the script, after `#!`"
     elif number == errno.E2BIG:
-        fault, hint = "`args` and `env` are longer than the system takes", "shorten them"
+        fault, hint = "`args` and `env` exceed the system limit", "shorten them"
     else:
         reason = os.strerror(number) if isinstance(number, int) else type(error).__name__
         fault, hint = f"`{program}`: {reason}", "try it in a shell"
@@ -145,9 +145,9 @@ def start_failure(command: ServerCommand, program: str, error: OSError | ValueEr
 def _no_program(command: ServerCommand, path: Path) -> StartFailure:
     what = f"the command of the server `{command.name}`, `{command.argv[0]}`,"
     if path.is_file():
-        return StartFailure(f"{what} may not be run", hint=f"chmod +x {path}")
+        return StartFailure(f"{what} is not executable", hint=f"chmod +x {path}")
     home = command.argv[0].startswith("~")
-    hint = "no shell reads it: write `${HOME}` for `~`" if home else "correct `command`"
+    hint = "no shell expands it: write `${HOME}` instead of `~`" if home else "correct `command`"
     return StartFailure(f"{what} does not exist: looked for `{path}`", hint=hint)
 
 
@@ -155,12 +155,12 @@ def _nowhere(command: ServerCommand, places: str) -> StartFailure:
     name = command.argv[0]
     message = f"the command of the server `{command.name}`, `{name}`, was not found in PATH ({places})"
     if " " in name.strip():
-        hint = "no shell reads `command`: what follows the program belongs in `args`"
+        hint = "`command` is only the program: put its arguments into `args`"
     elif name in _MAKERS:
-        hint = f"install {_MAKERS[name]}, or write where it lies"
+        hint = f"install {_MAKERS[name]}, or use its full path"
     else:
         near = did_you_mean(name, {each for place in places.split(os.pathsep) for each in _names_in(place)})
-        hint = near or "install it, or write where it lies"
+        hint = near or "install it, or use its full path"
     return StartFailure(message, hint=hint)
 
 
@@ -267,7 +267,7 @@ class StdioLink:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         """End the process and what it started: 4.5 s at most; at once where this is cancelled."""
-        self._over("was ended")
+        self._over("was stopped")
         ending = asyncio.ensure_future(self._child.end())
         try:
             await asyncio.shield(ending)
@@ -307,7 +307,7 @@ class StdioLink:
 
     def _count(self) -> None:
         if self.garbage > GARBAGE:
-            self._over(f"wrote more than {GARBAGE} lines to its stdout that are no messages")
+            self._over(f"wrote more than {GARBAGE} lines to its stdout that are not MCP messages")
             self._child.stop_listening()
 
     def _silent(self) -> None:
@@ -317,7 +317,7 @@ class StdioLink:
         loop = asyncio.get_running_loop()
         if self._child.code is None:
             # Most often it ends a moment later, and can then be told how.
-            loop.call_later(_LAST_WORDS, self._over, "closed its output, and did not end")
+            loop.call_later(_LAST_WORDS, self._over, "closed its output but did not exit")
         elif self._child.waits_in_pipe():
             loop.call_later(_LAST_WORDS, self._dead)
         else:
@@ -337,9 +337,9 @@ class StdioLink:
         if code >= 0:
             return f"exited with code {code}{cut}"
         try:
-            return f"was ended by signal {signal.Signals(-code).name}{cut}"
+            return f"was terminated by signal {signal.Signals(-code).name}{cut}"
         except ValueError:
-            return f"was ended by signal {-code}{cut}"
+            return f"was terminated by signal {-code}{cut}"
 
     def _over(self, why: str) -> None:
         if not self.ended:

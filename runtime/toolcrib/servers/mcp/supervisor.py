@@ -58,7 +58,7 @@ def missing_secret(server: Server, error: MissingSecret) -> ServerUnavailable:
     """The error of a server for which something is not there to be looked up."""
     place = server.place(next(iter(keys_of(error.pointer)), ""))
     where = f" ({place})" if place else ""
-    message = f"the server `{server.name}` can't be started: {error.message}{where}"
+    message = f"cannot start the server `{server.name}`: {error.message}{where}"
     return ServerUnavailable(message, code=error.code, hint=error.hint, retryable=False)
 
 
@@ -109,7 +109,7 @@ def describe_failure(server: Server, failure: Exception, link: Link | None) -> S
         return ServerUnavailable(failure.message, hint=failure.hint)
     what, hint = _what(server, failure)
     words = _last_words(link)
-    return ServerUnavailable(f"the server `{server.name}` could not be started: it {what}{words}", hint=hint)
+    return ServerUnavailable(f"cannot start the server `{server.name}`: it {what}{words}", hint=hint)
 
 
 def unwrap_group(error: Exception) -> Exception:
@@ -151,7 +151,7 @@ def _what(server: Server, failure: Exception) -> tuple[str, str]:
         time = format_duration(server.start_timeout)
         return (
             f"did not answer within {time}",
-            "raise `timeouts: {start: ...}` of the server if it takes longer",
+            "raise `timeouts: {start: ...}` of the server if it needs longer",
         )
     if isinstance(failure, ConnectionLoss):
         trouble = failure.trouble
@@ -165,8 +165,8 @@ def _what(server: Server, failure: Exception) -> tuple[str, str]:
     if isinstance(failure, InvalidAnswer):
         return f"does not speak MCP: {failure.message}", ""
     if is_expected_failure(failure):
-        return "speaks no version of MCP that is known here", "`era` says which protocol it is asked for"
-    return f"ended with a bug ({type(failure).__name__}); the log of `toolcrib` has the trace", ""
+        return "speaks no supported version of MCP", "set `era` to choose the protocol"
+    return f"hit a bug in toolcrib ({type(failure).__name__}); the log of `toolcrib` has the traceback", ""
 
 
 def _last_words(link: Link | None) -> str:
@@ -404,9 +404,9 @@ class Supervisor:
         if not rest:
             return starts.wait(now)
         seconds = round(rest, 3)
-        last = f"; the last time, {self._why.message}" if self._why is not None else ""
+        last = f"; last failure: {self._why.message}" if self._why is not None else ""
         raise ServerUnavailable(
-            f"the server `{self.server.name}` ended again and again, and is left alone; "
+            f"the server `{self.server.name}` exited repeatedly and is not restarted for now; "
             f"retry after {format_duration(seconds)}{last}",
             details={"retry_after": seconds},
         )
@@ -437,7 +437,7 @@ class Supervisor:
             starts.forgiven()
         if self.connection is life.connection:
             self.connection = None
-        self.say(ServerUnavailable(f"the server `{self.server.name}` was ended before it was ready"))
+        self.say(ServerUnavailable(f"the server `{self.server.name}` was stopped before it was ready"))
 
     async def _lived(self, life: _Life) -> ServerUnavailable | None:
         """One connection, from its start to its end; why it could not be started, where that is so."""

@@ -168,15 +168,15 @@ async def list_tools(
             break
         if not isinstance(cursor, str) or cursor in seen:
             what = (
-                f"gave the cursor `{_shown(secrets.hide_in_text(cursor))}` twice"
+                f"sent the cursor `{_shown(secrets.hide_in_text(cursor))}` twice"
                 if isinstance(cursor, str)
-                else "gave a cursor that is no text"
+                else "sent a cursor that is not a text"
             )
             reader.remarks.append(f"it {what}; its list ends there")
             break
         seen.add(cursor)
     else:
-        reader.remarks.append(f"it has more than {MOST_PAGES} pages of tools; the others were not asked for")
+        reader.remarks.append(f"it has more than {MOST_PAGES} pages of tools; the others were not requested")
     told = {key: secrets.hide_in_text(text) for key, text in info.items()}
     return Catalogue(server, reader.tools, reader.refused, tuple(reader.remarks), told)
 
@@ -198,11 +198,11 @@ class _Reader:
         for tool in tools:
             self._count += 1
             if self._count > MOST_TOOLS:
-                self.remarks.append(f"it has more than {MOST_TOOLS:,} tools; the others are left out")
+                self.remarks.append(f"it has more than {MOST_TOOLS:,} tools; the others are omitted")
                 return False
             if not self._has_room(tool):
                 self.remarks.append(
-                    f"its tools take more than {MOST_BYTES >> 20} MiB; those behind #{self._count} are left out"
+                    f"its tools exceed {MOST_BYTES >> 20} MiB; those after #{self._count} are omitted"
                 )
                 return False
             self._one(tool)
@@ -218,7 +218,7 @@ class _Reader:
             self.refused[f"#{self._count}"] = _TELLING_NAME
             return
         known = name in self.tools or name in self.refused
-        fault = self._fault(tool) if not known else f"there is a tool `{_shown(name)}` already"
+        fault = self._fault(tool) if not known else f"duplicate tool `{_shown(name)}`"
         if fault is not None:
             self.refused[name if name and not known else f"#{self._count}"] = fault
             return
@@ -226,36 +226,36 @@ class _Reader:
         for key, kind in _SHAPES.items():
             if key in kept and not isinstance(kept[key], kind):
                 del kept[key]
-                self.remarks.append(f"`{_shown(name)}`: its `{key}` is malformed, and left out")
+                self.remarks.append(f"`{_shown(name)}`: its malformed `{key}` is omitted")
         self.tools[name] = without_secrets(kept, self._secrets)
 
     def _fault(self, tool: Any) -> str | None:
         """Why a tool can't be offered; None where it can."""
         if not isinstance(tool, dict):
-            return "it is no object"
+            return "it is not an object"
         if not _name_of(tool):
-            return "its name is no text that can be written" if tool.get("name") else "it has no name"
+            return "its name is not valid text" if tool.get("name") else "it has no name"
         schema = tool.get("inputSchema")
         if not isinstance(schema, dict):
-            return "it has no `inputSchema`" if schema is None else "its `inputSchema` is no object"
+            return "it has no `inputSchema`" if schema is None else "its `inputSchema` is not an object"
         if schema.get("type", "object") != "object":
-            return "its `inputSchema` is not that of an object"
+            return "its `inputSchema` is not the schema of an object"
         if not isinstance(tool.get("outputSchema"), dict | None):
-            return "its `outputSchema` is no object"
+            return "its `outputSchema` is not an object"
         if approximate_size(tool, MOST_OF_ONE) > MOST_OF_ONE:
             return f"its definition is larger than {MOST_OF_ONE >> 20} MiB"
         fault = json_violation(tool, depth=_DEPTH)
         hide = self._secrets.hide_in_text
         if fault is not None:
             place = pointer_to([hide(key) if isinstance(key, str) else key for key in fault.path])
-            return f"its definition can't be passed on as JSON: `{_shown(place)}` is not {fault.expected}"
+            return f"its definition cannot be passed on as JSON: `{_shown(place)}` is not {fault.expected}"
         told = self._check(schema)
         return None if told is None else hide(told)
 
 
 _TELLING_NAME: Final = (
-    "its name holds a secret that the server was given, and a name can't be masked; "
-    "if it is no secret, write it out or give it a default: `${NAME:-value}`"
+    "its name contains a secret of the server, and names cannot be masked; "
+    "if it is not a secret, write the value itself or give it a default: `${NAME:-value}`"
 )
 
 _SHAPES: Final = {

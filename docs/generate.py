@@ -744,7 +744,7 @@ def verb_section(verb: click.Command, parent: click.Context, name: str, note: st
         below = commands_below(verb, ctx)
         default = next((command for command in below.values() if command.hidden), None)
         own = verb if default is None else default
-        forms = [f"{ctx.command_path} VERB ..."] if below else []
+        forms = [f"{ctx.command_path} COMMAND ..."] if below else []
         if own is default or not below:
             forms.insert(0, " ".join([ctx.command_path, *usages(own, ctx)]))
         yield f"{'#' * (len(ctx.command_path.split()) - 1)} {ctx.command_path}\n\n"

@@ -86,7 +86,11 @@ def test_where_a_provider_is_asked_and_with_which_key(tmp_path, provider, expect
             "replace `platform` by the address of a compatible gateway",
         ),
         ("type: openai\nmodel: m\nplatform: {type: azure}", 9, "add `endpoint: https://"),
-        (f"type: openai\nmodel: m\nbase_url: https://x.example\n{AZURE}}}", 9, "remove `base_url` or `platform`"),
+        (
+            f"type: openai\nmodel: m\nbase_url: https://x.example\n{AZURE}}}",
+            9,
+            "remove `base_url` or `platform`",
+        ),
         (
             "type: openai\nmodel: m\nplatform: {type: azure, endpoint: x.openai.azure.com}",
             9,
@@ -100,9 +104,21 @@ def test_where_a_provider_is_asked_and_with_which_key(tmp_path, provider, expect
         ("type: openai\nmodel: m\ncredential: {credential_file: key.txt}", 9, "credential_env: MY_KEY"),
         ("type: openai\nmodel: m\ncredential: {credential_file: '/run/a}b'}", 9, "credential_env: MY_KEY"),
         ("type: openai\nmodel: m\ncredential: {credential_env: 'MY KEY'}", 9, "credential_env: MY_KEY"),
-        ("type: openai\nmodel: m\nheaders: {Authorization: Bearer x}", 9, "remove them, or let a gateway add them"),
-        ("type: openai\nmodel: m\nadditional_config: {endpoint: 'https://x.example'}", 9, "use `base_url`, `credential` or `platform` instead"),
-        ("type: openai\nmodel: m\nadditional_config: {api_key: sk-canary-12345}", 9, "use `base_url`, `credential` or `platform` instead"),
+        (
+            "type: openai\nmodel: m\nheaders: {Authorization: Bearer x}",
+            9,
+            "remove them, or let a gateway add them",
+        ),
+        (
+            "type: openai\nmodel: m\nadditional_config: {endpoint: 'https://x.example'}",
+            9,
+            "use `base_url`, `credential` or `platform` instead",
+        ),
+        (
+            "type: openai\nmodel: m\nadditional_config: {api_key: sk-canary-12345}",
+            9,
+            "use `base_url`, `credential` or `platform` instead",
+        ),
     ],
 )
 def test_a_provider_that_can_not_be_asked_as_its_file_says_is_refused(tmp_path, provider, line, hint):

@@ -716,23 +716,19 @@ def literal(text: str) -> str:
 
 def cli_pages() -> dict[str, str]:
     """The overview of the command line, and a page for each verb: what click knows, then what `cli.template` adds."""
-    opening, *sections = re.split(r"^## ", written("cli"), flags=re.MULTILINE)
-    notes = {heading: text for heading, _, text in (section.partition("\n\n") for section in sections)}
+    opening, *sections = re.split(r"^# toolcrib ", written("cli"), flags=re.MULTILINE)
+    notes = {name: text for name, _, text in (section.partition("\n\n") for section in sections)}
     with click.Context(cli, info_name="toolcrib", **cli.context_settings) as ctx:
         verbs = {name: verb for name in cli.list_commands(ctx) if (verb := cli.get_command(ctx, name))}
-        parts = [
-            opening.format(
-                verbs=table(("verb", "what it does"), map(verb_row, verbs.items())),
-                options=option_table(cli, ctx),
-            )
-        ]
-        parts.append(f"## Exit codes\n\n{notes.pop('Exit codes')}")
-        title, _, rest = "".join(parts).partition("\n")
+        title, _, rest = opening.format(
+            verbs=table(("command", "what it does"), map(verb_row, verbs.items())),
+            options=option_table(cli, ctx),
+        ).partition("\n")
         written_pages = {"cli.md": f"{title}\n\n{GENERATED}{rest.rstrip()}\n"}
         for name, verb in verbs.items():
             title, _, rest = "".join(verb_section(verb, ctx, name, notes.pop(name, ""))).partition("\n")
             written_pages[f"cli-{name}.md"] = f"{title}\n\n{GENERATED}{rest.rstrip()}\n"
-    assert not notes, f"`cli.template` has sections for unknown verbs: {', '.join(notes)}"
+    assert not notes, f"`cli.template` has sections for unknown commands: {', '.join(notes)}"
     return written_pages
 
 

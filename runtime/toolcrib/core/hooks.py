@@ -39,7 +39,7 @@ def load_hook(path: str, place: str, folder: str = "") -> Callable[..., Any]:
         with _search_path(os.path.realpath(folder) if folder else ""):
             hook = reduce(getattr, name.split("."), import_module(module))
     except Exception as error:  # noqa: BLE001 -- the code of a module may raise anything
-        message = f"cannot import the hook `{path}` ({type(error).__name__}; {place})"
+        message = f"the hook `{path}` cannot be imported ({type(error).__name__}; {place})"
         hint = "install it, add it to PYTHONPATH, or put it into the project folder"
         raise MissingHook(message, hint=hint) from None
     if not callable(hook):

@@ -129,8 +129,7 @@ class ProviderMiddleware:
             ClosedRuntime: The runtime was closed.
             SinkFailed: The sink failed; `conversation` of the error is complete.
             asyncio.CancelledError: The caller's task was cancelled. The sink has received all messages and
-            results,
-                including the text of an interrupted answer.
+                results, including the text of an interrupted answer.
         """
         streaming = bool(self._config.streaming)
         async with aclosing(self._turn(messages, answers, streaming=streaming)) as items:

@@ -149,7 +149,7 @@ class ServerEndpoint(NamedTuple):
             self.host,
             self.port,
             target or self.target,
-            # A compressed event stream could delay events until the decoder has a full block.
+            # `check_stream` refuses an encoded event stream, so none may be negotiated.
             (*headers, *lines.values(), ("Accept-Encoding", "identity")),
             body,
         )

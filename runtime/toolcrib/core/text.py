@@ -58,6 +58,7 @@ def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if name in names:
             break
         names.add(name)
+    # A longer key is omitted instead of cut, because the redaction of messages does not recognize a cut secret.
     shown = f" `{escape_terminal(name)}`" if len(name) <= _LONGEST_KEY else ""
     raise DuplicateKey(f"duplicate key{shown} in one object")
 

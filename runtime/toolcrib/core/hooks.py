@@ -40,7 +40,7 @@ def load_hook(path: str, place: str, folder: str = "") -> Callable[..., Any]:
             hook = reduce(getattr, name.split("."), import_module(module))
     # Importing a module runs its code.
     except Exception as error:  # noqa: BLE001 -- third-party code can raise any exception
-        message = f"cannot import the hook `{path}` ({type(error).__name__}; {place})"
+        message = f"the hook `{path}` cannot be imported ({type(error).__name__}; {place})"
         hint = "install it, add it to PYTHONPATH, or put it into the project folder"
         raise MissingHook(message, hint=hint) from None
     if not callable(hook):

@@ -232,7 +232,7 @@ class Result(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as a JSON object: `outcome, result, content, message, error, usage, meta`."""
-        # `raw_value` is omitted: it is for the person who repairs the tool, and models read this object.
+        # `raw_value` is omitted: it is only for the person who repairs the tool.
         return {
             "outcome": self.outcome.value,
             "result": self.value,

@@ -258,7 +258,7 @@ def test_a_change_of_a_trusted_project_asks_again(change, canaries):
     assert any(line[:1] in {"+", "-", "~"} for line in told.splitlines()), told
     if words != ("call", "look"):
         assert done.returncode == 15, done.stdout + done.stderr
-        assert "any more" in done.stdout + done.stderr or "has changed" in done.stderr
+        assert "no longer trusted" in done.stdout + done.stderr or "has changed" in done.stderr
 
 
 def test_what_is_not_needed_any_more_asks_nobody(canaries):
@@ -402,7 +402,7 @@ def test_a_trust_store_that_is_not_to_be_believed_starts_nothing(harm, canaries,
     assert canaries.deeds(done, events) == []
     assert done.returncode == 15
     told = canaries.run("doctor")[0]
-    assert "is not used" in told.stdout
+    assert "is ignored" in told.stdout
     assert told.returncode == 1
 
 

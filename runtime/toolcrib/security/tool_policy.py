@@ -149,7 +149,7 @@ def _check_names(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem
                 code="unknown_tool" if plain else "idle_glob",
                 message=f"unknown tool `{glob}`" if plain else f"`{glob}` matches no tool",
                 pointer=pointer,
-                hint=near or "use a tool name or a glob of tool names",
+                hint=near or "use a tool name, or a glob over tool names",
                 severity="error"
                 if plain
                 else "warning",  # what is not there may come, or be forbidden for good

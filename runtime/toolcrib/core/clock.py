@@ -81,7 +81,7 @@ async def run_in_thread(clock: Clock, work: Callable[[], T]) -> T:
     Cancelling the caller takes effect immediately. The function still runs to its end, because a thread cannot be
     stopped, and its result is discarded.
     """
-    # Importing asyncio takes more than 30 ms, and a call that never waits does not need it.
+    # Importing asyncio takes tens of milliseconds, and a call that never waits does not need it.
     import asyncio  # noqa: PLC0415 -- see above
 
     with clock.outside():
@@ -111,7 +111,7 @@ class RealClock:
         """Return a context manager that raises TimeoutError if its block takes longer; infinity never expires."""
         import asyncio  # noqa: PLC0415 -- a call that never waits does not need it
 
-        # An event loop cannot schedule a timer at infinity; None means no timeout.
+        # None means no timeout, so that no timer for infinity is scheduled in the event loop.
         return asyncio.timeout(None if math.isinf(seconds) else seconds)
 
     def working(self) -> AbstractContextManager[object]:

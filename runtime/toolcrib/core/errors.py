@@ -175,7 +175,7 @@ class NotReady(ToolcribError):
 
 
 class ServerDown(NotReady):
-    """An MCP server cannot be started or reached, or is not allowed to be."""
+    """An MCP server cannot be started or reached, or policy forbids it."""
 
     code = "server_down"
 

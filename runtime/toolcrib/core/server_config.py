@@ -204,5 +204,5 @@ def descriptor_of(server: Server, definition: Mapping[str, Any], name: str) -> d
 
 def copied_keys(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `COPIED_KEYS` of a tool's definition."""
-    # Some servers send null for a key that is not set, which a descriptor does not allow.
+    # For a server, null means the same as an omitted key, but a descriptor does not allow null.
     return {key: definition[key] for key in COPIED_KEYS if definition.get(key) is not None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# `toolcrib list` imports this module, so it imports nothing slow, such as `pathlib`.
+# `toolcrib list` imports this module, so it imports nothing slow.
 import os
 import stat
 import sys
@@ -64,7 +64,7 @@ def why_unused(folder: str) -> str:
 
 def why_writable_by_others(found: os.stat_result) -> str:
     """Return why others can write to a folder or file; empty if only the user can."""
-    # Windows has no permission bits: its folders of a user are protected by inherited access control lists.
+    # Windows has no permission bits. Access control lists protect a user's folders there.
     if os.name != "posix":
         return ""
     if is_owned_by_other(found):

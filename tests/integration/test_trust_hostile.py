@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -155,7 +156,7 @@ def test_mocks_still_work_and_one_message_says_what_would_happen(canaries):
     assert done.returncode == 15
     assert done.stderr.count("denied (untrusted_workspace)") == 1
     for told in (
-        f"start    {sys.executable} server.py",
+        f"start    {shlex.join([sys.executable, 'server.py'])}",
         "env A=${CANARY_SECRET}",
         "env B=${file:~/.ssh/id_rsa}",
         f"contact  http://127.0.0.1:{canaries.port}",

@@ -106,8 +106,11 @@ def page_environment(request, root, tmp_path, command_of):
     wants_mcp = "$ pip install 'toolcrib[mcp]'" in page
     python = request.getfixturevalue("python_with_mcp" if wants_mcp else "clean_python")
     before = installed(python)
+    # No index is written by a process that imported the package within two seconds of its installation, as the one
+    # that is forked may have done.
+    commands = [] if "TOOLCRIB_CACHE_DIR" in page else [str(command_of(python))]
     yield {
-        "PATH": os.pathsep.join([str(command_of(python)), str(python.parent), os.environ["PATH"]]),
+        "PATH": os.pathsep.join([*commands, str(python.parent), os.environ["PATH"]]),
         "HOME": str(tmp_path),
         "COLUMNS": "100",
         "LC_ALL": "C.UTF-8",

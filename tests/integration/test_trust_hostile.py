@@ -195,7 +195,7 @@ def test_the_environment_may_grant_it(granted, canaries):
     assert json.loads(done.stdout) == {"from": "outside"}
 
 
-@pytest.mark.parametrize("value", ["yes", "0" * 64, "a", "ALL!", ""])
+@pytest.mark.parametrize("value", sample(["yes", "0" * 64, "a", "ALL!", ""]))
 def test_another_value_grants_nothing(value, canaries):
     done, events = canaries.run("call", "send", TOOLCRIB_TRUST=value)
     assert done.returncode == 15
@@ -380,7 +380,15 @@ def test_a_file_that_is_named_with_mcp_is_consent_for_that_run_and_for_that_file
 
 @pytest.mark.parametrize(
     "harm",
-    ["others may write to the folder", "others may write to the file", "damaged", "another hash", "a link"],
+    sample(
+        [
+            "others may write to the folder",
+            "others may write to the file",
+            "damaged",
+            "another hash",
+            "a link",
+        ]
+    ),
 )
 def test_a_trust_store_that_is_not_to_be_believed_starts_nothing(harm, canaries, tmp_path):
     assert canaries.run("trust", "--yes")[0].returncode == 0

@@ -18,7 +18,6 @@ from packaging.utils import canonicalize_name
 from forking import forked_command
 from sampling import THOROUGH
 from toolcrib.loading.fingerprints import RACY
-from toolcrib.loading.fingerprints import RACY
 
 
 @pytest.fixture(scope="session")

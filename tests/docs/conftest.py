@@ -51,7 +51,7 @@ def python_with(wheel: Path, folder: Path, extra: str = "") -> Path:
     if THOROUGH:
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         pip(python, "install", f"{wheel}[{extra}]" if extra else str(wheel))
-        return aged(python)
+        return python
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     for name in {"pip", *required("toolcrib", extra)}:
@@ -62,13 +62,6 @@ def python_with(wheel: Path, folder: Path, extra: str = "") -> Path:
     )
     (folder / "bin" / "pip").chmod(0o755)
     pip(python, "install", "--no-deps", "--no-index", str(wheel))
-    return aged(python)
-
-
-def aged(python: Path) -> Path:
-    """The interpreter, once what was installed for it is older than `RACY`: toolcrib writes no index before that."""
-    # Clocks of file systems are coarse, and no setting moves the time of a file's last change of state.
-    Event().wait(RACY / 1e9 + 0.1)
     return python
 
 

@@ -147,21 +147,13 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if self._transport is None:
             return
         try:
-            try:
-                await self._wound_down()
-            finally:
-                self._transport.close()
-            await asyncio.wait({self._lost}, timeout=_AFTER_KILL)
-        except asyncio.CancelledError:
-            # A loop that is closed cancels this task: nothing runs after it, so the child and its strays are killed here.
-            for _ in range(_ROUNDS):
-                if not self._send(signal.SIGKILL):
-                    break
-            raise
+            await self._wound_down()
         finally:
-            # Without this the reaper would run as long as this process does.
-            _LIVE.pop(self.mark, None)
-            ORPHAN_REAPER.remove(self.mark)
+            self._transport.close()
+        await asyncio.wait({self._lost}, timeout=_AFTER_KILL)
+        # Not after a cancellation: until the interpreter exits, the mark finds the strays that are still to be killed.
+        _LIVE.pop(self.mark, None)
+        ORPHAN_REAPER.remove(self.mark)
 
     def hurry(self) -> None:
         """Skip the remaining grace period of `end`."""

@@ -710,7 +710,7 @@ def message_pages() -> dict[str, str]:
 def literal(text: str) -> str:
     """A text as code in one cell, with the backticks that it holds."""
     fence = "``" if "`" in text else "`"
-    shown = cell(text.replace("\n", " ")).strip()
+    shown = cell(re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", text)).strip()
     return f"{fence} {shown} {fence}" if "`" in text else f"{fence}{shown}{fence}" if shown else ""
 
 

@@ -25,11 +25,17 @@ INVENTORY = Path(__file__).parent / "message_examples.json"
 
 RECORDED = ROOT / "build" / "messages"
 
+MIN_LITERAL = 6
+"""Characters of fixed text in a template. With fewer, it would match unrelated messages."""
+
 LONGEST = 300
 """Characters of an example. A longer one is not shown."""
 
-PRIVATE = re.compile(r"/(tmp|root|home|work)/|\\x1b|127\.0\.0\.1:\d+|0x[0-9a-f]{6}")
-"""What belongs to the machine on which the tests ran."""
+FOLDER = re.compile(r"/(tmp|root|home|work)/[^\s`'\":;,)]*/")
+"""A folder of the machine on which the tests ran."""
+
+PRIVATE = re.compile(r"\x1b|127\.0\.0\.1:\d+|0x[0-9a-f]{6}")
+"""What else differs from run to run."""
 
 
 class Message(NamedTuple):
@@ -37,7 +43,7 @@ class Message(NamedTuple):
 
     Attributes:
         kind: `problem`, `outcome`, `error` or `command line`.
-        code: The code; for the last two kinds the class of the exception.
+        code: The code; for the last two kinds the class of the exception if it has no code of its own.
         template: The text in the source, with the fields in braces; empty if the code joins several texts.
         example: A text that a test has seen.
     """
@@ -127,8 +133,7 @@ def by_longest_part() -> tuple[tuple[str, str], ...]:
     return tuple(
         (template, max(re.split(r"\{[\w.]+\}", template), key=len))
         for template in templates()
-        if re.search(r"[a-z]{2,} |[a-z]{4,}", re.sub(r"\{[\w.]+\}", "", template))
-        and literal_length(template) >= 6
+        if " " in template and re.search(r"[a-z]{2,}", template) and literal_length(template) >= MIN_LITERAL
     )
 
 
@@ -144,13 +149,11 @@ def update() -> None:
         for path in RECORDED.glob("*.json")
         for entry in json.loads(path.read_text(encoding="utf-8"))
     }
-    kept = [
-        message
-        for message in (inventory() if INVENTORY.exists() else ())
-        if message.template in templates() or not message.template
-    ]
+    before = inventory() if INVENTORY.exists() else []
+    kept = [message for message in before if message.template == template_for(message.example)]
     found = {(message.kind, message.code, message.template): message.example for message in kept}
-    for kind, code, text in sorted(recorded):
+    for kind, code, recorded_text in sorted(recorded):
+        text = FOLDER.sub("/path/", recorded_text)
         if len(text) <= LONGEST and not PRIVATE.search(text):
             key = (kind, code, template_for(text))
             found[key] = min(found.get(key, text), text, key=lambda each: (abs(len(each) - 70), each))

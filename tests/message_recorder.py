@@ -43,7 +43,8 @@ def pytest_configure() -> None:
     def error(self: ToolcribError, *args: Any, **kwargs: Any) -> None:
         start_error(self, *args, **kwargs)
         if not isinstance(self, CallError | DocumentError):  # made of problems and failures, which are noted
-            note("error", type(self).__name__, self.message, self.hint)
+            own_code = self.code if self.code != type(self).code else type(self).__name__
+            note("error", own_code, self.message, self.hint)
 
     def usage(self: click.ClickException, message: str, *args: Any, **kwargs: Any) -> None:
         start_usage(self, message, *args, **kwargs)

@@ -8,6 +8,8 @@ import sys
 from contextlib import ExitStack
 from importlib.metadata import distribution, distributions
 from pathlib import Path
+from threading import Event
+from time import time_ns
 
 import pytest
 from packaging.requirements import Requirement
@@ -15,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from forking import forked_command
 from sampling import THOROUGH
+from toolcrib.loading.fingerprints import RACY
 
 
 @pytest.fixture(scope="session")
@@ -106,8 +109,17 @@ def page_environment(request, root, tmp_path, command_of):
     wants_mcp = "$ pip install 'toolcrib[mcp]'" in page
     python = request.getfixturevalue("python_with_mcp" if wants_mcp else "clean_python")
     before = installed(python)
+    if "TOOLCRIB_CACHE_DIR" in page:
+        # A process that imports the package within two seconds of its installation writes no index, as the process
+        # that is forked may have done. So these pages start their own, once the package is old enough.
+        commands = []
+        package = next(python.parent.parent.glob("lib/*/site-packages/toolcrib"))
+        newest = max(path.stat().st_ctime_ns for path in package.rglob("*.py"))
+        Event().wait(max(0, newest + RACY - time_ns()) / 1e9)
+    else:
+        commands = [str(command_of(python))]
     yield {
-        "PATH": os.pathsep.join([str(command_of(python)), str(python.parent), os.environ["PATH"]]),
+        "PATH": os.pathsep.join([*commands, str(python.parent), os.environ["PATH"]]),
         "HOME": str(tmp_path),
         "COLUMNS": "100",
         "LC_ALL": "C.UTF-8",

@@ -276,7 +276,7 @@ def test_an_address_with_a_zone_is_reached_where_it_is_allowed(perch, zone):
 
 def test_a_zone_that_is_none_is_no_connection():
     async def main():
-        with pytest.raises(UnreachableHost, match="no connection"):
+        with pytest.raises(UnreachableHost, match="cannot connect"):
             await EgressGuard(["[fe80::1%nowhere0]:80"]).connect("fe80::1%nowhere0", 80, ANY)
 
     before = open_files()

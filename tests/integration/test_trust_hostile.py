@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -155,7 +156,7 @@ def test_mocks_still_work_and_one_message_says_what_would_happen(canaries):
     assert done.returncode == 15
     assert done.stderr.count("denied (untrusted_workspace)") == 1
     for told in (
-        f"start    {sys.executable} server.py",
+        f"start    {shlex.join([sys.executable, 'server.py'])}",
         "env A=${CANARY_SECRET}",
         "env B=${file:~/.ssh/id_rsa}",
         f"contact  http://127.0.0.1:{canaries.port}",
@@ -194,7 +195,7 @@ def test_the_environment_may_grant_it(granted, canaries):
     assert json.loads(done.stdout) == {"from": "outside"}
 
 
-@pytest.mark.parametrize("value", ["yes", "0" * 64, "a", "ALL!", ""])
+@pytest.mark.parametrize("value", sample(["yes", "0" * 64, "a", "ALL!", ""]))
 def test_another_value_grants_nothing(value, canaries):
     done, events = canaries.run("call", "send", TOOLCRIB_TRUST=value)
     assert done.returncode == 15
@@ -258,7 +259,7 @@ def test_a_change_of_a_trusted_project_asks_again(change, canaries):
     assert any(line[:1] in {"+", "-", "~"} for line in told.splitlines()), told
     if words != ("call", "look"):
         assert done.returncode == 15, done.stdout + done.stderr
-        assert "any more" in done.stdout + done.stderr or "has changed" in done.stderr
+        assert "no longer trusted" in done.stdout + done.stderr or "has changed" in done.stderr
 
 
 def test_what_is_not_needed_any_more_asks_nobody(canaries):
@@ -379,7 +380,15 @@ def test_a_file_that_is_named_with_mcp_is_consent_for_that_run_and_for_that_file
 
 @pytest.mark.parametrize(
     "harm",
-    ["others may write to the folder", "others may write to the file", "damaged", "another hash", "a link"],
+    sample(
+        [
+            "others may write to the folder",
+            "others may write to the file",
+            "damaged",
+            "another hash",
+            "a link",
+        ]
+    ),
 )
 def test_a_trust_store_that_is_not_to_be_believed_starts_nothing(harm, canaries, tmp_path):
     assert canaries.run("trust", "--yes")[0].returncode == 0
@@ -402,7 +411,7 @@ def test_a_trust_store_that_is_not_to_be_believed_starts_nothing(harm, canaries,
     assert canaries.deeds(done, events) == []
     assert done.returncode == 15
     told = canaries.run("doctor")[0]
-    assert "is not used" in told.stdout
+    assert "is ignored" in told.stdout
     assert told.returncode == 1
 
 

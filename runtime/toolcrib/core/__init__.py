@@ -1,4 +1,4 @@
-"""Values, errors, contracts and time, used by all other rooms.
+"""Values, errors, protocols and clocks that all other packages use.
 
-It imports no other room.
+At run time, it imports no other package of toolcrib.
 """

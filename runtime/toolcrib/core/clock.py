@@ -1,6 +1,6 @@
-"""The machine's time, the times and durations that documents write, and a lock across event loops.
+"""The system clock, times and durations as text, and a lock that works across event loops.
 
-Virtual time: `virtual_clock.py`.
+`virtual_clock` contains the clock for virtual time.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from datetime import UTC, datetime
 from threading import Lock
 
+# `typing` is not imported at run time: every start of the command line imports this module.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -25,25 +26,28 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 DURATION_PATTERN = r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$"
-"""What a duration in a document looks like, as a JSON Schema `pattern`."""
+"""JSON Schema `pattern` of a duration."""
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
-"""Where virtual time begins unless a document says otherwise."""
+"""Default start of virtual time."""
 
 _DURATION = r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def format_time(moment: datetime) -> str:
-    """A time of day as RFC 3339 writes it, `Z` for UTC."""
+    """Format a time as RFC 3339, with `Z` for UTC."""
     return moment.isoformat().replace("+00:00", "Z")
 
 
 def parse_duration(text: str) -> float:
-    """The seconds of a duration such as `250ms`, `5s`, `1.5m`, `1h`, `2d`.
+    """Parse a duration such as `250ms`, `5s`, `1.5m`, `1h` or `2d`.
+
+    Returns:
+        The duration in seconds.
 
     Raises:
-        ValueError: The text is no duration; the message says what one looks like.
+        ValueError: The text is not a valid duration. The message lists examples.
     """
     match = re.fullmatch(_DURATION, text, re.ASCII)
     if match is None:
@@ -51,11 +55,12 @@ def parse_duration(text: str) -> float:
             f"`{text}` is not a valid duration; write a number and a unit: `250ms`, `5s`, `1.5m`, `1h`, `2d`"
         )
     number, unit = float(match[1]), match[2]
+    # Division, because 0.001 has no exact binary form: `9ms` must be the same number as `0.009s`.
     return number / 1000 if unit == "ms" else number * _SECONDS[unit]
 
 
 def format_duration(seconds: float) -> str:
-    """A finite number of seconds as a duration: whole days, hours, minutes, else `12.5s` or `250ms`."""
+    """Format a finite number of seconds: in whole days, hours or minutes, otherwise as `12.5s` or `250ms`."""
     if seconds < 0:
         return "-" + format_duration(-seconds)
     if 0 < seconds < 1:
@@ -71,11 +76,13 @@ def _plain(number: float) -> str:
 
 
 async def run_in_thread(clock: Clock, work: Callable[[], T]) -> T:
-    """What `work` returns, which runs in a thread so that the event loop goes on.
+    """Run a blocking function in a thread, and return its result.
 
-    Cancelling the caller takes effect at once; the work then runs to its end, and nobody gets what it returns.
+    Cancelling the caller takes effect immediately. The function still runs to its end, because a thread cannot be
+    stopped, and its result is discarded.
     """
-    import asyncio  # noqa: PLC0415 -- a call that waits for nothing needs none of it
+    # Importing asyncio takes tens of milliseconds, and a call that never waits does not need it.
+    import asyncio  # noqa: PLC0415 -- see above
 
     with clock.outside():
         return await asyncio.to_thread(work)
@@ -85,42 +92,45 @@ _NOTHING_TO_DO = nullcontext()
 
 
 class RealClock:
-    """The clock of the machine."""
+    """The system clock."""
 
     def now(self) -> datetime:
-        """The time of day in UTC."""
+        """Return the current time in UTC."""
         return datetime.now(UTC)
 
     monotonic = staticmethod(time.monotonic)
-    """Seconds since some moment; never goes back."""
+    """Return seconds since an arbitrary moment. The value never decreases."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; a negative time is none."""
-        import asyncio  # noqa: PLC0415 -- a call that waits for nothing needs none of it
+        """Wait. Negative values count as 0."""
+        import asyncio  # noqa: PLC0415 -- a call that never waits does not need it
 
-        await asyncio.sleep(max(seconds, 0))  # noqa: TID251 -- this is the one place where time passes
+        await asyncio.sleep(max(seconds, 0))  # noqa: TID251 -- the clock itself must wait
 
     def timeout(self, seconds: float) -> AbstractAsyncContextManager[asyncio.Timeout]:
-        """Raise TimeoutError inside the block when it takes longer; an infinite time never ends."""
-        import asyncio  # noqa: PLC0415 -- as above
+        """Return a context manager that raises TimeoutError if its block takes longer; infinity never expires."""
+        import asyncio  # noqa: PLC0415 -- a call that never waits does not need it
 
+        # None means no timeout, so that no timer for infinity is scheduled in the event loop.
         return asyncio.timeout(None if math.isinf(seconds) else seconds)
 
     def working(self) -> AbstractContextManager[object]:
-        """Nothing: real time needs no account of who works."""
+        """Do nothing: real time does not stop for calls."""
         return _NOTHING_TO_DO
 
     def waiting(self) -> AbstractContextManager[object]:
-        """Nothing: real time passes anyway."""
+        """Do nothing: real time does not depend on calls."""
         return _NOTHING_TO_DO
 
     def outside(self) -> AbstractContextManager[object]:
-        """Nothing: real time is always the world's."""
+        """Do nothing: real time also passes during external I/O."""
         return _NOTHING_TO_DO
 
 
 class CrossLoopLock:
-    """`async with lock`: one at a time, in whichever event loop or thread, without blocking an event loop."""
+    """A lock for `async with` that excludes other event loops and threads, without blocking an event loop."""
+
+    # `asyncio.Lock` is bound to one event loop, but a runtime can be called from several threads with their own.
 
     def __init__(self) -> None:
         self._taken = Lock()
@@ -128,9 +138,10 @@ class CrossLoopLock:
     async def __aenter__(self) -> None:
         if self._taken.acquire(blocking=False):
             return
-        import asyncio  # noqa: PLC0415 -- as above
+        import asyncio  # noqa: PLC0415 -- a lock that is free does not need it
 
         waiting = asyncio.get_running_loop().run_in_executor(None, self._taken.acquire)
+        # The thread goes on to acquire the lock even if the caller is cancelled, so it must then release it.
         try:
             await asyncio.shield(waiting)
         except asyncio.CancelledError:

@@ -1,12 +1,12 @@
-"""Every error that toolcrib raises, and the problems for which it refuses a document.
+"""Every error that toolcrib raises, and the problems that it reports in documents.
 
-ToolcribError                   code, hint; never raised itself
-├── DocumentError               .problems: everything wrong with the documents that were read
-├── ExpressionError             an expression or template failed (.pointer says where in its document)
-├── NotReady                    what a tool needs is not there now: a secret, an extra
-│   ├── ServerDown              an MCP server can't be started or reached
-├── ConfigurationError          how the runtime is used is wrong
-│   ├── UnknownMode             a mode that is neither installed nor written anywhere
+ToolcribError                   code, hint; the base class, never raised itself
+├── DocumentError               .problems: every problem in the documents that were read
+├── ExpressionError             an expression or template failed (.pointer locates it in its document)
+├── NotReady                    a tool cannot be bound yet: a secret or an extra is missing
+│   ├── ServerDown              an MCP server cannot be started or reached
+├── ConfigurationError          the runtime is set up or used incorrectly
+│   ├── UnknownMode             a mode that is neither installed nor used in a descriptor
 │   └── ClosedRuntime           a call after the runtime was closed
 └── CallError                   .result: one class for each outcome but `ok`
     ├── ToolFailed              tool_error
@@ -42,14 +42,14 @@ class Problem(NamedTuple):
     """One diagnosed fault of a document.
 
     Attributes:
-        code: Stable name of the kind of fault, e.g. `unknown_key`.
-        message: What is wrong, with the value seen.
-        pointer: JSON Pointer (RFC 6901) of the place within its document; empty for the whole.
-        hint: The way out, where there is one.
-        severity: `error` keeps the document out; `warning` and `notice` do not.
-        source: The file, as it was named; empty until the problem is placed in its document.
-        line: 1-based; 0 where unknown.
-        column: 1-based; 0 where unknown.
+        code: Stable problem code, for example `unknown_key`.
+        message: What is wrong, including the value found.
+        pointer: JSON Pointer (RFC 6901) into the document; empty for the whole document.
+        hint: How to fix it, if known.
+        severity: An `error` rejects the document; a `warning` or `notice` does not.
+        source: The file, as the caller named it; empty until `at` sets it.
+        line: Line number, from 1; 0 if unknown.
+        column: Column number, from 1; 0 if unknown.
     """
 
     code: str
@@ -62,7 +62,7 @@ class Problem(NamedTuple):
     column: int = 0
 
     def at(self, source: str, line: int, column: int) -> Problem:
-        """The same problem, placed in a file."""
+        """Return a copy of the problem with its file, line and column."""
         return self._replace(source=source, line=line, column=column)
 
     def __str__(self) -> str:
@@ -76,26 +76,29 @@ class Problem(NamedTuple):
 
 
 def near_misses(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
-    """The known names that a misspelt name may have meant, nearest first."""
-    import difflib  # noqa: PLC0415 -- most commands meet no misspelt name
+    """Return up to `most` known names that resemble a misspelt one, closest first."""
+    import difflib  # noqa: PLC0415 -- only misspelt names need it, and most commands have none
 
+    # Compared without case, so that `GetForecast` is close to `getforecast`. Sorted in reverse, so that of two
+    # names that differ only in case the same one is always suggested.
     folded = {candidate.casefold(): candidate for candidate in sorted(known, reverse=True)}
     close = difflib.get_close_matches(name.casefold(), folded, n=most, cutoff=0.6)
     return [folded[match] for match in close]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint that names the near misses, or the empty text where nothing is near."""
+    """Return a hint that suggests similar names; empty if there are none."""
     close = near_misses(name, known)
     return f"did you mean {' or '.join(f'`{match}`' for match in close)}?" if close else ""
 
 
 class ToolcribError(Exception):
-    """The root of the tree.
+    """Base class of all errors that toolcrib raises.
 
     Attributes:
-        code: Stable name of the fault.
-        hint: The way out, where there is one.
+        code: Stable error code.
+        message: What went wrong.
+        hint: How to fix it, if known.
     """
 
     code: str = "error"
@@ -112,7 +115,11 @@ class ToolcribError(Exception):
 
 
 class DocumentError(ToolcribError):
-    """Documents were refused. `problems` holds everything that is wrong with them."""
+    """One or more documents are invalid.
+
+    Attributes:
+        problems: Every problem found, not only the first.
+    """
 
     code = "invalid_document"
 
@@ -124,10 +131,10 @@ class DocumentError(ToolcribError):
 
 
 class ExpressionError(ToolcribError):
-    """An expression or template can't be read, or failed while it was worked out.
+    """An expression or template is invalid, or its evaluation failed.
 
     Attributes:
-        pointer: JSON Pointer of the text within the structure that holds it.
+        pointer: JSON Pointer of the expression within the structure that contains it.
     """
 
     code = "expression_failed"
@@ -137,19 +144,30 @@ class ExpressionError(ToolcribError):
         self.pointer = pointer
 
     def under(self, pointer: str) -> ExpressionError:
-        """The same error, seen from a structure that holds this one at `pointer`."""
+        """Return the same error, with its pointer relative to an outer structure.
+
+        Args:
+            pointer: Where the outer structure contains this one.
+        """
         return ExpressionError(self.message, code=self.code, hint=self.hint, pointer=pointer + self.pointer)
 
     def problem(self, pointer: str, *, hint: str = "") -> Problem:
-        """The error as a problem of the document whose text stands at `pointer`; `hint` where it has none itself."""
+        """Return the error as a problem of a document.
+
+        Args:
+            pointer: Where the document contains the expression.
+            hint: Used if the error has no hint of its own.
+        """
         return Problem(code=self.code, message=self.message, pointer=pointer, hint=self.hint or hint)
 
 
 class NotReady(ToolcribError):
-    """A mode can't bind a tool now: a secret or an extra that it needs is not there. The next call tries again.
+    """A tool cannot be bound yet, for example because a secret or an optional package is missing.
+
+    The call ends `unavailable`, and the next call tries to bind the tool again.
 
     Attributes:
-        denied: Whether it may not be bound.
+        denied: Whether the binding is forbidden, so that the call ends `denied` instead.
     """
 
     code = "not_ready"
@@ -157,19 +175,19 @@ class NotReady(ToolcribError):
 
 
 class ServerDown(NotReady):
-    """An MCP server can't be started or reached now, or may not be."""
+    """An MCP server cannot be started or reached, or policy forbids it."""
 
     code = "server_down"
 
 
 class ConfigurationError(ToolcribError):
-    """How the runtime is set up or used is wrong."""
+    """The runtime is set up or used incorrectly."""
 
     code = "invalid_configuration"
 
 
 class UnknownMode(ConfigurationError):
-    """A mode was asked for that is neither installed nor written in any descriptor."""
+    """The requested mode is neither installed nor used in any descriptor."""
 
     code = "unknown_mode"
 
@@ -181,124 +199,131 @@ class ClosedRuntime(ConfigurationError):
 
 
 class CallError(ToolcribError):
-    """A call did not end `ok`. Raised by `Result.raise_for_outcome()` alone.
+    """A call did not end `ok`. Only `Result.raise_for_outcome()` raises it.
 
     Attributes:
-        outcome: The outcome that this class stands for.
-        result: The whole result of the call.
+        outcome: The outcome that the class represents.
+        result: The complete result of the call.
     """
 
+    # A plain string: `Outcome` is defined in `model`, which imports this module.
     outcome: ClassVar[str] = ""
 
     def __init__(self, result: Result) -> None:
         self.result = result
+        # A tool can report a more specific code than its outcome, such as `city_unknown`.
         code = result.error.code if result.error is not None else self.outcome
         super().__init__(result.message, code=code)
 
 
 class ToolFailed(CallError):
-    """The tool answered that it failed."""
+    """The tool reported an error."""
 
     outcome = "tool_error"
 
 
 class InvalidArguments(CallError):
-    """The arguments do not fit the tool's input schema."""
+    """The arguments do not match the input schema."""
 
     outcome = "invalid_arguments"
 
 
 class InvalidResult(CallError):
-    """The tool's answer does not fit its output schema."""
+    """The tool's result does not match the output schema."""
 
     outcome = "invalid_result"
 
 
 class ToolNotFound(CallError):
-    """No tool has this name."""
+    """The registry has no tool with this name."""
 
     outcome = "not_found"
 
 
 class ToolUnavailable(CallError):
-    """The tool is known, and it was clear before any attempt that it can't run here."""
+    """The tool exists but cannot run here; no attempt was made."""
 
     outcome = "unavailable"
 
 
 class CallDenied(CallError):
-    """Policy, permission or egress said no."""
+    """Policy, permissions or egress rules refused the call."""
 
     outcome = "denied"
 
 
 class ApprovalNeeded(CallError):
-    """The call waits for somebody's approval."""
+    """The call is waiting for approval."""
 
     outcome = "needs_approval"
 
 
 class CallTimeout(CallError):
-    """The deadline passed."""
+    """The call did not finish before its deadline."""
 
     outcome = "timeout"
 
 
 class CallCancelled(CallError):
-    """The caller gave up."""
+    """The call was cancelled before it finished."""
 
     outcome = "cancelled"
 
 
 class Overloaded(CallError):
-    """A queue is full or a circuit is open."""
+    """The queue is full or the circuit breaker is open."""
 
     outcome = "overloaded"
 
 
 class LimitExceeded(CallError):
-    """A limit of size, cost, calls or rate was reached."""
+    """The call exceeds a limit on size, cost, number of calls or rate."""
 
     outcome = "limit_exceeded"
 
 
 class TransportError(CallError):
-    """An attempt was made and failed on the way."""
+    """An attempt failed at the connection or protocol level."""
 
     outcome = "transport_error"
 
 
 class UnknownOutcome(CallError):
-    """The connection broke after a non-idempotent request was sent: it may have acted."""
+    """The connection broke after a non-idempotent request was sent, which may have taken effect."""
 
     outcome = "unknown_outcome"
 
 
 class UnmatchedMock(CallError):
-    """A strict mock had no reply for this call."""
+    """A strict mock has no reply for the call."""
 
     outcome = "unmatched_mock"
 
 
 class InternalError(CallError):
-    """A bug: toolcrib's own, or of the mock (then with its file and line)."""
+    """A bug in toolcrib or in a mock; for a mock, the message includes the file and line."""
 
     outcome = "internal"
 
 
 def error_for(outcome: str) -> type[CallError]:
-    """The error class of an outcome; KeyError for `ok`, which has none."""
+    """Return the error class of an outcome.
+
+    Raises:
+        KeyError: The outcome is `ok`, or unknown.
+    """
+    # Derived from the classes, so that a new outcome needs no second entry that could be forgotten.
     return {cls.outcome: cls for cls in CallError.__subclasses__()}[outcome]
 
 
 class CallProgress(NamedTuple):
-    """How far a call had progressed when it was cancelled, attached to the exception for outer layers.
+    """How far a call had progressed when an exception ended it, for outer layers.
 
     Attributes:
-        attempts: How often the runtime had tried.
-        queue: The tool or origin in whose queue the call was; empty for none.
-        reached: Whether the tool may have been reached.
-        meta: What to report beside the result.
+        attempts: Number of attempts made.
+        queue: The tool or origin whose queue the call was waiting in; empty if it was not queued.
+        reached: Whether the tool may have received the call.
+        meta: Entries to add to the `meta` of the result.
     """
 
     attempts: int = 1
@@ -315,13 +340,19 @@ def attach_progress(
     reached: bool = True,
     meta: Mapping[str, JSON] = MappingProxyType({}),
 ) -> None:
-    """Attach to an error how far the call was that it ends; without `meta`, an earlier `meta` stays."""
+    """Record on an exception how far its call had progressed.
+
+    Without `meta`, the `meta` that an inner layer attached is kept.
+    """
+    # Stored on the exception because a cancelled task returns no result that could carry it. `__dict__` is
+    # used because BaseException declares no such attribute.
     error.__dict__["toolcrib_progress"] = CallProgress(
         attempts, queue, reached, meta or progress_of(error).meta
     )
 
 
 def progress_of(error: BaseException | None) -> CallProgress:
-    """How far the call was that an error ended."""
+    """Return the progress attached to an exception; the defaults of `CallProgress` if there is none."""
+    # Most errors pass no layer that attaches progress.
     progress = None if error is None else error.__dict__.get("toolcrib_progress")
     return progress if isinstance(progress, CallProgress) else CallProgress()

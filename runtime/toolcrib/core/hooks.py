@@ -1,7 +1,7 @@
-"""Functions of somebody's own that a document names: `package.module:function`.
+"""Import of the hooks that documents name: `package.module:function`.
 
-They come from installed distributions, from what the program itself put on its path, or from a trusted project: never from the
-working directory because Python happens to look there.
+Hooks come from installed distributions, from folders that the program adds to `sys.path`, or from a trusted
+project. They never come from the working directory just because Python searches it.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ from toolcrib.core.errors import NotReady
 
 
 class MissingHook(NotReady):
-    """There is no such function."""
+    """The hook does not exist, cannot be imported or is not callable."""
 
     code = "missing_hook"
 
 
 def load_hook(path: str, place: str, folder: str = "") -> Callable[..., Any]:
-    """Import what a document names.
+    """Import a hook.
 
     Args:
-        path: `package.module:function`; a dotted name behind the colon is followed: `package.module:Signer.sign`.
-        place: Where it is written, for messages: `file:line`.
-        folder: The trusted project whose modules may be imported as well; empty for none.
+        path: `package.module:function`. The name after the colon may be dotted: `package.module:Signer.sign`.
+        place: `file:line` of the hook in its document, for messages.
+        folder: Folder of a trusted project whose modules may also be imported; empty for none.
 
     Raises:
-        MissingHook: There is nothing of this name, it can't be imported, or can't be called.
+        MissingHook: The hook does not exist, cannot be imported or is not callable.
     """
     module, _colon, name = path.partition(":")
     try:
         with _search_path(os.path.realpath(folder) if folder else ""):
             hook = reduce(getattr, name.split("."), import_module(module))
-    except Exception as error:  # noqa: BLE001 -- the code of a module may raise anything
-        message = f"cannot import the hook `{path}` ({type(error).__name__}; {place})"
+    # Importing a module runs its code.
+    except Exception as error:  # noqa: BLE001 -- third-party code can raise any exception
+        message = f"the hook `{path}` cannot be imported ({type(error).__name__}; {place})"
         hint = "install it, add it to PYTHONPATH, or put it into the project folder"
         raise MissingHook(message, hint=hint) from None
     if not callable(hook):
@@ -50,13 +51,14 @@ def load_hook(path: str, place: str, folder: str = "") -> Callable[..., Any]:
 
 @contextmanager
 def _search_path(folder: str) -> Iterator[None]:
-    """Let a trusted project's modules be found, after all others, and nothing of a working directory that is another folder.
-
-    The project stays on the path: its modules may import each other later.
-    """
+    """Make a trusted project importable, and hide a working directory that the user did not choose."""
+    # The attack: a downloaded folder contains a module with the name of a hook. `python -m` and an empty entry put
+    # the working directory first in `sys.path`, so its module would run as the user's code.
     here = _working_folder()
     accidental = bool(here) and here != folder and not _is_meant(here)
     before = [*sys.path]
+    # Last in the path, so that a project cannot replace an installed module. It stays there, because its modules may
+    # import each other during a call.
     if folder and folder not in sys.path:
         sys.path.append(folder)
     if not accidental:
@@ -66,6 +68,7 @@ def _search_path(folder: str) -> Iterator[None]:
     try:
         yield
     finally:
+        # The imported module may have added entries of its own.
         added = [entry for entry in sys.path if entry not in before]
         sys.path[:] = [*before, *added]
 
@@ -78,7 +81,7 @@ def _working_folder() -> str:
 
 
 def _is_meant(here: str) -> bool:
-    """Whether somebody wants modules of the working directory: PYTHONPATH names it, or the program that runs lies there."""
+    """Whether the user chose the working directory: PYTHONPATH names it, or it contains the running program."""
     named = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     folders = [*named, *([os.path.dirname(os.path.abspath(main))] if main else [])]

@@ -1,4 +1,4 @@
-"""How every place is named: in a document or value by JSON Pointers (RFC 6901), on disk by `file:line`."""
+"""JSON Pointers (RFC 6901) for places in documents and values, and `file:line` for places on disk."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ from collections.abc import Iterable
 
 
 def pointer_step(key: str | int) -> str:
-    """One step of a pointer, without its slash: `~` and `/` are escaped (section 3)."""
+    """Return a key or index as one step of a pointer, without the slash; `~` and `/` are escaped (section 3)."""
+    # `~` comes first: otherwise the `~` of an escaped `/` would be escaped again.
     return str(key).replace("~", "~0").replace("/", "~1")
 
 
 def pointer_to(path: Iterable[str | int]) -> str:
-    """The pointer of a path of keys and indexes."""
+    """Return the pointer of a path of keys and indexes."""
     return "".join(f"/{pointer_step(key)}" for key in path)
 
 
 def keys_of(pointer: str) -> list[str]:
-    """The keys and indexes that a pointer goes through, each as text."""
+    """Return the keys and indexes of a pointer, each as text."""
+    # `~1` comes first: `~01` stands for the key `~1` (RFC 6901, section 4).
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
 def file_and_line(place: str) -> tuple[str, int]:
-    """The two parts of `file:line`; of what ends with no line, all of it and 0."""
+    """Split `file:line`. Without a line number, the result is the whole text and 0."""
+    # Split at the last colon, because a Windows path contains another one: `C:\tools\a.yaml:3`.
     file, _colon, line = place.rpartition(":")
     return (file, int(line)) if line.isdigit() else (place, 0)

@@ -1,4 +1,4 @@
-"""The contracts between the rooms: what an executor, a middleware, a clock, a session must be."""
+"""Protocols that connect the packages: executor, bound tool, middleware, clock, session and files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CallNext = Callable[[Call], Awaitable[Result]]
-"""What a middleware calls to go on: the rest of the chain."""
+"""The rest of the chain, which a middleware awaits to continue the call."""
 
 
 class Middleware(Protocol):
@@ -29,135 +29,158 @@ class Middleware(Protocol):
 
 
 class Timer(Protocol):
-    """What `Clock.timeout` gives to its block."""
+    """The object that `Clock.timeout` passes to its `async with` block."""
 
     def expired(self) -> bool:
-        """Whether the block was ended because its time was up."""
+        """Whether the timeout has expired."""
         ...
 
 
 class Clock(Protocol):
-    """The one source of time."""
+    """The source of time for everything that a session does."""
+
+    # All code asks its session's clock instead of `time` or `asyncio`: a scenario that simulates hours must not
+    # take hours, and two runs with the same seed must see the same times.
 
     def now(self) -> datetime:
-        """The time of day, timezone-aware, in UTC."""
+        """Return the current time, timezone-aware, in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
+        """Return seconds since an arbitrary moment. The value never decreases."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; virtual time jumps instead when nothing waits on the world."""
+        """Wait. Virtual time jumps ahead instead, unless a call is working or waits for external I/O."""
         ...
 
     def timeout(self, seconds: float) -> AbstractAsyncContextManager[Timer]:
-        """Raise TimeoutError inside the block when it takes longer."""
+        """Return a context manager that raises TimeoutError if its block takes longer."""
         ...
 
     def working(self) -> AbstractContextManager[object]:
-        """A call is under way: virtual time waits until it sleeps."""
+        """Return a context manager for a call in progress: virtual time stops until the call sleeps."""
         ...
 
     def waiting(self) -> AbstractContextManager[object]:
-        """A call waits for another call (a place in a queue): it does not hold virtual time back."""
+        """Return a context manager for waiting on another call, such as in a queue: virtual time can advance."""
         ...
 
     def outside(self) -> AbstractContextManager[object]:
-        """A call waits on the world (socket, process): virtual time runs as real time."""
+        """Return a context manager for external I/O (socket, process): virtual time runs like real time."""
         ...
 
 
 class Files(Protocol):
-    """The files beside a document: a folder on disk, or a mapping in memory."""
+    """The files that a document can name: a folder on disk, or a mapping in memory."""
 
     def read(self, name: str) -> bytes:
-        """The content of a file, named by a relative path with `/`.
+        """Return the content of a file.
+
+        Args:
+            name: Relative path with `/` as the separator.
 
         Raises:
-            OSError: It does not exist, can't be read, or lies outside what may be read; the text says which.
+            OSError: The file does not exist, cannot be read, or is outside the permitted folder. The message
+                names the reason.
         """
         ...
 
 
 class CallSession(Protocol):
-    """An isolated memory: mock state, counters, clock and seed."""
+    """The isolated state of a session: mock data, counters, clock and seed."""
 
     @property
     def id(self) -> str:
-        """Names the session; part of every keyed draw."""
+        """Name of the session. Every random value depends on it."""
         ...
 
     @property
     def seed(self) -> int:
-        """Seeds every keyed draw."""
+        """Seed of every random value."""
         ...
 
     @property
     def correlation(self) -> str:
-        """What its calls are tied to elsewhere, unless they say so themselves; empty for nothing."""
+        """Default correlation ID of its calls; empty for none."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """The session's time."""
+        """Clock of the session."""
         ...
 
     @property
     def began(self) -> float:
-        """When the session was made, in seconds of its clock."""
+        """When the session was created, in seconds on its clock."""
         ...
 
     @property
     def calls(self) -> int:
-        """How many calls the session has begun."""
+        """Number of calls started in the session."""
         ...
 
+    # Executors keep their state here, never in the bound tool: all sessions share the bound tool.
     def slot(self, key: str, make: Callable[[], T]) -> T:
-        """The session's own copy of a piece of state, made at its first use."""
+        """Return the session's value for a key.
+
+        Args:
+            key: Unique key of the state.
+            make: Creates the value on first use.
+        """
         ...
 
 
 class BoundTool(Protocol):
-    """A descriptor's binding, compiled once: ready to be called any number of times.
+    """A tool bound to a mode: compiled once, called any number of times.
 
-    One member more may be there: `timeout`, the deadline of a call in seconds, in place of the descriptor's.
+    An optional member `timeout` replaces the descriptor's deadline of a call, in seconds.
 
     Attributes:
-        waits: Whether a call may take time (then a deadline stands around it).
+        waits: Whether a call may wait. If so, the runtime enforces a deadline.
     """
 
     waits: bool
 
+    # An executor knows which of its library's exceptions mean a timeout, a refusal or a broken connection. Any
+    # exception that reaches the chain is reported as a bug (`internal`).
     async def execute(self, call: Call) -> Result:
-        """Run one attempt. Foreign errors become outcomes here; cancellation passes through."""
+        """Run one attempt.
+
+        Exceptions of the libraries used become outcomes here. Cancellation propagates.
+        """
         ...
 
     def explain(self, call: Call) -> JSON | Result:
-        """What `execute` would do for this call, without doing it; a result where it would fail at once."""
+        """Describe what `execute` would do, without doing it.
+
+        Returns:
+            The description, or a failed result if the call would fail before it reaches the tool.
+        """
         ...
 
 
 class SyncTool(BoundTool, Protocol):
-    """What a bound tool may offer besides: an answer without waiting, which spares a call all machinery for it.
+    """A bound tool that can answer without waiting, which avoids the cost of an event loop.
 
-    It keeps neither the arguments of a call nor what it answers: both belong to the caller.
+    It must keep no reference to the arguments or the answer, because both belong to the caller.
 
     Attributes:
-        answer_now: What `execute` would answer, for a tool that never waits; None for one that may.
+        answer_now: Returns synchronously what `execute` would return; None if the tool may wait.
     """
 
+    # The fast path makes no copies, so a reference that is kept would let a caller change the tool's state.
     answer_now: Callable[[Call], Result | TrustedAnswer] | None
 
 
 class Reaching(BoundTool, Protocol):
-    """A bound tool that reaches out: cache, limits, retry and breaker stand around it.
+    """A bound tool that makes external calls. Cache, limits, retries and circuit breaker apply to it.
 
-    What it answers may have `meta["freshness"]`, as `http.freshness.freshness` says it.
+    Its results may have `meta["freshness"]`, in the form that `http.freshness.freshness` returns.
 
     Attributes:
-        origin: What its calls share with those of other tools: `https://api.example.com`.
-        repeatable: Whether an attempt that failed may be made again without a second effect.
+        origin: Origin whose limits and circuit breaker it shares with other tools: `https://api.example.com`.
+        repeatable: Whether a failed attempt may be retried without a second effect.
     """
 
     origin: str
@@ -165,52 +188,64 @@ class Reaching(BoundTool, Protocol):
 
 
 class Executor(Protocol):
-    """A mode. One module and one entry point (group `toolcrib.executors`, name = the mode).
+    """The implementation of a mode: one module and one entry point (group `toolcrib.executors`, named like the mode).
 
-    More members may be there: an attribute `world` is given what may be reached (`toolcrib.servers.environment.NetworkEnvironment`) before
-    each `bind`; a method `annotations(block)` says what a block means for the tool's annotations (`read_only`,
-    `destructive`, `idempotent`, `open_world`), where the descriptor says nothing itself; a method `remote(name, block)`
-    names the server and the tool that a block stands for, whose description, schemas and annotations are the
-    descriptor's where it says nothing itself; an attribute `changed` is given a function `(server, catalogue)` that
-    is to be told in the event loop what a server offers, whenever it has listed that; an attribute `elsewhere` is
-    given a function `(descriptor, mode)` that binds a tool in another of its modes; a coroutine function
-    `release(session_id)` is awaited when a session is over; a property `keeps_nothing` says whether there is
-    nothing that `aclose` would give back; an attribute `contained` says that calls stay within this process, so that files
-    that nobody trusts may make them; a method `needs(descriptor, workspace)` says what a tool takes that is not contained
-    (`toolcrib.security.trust_needs.Need`), and of a mode that says nothing the whole block has to be agreed to; an attribute `reaches_out` says that calls do something real although
-    there is no `world`, so that nobody makes them for a test.
+    Optional members:
+
+    - `world`: the runtime sets this attribute before each `bind` to the network access that is allowed
+      (`toolcrib.servers.environment.NetworkEnvironment`).
+    - `annotations(block)` returns the tool annotations that a block implies (`read_only`, `destructive`,
+      `idempotent`, `open_world`). Those of the descriptor take precedence.
+    - `remote(name, block)` returns the server and the tool that a block refers to. The description, schemas and
+      annotations of that tool apply unless the descriptor sets its own.
+    - `changed`: the runtime sets this attribute to a function `(server, catalogue)`. The executor calls it in the
+      event loop each time it has listed the tools of a server.
+    - `elsewhere`: the runtime sets this attribute to a function `(descriptor, mode)` that binds a tool in another
+      of its modes.
+    - `release(session_id)`: a coroutine function that is awaited when a session ends.
+    - `keeps_nothing`: a property, true if `aclose` has nothing to release.
+    - `contained`: an attribute, true if calls stay within this process. Untrusted files may use such a mode.
+    - `needs(descriptor, workspace)` returns the access that a tool of a mode that is not contained requires
+      (`toolcrib.security.trust_needs.Need`). Without this method, the user must trust the whole block.
+    - `reaches_out`: an attribute, true if calls have real effects although there is no `world`. Tests do not make
+      such calls.
     """
+
+    # The optional members are not declared, so that an executor that needs none of them satisfies the protocol.
 
     @property
     def block_schema(self) -> Schema:
-        """JSON Schema of this mode's block in a descriptor; offers titles and descriptions to editors."""
+        """JSON Schema of the mode's block in a descriptor. Editors show its titles and descriptions."""
         ...
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
-        """What the block's schema can't say, with pointers into the descriptor. The block itself is valid."""
+        """Return the problems that the block schema cannot express, with pointers into the descriptor.
+
+        The block is already valid against `block_schema`.
+        """
         ...
 
     def bind(self, descriptor: Descriptor) -> BoundTool:
-        """Compile the binding. The descriptor passed `check` without errors.
+        """Compile the binding of a descriptor that `check` reported no errors for.
 
         Raises:
-            NotReady: Something that it needs is not there now, such as a secret: the call is `unavailable`, and
-                the next one tries again.
+            NotReady: A requirement is missing, such as a secret. The call ends `unavailable`, and the next call
+                tries to bind the tool again.
         """
         ...
 
     async def aclose(self) -> None:
-        """Give back connections and processes."""
+        """Close connections and stop processes."""
         ...
 
 
 class Remote(NamedTuple):
-    """A tool of a server that a descriptor stands for.
+    """The tool of a server that a descriptor refers to.
 
     Attributes:
-        server: Name of the server, as the project has it.
+        server: Name of the server in the project.
         tool: The server's name for the tool.
-        fixed: Arguments that the descriptor sets, so that nobody else does.
+        fixed: Names of the arguments that the descriptor sets and callers cannot.
     """
 
     server: str
@@ -219,33 +254,35 @@ class Remote(NamedTuple):
 
 
 class Kinds(Protocol):
-    """What loading has to know of modes; the engine supplies it.
+    """The modes, as document loading sees them. The engine implements it.
 
-    One member more may be there: `formats` (`toolcrib.loading.format_contract.Formats`), the formats of other systems that are
-    read. Without it, only toolcrib's own documents are.
+    An optional member `formats` (`toolcrib.loading.format_contract.Formats`) lists the formats of other systems
+    that can be loaded. Without it, only toolcrib's own documents can.
     """
+
+    # A protocol instead of an import: the engine depends on loading, not the other way round.
 
     @property
     def modes(self) -> Sequence[str]:
-        """The installed modes."""
+        """Names of the installed modes."""
         ...
 
     def schema_for(self, mode: str) -> Schema | None:
-        """The block schema of an installed mode, or None."""
+        """Return the block schema of a mode; None if the mode is not installed."""
         ...
 
     def check_binding(self, mode: str, descriptor: Descriptor) -> Sequence[Problem]:
-        """The mode's own check of a descriptor's block."""
+        """Return the problems that the mode itself finds in a descriptor's block."""
         ...
 
     def annotations_of(self, mode: str, block: JSON) -> Mapping[str, bool]:
-        """What a mode's block says a tool does to the world; a block whose shape is wrong says nothing."""
+        """Return the tool annotations that a block implies; empty for an invalid block."""
         ...
 
     def needs_of(self, mode: str, tool: Descriptor, workspace: Workspace) -> Iterable[Need]:
-        """What a tool needs outside of this process in a mode; nothing where the mode touches nothing."""
+        """Return the access outside this process that a tool requires in a mode; empty for a contained mode."""
         ...
 
     def remote_of(self, mode: str, name: str, block: JSON) -> Remote | None:
-        """The tool of a server that a block of the tool `name` stands for; None where it stands for itself."""
+        """Return the server tool that a block of the tool `name` refers to; None if it refers to none."""
         ...

@@ -1,6 +1,6 @@
-"""MCP servers, as a project or a client's `mcpServers` file names them, and what they offer.
+"""MCP servers as configured in a project or a client's `mcpServers` file, and the tools that they list.
 
-All of it is plain data, so that an index can keep it: `Server(*tuple(server))` is the same again.
+The values are plain data, so that an index can store them: `Server(*tuple(server))` equals `server`.
 """
 
 from __future__ import annotations
@@ -14,41 +14,42 @@ from typing import Any, Literal, NamedTuple
 from toolcrib.core.model import JSON, NOTHING
 
 LOCK_FILE = "toolcrib.lock"
-"""The file that keeps what servers offered when they were locked; it lies beside the one that names them."""
+"""File with the locked tools of servers, next to the file that configures them."""
 
 MODE = "mcp"
-"""The mode in which tools of servers are called."""
+"""Mode of the tools of MCP servers."""
 
 SEPARATOR = "__"
-"""Stands between the name of a server and that of its tool: `time__get_current_time`."""
+"""Separates the name of a server from the name of its tool: `time__get_current_time`."""
 
 
 class Server(NamedTuple):
-    """One server: how it is reached, and what of it is offered.
+    """How to reach a server, and which of its tools to offer.
 
-    Texts stand here as they were written: `${VAR}` in them is looked up when the server is started, in `folders` first.
+    Text values are stored as written. `${VAR}` is resolved when the server starts, from `folders` first.
 
     Attributes:
-        name: Names it; stands before `__` in the names of its imported tools.
-        transport: `stdio` (a process of ours), `http` (streamable HTTP) or `sse` (HTTP as it was before 2025-03-26).
-        command: What is started; of `stdio`.
-        args: What it is started with.
-        env: All that its environment holds, besides what a process can't do without (`PATH`, `HOME` ...).
-        cwd: Its working directory; relative ones are relative to `root`.
-        url: Where it is; of `http` and `sse`.
-        headers: Sent with every request to it.
-        auth: What proves who asks, as `live` writes it; None for nothing.
-        era: Which protocol is spoken: `auto` asks, `handshake` (up to 2025-11-25), `modern` (from 2026-07-28).
-        start_timeout: Seconds until it must have answered the first question.
-        idle_timeout: Seconds after which a call is given up of which nothing was heard; 0 for no such bound.
-        scope: `runtime`: one for all calls of a runtime; `session`: one for each session, and so for each scenario.
-        elicitation: `package.module:function` that answers when it asks the user something; empty: it is refused.
-        sampling: The same for when it asks for a model.
+        name: Name of the server, and the prefix before `__` in the names of its imported tools.
+        transport: `stdio` (a child process), `http` (streamable HTTP) or `sse` (HTTP before protocol 2025-03-26).
+        command: Program to start, for `stdio`.
+        args: Arguments of the program.
+        env: Complete environment of the program, apart from essential variables such as `PATH` and `HOME`.
+        cwd: Working directory of the program; a relative path starts at `root`.
+        url: Address of the server, for `http` and `sse`.
+        headers: Headers of every request.
+        auth: Authentication, in the form of mode `live`; None for none.
+        era: Protocol generation: `auto` detects it, `handshake` (up to 2025-11-25), `modern` (from 2026-07-28).
+        start_timeout: Seconds in which the server must answer the first request.
+        idle_timeout: Seconds without a message after which a call is cancelled; 0 for no limit.
+        scope: `runtime` starts one server for all calls; `session` starts one per session, and so per scenario.
+        elicitation: Hook (`package.module:function`) that answers the server's questions to the user; if empty,
+            they are refused.
+        sampling: Hook that answers the server's requests to a model; if empty, they are refused.
         imports: Whether all its tools are offered, as `name__tool`.
-        only: Globs of tools, by its own names for them: the others are neither offered nor called.
-        skipped: Globs of tools that are left out (`except` in documents).
-        root: The folder of the file that names it.
-        places: `""` and keys of the server, such as `command` -> `file:line`.
+        only: Globs over the server's names for its tools. Other tools are neither offered nor called.
+        skipped: Globs over the tools to exclude (`except` in documents).
+        root: Folder of the file that configures the server.
+        places: Key of the server, such as `command`, or `""` for the server itself -> `file:line`.
     """
 
     name: str
@@ -73,16 +74,18 @@ class Server(NamedTuple):
     places: Mapping[str, str] = NOTHING
 
     def offers(self, tool: str) -> bool:
-        """Whether a tool, by the server's own name for it, may be listed and called."""
+        """Whether a tool may be listed and called; `tool` is the server's name for it."""
+        # `fnmatchcase`, because `fnmatch` ignores case on Windows, and names of tools are case-sensitive.
         taken = any(fnmatchcase(tool, glob) for glob in self.only)
         return taken and not any(fnmatchcase(tool, glob) for glob in self.skipped)
 
     def place(self, key: str = "") -> str:
-        """`file:line` of one of its keys, or of the server where that one is not written."""
+        """Return `file:line` of a key, or of the server if the key is not set."""
         return self.places.get(key) or self.places.get("", "")
 
     def folders(self) -> dict[str, str]:
-        """What `${workspaceFolder}` and its kin in its texts stand for; editors have them, no environment does."""
+        """Return the values of `${workspaceFolder}` and related variables."""
+        # Editors define these variables for `mcpServers` files; the environment does not contain them.
         folder = os.path.abspath(self.root)
         return {
             "workspaceFolder": folder,
@@ -92,16 +95,16 @@ class Server(NamedTuple):
 
 
 class Catalogue(NamedTuple):
-    """What a server offers, as it said itself.
+    """The tools that a server lists, and its information about itself.
 
     Attributes:
-        server: Name of the server, as the project has it.
-        tools: The server's name for a tool -> its definition, as it came over the wire (`name`, `title`,
-            `description`, `inputSchema`, `outputSchema`, `annotations`, `icons`, `_meta`), in the order of listing.
-        refused: Name, or `#3` for a tool without a usable one -> why it can't be offered.
-        remarks: What else was wrong with the list: `it gave the cursor "x" twice`.
-        info: What it says of itself: `name`, `version`, `title`, `instructions`, `protocol`; what it does not say
-            is left out.
+        server: Name of the server in the project.
+        tools: The server's name for a tool -> its definition, as received (`name`, `title`, `description`,
+            `inputSchema`, `outputSchema`, `annotations`, `icons`, `_meta`), in the order of the list.
+        refused: Name of a tool, or its position such as `#3` if the name is unusable -> why it is not offered.
+        remarks: Other problems with the list, such as a repeated cursor.
+        info: Information from the server: `name`, `version`, `title`, `instructions` and `protocol`, if it sends
+            them.
     """
 
     server: str
@@ -111,17 +114,17 @@ class Catalogue(NamedTuple):
     info: Mapping[str, str] = NOTHING
 
     def says(self) -> dict[str, dict[str, Any]]:
-        """What of its tools is taken over: the server's name for a tool -> that."""
+        """Return the copied keys of each tool, by the server's name for it."""
         return {name: copied_keys(definition) for name, definition in self.tools.items()}
 
 
 class LockVerdict(NamedTuple):
-    """What a lock says of what a server offers.
+    """The result of comparing a server's tools with its lock.
 
     Attributes:
-        refused: The server's name for a tool -> why it may not be called, in words for whoever can act on it. The key
-            `*` stands for every tool of the server.
-        warnings: What is told, and changes nothing.
+        refused: The server's name for a tool -> why it must not be called, as a message with a fix. The key `*`
+            applies to every tool of the server.
+        warnings: Differences that are reported but have no effect.
     """
 
     refused: Mapping[str, str] = NOTHING
@@ -129,10 +132,12 @@ class LockVerdict(NamedTuple):
 
 
 LONGEST_NAME = 128
-"""Characters of a tool's name at most, as descriptors have it."""
+"""Maximum length of a tool's name in characters, as in descriptors."""
 
 COPIED_KEYS = ("title", "description", "inputSchema", "outputSchema", "annotations", "icons")
-"""What of a tool's definition goes into its descriptor. A server can't name a mode, a block or a permission."""
+"""Keys that are copied from a tool's definition to its descriptor."""
+
+# An allow list: with any other key, a server could set a mode, a block or a permission of the descriptor.
 
 _FOREIGN_CHARACTERS = re.compile("[^A-Za-z0-9_.-]")
 
@@ -140,24 +145,25 @@ _FOREIGN_CHARACTERS = re.compile("[^A-Za-z0-9_.-]")
 def tool_names_of(
     server: Server, tools: Iterable[str], taken: Collection[str] = ()
 ) -> tuple[dict[str, str], list[str]]:
-    """The names under which tools of a server are offered here: `time__get_current_time`.
+    """Return the names of a server's tools in the registry, such as `time__get_current_time`.
 
-    A character that a descriptor's name can't have becomes `_`, and what is longer than 128 characters is cut. Where
-    two tools come to the same name, the one that needed no change keeps it and the others get `_2`, `_3` ... in the
-    order of their own names, so it does not matter in which order the server lists them.
+    A character that is not allowed in a descriptor's name becomes `_`, and a name is cut after 128 characters. If
+    two tools get the same name, the one that needed no change keeps it, and the others get `_2`, `_3` and so on.
 
     Args:
-        server: Its filters decide which tools are named at all.
-        tools: The server's own names.
-        taken: Names that are not free, such as those of another server's tools.
+        server: The server. Its filters select the tools.
+        tools: The server's names for its tools.
+        taken: Names that are already used, for example by tools of another server.
 
     Returns:
-        The server's own name -> the name here, in the order given; and a remark on every name that was taken.
+        The server's name -> the name in the registry, in the order of `tools`; and a remark for each tool whose
+        name was already taken.
     """
     given = [tool for tool in dict.fromkeys(tools) if server.offers(tool)]
     plain = {tool: _plain_name(server.name, tool) for tool in given}
     unchanged = {tool for tool in given if plain[tool] == server.name + SEPARATOR + tool}
     used, found, remarks = set(taken), dict[str, str](), list[str]()
+    # Sorted, so that the numbers do not depend on the order in which the server lists its tools.
     for tool in sorted(given, key=lambda tool: (tool not in unchanged, tool)):
         name = next(name for name in _numbered(plain[tool]) if name not in used)
         used.add(name)
@@ -183,21 +189,20 @@ def _numbered(name: str) -> Iterator[str]:
 
 
 def descriptor_of(server: Server, definition: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The descriptor of an imported tool, as it is fed to loading: MCP's spellings, and the block `mcp`.
-
-    Of the definition only `COPIED_KEYS` is taken over, and none of it that is null. What stands beside a tool in
-    its `_meta` changes from one listing to the next, and is no part of the tool.
+    """Return the descriptor document of an imported tool, with MCP's key names and the block `mcp`.
 
     Args:
-        server: Whose tool it is.
-        definition: The tool, as the server lists it.
-        name: Its name here, as `tool_names_of` gives it.
+        server: The server of the tool.
+        definition: The definition of the tool, as the server lists it.
+        name: Name of the tool in the registry, from `tool_names_of`.
     """
+    # `_meta` is not copied: it changes from one listing to the next, which would look like a changed tool.
     said = copied_keys(definition)
     block = {"server": server.name, "tool": definition["name"]}
     return {"name": name, **said, "mode": MODE, MODE: block}
 
 
 def copied_keys(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """What `COPIED_KEYS` of a tool's definition hold, without those that are null."""
+    """Return the `COPIED_KEYS` of a tool's definition."""
+    # For a server, null means the same as an omitted key, but a descriptor does not allow null.
     return {key: definition[key] for key in COPIED_KEYS if definition.get(key) is not None}

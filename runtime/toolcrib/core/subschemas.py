@@ -1,7 +1,7 @@
-"""Where a JSON Schema keeps its subschemas, and which of them speak about a place in a value.
+"""The subschemas of a JSON Schema, and an index that finds those that apply to a place in a value.
 
-jsonschema-rs judges values; this index answers the questions that it does not: what kind of value
-is wanted at a path, which properties are known there, whether the place is marked as secret.
+jsonschema-rs validates values. This index answers other questions: which type is expected at a path, which
+properties are known there, and whether the place is marked as secret.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ T = TypeVar("T")
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and indexes from the root of a value to a place in it."""
 
+# Patterns can come from an MCP server and run on arguments of a model. The limits keep a pattern with exponential
+# backtracking, or with a large repetition count, from blocking the process.
 LINEAR: Final = jsonschema_rs.RegexOptions(size_limit=1 << 20)
-"""Patterns that run in linear time; look-around and back-references do not compile."""
+"""Options for patterns that are matched in linear time. Look-around and back-references do not compile."""
 
 STEPS: Final = 100_000
-"""Steps that a pattern with look-around or back-references may take on one text."""
+"""Maximum number of steps for matching a pattern with look-around or back-references."""
 
 BACKTRACKING: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=STEPS, size_limit=1 << 20)
-"""For the patterns that need look-around or back-references: a bounded number of steps."""
+"""Options for patterns with look-around or back-references: the number of steps is limited."""
 
 ONE: Final = frozenset(
     [
@@ -54,22 +56,24 @@ NAMED: Final = frozenset(
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _NAMES_ELSEWHERE: Final = frozenset({*REFERENCES, "allOf", "anyOf", "oneOf", "if", "patternProperties"})
 IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "then", "else", "dependentSchemas", "dependencies")
-"""Keywords whose subschemas judge the same value; `not` and `if` do not say what it should be."""
+"""Keywords whose subschemas describe the same value. `not` and `if` do not describe what it should be."""
 
 LEGACY: Final = ("/draft-04/", "/draft-06/", "/draft-07/")
-"""Dialects in which nothing beside a `$ref` counts."""
+"""Dialects in which keywords next to a `$ref` are ignored."""
 
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
-"""A position in a list, as a JSON Pointer writes it."""
+"""An array index in a JSON Pointer: no leading zeros (RFC 6901, section 4)."""
 
 
 def is_schema(value: object) -> TypeGuard[Schema]:
-    """Whether a value has the form of a schema: an object or a boolean."""
+    """Whether a value can be a schema: an object or a boolean."""
     return isinstance(value, dict | bool)
 
 
 def members(schema: dict[str, JSON], keyword: str) -> Iterator[tuple[Path, Schema]]:
-    """The subschemas at one keyword with their paths."""
+    """Yield the subschemas at a keyword, with their paths."""
+    # `items` is in both ONE and MANY: it is a list in drafts before 2020-12. A `dependencies` entry can also be a list
+    # of names, which `is_schema` excludes.
     inner = schema.get(keyword)
     if keyword in ONE and is_schema(inner):
         yield (keyword,), inner
@@ -80,14 +84,14 @@ def members(schema: dict[str, JSON], keyword: str) -> Iterator[tuple[Path, Schem
 
 
 def children(schema: Schema) -> Iterator[tuple[Path, Schema]]:
-    """The direct subschemas of a schema with their paths, at the keywords of all supported drafts."""
+    """Yield the direct subschemas of a schema, with their paths, at the keywords of all supported drafts."""
     if isinstance(schema, dict):
         for keyword in schema:
             yield from members(schema, keyword)
 
 
 def with_members(keyword: str, value: JSON, change: Callable[[Schema, Path], JSON]) -> JSON:
-    """The value of a keyword with each of its subschemas changed; `change` is given their paths in the schema, too."""
+    """Return the value of a keyword with each subschema replaced by `change(subschema, path)`."""
     if keyword in ONE and is_schema(value):
         return change(value, (keyword,))
     if keyword in MANY and isinstance(value, list):
@@ -102,17 +106,20 @@ def with_members(keyword: str, value: JSON, change: Callable[[Schema, Path], JSO
 
 
 def has_references(schema: Schema) -> bool:
-    """Whether there is a reference in a schema, so that it may mean something else where it stands alone."""
+    """Whether a schema contains a reference, so that its meaning can depend on the document around it."""
     if isinstance(schema, dict) and any(keyword in schema for keyword in REFERENCES):
         return True
     return any(has_references(inner) for _path, inner in children(schema))
 
 
 def cached_per_schema(make: Callable[[Schema | None], T], most: int = 256) -> Callable[[Schema | None], T]:
-    """What is made of a schema, made once for each schema object, of which so many are remembered.
+    """Cache a function of a schema by the identity of the schema object.
 
-    A schema can't be looked up by its value, and need not be: descriptors that share one share the object.
+    Args:
+        make: Function to cache.
+        most: Maximum number of schemas in the cache.
     """
+    # By identity: a dictionary is not hashable, and descriptors with the same schema share one object.
     made: dict[int, tuple[Schema | None, T]] = {}
 
     def find(schema: Schema | None) -> T:
@@ -120,7 +127,7 @@ def cached_per_schema(make: Callable[[Schema | None], T], most: int = 256) -> Ca
         if known is None:
             if len(made) >= most:
                 made.clear()
-            # The schema is held, so no other object can have its identity while it is remembered.
+            # The entry keeps the schema alive, so that no other object can get the same `id`.
             known = made[id(schema)] = (schema, make(schema))
         return known[1]
 
@@ -129,10 +136,10 @@ def cached_per_schema(make: Callable[[Schema | None], T], most: int = 256) -> Ca
 
 @lru_cache(maxsize=512)
 def pattern_validator(pattern: str) -> jsonschema_rs.Validator:
-    """A validator of texts that match a pattern anywhere, in linear time where the pattern allows.
+    """Return a validator for text that matches a pattern anywhere, in linear time if the pattern allows it.
 
     Raises:
-        ValueError: The pattern is no regular expression.
+        ValueError: The pattern is not a valid regular expression.
     """
     schema = {"type": "string", "pattern": pattern}
     try:
@@ -149,16 +156,16 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 Key: TypeAlias = tuple[str, Path]
-"""Tells sites apart: the document, and the path within it."""
+"""Identifies a site: its document, and the path within it."""
 
 
 class Site(NamedTuple):
-    """A subschema and where it stands.
+    """A subschema and its location.
 
     Attributes:
         schema: The subschema.
-        base: URI that its references resolve against; empty where the schema names none.
-        document: URI of the document that holds it; empty for the schema itself.
+        base: Base URI of its references; empty if the schema sets none.
+        document: URI of the document that contains it; empty for the schema itself.
         path: Path within that document.
     """
 
@@ -169,16 +176,16 @@ class Site(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Tells sites apart."""
+        """Identifies the site."""
         return self.document, self.path
 
     def get(self, keyword: str) -> JSON:
-        """What the subschema says at a keyword; None where it says nothing."""
+        """Return the value of a keyword; None if it is not set."""
         return None if isinstance(self.schema, bool) else self.schema.get(keyword)
 
 
 def _joined(base: str, reference: str) -> tuple[str, str]:
-    """A reference against its base: URI and fragment; as it was written, where it is no URI."""
+    """Resolve a reference against its base, into URI and fragment; an invalid URI is returned as written."""
     try:
         uri, fragment = urldefrag(urljoin(base, reference))
     except ValueError:
@@ -187,16 +194,17 @@ def _joined(base: str, reference: str) -> tuple[str, str]:
 
 
 class SchemaIndex:
-    """The sites of a schema and of the documents that it may refer to. Never fetches anything.
+    """Index of a schema and of the documents that it can refer to. It never fetches a document.
 
     Args:
-        schema: A schema; where its form is wrong, the wrong parts are passed over.
-        remotes: Further documents by their URI.
+        schema: The schema. Parts with an invalid form are skipped.
+        remotes: Additional documents by URI.
     """
 
     def __init__(self, schema: Schema, remotes: Mapping[str, JSON] = NOTHING) -> None:
         dialect = str(schema.get("$schema")) if isinstance(schema, dict) else ""
         self.legacy = any(draft in dialect for draft in LEGACY)
+        # Draft 4 calls the keyword `id`; all later drafts call it `$id`.
         self._id = "id" if LEGACY[0] in dialect else "$id"
         self._resources: dict[str, Site] = {}
         self._anchors: dict[tuple[str, str], Site] = {}
@@ -218,6 +226,7 @@ class SchemaIndex:
         return top
 
     def _base(self, schema: JSON, base: str) -> str:
+        # In draft 7 and earlier, an `$id` next to a `$ref` is ignored, and one that starts with `#` is an anchor.
         if not isinstance(schema, dict) or (self.legacy and "$ref" in schema):
             return base
         name = schema.get(self._id)
@@ -226,11 +235,12 @@ class SchemaIndex:
         return _joined(base, name)[0]
 
     def child(self, site: Site, path: Path, schema: Schema) -> Site:
-        """The site of a subschema of a site."""
+        """Return the site of a subschema of `site`."""
         return Site(schema, self._base(schema, site.base), site.document, site.path + path)
 
     def walk(self, top: Site) -> Iterator[Site]:
-        """Every subschema at and under a site, outermost first, in the order written."""
+        """Yield every subschema at and below a site, outermost first, in document order."""
+        # An explicit stack, because the nesting of a schema could exceed Python's recursion limit.
         stack = [top]
         while stack:
             site = stack.pop()
@@ -239,23 +249,23 @@ class SchemaIndex:
             stack.extend(reversed(inner))
 
     def everything(self) -> Iterator[Site]:
-        """Every subschema of the schema and of the other documents at hand."""
+        """Yield every subschema of the schema and of the additional documents."""
         for site in [site for uri, site in self._resources.items() if site.document == uri and not site.path]:
             yield from self.walk(site)
 
     def knows(self, reference: str, base: str) -> bool:
-        """Whether the document of a reference is among those at hand."""
+        """Whether the document of a reference is in the index."""
         return self.address(reference, base)[0] in self._resources
 
     def address(self, reference: str, base: str) -> tuple[str, str]:
-        """The URI of the document that a reference means, and its fragment, decoded."""
+        """Return the document URI and the decoded fragment of a reference."""
         if reference.startswith("#"):
             return base, unquote(reference[1:])
         uri, fragment = _joined(base, reference)
         return uri, unquote(fragment)
 
     def resolve(self, reference: str, base: str) -> Site | None:
-        """The site that a reference means, or None where it dangles or lies in an unknown document."""
+        """Return the target of a reference; None if it does not exist or its document is unknown."""
         uri, fragment = self.address(reference, base)
         if fragment and not fragment.startswith("/"):
             return self._anchors.get((uri, fragment))
@@ -272,29 +282,31 @@ class SchemaIndex:
                 node, path = node[int(name)], (*path, int(name))
             else:
                 return None
+            # Each `$id` on the way changes the base of the references below it.
             base = self._base(node, base)
         return Site(node, base, top.document, path) if is_schema(node) else None
 
     def targets(self, site: Site) -> Iterator[tuple[str, str, Site | None]]:
-        """The references of a site: keyword, text, and the site meant (None: unknown)."""
+        """Yield the references of a site: keyword, reference and target (None if unknown)."""
         for keyword in REFERENCES:
             reference = site.get(keyword)
             if isinstance(reference, str):
                 yield keyword, reference, self.resolve(reference, site.base)
 
     def is_overridden(self, site: Site) -> bool:
-        """Whether nothing but its `$ref` counts of a site, as in the older dialects."""
+        """Whether a `$ref` makes all other keywords of a site ineffective, as in draft 7 and earlier."""
         return self.legacy and isinstance(site.schema, dict) and "$ref" in site.schema
 
     def at_keywords(self, site: Site, keywords: Sequence[str]) -> Iterator[Site]:
-        """The direct subschemas at some keywords; none beside a `$ref` in the older dialects."""
+        """Yield the direct subschemas at the given keywords; none next to a `$ref` in draft 7 and earlier."""
         if isinstance(site.schema, dict) and not self.is_overridden(site):
             for keyword in keywords:
                 for path, schema in members(site.schema, keyword):
                     yield self.child(site, path, schema)
 
     def together(self, sites: Sequence[Site], keywords: Sequence[str] = IN_PLACE) -> list[Site]:
-        """The sites and all that judge the same value, by reference or by `keywords`; each once."""
+        """Return the sites and all others that describe the same value, by reference or `keywords`, each once."""
+        # `found` also ends the walk of recursive references.
         found = {site.key: site for site in sites}
         queue = list(found.values())
         for site in queue:
@@ -306,7 +318,7 @@ class SchemaIndex:
         return queue
 
     def below(self, sites: Sequence[Site], key: str | int) -> list[Site]:
-        """The sites that judge the member `key` of a value that `sites` judge."""
+        """Return the sites that describe the member `key` of the value that `sites` describe."""
         found: dict[Key, Site] = {}
         for site in sites:
             if isinstance(site.schema, dict) and not self.is_overridden(site):
@@ -317,14 +329,14 @@ class SchemaIndex:
         return list(found.values())
 
     def heads(self, path: Path) -> list[Site]:
-        """The outermost sites that judge the place `path` of a value."""
+        """Return the outermost sites that describe the place `path` of a value."""
         heads = [self.root]
         for key in path:
             heads = self.below(self.together(heads), key)
         return heads
 
     def at(self, path: Path) -> list[Site]:
-        """All sites that judge the place `path` of a value, branches of `anyOf` and `oneOf` included."""
+        """Return all sites that describe the place `path` of a value, including branches of `anyOf` and `oneOf`."""
         return self.together(self.heads(path))
 
 
@@ -359,18 +371,18 @@ def _of_item(schema: dict[str, JSON], index: int) -> Iterator[tuple[Path, Schema
 
 
 def described_names(schema: Schema) -> Collection[str]:
-    """The names of the properties that a schema describes at its top."""
+    """Return the names in the top-level `properties` of a schema."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return properties.keys() if isinstance(properties, dict) else ()
 
 
 def may_name_elsewhere(schema: Schema) -> bool:
-    """Whether a schema may name properties elsewhere than in its `properties`."""
+    """Whether a schema can describe properties outside its own `properties`."""
     return isinstance(schema, dict) and not _NAMES_ELSEWHERE.isdisjoint(schema)
 
 
 def closed_names(schema: Schema) -> Collection[str] | None:
-    """The names that an object may have at its top, where the schema is sound and allows no others; else None."""
+    """Return the property names that a valid closed schema allows; None if the schema is open or invalid."""
     if not isinstance(schema, dict) or schema.get("additionalProperties") is not False:
         return None
     sound = isinstance(schema.get("properties", {}), dict)

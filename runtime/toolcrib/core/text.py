@@ -1,4 +1,4 @@
-"""JSON values and results as text, for models, digests and terminals; JSON texts as values."""
+"""Convert JSON values and results to text for models, digests and terminals, and parse JSON."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Final, NoReturn
 from toolcrib.core.model import JSON, Content, Outcome, Result
 
 MODEL_LIMIT = 65536
-"""Bytes of a result that a model is shown unless somebody says otherwise."""
+"""Default limit on the text of a result for a model, in bytes."""
 
 _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, sort_keys=True)
 
 SIZE_PATTERN = r"^[1-9][0-9]{0,8} ?(B|kB|KB|MB|KiB|MiB)?$"
-"""How documents write a size: `32KiB`, `8 MiB`, `500 kB`, `1024`. The schemas of documents repeat it."""
+"""JSON Schema `pattern` of a size, such as `32KiB`, `8 MiB`, `500 kB` or `1024`. The document schemas repeat it."""
 
 _UNITS = {"": 1, "B": 1, "kB": 1000, "KB": 1000, "MB": 1000**2, "KiB": 1024, "MiB": 1024**2}
 _SIZE = re.compile(r"(\d+) ?(\D*)")
@@ -23,29 +23,32 @@ _SIZE = re.compile(r"(\d+) ?(\D*)")
 _ENDS = (". ", "! ", "? ", "。")
 _ABBREVIATIONS = ("e.g", "i.e")
 
-# Controls but newline and tab, marks that turn the direction of text, line separators, lone surrogates, tags.
+# Control characters except newline and tab, direction marks, line separators, lone surrogates and tag characters. An
+# untrusted text could use them to clear a terminal, hide a part of itself or show it in another order.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
 
 _LONGEST_KEY: Final = 60
-"""Characters of a key that a message names. A longer one is not named: a cut secret is not recognized as one."""
+"""Maximum length of a key in a message, in characters."""
 
 
 class DuplicateKey(ValueError):
-    """An object of a JSON text has a key twice, so that readers disagree on what it says (RFC 8259 section 4)."""
+    """A JSON object contains a key twice."""
+
+    # Parsers disagree on such objects (RFC 8259, section 4): a check could see one value and the tool the other.
 
 
 class NotFinite(ValueError):
-    """`NaN` or `Infinity` stands where JSON has a number."""
+    """`NaN` or `Infinity`, which are not valid JSON numbers."""
 
 
 def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The members of a JSON object: an `object_pairs_hook`.
+    """Build a JSON object from its members, as an `object_pairs_hook`.
 
     Raises:
-        DuplicateKey: A key is there twice.
+        DuplicateKey: A key occurs twice.
     """
     members = dict(pairs)
     if len(members) == len(pairs):
@@ -55,6 +58,7 @@ def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if name in names:
             break
         names.add(name)
+    # A longer key is omitted instead of cut, because the redaction of messages does not recognize a cut secret.
     shown = f" `{escape_terminal(name)}`" if len(name) <= _LONGEST_KEY else ""
     raise DuplicateKey(f"duplicate key{shown} in one object")
 
@@ -63,22 +67,22 @@ def _refuse_constant(name: str) -> NoReturn:
     raise NotFinite(f"`{name}` is not a valid JSON number")
 
 
-# The hook costs 3 ms for 1 MB of ordinary rows (11 ms instead of 8), and 15 ms where every object has one member.
+# The hook adds 3 ms to the 8 ms for 1 MB of typical rows, and 15 ms if every object has a single member.
 JSON_DECODER: Final = json.JSONDecoder(object_pairs_hook=unique_members, parse_constant=_refuse_constant)
-"""Reads JSON that comes from somebody else: what `decode_json` refuses, it refuses."""
+"""Decoder for untrusted JSON, with the checks of `decode_json`."""
 
 
 def decode_json(text: str | bytes) -> JSON:
-    """The value of a JSON text (RFC 8259) that comes from somebody else.
+    """Parse untrusted JSON (RFC 8259).
 
     Args:
-        text: Bytes are UTF-8, UTF-16 or UTF-32.
+        text: JSON as text, or as bytes in UTF-8, UTF-16 or UTF-32.
 
     Raises:
-        DuplicateKey: An object has a key twice.
-        NotFinite: It holds `NaN` or `Infinity`.
-        ValueError: It is no JSON, or holds a number of more than 4,300 digits.
-        RecursionError: It is nested too deeply.
+        DuplicateKey: An object contains a key twice.
+        NotFinite: The text contains `NaN` or `Infinity`.
+        ValueError: The text is not valid JSON, or contains an integer of more than 4,300 digits.
+        RecursionError: The value is nested too deeply.
     """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text))
@@ -87,7 +91,8 @@ def decode_json(text: str | bytes) -> JSON:
 
 
 def json_equal(left: object, right: object) -> bool:
-    """JSON equality: numbers by value, `true` is not 1, the order of keys is free."""
+    """Whether two JSON values are equal. Numbers compare by value, and the order of keys does not matter."""
+    # Python treats True and 1 as equal; JSON does not.
     if isinstance(left, dict):
         return (
             isinstance(right, dict)
@@ -100,15 +105,16 @@ def json_equal(left: object, right: object) -> bool:
 
 
 def parse_size(written: str | int) -> int:
-    """The bytes of a size that fits `SIZE_PATTERN`, or is a number of bytes already; JSON Schema takes 1e3 for an integer."""
+    """Convert a size that matches `SIZE_PATTERN`, or a number of bytes, to a number of bytes."""
     if not isinstance(written, str):
+        # JSON Schema accepts `1e3` as an integer, which Python parses as a float.
         return int(written)
     number, unit = _SIZE.findall(written)[0]
     return int(number) * _UNITS[unit]
 
 
 def format_size(size: int) -> str:
-    """A number of bytes as documents write it: `4MiB`, `500kB`, `1025B`."""
+    """Format a number of bytes in the largest exact unit: `4MiB`, `500kB`, `1025B`."""
     for unit in ("MiB", "KiB", "MB", "kB"):
         if size % _UNITS[unit] == 0:
             return f"{size // _UNITS[unit]}{unit}"
@@ -116,21 +122,21 @@ def format_size(size: int) -> str:
 
 
 def compact(value: JSON) -> str:
-    """The value as JSON without blanks, in its own key order.
+    """Encode a value as JSON without spaces, in its own key order.
 
     Raises:
-        ValueError: A number is not finite, a text holds a lone surrogate, or the nesting is too deep.
-        TypeError: Something in it is no JSON value.
+        ValueError: A number is not finite, a string contains a lone surrogate, or the value is nested too deeply.
+        TypeError: The value contains an object that is not a JSON value.
     """
     return _encode(_COMPACT, value)
 
 
 def canonical(value: JSON) -> str:
-    """The value as JSON without blanks and with sorted keys: equal texts for equal documents.
+    """Encode a value as JSON without spaces and with sorted keys, so that equal values give equal text.
 
     Raises:
-        ValueError: As `compact` does.
-        TypeError: As `compact` does.
+        ValueError: As for `compact`.
+        TypeError: As for `compact`.
     """
     return _encode(_CANONICAL, value)
 
@@ -138,6 +144,7 @@ def canonical(value: JSON) -> str:
 def _encode(encoder: json.JSONEncoder, value: JSON) -> str:
     try:
         text = encoder.encode(value)
+        # `ensure_ascii=False` writes lone surrogates without an error; only encoding finds them.
         if not text.isascii():
             text.encode()
     except UnicodeEncodeError as error:
@@ -151,10 +158,10 @@ def _encode(encoder: json.JSONEncoder, value: JSON) -> str:
 
 
 def text_for_model(result: Result, limit: int = MODEL_LIMIT) -> str:
-    """What a model reads of a result, in at most `limit` bytes of UTF-8.
+    """Return the text of a result for a model, in at most `limit` bytes of UTF-8.
 
-    A text is given as it is, any other value as compact JSON; parts follow, one a line, without those that
-    only repeat the value. A failed call gives its message, led by the code where the code says more.
+    A string is unchanged, and any other value becomes compact JSON. Content parts follow, one per line, except those
+    that repeat the value. A failed call gives its message, after the error code if that adds information.
     """
     lead = _lead(result)
     parts = [part_text(part) for part in result.content if not _repeats(part, result, lead)]
@@ -189,20 +196,21 @@ def _repeats(part: Content, result: Result, lead: str) -> bool:
 
 
 def part_text(part: Content) -> str:
-    """The text of a part, or what it is: `[image image/png a title]`."""
+    """Return the text of a part, or a description such as `[image image/png a title]`."""
     if part.text is not None:
         return part.text
     return "[" + " ".join(word for word in (part.type, part.mime_type, part.title, part.uri) if word) + "]"
 
 
 def truncate(text: str, limit: int) -> str:
-    """The text in at most `limit` bytes of UTF-8; what is cut ends with a note that says how much was shown.
+    """Shorten a text to at most `limit` bytes of UTF-8, ending with a note of how much is shown.
 
-    A character is never split. Where not even the note fits, the text is cut without one.
+    Characters are never split. If even the note does not fit, it is omitted.
     """
     raw = text.encode(errors="replace")
     if len(raw) <= limit:
         return text
+    # The note with the largest possible numbers, so that the real one always fits.
     room = limit - len(_note(len(raw), len(raw)).encode())
     if room < 0:
         return raw[: max(limit, 0)].decode(errors="ignore")
@@ -215,7 +223,7 @@ def _note(shown: int, total: int) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a description, on one line."""
+    """Return the first sentence of a description, on one line."""
     line = " ".join(text.split())
     end = len(line)
     for mark in _ENDS:
@@ -228,7 +236,8 @@ def first_sentence(text: str) -> str:
 
 
 def in_one_line(text: str) -> str:
-    r"""The text without a break or a gap that could look like one: `\n` and `\t` spelt out, long runs of blanks counted."""
+    r"""Return the text on one line, with `\n` and `\t` as escapes and long runs of spaces replaced by their length."""
+    # In a wrapping terminal, a long run of spaces looks like a line break, so that text could imitate other output.
     text = text.replace("\n", "\\n").replace("\t", "\\t")
     return _GAP.sub(lambda gap: f" [{len(gap[0])} spaces] ", text)
 
@@ -237,10 +246,10 @@ _GAP = re.compile(r"\s{5,}")
 
 
 def escape_terminal(text: str) -> str:
-    r"""The text with everything that could steer a terminal spelt out, e.g. ESC as `\x1b`.
+    r"""Return the text with everything that could control a terminal escaped, such as ESC as `\x1b`.
 
-    Newlines and tabs stay. Controls, marks that change the direction of text, separators of lines, tag
-    characters and lone surrogates are shown as escapes.
+    Newlines and tabs stay. Other control characters, direction marks, line separators, tag characters and lone
+    surrogates become escapes.
     """
     return _UNSAFE.sub(_escape, text)
 

@@ -1,10 +1,8 @@
-"""The user's cache and state folders, and checks that a folder is safe to use.
-
-`toolcrib list` imports this module, so it imports nothing that is slow.
-"""
+"""The user's cache and state folders, and checks that a folder is safe to use."""
 
 from __future__ import annotations
 
+# `toolcrib list` imports this module, so it imports nothing slow.
 import os
 import stat
 import sys
@@ -19,7 +17,7 @@ _REPOSITORIES = (".git", ".hg")
 
 
 def cache_folder() -> str | None:
-    """The folder for data that can be made again at any time; None if the system names no such folder."""
+    """Return the folder for data that can be recreated; None if the system defines no such folder."""
     told = os.environ.get(CACHE_VARIABLE)
     if told:
         return os.path.abspath(told)
@@ -33,7 +31,7 @@ def cache_folder() -> str | None:
 
 
 def state_folder() -> str | None:
-    """The folder for data that outlives a run, such as keys; None if the system names no such folder."""
+    """Return the folder for persistent data, such as keys; None if the system defines no such folder."""
     told = os.environ.get(STATE_VARIABLE)
     if told:
         return os.path.abspath(told)
@@ -49,7 +47,7 @@ def state_folder() -> str | None:
 
 
 def why_unused(folder: str) -> str:
-    """Why a folder can't be used, as the end of a sentence about it; empty if it can be used, or made."""
+    """Return why a folder cannot be used, as the end of a sentence; empty if it can be used or created."""
     try:
         found = os.stat(folder)
     except FileNotFoundError:
@@ -65,7 +63,8 @@ def why_unused(folder: str) -> str:
 
 
 def why_writable_by_others(found: os.stat_result) -> str:
-    """Why somebody else may write to a folder or file; empty if only the user may."""
+    """Return why others can write to a folder or file; empty if only the user can."""
+    # Windows has no permission bits. Access control lists protect a user's folders there.
     if os.name != "posix":
         return ""
     if is_owned_by_other(found):
@@ -74,22 +73,22 @@ def why_writable_by_others(found: os.stat_result) -> str:
 
 
 def is_owned_by_other(found: os.stat_result) -> bool:
-    """Whether a folder, file or link belongs to somebody else than the user."""
+    """Whether a folder, file or link belongs to another user."""
+    # The effective user counts, because files are opened with its rights.
     return os.name == "posix" and found.st_uid != os.geteuid()
 
 
 def find_work_tree(folder: str) -> str:
-    """The nearest folder at or above `folder` that holds `.git` or `.hg`; empty if there is none.
-
-    Both the path as given and the path with all links resolved are checked: whoever writes a work tree decides
-    where a link in it leads.
-    """
+    """Return the nearest folder at or above `folder` that contains `.git` or `.hg`; empty if there is none."""
+    # Both the resolved path and the path as given are checked: the author of a work tree decides where a symlink
+    # in it leads, so one that leads outside must not hide the work tree.
     real = os.path.realpath(folder)
     return _top_of(real) or (_top_of(folder) if folder != real else "")
 
 
 def _top_of(folder: str) -> str:
     folder = os.path.abspath(folder)
+    # `.git` is a file in worktrees and submodules, and may be a broken link: its existence is enough.
     while not any(os.path.lexists(os.path.join(folder, name)) for name in _REPOSITORIES):
         parent = os.path.dirname(folder)
         if parent == folder:
@@ -103,7 +102,7 @@ def _barred(folder: str) -> str:
 
 
 def working_folder() -> str:
-    """The working directory; empty where it is gone."""
+    """Return the working directory; empty if it has been deleted."""
     try:
         return os.getcwd()
     except FileNotFoundError:

@@ -1,8 +1,7 @@
-"""Virtual time: a clock that jumps.
+"""A clock for virtual time, which jumps instead of waiting.
 
-Virtual time stands still while a call works and jumps to the next thing that is due when every call
-under way is parked, that is: sleeps, or waits for another call. While something waits on the world
-(`outside`), virtual time runs as real time does.
+Virtual time stops while a call works. It jumps to the next timer when every active call is parked, which means that
+it sleeps or waits for another call. During external I/O (`outside`), virtual time runs like real time.
 """
 
 from __future__ import annotations
@@ -22,12 +21,15 @@ from toolcrib.core.clock import START
 _NANO = 1_000_000_000
 
 _SETTLING_TURNS = 8
-"""Turns of the event loop before time jumps: what a wake-up set in motion may pass through as many
-hand-overs between tasks (a gather or a task group costs two) before it counts as parked."""
+"""Turns of the event loop to wait before time jumps.
+
+A wake-up passes through several tasks before the next call starts, and a gather or a task group takes two turns.
+Without the delay, time could jump past the start of that call.
+"""
 
 
 class _Activity:
-    """A call under way. It holds time back unless it is parked or only waits for calls of its own."""
+    """An active call. It stops time unless it is parked or only waits for its own nested calls."""
 
     __slots__ = ("alarmed", "calls", "parent", "parked", "schedule")
 
@@ -47,13 +49,16 @@ _current: ContextVar[_Activity | None] = ContextVar("toolcrib_activity", default
 
 _WAKE, _EXPIRE = 0, 1
 _Timer = tuple[int, int, int, Callable[[], None]]
-"""Due (nanoseconds), kind, registration, action. At one instant sleepers wake before timeouts expire:
-a block that takes exactly its time is in time."""
+"""Due time (nanoseconds), kind, registration number, action.
+
+At the same time, sleepers wake before timeouts expire, so a block that takes exactly its timeout succeeds.
+"""
 
 
 class _Schedule:
-    """What is due when, who works, and the rule when time may jump."""
+    """Timers, active calls, and the rule for when time jumps."""
 
+    # Time is an integer of nanoseconds, so that sums of sleeps such as three thirds have no rounding errors.
     def __init__(self) -> None:
         self.timers: list[_Timer] = []
         self.nobody = _Activity(self, None, parked=1)
@@ -67,11 +72,12 @@ class _Schedule:
         self._tick: asyncio.TimerHandle | None = None
 
     def time(self) -> int:
-        """Nanoseconds since the clock was made."""
+        """Return nanoseconds since the clock was created."""
         return self.elapsed + (time.monotonic_ns() - self._anchor if self.outside else 0)
 
     def activity(self) -> _Activity:
-        """The call that the running code belongs to."""
+        """Return the call that the running code belongs to."""
+        # The innermost call can belong to another clock, so the parents are searched.
         activity = _current.get()
         while activity is not None and activity.schedule is not self:
             activity = activity.parent
@@ -97,14 +103,14 @@ class _Schedule:
         self.consider()
 
     def calm(self, activity: _Activity | None) -> None:
-        """A call that sleeps again has dealt with its alarm."""
+        """Clear the alarm of a call that sleeps again, for example while it cleans up after a timeout."""
         while activity is not None:
             if activity.alarmed:
                 activity.schedule.change(activity, alarmed=False)
             activity = activity.parent
 
     def register(self, seconds: float, kind: int, action: Callable[[], None]) -> _Timer | None:
-        """Have something done when it is due; nothing is due at infinity."""
+        """Register a timer; None for an infinite time, which is never due."""
         if seconds == math.inf:
             return None
         self._registered += 1
@@ -115,7 +121,7 @@ class _Schedule:
         return timer
 
     def forget(self, timer: _Timer | None) -> None:
-        """Take a timer out, if it is still there."""
+        """Remove a timer that has not fired."""
         if timer is None:
             return
         place = bisect_left(self.timers, timer)
@@ -123,7 +129,7 @@ class _Schedule:
             del self.timers[place]
 
     def hold(self) -> None:
-        """Let time move by `fire_next` and `move_to` alone, until `release`."""
+        """Stop automatic jumps until `release`; only `fire_next` and `move_to` change the time."""
         self._held = True
 
     def release(self) -> None:
@@ -132,11 +138,11 @@ class _Schedule:
         self.consider()
 
     def move_to(self, moment: int) -> None:
-        """Set the time; it never goes back."""
+        """Set the time, which never decreases."""
         self.elapsed += max(0, moment - self.time())
 
     def fire_next(self) -> None:
-        """Move to the earliest due moment and do what falls due, sleepers before timeouts."""
+        """Move to the earliest due time and fire its timers of one kind, sleepers before timeouts."""
         due, kind = self.timers[0][:2]
         self.move_to(due)
         while self.timers and self.timers[0][:2] == (due, kind):
@@ -155,10 +161,11 @@ class _Schedule:
         self.consider()
 
     def consider(self) -> None:
-        """Let time jump soon if nothing holds it back."""
+        """Schedule a jump if no call stops time."""
         if self._stands():
             return
         loop = asyncio.get_running_loop()
+        # A loop that was stopped with a pending jump never runs it, so another loop schedules its own.
         if self._settling is not loop:
             self._settling = loop
             loop.call_soon(self._jump, loop, _SETTLING_TURNS)
@@ -177,7 +184,7 @@ class _Schedule:
             self.consider()
 
     def _arm(self) -> None:
-        """While something is outside, let real time fire what falls due."""
+        """Fire the next timer in real time if a call waits for external I/O."""
         if self._tick is not None:
             self._tick.cancel()
             self._tick = None
@@ -192,17 +199,18 @@ class _Schedule:
 
 
 def _is_idle(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether a loop has nothing else to run, so that nothing is in motion; False where it does not tell."""
+    """Whether an event loop has nothing else to run; False if the loop does not expose it."""
+    # Private attributes of asyncio's own loops, and only a shortcut: other loops wait for all settling turns.
     ready, scheduled = getattr(loop, "_ready", None), getattr(loop, "_scheduled", None)
     return ready is not None and scheduled is not None and not ready and not scheduled
 
 
 class VirtualClock:
-    """A clock that jumps. `monotonic()` starts at 0.0 and `now()` at `start`.
+    """A clock that jumps instead of waiting. `monotonic()` starts at 0.0 and `now()` at `start`.
 
-    Order is fixed: what is due earlier comes first, then what was registered earlier. One clock serves
-    one event loop at a time. A call that waits for neither time, nor the world, nor another call in a
-    `waiting()` block holds time back for ever: that is what keeps the order fixed.
+    The order is deterministic: timers fire by due time, then by registration. A clock serves one event loop at a
+    time. A call that waits for anything other than this clock must use `waiting()` or `outside()`; otherwise it
+    stops time forever.
     """
 
     def __init__(self, start: datetime = START) -> None:
@@ -212,19 +220,19 @@ class VirtualClock:
         self._schedule = _Schedule()
 
     def now(self) -> datetime:
-        """The virtual time of day, in UTC."""
+        """Return the current virtual time, in UTC."""
         return self._start + timedelta(microseconds=self._schedule.time() // 1000)
 
     def monotonic(self) -> float:
-        """Virtual seconds since the clock was made."""
+        """Return virtual seconds since the clock was created."""
         schedule = self._schedule
-        # Asked twice in every call, so with a look of its own.
+        # Every call reads the time twice, so the common case avoids a method call.
         return (schedule.time() if schedule.outside else schedule.elapsed) / _NANO
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for virtual time to pass; `math.inf` waits until it is cancelled."""
+        """Wait for virtual time to pass; `math.inf` waits until the task is cancelled."""
         if seconds <= 0:
-            await asyncio.sleep(0)  # noqa: TID251 -- this is the one place where time passes
+            await asyncio.sleep(0)  # noqa: TID251 -- the clock itself must yield to the event loop
             return
         schedule = self._schedule
         activity = schedule.activity()
@@ -246,16 +254,16 @@ class VirtualClock:
             parked.leave()
 
     def timeout(self, seconds: float) -> AbstractAsyncContextManager[asyncio.Timeout]:
-        """Raise TimeoutError inside the block when it takes longer in virtual time."""
+        """Return a context manager that raises TimeoutError if its block takes longer in virtual time."""
         return _VirtualTimeout(self._schedule, seconds)
 
     def working(self) -> AbstractContextManager[object]:
-        """A call is under way: time stands still until it sleeps. Calls within a call nest."""
+        """Return a context manager for an active call: time stops until it sleeps. Calls can be nested."""
         return _Working(self._schedule)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """The call waits for another one (a queue, a semaphore): it does not hold time back."""
+        """Mark the call as waiting for another one, for example in a queue: time can advance."""
         parked = _Parked(self._schedule.activity())
         parked.enter()
         try:
@@ -265,7 +273,7 @@ class VirtualClock:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Something waits on the world: until it ends, virtual time runs as real time."""
+        """Mark external I/O: until it ends, virtual time runs like real time."""
         self._schedule.go_outside()
         try:
             yield
@@ -273,7 +281,7 @@ class VirtualClock:
             self._schedule.come_inside()
 
     async def advance(self, seconds: float) -> None:
-        """Move time on by hand; everything that falls due on the way happens, in order.
+        """Advance time and fire all timers that become due, in order.
 
         Raises:
             ValueError: `seconds` is negative or not finite.
@@ -295,11 +303,11 @@ class VirtualClock:
 
 async def _settle() -> None:
     for _ in range(_SETTLING_TURNS):
-        await asyncio.sleep(0)  # noqa: TID251 -- this is the one place where time passes
+        await asyncio.sleep(0)  # noqa: TID251 -- the clock itself must yield to the event loop
 
 
 class _Parked:
-    """Marks a call as parked, once, until it is left."""
+    """Marks a call as parked until `leave`, which can be called more than once."""
 
     __slots__ = ("_activity", "_inside")
 
@@ -320,7 +328,7 @@ class _Parked:
 
 
 class _Working:
-    """A call under way; the current one for everything that runs within it."""
+    """Context manager of an active call, which is the current call for all code that runs in it."""
 
     __slots__ = ("_activity", "_parent", "_schedule", "_token")
 
@@ -332,7 +340,7 @@ class _Working:
 
     def __enter__(self) -> None:
         self._parent = self._schedule.activity()
-        # A call on another clock may lie between: the chain keeps it, so that its own calls find it.
+        # The current call may belong to another clock. It stays in the chain, so that its nested calls find it.
         self._activity = _Activity(self._schedule, _current.get())
         self._schedule.begin(self._activity, self._parent)
         self._token = _current.set(self._activity)
@@ -343,7 +351,7 @@ class _Working:
 
 
 class _VirtualTimeout:
-    """`asyncio.timeout` on virtual time: the same cancellation, another moment."""
+    """`asyncio.timeout` in virtual time. asyncio does the cancellation; only the time of expiry differs."""
 
     def __init__(self, schedule: _Schedule, seconds: float) -> None:
         self._schedule = schedule
@@ -359,7 +367,8 @@ class _VirtualTimeout:
         return self._timeout
 
     def _expire(self) -> None:
-        # The cancellation takes turns of the loop to arrive; until then the call counts as working.
+        # The cancellation takes several turns of the loop to arrive. Until then the call counts as working, so
+        # that no other timer fires first.
         self._schedule.change(self._activity, alarmed=True)
         self._timeout.reschedule(asyncio.get_running_loop().time())
 

@@ -560,7 +560,7 @@ def missing_override_target(
         names: The names of all tools.
         refused: Name of a tool whose document was rejected -> its problem.
     """
-    message = f"there is no tool `{name}` to override"
+    message = f"unknown tool `{name}` to override"
     hint = did_you_mean(name, [*names, *refused]) or "remove `override` to define a new tool"
     if name in refused:
         message += ": its document was rejected"

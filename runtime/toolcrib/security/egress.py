@@ -1,8 +1,8 @@
-"""The egress guard: which hosts and addresses tools may reach, and the one place where a socket is dialled.
+"""The egress guard decides which hosts and addresses tools may reach, and opens every socket.
 
-A name is looked up once for each connection. Every address that the look-up gives must be good, and what was judged is
-what is dialled: a name that answers differently a moment later changes nothing. Literal addresses, in whatever
-spelling, are judged without a look-up. What is not public is refused unless the project's `egress.allow` names it.
+Each connection resolves its host name once. Every resolved address must be permitted, and the guard dials exactly the
+addresses that it checked. Literal addresses, in any spelling, are checked without a look-up. Addresses that are not
+public are refused unless the project's `egress.allow` names them.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ __all__ = [
 ]
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""(name, port) -> its addresses as text, best first; OSError where there are none."""
+"""(name, port) -> the addresses of a host name as text, best first. Raises OSError if it has no address."""
 Dial = Callable[[str, int], Awaitable[socket.socket]]
-"""(address, port) -> a connected, non-blocking socket; OSError where there is none. Cancelled, it leaves no socket."""
+"""(address, port) -> a connected, non-blocking socket. Raises OSError on failure; closes the socket if cancelled."""
 
 HEAD_START = 0.25
-"""Seconds for which an address is tried alone before the next one is tried beside it (RFC 8305 section 5)."""
+"""Seconds before the next address is tried in parallel: the connection attempt delay of RFC 8305 section 5."""
 
 _SHOWN = 3
 
 
 class UnreachableHost(OSError):
-    """Nothing was refused, and yet no connection came about.
+    """The connection is permitted, but the host cannot be resolved or reached.
 
     Attributes:
         code: `name_not_found` or `connect_failed`.
-        message: What was tried, in our own words.
+        message: What was tried, without the text of the operating system.
     """
 
     def __init__(self, message: str, *, code: str) -> None:
@@ -74,13 +74,13 @@ class UnreachableHost(OSError):
 
 
 async def look_up(name: str, port: int) -> list[str]:
-    """Ask the system's resolver, in a thread of its own.
+    """Resolve a host name with the system's resolver, in a thread.
 
     Raises:
         OSError: The name has no address.
     """
     loop = asyncio.get_running_loop()
-    # Bytes, because a text would go through a codec that knows only an older kind of internationalised names.
+    # Bytes, because `socket` encodes text with Python's `idna` codec, which implements only IDNA 2003.
     found = await loop.getaddrinfo(name.encode("ascii"), port, type=socket.SOCK_STREAM)
     return [_text(place) for *_, place in found]
 
@@ -91,15 +91,15 @@ def _text(place: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 
 
 def family_of(address: str) -> socket.AddressFamily:
-    """The family of an address in its usual text."""
+    """The address family of an IP address in canonical text."""
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
 def open_socket(address: str) -> socket.socket:
-    """A socket for an address: non-blocking, without delay of small packets, not connected.
+    """Create an unconnected, non-blocking socket with TCP_NODELAY for an address.
 
     Raises:
-        OSError: The system gives none.
+        OSError: The system cannot create it.
     """
     opened = socket.socket(family_of(address), socket.SOCK_STREAM)
     opened.setblocking(False)
@@ -108,15 +108,16 @@ def open_socket(address: str) -> socket.socket:
 
 
 async def connect_address(address: str, port: int) -> socket.socket:
-    """Connect to an address; not to a name, which would be looked up.
+    """Connect to an IP address. Host names are not accepted, because they would be resolved without a check.
 
     Raises:
-        OSError: There is no connection.
+        OSError: The connection failed.
     """
     place = _place(address, port)
     opened = open_socket(address)
     try:
         await asyncio.get_running_loop().sock_connect(opened, place)
+    # Cancellation is a BaseException, and it must close the socket, too.
     except BaseException:
         opened.close()
         raise
@@ -132,13 +133,13 @@ def _place(address: str, port: int) -> tuple[str, int] | tuple[str, int, int, in
 
 
 async def dial_first(dial: Dial, addresses: Iterable[str], port: int) -> socket.socket:
-    """The first connection that comes about.
+    """Connect to the first address that accepts.
 
-    Addresses are tried in order: the next one as soon as one fails, or after a head start beside it. When this is
-    cancelled, no socket stays open.
+    Addresses are tried in order. The next attempt starts as soon as one fails, or in parallel after `HEAD_START`.
+    No socket stays open if this is cancelled.
 
     Raises:
-        OSError: There is none; the text says of each address why.
+        OSError: All addresses failed; the text gives the reason for the first few.
     """
     left = list(addresses)
     attempts: dict[asyncio.Task[socket.socket], str] = {}
@@ -152,6 +153,7 @@ async def dial_first(dial: Dial, addresses: Iterable[str], port: int) -> socket.
             if connection is not None:
                 return connection
     finally:
+        # `cancel` has no effect on an attempt that has already connected: without the callback its socket leaks.
         for attempt in attempts:
             attempt.add_done_callback(_close)
             attempt.cancel()
@@ -160,13 +162,14 @@ async def dial_first(dial: Dial, addresses: Iterable[str], port: int) -> socket.
 
 
 async def _attempt(dial: Dial, address: str, port: int) -> socket.socket:
+    # `create_task` requires a coroutine; a `Dial` may return any awaitable.
     return await dial(address, port)
 
 
 async def _first_of(
     attempts: dict[asyncio.Task[socket.socket], str], failures: list[str], patience: float | None
 ) -> socket.socket | None:
-    """Wait until an attempt ends or the patience does; attempts that have failed leave `attempts` for `failures`."""
+    """Wait until an attempt ends or `patience` seconds pass; failed attempts move from `attempts` to `failures`."""
     done, _ = await asyncio.wait(attempts, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
     for attempt in done:
         address = attempts.pop(attempt)
@@ -178,12 +181,13 @@ async def _first_of(
 
 
 def _close(attempt: asyncio.Task[socket.socket]) -> None:
-    """Close what an attempt reached that nobody waits for any more."""
+    # Reading `exception()` also prevents asyncio's "Task exception was never retrieved".
     if not attempt.cancelled() and attempt.exception() is None:
         attempt.result().close()
 
 
 def _what_happened(error: OSError) -> str:
+    # The text of an OSError depends on the platform and the locale, so messages use the name of its number.
     if isinstance(error, ConnectionRefusedError):
         return "refused the connection"
     if isinstance(error, TimeoutError):
@@ -192,12 +196,14 @@ def _what_happened(error: OSError) -> str:
 
 
 class EgressRefused(Exception):
-    """A connection that tools may not make. Its text holds no secret: a host with a user name is not shown.
+    """A connection that tools may not make.
+
+    The text contains no secret: a host with a user name or password is not shown.
 
     Attributes:
-        code: `host_not_named`, `address_refused`, or `bad_address` (what was given is no host or no port).
+        code: `host_not_named`, `address_refused`, or `bad_address` (invalid host or port).
         message: What is refused, and why.
-        hint: The way out.
+        hint: How to permit or correct it.
     """
 
     def __init__(self, message: str, *, code: str, hint: str) -> None:
@@ -208,17 +214,17 @@ class EgressRefused(Exception):
 
 
 class EgressGuard:
-    """Decides which connections are made, and makes them.
+    """Checks connections against the egress rules and opens them.
 
     Args:
-        allow: What may be reached although it is not public, as `read_allowed` reads it. An entry with a host makes
-            every address of this host good, on its port; one with an address makes this address good, whatever name
-            leads to it.
-        resolve: Looks names up; the system's resolver by default.
-        dial: Makes connections; by default to the address that it is given, with TCP_NODELAY.
+        allow: Hosts that may be reached although they are not public, in the form of `read_allowed`. An entry with a
+            host name permits all addresses of this host on the entry's port. An entry with an address permits this
+            address, regardless of the host name that resolves to it.
+        resolve: Resolves host names. Default: the system's resolver.
+        dial: Opens connections. Default: `connect_address`.
 
     Raises:
-        ValueError: Entries of `allow` can't be read; the message tells of all of them.
+        ValueError: Some entries of `allow` are invalid; the message lists all of them.
     """
 
     def __init__(
@@ -240,51 +246,52 @@ class EgressGuard:
         self._dial = connect_address if dial is None else dial
 
     def also(self, allow: Iterable[str]) -> EgressGuard:
-        """A guard that makes the same decisions and connections, and allows more.
+        """Return a guard with the same resolver and dialer that allows more hosts.
 
         Args:
-            allow: Entries as the class takes them.
+            allow: Additional entries, in the form that the class accepts.
 
         Raises:
-            ValueError: As the class does.
+            ValueError: Some entries are invalid.
         """
         return EgressGuard([*self._allow, *allow], resolve=self._resolve, dial=self._dial)
 
     def check(self, host: str, port: int, hosts: Collection[str]) -> None:
-        """Refuse what can be refused without a look-up.
+        """Check a host as far as this is possible without a look-up.
 
         Args:
-            host: As a URL names it.
+            host: The host of a URL.
             port: 1 to 65535.
-            hosts: Patterns of the hosts that may be reached, as `read_glob` reads them.
+            hosts: Patterns of the hosts that may be reached, in the form of `read_glob`.
 
         Raises:
-            EgressRefused: `hosts` does not name the host, it is an address that tools may not reach, or no host at all.
+            EgressRefused: `hosts` does not match the host, the host is an address that tools may not reach, or the host
+                or port is invalid.
         """
         self._checked(host, port, hosts)
 
     def is_named(self, host: str, port: int, hosts: Collection[str]) -> bool:
-        """Whether `hosts` names a host, wherever that lies.
+        """Whether `hosts` matches a host, without a check of its addresses.
 
         Raises:
-            EgressRefused: It is no host at all.
+            EgressRefused: The host or port is invalid.
         """
         read = _read(host, port)
         return any(host_matches(read, pattern) for pattern in hosts)
 
     async def addresses(self, host: str, port: int, hosts: Collection[str]) -> list[str]:
-        """The addresses that may be dialled for a host, from one look-up; an address is not looked up.
+        """Resolve a host once and return its addresses if all of them are permitted.
 
         Args:
-            host: As `check` takes it.
-            port: As `check` takes it.
-            hosts: As `check` takes them.
+            host: The host of a URL. A literal address is not looked up.
+            port: 1 to 65535.
+            hosts: Patterns of the hosts that may be reached.
 
         Returns:
-            Addresses as text, in the order of the look-up, none twice.
+            Addresses as text, without duplicates, in the order of the look-up.
 
         Raises:
-            EgressRefused: As `check` does, or one of the addresses is not good.
+            EgressRefused: `check` refuses the host, or one of its addresses is not permitted.
             UnreachableHost: The name has no address.
         """
         read = self._checked(host, port, hosts)
@@ -296,23 +303,26 @@ class EgressGuard:
             found = ()
         if not found:
             raise UnreachableHost(f"cannot resolve the host name `{read.name}`", code="name_not_found")
+        # One private address refuses the whole host: an attacker's DNS server may mix it with public ones and let
+        # the public ones time out.
         return list(dict.fromkeys([self._judged(read, port, address) for address in found]))
 
     async def connect(self, host: str, port: int, hosts: Collection[str]) -> socket.socket:
-        """Connect to a host: its addresses are tried in order. When this is cancelled, no socket stays open.
+        """Connect to a host. Its addresses are tried in order. No socket stays open if this is cancelled.
 
         Args:
-            host: As `check` takes it.
-            port: As `check` takes it.
-            hosts: As `check` takes them.
+            host: The host of a URL.
+            port: 1 to 65535.
+            hosts: Patterns of the hosts that may be reached.
 
         Returns:
             A connected, non-blocking socket.
 
         Raises:
-            EgressRefused: As `addresses` does; nothing was dialled.
-            UnreachableHost: The name has no address, or none of them could be connected to.
+            EgressRefused: `addresses` refuses the host; nothing was dialled.
+            UnreachableHost: The name has no address, or all of its addresses failed.
         """
+        # Dial the checked addresses, never the name: a second look-up may return others (DNS rebinding).
         addresses = await self.addresses(host, port, hosts)
         try:
             return await dial_first(self._dial, addresses, port)
@@ -329,7 +339,7 @@ class EgressGuard:
         return read
 
     def _judged(self, host: Host, port: int, text: str) -> str:
-        """The canonical text of an address of a host, if it may be dialled."""
+        """The canonical text of a resolved address, if it may be dialled."""
         try:
             address = str(read_address(text))
         except ValueError:
@@ -340,7 +350,7 @@ class EgressGuard:
         return address
 
     def _names(self, host: Host, port: int) -> bool:
-        """Whether `allow` names a host by its name, which makes all its addresses good."""
+        """Whether `allow` matches a host by name, which permits all of its addresses."""
         if host.literal:
             return False
         below = any(port == each and host.name.endswith(suffix) for suffix, each in self._below)

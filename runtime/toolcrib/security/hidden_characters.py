@@ -1,4 +1,4 @@
-"""Characters that nobody sees and every model reads."""
+"""Find characters that are invisible to people and readable to models."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ _NAMES: Final = {
 
 
 class HiddenCharacter(NamedTuple):
-    """One character that is not seen.
+    """One invisible or misleading character.
 
     Attributes:
         name: Its Unicode name; `(unnamed)` if it has none.
         code: Its code point.
-        offset: Characters before it in its text.
-        where: JSON Pointer of the text within the tool's definition; of a key, that of what the key names.
-        in_key: Whether it stands in a key, such as the name of a parameter.
+        offset: Number of characters before it in its text.
+        where: JSON Pointer of the text in the tool definition; for a key, the pointer of the key's value.
+        in_key: Whether the character is in a key, such as a parameter name.
         why: What it could hide.
     """
 
@@ -74,22 +74,23 @@ class HiddenCharacter(NamedTuple):
 _FLAG: Final = re.compile(
     "\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f"
 )
-"""The flags of England, Scotland and Wales, the only ones that Unicode recommends to write with tags (RGI, UTS #51)."""
+"""The flags of England, Scotland and Wales: the only tag sequences that Unicode recommends (RGI, UTS #51)."""
 
 
 def hidden_characters(text: str) -> list[HiddenCharacter]:
-    """The characters of a text that are not seen, or not as what they are; see `each_hidden`."""
+    """List the invisible or misleading characters of a text; see `each_hidden`."""
     return [*each_hidden(text)]
 
 
 def each_hidden(text: str) -> Iterator[HiddenCharacter]:
-    """The characters of a text that are not seen, or not as what they are, one after the other.
+    """Yield the invisible or misleading characters of a text.
 
-    Marks of direction, characters without width, tags, blanks that look like nothing, private use, controls but
-    newline and tab, halves of surrogate pairs. What is part of ordinary writing is passed over: a variation selector
-    behind a character that is none of ASCII's letters, a joiner between two characters beyond ASCII as in emoji,
-    Persian and Hindi, a carriage return before a newline, the tags of a flag.
+    These are direction marks, zero-width characters, tags, invisible blanks, private-use characters, lone surrogates
+    and all controls except newline and tab. Ordinary uses are skipped: a variation selector after a character that is
+    not an ASCII letter, a joiner between two non-ASCII characters (emoji, Persian, Hindi), a carriage return before a
+    newline, and the tags of a flag.
     """
+    # Most texts of tools are printable ASCII and skip the search.
     if text.isascii() and text.isprintable():
         return
     flags = {at for match in _FLAG.finditer(text) for at in range(*match.span())}
@@ -99,7 +100,7 @@ def each_hidden(text: str) -> Iterator[HiddenCharacter]:
 
 
 def hidden_in(definition: Mapping[str, Any]) -> list[HiddenCharacter]:
-    """The hidden characters of a tool's definition, in texts and keys at any depth."""
+    """List the hidden characters of a tool definition, in texts and keys at any depth."""
     return [
         found._replace(where=pointer_to(path), in_key=in_key)
         for path, text, in_key in texts_in(definition)
@@ -108,13 +109,14 @@ def hidden_in(definition: Mapping[str, Any]) -> list[HiddenCharacter]:
 
 
 def decode_tag_characters(text: str) -> str:
-    """What the tag characters of a text spell; empty where there are none."""
+    """Decode the message that the tag characters of a text spell; empty if it has no tag characters."""
     return "".join(chr(ord(each) - 0xE0000) for each in text if 0xE0020 <= ord(each) < 0xE007F)
 
 
 def spell_out_hidden(text: str) -> str:
-    r"""A text with what is hidden in it spelt out, e.g. `\u200b`, and with nothing that could steer a terminal."""
+    r"""Replace hidden characters with escapes such as `\u200b`, and escape terminal controls."""
     found = hidden_characters(text)
+    # From the end, so that a replacement does not shift the offsets before it.
     for each in reversed(found):
         code = f"\\u{each.code:04x}" if each.code < 0x10000 else f"\\U{each.code:08x}"
         text = text[: each.offset] + code + text[each.offset + 1 :]
@@ -122,16 +124,17 @@ def spell_out_hidden(text: str) -> str:
 
 
 def is_ordinary_name(name: str) -> bool:
-    """Whether a tool's name has only letters and digits of ASCII, `_`, `.`, `/` and `-`."""
+    """Whether a tool name contains only ASCII letters and digits, `_`, `.`, `/` and `-`."""
     return _ORDINARY_NAME.fullmatch(name) is not None
 
 
 def texts_in(
     value: Any, path: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], str, bool]]:
-    """The texts and keys of a value: where each stands, the text, and whether it is a key."""
+    """Yield the texts and keys of a value: the path, the text, and whether it is a key."""
     if isinstance(value, str):
         yield path, value, False
+    # A server chooses the depth of its definitions; Python's recursion limit must not decide.
     elif len(path) > _DEEPEST:
         return
     elif isinstance(value, Mapping):
@@ -151,6 +154,7 @@ def _is_ordinary(text: str, at: int) -> bool:
     if character in _JOINERS:
         return _is_written(before) and _is_written(after)
     if _SELECTOR.fullmatch(character):
+        # Keycap emoji are an ASCII digit, `#` or `*`, followed by U+FE0F (UTS #51).
         return before in {*"0123456789#*"} - {""} if before.isascii() else not _ANY.fullmatch(before)
     return False
 
@@ -159,7 +163,7 @@ _SELECTOR: Final = re.compile(f"[{_SELECTORS}]")
 
 
 def _is_written(character: str) -> bool:
-    """Whether a character is one that a joiner may stand beside: beyond ASCII, and seen."""
+    """Whether a joiner next to this character is ordinary writing: it is visible and not ASCII."""
     seen = not _ANY.fullmatch(character) or _SELECTOR.fullmatch(character) is not None
     return bool(character) and not character.isascii() and seen
 

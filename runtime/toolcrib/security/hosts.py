@@ -1,4 +1,4 @@
-"""Hosts as URLs name them, patterns of hosts, entries of `egress.allow`, and which IP addresses are public."""
+"""Parse hosts of URLs, host patterns and entries of `egress.allow`, and classify IP addresses as public or not."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# The first network that holds an address speaks; an empty word means that nothing is against it by itself.
-# IANA's IPv4 and IPv6 Special-Purpose Address Registries; `is_global` of the standard library misses several of them.
+# The first network that contains an address decides, so metadata addresses come before their networks. An empty kind
+# means that the address itself is permitted. The list follows IANA's IPv4 and IPv6 Special-Purpose Address Registries;
+# `is_global` of the standard library misses several of their networks.
 _PUBLIC = ""
 _METADATA = "a cloud metadata address"
 _NETWORKS = [
@@ -19,7 +20,7 @@ _NETWORKS = [
         ("169.254.169.254/32", _METADATA),
         ("169.254.170.2/32", _METADATA),
         ("100.100.100.200/32", _METADATA),
-        ("168.63.129.16/32", _METADATA),  # Azure's; it lies among public addresses
+        ("168.63.129.16/32", _METADATA),  # Azure's WireServer, inside a public network
         ("0.0.0.0/8", "an unspecified address"),
         ("10.0.0.0/8", "a private address"),
         ("100.64.0.0/10", "a carrier-grade NAT address"),
@@ -39,36 +40,37 @@ _NETWORKS = [
         ("0.0.0.0/0", _PUBLIC),
         ("::/128", "the unspecified address"),
         ("::1/128", "a loopback address"),
-        ("::ffff:0:0/96", _PUBLIC),  # stands for an IPv4 address, which is judged
-        ("64:ff9b::/96", _PUBLIC),  # likewise
+        ("::ffff:0:0/96", _PUBLIC),  # IPv4-mapped: the inner IPv4 address is checked
+        ("64:ff9b::/96", _PUBLIC),  # NAT64: the inner IPv4 address is checked
         ("fd00:ec2::254/128", _METADATA),
         ("fd20:ce::254/128", _METADATA),
         ("fc00::/7", "a private address"),
         ("fe80::/10", "a link-local address"),
         ("fec0::/10", "a site-local address"),
         ("ff00::/8", "a multicast address"),
-        ("2001::/32", _PUBLIC),  # Teredo: stands for two IPv4 addresses, which are judged
+        ("2001::/32", _PUBLIC),  # Teredo: both inner IPv4 addresses are checked
         ("2001:2::/48", "a benchmark address"),
         ("2001::/23", "a reserved address"),
         ("2001:db8::/32", "a documentation address"),
         ("3fff::/20", "a documentation address"),
         ("2000::/3", _PUBLIC),
-        # What is not yet given out; also ::/96 (deprecated) and 64:ff9b:1::/48, whose inner address has no fixed place.
+        # Unallocated networks, ::/96 (deprecated) and 64:ff9b:1::/48, whose inner address has no fixed position.
         ("::/0", "a reserved address"),
     )
 ]
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# The unreserved characters of RFC 6874: zones appear in messages, and Python accepts almost any text after `%`.
 _ZONE = re.compile(r"[A-Za-z0-9._~-]{1,64}")
 
 
 def read_address(text: str) -> Address:
-    """Read an address; one that is mapped (RFC 4291 section 2.5.5.2) as the IPv4 address that it is.
+    """Parse an IP address. An IPv4-mapped address (RFC 4291 section 2.5.5.2) becomes the IPv4 address.
 
     Args:
-        text: As `inet_pton` reads it, perhaps with a zone: `fe80::1%eth0`.
+        text: The address in the form of `inet_pton`, with an optional zone: `fe80::1%eth0`.
 
     Raises:
-        ValueError: It is no address.
+        ValueError: The text is not an IP address.
     """
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv4Address):
@@ -81,27 +83,28 @@ def read_address(text: str) -> Address:
 
 @lru_cache(maxsize=4096)
 def why_not_public(address: str) -> str:
-    """What is against an address.
+    """Explain why an address is not public.
 
     Args:
-        address: In its usual text.
+        address: The address in canonical text.
 
     Returns:
         `a loopback address`, `another form of 127.0.0.1, a loopback address`, and so on; empty for a public address.
 
     Raises:
-        ValueError: It is no address.
+        ValueError: The text is not an IP address.
     """
     read = ipaddress.ip_address(address)
     kind = _kind_of(read)
     if kind or isinstance(read, ipaddress.IPv4Address):
         return kind
+    # A gateway forwards these forms to the inner IPv4 address, so `64:ff9b::7f00:1` may reach a private service.
     faults = ((inner, _kind_of(inner)) for inner in _inside(read))
     return next((f"another form of {inner}, {fault}" for inner, fault in faults if fault), "")
 
 
 def is_metadata(address: str) -> bool:
-    """Whether an address in its usual text is one where a cloud keeps credentials of its machines, in any form."""
+    """Whether an address, in any form, is a cloud metadata address, which serves the credentials of the machine."""
     return why_not_public(address).endswith(_METADATA)
 
 
@@ -110,14 +113,16 @@ def _kind_of(address: Address) -> str:
 
 
 def _inside(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
-    """The IPv4 addresses for which an address stands: mapped, 6to4 (RFC 3056), Teredo (RFC 4380), NAT64 (RFC 6052)."""
+    """The IPv4 addresses embedded in an address: mapped, 6to4 (RFC 3056), Teredo (RFC 4380), NAT64 (RFC 6052)."""
     low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     nat64 = low if address in _NAT64 else None
     inside = (address.ipv4_mapped, address.sixtofour, nat64, *(address.teredo or ()))
     return [each for each in inside if each is not None]
 
 
+# RFC 1035 section 2.3.4 permits 255 octets on the wire, which are 253 characters of text.
 _LONGEST = 253
+# The underscore is not valid in a host name (RFC 952), but containers and service discovery use it.
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -126,11 +131,11 @@ _PORTS = range(1, 65536)
 
 
 class Host(NamedTuple):
-    """A host, normalised.
+    """A normalised host.
 
     Attributes:
-        name: A name in lower-case ASCII without a trailing dot, or an address in its canonical text without brackets.
-        literal: Whether it is an address.
+        name: A host name in lower-case ASCII without a trailing dot, or an address in canonical text without brackets.
+        literal: Whether the host is an IP address.
     """
 
     name: str
@@ -139,14 +144,14 @@ class Host(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def read_host(text: str) -> Host:
-    """Read the host of a URL, without its port.
+    """Parse the host of a URL, without its port.
 
-    Capital letters, one trailing dot, brackets and names beyond ASCII (UTS 46, IDNA 2008) are normalised. Whatever a
-    resolver would take for an IPv4 address is one: `127.1`, `0x7f.1`, `0177.0.0.1`, `2130706433`; and
-    `::ffff:127.0.0.1` is `127.0.0.1`.
+    Capital letters, one trailing dot, brackets and non-ASCII names (UTS 46, IDNA 2008) are normalised. All spellings
+    that resolvers accept as an IPv4 address are addresses: `127.1`, `0x7f.1`, `0177.0.0.1`, `2130706433`.
+    `::ffff:127.0.0.1` becomes `127.0.0.1`.
 
     Raises:
-        ValueError: It is no host.
+        ValueError: The text is not a valid host.
     """
     if ":" in text:
         bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
@@ -158,23 +163,25 @@ def read_host(text: str) -> Host:
     labels = name.split(".")
     if len(name) > _LONGEST or not all(map(_LABEL.fullmatch, labels)):
         raise _no_host(text)
-    # A last label that is a number makes it an IPv4 address or nothing (WHATWG URL, "ends in a number").
+    # A host whose last label is a number is an IPv4 address or invalid (WHATWG URL, "ends in a number").
     if _NUMBER.fullmatch(labels[-1]):
         return Host(_ipv4(text, labels), literal=True)
     return Host(name, literal=False)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, as it is written, is this machine."""
+    """Whether the text of a host names this machine."""
     name = host.removesuffix(".")
+    # All names below `.localhost` are loopback (RFC 6761 section 6.3).
     return (
         name in ("localhost", "::1") or name.endswith(".localhost") or _LOOPBACK.fullmatch(name) is not None
     )
 
 
 def _in_ascii(text: str) -> str:
-    import idna  # noqa: PLC0415 -- its tables are large, and most hosts are written in ASCII
+    import idna  # noqa: PLC0415 -- its tables are large, and most hosts are ASCII
 
+    # `idna` before 3.7 needs quadratic time for a long name (CVE-2024-3651).
     if len(text) > _LONGEST:
         raise _no_host(text)
     try:
@@ -184,7 +191,7 @@ def _in_ascii(text: str) -> str:
 
 
 def _ipv4(text: str, labels: list[str]) -> str:
-    """Read the parts as `inet_aton` does: hexadecimal, octal or decimal; the last one fills what is left."""
+    """Parse labels like `inet_aton`: hexadecimal, octal or decimal; the last part fills the remaining bytes."""
     try:
         *leading, last = [_part(label) for label in labels]
     except ValueError:
@@ -204,36 +211,37 @@ def _part(label: str) -> int:
 
 
 def _no_host(text: str) -> ValueError:
+    # The text is not quoted: the part before `@` may be a password.
     if "@" in text:
         return ValueError("a host cannot contain a user name or password")
     return ValueError(f"`{printable(text)}` is not a valid host")
 
 
 def printable(text: str) -> str:
-    """A text that somebody else wrote, short and without control characters."""
+    """Shorten an untrusted text and escape its control characters, for a message."""
     printable = ascii(text)[1:-1]
     return printable if len(printable) <= 80 else f"{printable[:79]}…"
 
 
 def host_and_port(host: str, port: int) -> str:
-    """A host and its port as a URL writes them."""
+    """Format a host and port as in a URL, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_port(port: int) -> bool:
-    """Whether something may listen there."""
+    """Whether a port is between 1 and 65535."""
     return port in _PORTS
 
 
 @lru_cache(maxsize=4096)
 def read_glob(text: str) -> str:
-    """Read a pattern of hosts: a host, `*.example.com` for what lies below `example.com`, or `*` for every host.
+    """Parse a host pattern: a host, `*.example.com` for all subdomains of `example.com`, or `*` for every host.
 
     Returns:
-        The pattern, normalised as hosts are.
+        The pattern, normalised like a host.
 
     Raises:
-        ValueError: It is no pattern.
+        ValueError: The text is not a valid pattern.
     """
     if text == "*":
         return text
@@ -246,23 +254,24 @@ def read_glob(text: str) -> str:
 
 
 def host_matches(host: Host, pattern: str) -> bool:
-    """Whether a pattern of hosts, as `read_glob` reads it, names a host; what is no pattern names none."""
+    """Whether a host pattern, in the form of `read_glob`, matches a host. An invalid pattern matches no host."""
     try:
         glob = read_glob(pattern)
     except ValueError:
         return False
+    # `glob[1:]` keeps the dot, so that `*.example.com` does not match `evilexample.com`.
     below = glob.startswith("*.") and not host.literal and host.name.endswith(glob[1:])
     return below or glob in ("*", host.name)
 
 
 def read_allowed(entry: str) -> tuple[str, int]:
-    """Read one entry of `egress.allow`: `host:port`, `[::1]:8080`, `*.corp.example:443`.
+    """Parse an entry of `egress.allow`: `host:port`, `[::1]:8080`, `*.corp.example:443`.
 
     Returns:
-        The pattern of hosts, and the port.
+        The host pattern and the port.
 
     Raises:
-        ValueError: It is no such entry; the message says how to write it.
+        ValueError: The entry is invalid; the message shows valid forms.
     """
     host, _, port = entry.rpartition(":")
     if "@" in entry:
@@ -271,6 +280,7 @@ def read_allowed(entry: str) -> tuple[str, int]:
         fault = f"`{printable(entry)}` is not a host and a port"
     elif ":" in host and not host.startswith("["):
         fault = f"the IPv6 address in `{printable(entry)}` needs brackets"
+    # `*` would also permit cloud metadata addresses.
     elif host == "*":
         fault = f"`{printable(entry)}` would allow every address"
     else:

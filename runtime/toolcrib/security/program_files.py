@@ -1,9 +1,9 @@
-"""The project files that a command or a hook runs: a change of one of them is a change of what runs.
+"""Find the project files that a command or a hook runs, so that a change of one of them requires a new decision.
 
-Followed are files within the workspace: those that a command line names, also within a shell's text and behind options, those in
-its environment, modules of `python -m` and `python -c`, the manifests that runners such as `npm` and `uv` read with the scripts in
-them, and what Python, JavaScript and shell files name or import in turn. Databases and logs change with every run and are named,
-not read.
+Only files within the workspace are followed: files that the command line names (also in shell text and after options)
+or the environment names, modules of `python -m` and `python -c`, the manifests of runners such as `npm` and `uv` with
+their scripts, and the files that Python, JavaScript and shell files name or import. Databases and logs change with
+every run, so they are listed but not read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 MOST_FILES: Final = 500
-"""So many files are read for one command."""
+"""Maximum number of files that are read for one command."""
 
 _LARGEST: Final = 64 << 20
 """Bytes of a file that are read; of a larger one the size counts, too."""
@@ -68,7 +68,7 @@ _SHELLS: Final = (".sh", ".bash", ".zsh", ".ksh", ".fish", ".command")
 _RELATIVE_IMPORT: Final = re.compile(
     r"""(?:\bfrom|\bimport|\brequire\s*\(|\bimport\s*\()\s*["'](\.{1,2}/[^"']+)["']"""
 )
-# The bounds keep it linear.
+# The bounds keep the search linear for any file.
 _IMPORT: Final = re.compile(
     r"\b(?:from\b([.\w \t]{0,300})\bimport|import)\b\s{0,99}(\([^)]{0,9999}\)|[^\n;(]{0,9999})"
 )
@@ -206,6 +206,7 @@ class _Following:
     def add_python_path(self, folder: str) -> None:
         """A folder that Python looks in before its own, and what it runs of it when it starts."""
         self._look_first(folder)
+        # The standard module `site` imports these two when Python starts.
         for name in ("sitecustomize", "usercustomize"):
             self._add_imported([folder], name)
 
@@ -311,6 +312,7 @@ class _Following:
                 content = file.read(_LARGEST)
                 size = os.fstat(file.fileno()).st_size
         except OSError:
+            # Not omitted: a file that becomes readable changes what runs.
             self._digests[name] = "unreadable"
             return
         if not runs and content.startswith(_SQLITE):
@@ -318,6 +320,7 @@ class _Following:
             return
         self._left.discard(name)
         digest = hashlib.sha256(content)
+        # Only the first bytes of a large file are hashed; the size reveals appended ones.
         digest.update(str(size).encode() if size > _LARGEST else b"")
         self._digests[name] = digest.hexdigest()
         self._todo.append((os.path.realpath(path), content, runs))
@@ -367,11 +370,9 @@ class _Following:
                     self.add_command([text], [folder])
 
     def _add_python(self, folder: str, content: bytes) -> bool:
-        """What Python code imports; whether it imports anything.
-
-        It is not parsed: that takes much longer, and fails for what a later version of Python understands. What merely reads like an
-        import, in a text, does no harm.
-        """
+        """Add the modules that Python code imports, and return whether there are any."""
+        # A regex, not `ast`: parsing takes much longer and fails for the syntax of later Python versions. Text that
+        # only looks like an import does no harm.
         text = content.decode("utf-8", "replace").replace("\\\r\n", " ").replace("\\\n", " ")
         found = _IMPORT.findall(text)
         for start, behind in found:
@@ -442,6 +443,7 @@ class _Following:
                     and "__init__" in self._listing(os.path.join(folder, name))  # no other folder comes first
                 )
             )
+            # A `json.py` next to a script replaces the standard module, whoever imports it.
             for name in {name.partition(".")[0] for name in names} & sys.stdlib_module_names:
                 self._add_imported([folder], name)
             told = hashlib.sha256("\n".join(names).encode("utf-8", "surrogateescape")).hexdigest()

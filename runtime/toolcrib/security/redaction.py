@@ -1,8 +1,8 @@
-"""Redaction: which places of a value are secret, and values, calls, results and log records without secrets.
+"""Find the secret places of values, and redact values, calls, results and log records.
 
-A place is secret where its schema says so (`writeOnly: true`, `format: password`,
-`x-secret: true`) or where its name does (`password`, `api_key`, `Authorization` ...). By name
-alone, numbers, booleans and null stay visible: `max_token: 4096` is a count.
+A place is secret if its schema marks it (`writeOnly: true`, `format: password`, `x-secret: true`) or if its name
+implies it (`password`, `api_key`, `Authorization` ...). A name alone does not hide numbers, booleans and null:
+`max_token: 4096` is a count.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from toolcrib.security.secret_encodings import SecretSpelling
 
 HIDDEN: Final = "***"
-"""What stands in the place of a secret."""
+"""The mask that replaces a secret."""
 
 _DEPTH: Final = 100
 
 _TELLING: Final = 4
-"""Characters from which on a secret is looked for within texts; a shorter one would be found everywhere."""
+"""Minimum length of a secret that is searched for within texts. Shorter ones occur by chance."""
 
 _WORDS: Final = frozenset(
     [
@@ -73,10 +73,10 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Whether a property, header or variable of this name holds a secret.
+    """Whether a property, header or variable of this name is a secret.
 
-    Words are told apart by case, digits and punctuation, so `apiKey`, `X-Api-Key`, `API_KEY` and
-    `apikey` are one; `key`, `monkey`, `tokens` and `max_tokens` are none.
+    Case, digits and punctuation separate words: `apiKey`, `X-Api-Key`, `API_KEY` and `apikey` are the same name and
+    secret. `key`, `monkey`, `tokens` and `max_tokens` are not secret.
     """
     words = [word.lower() for word in _WORD.findall(name)]
     if not _WORDS.isdisjoint(words):
@@ -85,12 +85,12 @@ def is_secret_name(name: str) -> bool:
 
 
 def secret_part(before: str, value: str, *, whole: bool = False) -> str:
-    """What must be masked of a value that is looked up for a url: what stands behind the origin; empty for nothing.
+    """The part of a looked-up value in a URL that must be masked: the part after the origin. Empty for none.
 
     Args:
-        before: What the url has before it.
+        before: The text of the URL before the value.
         value: The value.
-        whole: Whether the path of a value that holds the host, too, is secret; its query is in any case.
+        whole: Whether to mask the path, too, if the value contains the host. The query is always masked.
     """
     url = before + value
     origin = _ORIGIN.match(url)
@@ -110,17 +110,18 @@ def is_secret_schema(schema: Schema) -> bool:
 
 
 class SecretPlaces:
-    """The secret places of the values of one schema, or of one subschema of it."""
+    """The secret places in the values of a schema or one of its subschemas."""
 
     def __init__(self, index: SchemaIndex | None = None, top: Site | None = None) -> None:
+        # Without the index, redaction takes a faster path by names alone; most schemas mark nothing.
         marked = index is not None and any(_is_secret(site) for site in index.everything())
         self.index = index if marked else None
         self._top = top
 
     def hides(self, path: Path, value: object) -> bool:
-        """Whether the place `path` is secret; `value` is what stands there.
+        """Whether the place `path`, which has the value `value`, is secret.
 
-        Where a container with secret members is wanted, what stands in its place is secret too.
+        If the schema expects a container with secret members, a scalar in its place is secret, too.
         """
         sites = self.roots()
         if _marked(sites):
@@ -132,10 +133,11 @@ class SecretPlaces:
             sites = self.under(sites, key)
             if _marked(sites):
                 return True
+        # A model that sends the credentials as JSON text instead of an object must not reveal them.
         return not isinstance(value, dict | list) and self.holds(sites)
 
     def roots(self) -> Sequence[Site]:
-        """The sites of the whole value; none where the schema marks nothing."""
+        """The sites of the whole value; empty if the schema marks nothing as secret."""
         return self.index.together([self._top or self.index.root]) if self.index is not None else ()
 
     def under(self, sites: Sequence[Site], key: str | int) -> Sequence[Site]:
@@ -143,7 +145,7 @@ class SecretPlaces:
         return self.index.together(self.index.below(sites, key)) if self.index is not None else ()
 
     def holds(self, sites: Sequence[Site]) -> bool:
-        """Whether a container that `sites` judge may have secret members."""
+        """Whether a container that `sites` apply to may have secret members."""
         if self.index is None:
             return False
         inner = [child for site in sites for child in self.index.at_keywords(site, _MEMBERS)]
@@ -151,7 +153,7 @@ class SecretPlaces:
 
 
 def _is_secret(site: Site) -> bool:
-    """Whether a subschema is marked as secret, or is that of a property with such a name."""
+    """Whether a subschema is marked as secret or belongs to a property with a secret name."""
     *_, keyword, name = ("", "", *site.path)
     named = keyword == "properties" and isinstance(name, str) and is_secret_name(name)
     return named or is_secret_schema(site.schema)
@@ -168,9 +170,9 @@ def _plain(value: object) -> bool:
 def compile_redaction(
     schema: Schema | None = None, remotes: Mapping[str, JSON] | None = None
 ) -> Callable[[JSON], JSON]:
-    """A function that copies a value with `***` at every secret place. Made once for each schema.
+    """Compile a schema to a function that copies a value with `***` at every secret place.
 
-    Values nested deeper than 100 levels are hidden from there on.
+    Everything below 100 levels of nesting is hidden.
     """
     places = SecretPlaces(SchemaIndex(schema, remotes or {}) if schema is not None else None)
     if places.index is None:
@@ -197,7 +199,7 @@ _NUMBERS: Final = frozenset({int, float, bool, type(None)})
 
 
 def _without_secret_names(value: JSON, depth: int = 1) -> JSON:
-    """The redaction of a schema that marks nothing: names alone decide."""
+    # The redaction for a schema that marks nothing: names alone decide.
     if depth > _DEPTH:
         return HIDDEN
     if isinstance(value, dict):
@@ -205,6 +207,7 @@ def _without_secret_names(value: JSON, depth: int = 1) -> JSON:
             return dict.fromkeys(value, HIDDEN)
         shown = value.copy()
         for key, item in value.items():
+            # Exact types are faster than `isinstance`, and JSON has no subclasses.
             if type(item) not in _NUMBERS:
                 if is_secret_name(key):
                     shown[key] = HIDDEN
@@ -217,7 +220,7 @@ def _without_secret_names(value: JSON, depth: int = 1) -> JSON:
 
 
 def redact(value: JSON, schema: Schema | None = None) -> JSON:
-    """A deep copy of a value with `***` at every secret place; see `compile_redaction`."""
+    """Return a deep copy of a value with `***` at every secret place; see `compile_redaction`."""
     return _redaction(schema)(value)
 
 
@@ -225,25 +228,25 @@ _redaction = cached_per_schema(compile_redaction)
 
 
 NAMED: Final = 6
-"""Characters from which on a secret is looked for in names that programs go by."""
+"""Minimum length of a secret that is masked in identifiers, such as tool and property names."""
 
 _PASSING: Final = 128
-"""How many secrets are remembered of the kind that is made anew."""
+"""Maximum number of short-lived secrets that are remembered outside of calls."""
 
 _OWN: Final[ContextVar[dict[str, SecretSpelling] | None]] = ContextVar("secrets of this call", default=None)
 
 
 class Redactor:
-    """Hides secrets wherever they turn up: in answers, messages, faults, logs.
+    """Masks known secrets in results, messages, violations and logs.
 
-    Secrets are what stands at the secret places of the values that it was given (`add`), and texts that are
-    registered. Texts and numbers are known again as a whole; those of 4 characters or more also within other texts.
+    Secrets are the values at the secret places of added values (`add`), and registered texts (`register`). A text or
+    number that equals a secret is always masked. Secrets of 4 characters or more are also masked within other texts.
 
     Args:
         value: A first value to `add`.
         schema: Its schema.
-        encodings: Whether texts are searched for each secret however it is written (see `secret_encodings`), not only
-            as it is and as JSON writes it. That takes longer, and hides more: it is for secrets that were looked up.
+        encodings: Whether to search texts for all encodings of each secret (see `secret_encodings`), not only for the
+            plain and the JSON form. This is slower and meant for secrets that were looked up.
     """
 
     def __init__(self, value: JSON = None, schema: Schema | None = None, *, encodings: bool = False) -> None:
@@ -257,7 +260,7 @@ class Redactor:
             self.add(value, schema)
 
     def add(self, value: JSON, schema: Schema | None = None) -> JSON:
-        """Remember what stands at the secret places of a value; gives the value as `redact` does."""
+        """Remember the values at the secret places of a value, and return the value as `redact` does."""
         masked = redact(value, schema)
         if masked != value:
             self._scalars.update(_hidden_scalars(value, masked))
@@ -265,12 +268,12 @@ class Redactor:
         return masked
 
     def register(self, secret: str, *, passing: bool = False) -> None:
-        """Mask this text from now on. The empty text is none.
+        """Mask a text from now on. An empty text is ignored.
 
         Args:
-            secret: One of less than four characters is known only where it is a whole value.
-            passing: Whether others will follow it, as with signatures and tokens: it is remembered until the end of
-                the call that registers it (see `one_call`). Outside of a call only the last of these are.
+            secret: The secret. If it has fewer than four characters, only whole values are masked.
+            passing: Whether the secret is short-lived, such as a signature or a token. It is remembered until the end
+                of the call that registers it (see `one_call`), or, outside of a call, until 128 others follow.
         """
         if secret in {"", HIDDEN} or (secret in self._scalars and secret not in self._passing):
             return
@@ -278,6 +281,7 @@ class Redactor:
         if own is not None:
             own[secret] = own.get(secret) or _spelling_of(secret)
         elif passing:
+            # Inserting it again moves it to the end: a dict keeps insertion order, and the oldest is forgotten.
             self._passing.pop(secret, None)
             self._passing[secret] = None
             self._scalars.add(secret)
@@ -287,6 +291,7 @@ class Redactor:
             self._passing.pop(secret, None)
             self._scalars.add(secret)
         self._written = None
+        # On the first secret: without one, `logging` is not imported and records pass no filter.
         if not self._in_logs:
             _mask_logs_of(self)
             self._in_logs = True
@@ -298,14 +303,14 @@ class Redactor:
 
     @property
     def known(self) -> frozenset[str]:
-        """What was seen or registered, each as text."""
+        """All added and registered secrets, as text."""
         return frozenset(self._scalars)
 
     def knows(self, raw: bytes) -> bool:
-        r"""Whether a secret may stand in these bytes of a text in UTF-8: quick, as most often there is none.
+        r"""Whether UTF-8 text may contain a secret: a fast check with false positives and no false negatives.
 
-        An escape with a number (`%41`, `&#65;`, `\u0041`, `\x41`) may be a part of one, and so may a full-width letter,
-        and NUL, which texts in UTF-16 are full of; then the answer is yes.
+        It also returns true for texts with numeric escapes (`%41`, `&#65;`, `\u0041`, `\x41`), full-width letters or
+        NUL bytes (UTF-16), because they may encode a part of a secret.
         """
         known = self._known()
         if not known:
@@ -315,27 +320,27 @@ class Redactor:
         return is_escaped(raw) or bool(near(raw, known))
 
     def is_in(self, raw: bytes) -> bool:
-        """Whether a secret stands in these bytes, which may be of any kind: a text, an image, an archive."""
+        """Whether bytes of any kind (a text, an image, an archive) contain a secret."""
         known = self._known()
         if not known:
             return False
         from toolcrib.security.secret_encodings import may_be_escaped, near  # noqa: PLC0415 -- as above
 
+        # Without NUL bytes, ASCII text in UTF-16 and UTF-32 reads as ASCII.
         bare = raw.translate(None, b"\0")
         if not may_be_escaped(bare) and not near(bare, known):
             return False
+        # Latin-1 decodes all bytes; UTF-8 is required for secrets that are not ASCII.
         texts = (bare.decode("latin-1"), bare.decode(errors="replace"))
         return any(self._without_encoded(text) != text for text in texts)
 
     def hide_in_name(self, name: str) -> str:
-        """A name that programs go by, such as a tool's or a property's, with `***` in place of long secrets.
-
-        A short one, such as the user name `root`, stands in names by chance, and a masked name can't be used.
-        """
+        """Mask secrets of `NAMED` or more characters in an identifier, such as a tool or property name."""
+        # A short secret, such as the user name `root`, occurs in names by chance, and a masked name is unusable.
         return self._without_encoded(name, NAMED) if len(name) >= NAMED else name
 
     def hide_in_text(self, text: str) -> str:
-        """The text with `***` in place of every secret."""
+        """Return the text with `***` in place of every secret."""
         if self._encodings:
             return self._without_encoded(text)
         if text in self._scalars:
@@ -347,7 +352,7 @@ class Redactor:
         return text
 
     def _without_encoded(self, text: str, least: int = 0) -> str:
-        """The text with `***` in place of every secret of at least so many characters, however it is written."""
+        """The text with `***` in place of every secret of at least `least` characters, in any encoding."""
         if text in self._scalars or text in (_OWN.get() or ()):
             return HIDDEN
         known = [each for each in self._known() if each.shortest <= len(text) and each.length >= least]
@@ -355,21 +360,21 @@ class Redactor:
             return text
         from toolcrib.security.secret_encodings import is_escaped, near, spans_of, without_spans  # noqa: PLC0415 -- as above
 
+        # JSON such as `"\ud800"` decodes to lone surrogates, which the strict encoder refuses.
         raw = text.encode("utf-8", "surrogatepass")
         close = known if is_escaped(raw) else near(raw, known)
         spans = spans_of(text, close) if close else []
         return without_spans(text, spans, HIDDEN) if spans else text
 
     def hide_in(self, value: JSON) -> JSON:
-        """A deep copy of a value with `***` in place of every secret, also in keys.
+        """Return a deep copy of a value with `***` in place of every secret, also in keys.
 
-        A value nested too deeply for a result is hidden from there on; the copy is too deep as well.
+        The part of a value that is nested too deeply for a result is hidden; the copy is still too deep for a result.
         """
         known = self._scalars or (self._encodings and _OWN.get())
         return self._copied(value, 0) if known else value
 
     def _copied(self, value: JSON, depth: int) -> JSON:
-        """The copy of what stands in `depth` containers."""
         if isinstance(value, str):
             return self.hide_in_text(value)
         if isinstance(value, dict | list):
@@ -381,15 +386,15 @@ class Redactor:
         return HIDDEN if _is_number(value) and self._sees(str(value)) else value
 
     def _sees(self, text: str) -> bool:
-        """Whether a whole text is a secret."""
         return text in self._scalars or (self._encodings and text in (_OWN.get() or ()))
 
     def _known(self) -> Collection[SecretSpelling]:
-        """The spelling of each secret."""
         if len(self._spellings) != len(self._scalars):
             known = self._spellings
             self._spellings = {
-                secret: known.get(secret) or _spelling_of(secret) for secret in tuple(self._scalars)
+                # A copy: another thread may register a secret during the iteration.
+                secret: known.get(secret) or _spelling_of(secret)
+                for secret in tuple(self._scalars)
             }
         own = _OWN.get()
         if not own:
@@ -406,7 +411,7 @@ def _spelling_of(secret: str) -> SecretSpelling:
 
 @contextmanager
 def one_call() -> Iterator[None]:
-    """What is registered within as passing is masked until its end, and by nobody else."""
+    """Limit short-lived secrets to a call: those registered within are masked until its end, only in this context."""
     token = _OWN.set({**(_OWN.get() or {})})
     try:
         yield
@@ -415,7 +420,7 @@ def one_call() -> Iterator[None]:
 
 
 def _as_written(secrets: Iterable[str]) -> Iterator[str]:
-    """The secrets that are looked for within texts, the longest first, each also as JSON writes it."""
+    # The longest first: a secret that is a part of another one would leave the rest of that one visible.
     for secret in sorted(secrets, key=lambda secret: (-len(secret), secret)):
         if len(secret) >= _TELLING:
             yield from dict.fromkeys([json.dumps(secret)[1:-1], _as_json(secret), secret])
@@ -430,7 +435,7 @@ def _is_number(value: object) -> bool:
 
 
 def _hidden_scalars(value: JSON, masked: JSON) -> Iterator[str]:
-    """The texts and numbers of a value that its masked copy does not show."""
+    """The texts and numbers of a value that are hidden in its masked copy."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _hidden_scalars(item, masked[key] if isinstance(masked, dict) else HIDDEN)
@@ -445,9 +450,9 @@ def _hidden_scalars(value: JSON, masked: JSON) -> Iterator[str]:
 
 
 def redact_result(result: Result, redactor: Redactor) -> Result:
-    """The result without secrets, wherever the other side has put them.
+    """Mask secrets in all fields of a result.
 
-    A part of bytes that hold one is withheld: a text stands in its place and says so, as does `meta.warnings`.
+    Binary content that contains a secret is replaced by a text that reports this; `meta.warnings` repeats the text.
     """
     meta = redactor.hide_in(dict(result.meta))
     error = result.error
@@ -489,6 +494,7 @@ def _part(part: Content, redactor: Redactor) -> Content:
     from base64 import b64decode  # noqa: PLC0415 -- few results have parts of bytes
 
     raw = b64decode(part.data)
+    # Withheld, not masked: a replacement inside of an image or archive would corrupt it.
     if not redactor.is_in(raw):
         return part
     what = part.mime_type or part.type
@@ -502,7 +508,7 @@ def _without_secrets(text: str | None, redactor: Redactor) -> str | None:
 
 
 class KnownCall(Protocol):
-    """A call of before, with what it was given and what it answered."""
+    """An earlier call with its arguments and its value."""
 
     @property
     def tool(self) -> str:
@@ -516,18 +522,18 @@ class KnownCall(Protocol):
 
     @property
     def value(self) -> JSON:
-        """What it answered."""
+        """The value of its result."""
         ...
 
 
 class CallRedactor:
-    """Hides the secrets of calls from people: what stands at secret places by the schemas of the tools, and by names.
+    """Masks the secrets of calls that are shown to people, by the schemas of the tools and by names.
 
-    What was hidden once is hidden wherever it turns up again, also within texts where it has 4 characters or more.
+    A value that was masked once is masked in all later calls, also within texts if it has 4 characters or more.
 
     Args:
-        tool_of: Name of a tool -> the tool; None for one that is not there.
-        before: Calls whose secrets are known already.
+        tool_of: Returns the tool of a name; None for an unknown tool.
+        before: Earlier calls, whose secrets are masked from the start.
     """
 
     def __init__(self, tool_of: Callable[[str], Descriptor | None], before: Iterable[KnownCall] = ()) -> None:
@@ -538,28 +544,27 @@ class CallRedactor:
             self._output(self._tool_of(record.tool), record.value)
 
     def arguments(self, tool: str, arguments: dict[str, JSON] | None) -> dict[str, JSON] | None:
-        """The arguments of a call, without secrets."""
+        """Mask the secrets in the arguments of a call."""
         known = self._tool_of(tool)
         masked = self._redactor.add(arguments, None if known is None else known.input_schema)
         shown = self._redactor.hide_in(masked)
         return shown if isinstance(shown, dict) else None
 
     def result(self, tool: str, result: Result) -> Result:
-        """The result of a call, without secrets."""
+        """Mask the secrets in the result of a call."""
         known = self._tool_of(tool)
         shown = result._replace(value=self._output(known, result.value))
-        parts = tuple(
-            self._content(known, part) for part in result.content
-        )  # before the rest: they may tell secrets
+        # Before the value and the message: the content may reveal secrets that occur there, too.
+        parts = tuple(self._content(known, part) for part in result.content)
         message = self._redactor.hide_in_text(result.message)
         return shown._replace(value=self._redactor.hide_in(shown.value), content=parts, message=message)
 
     def text(self, text: str) -> str:
-        """A text without secrets that were seen."""
+        """Mask known secrets in a text."""
         return self._redactor.hide_in_text(text)
 
     def value(self, value: JSON) -> JSON:
-        """A value without secrets that were seen."""
+        """Mask known secrets in a value."""
         return self._redactor.hide_in(value)
 
     def _content(self, tool: Descriptor | None, part: Content) -> Content:
@@ -574,11 +579,13 @@ class CallRedactor:
         )
 
     def _output(self, tool: Descriptor | None, value: JSON) -> JSON:
-        """An answer without what stands at its secret places; one that is the text of such an answer as well."""
+        """Mask the secret places of an output, which may be a value or its JSON text."""
         schema = None if tool is None else tool.output_schema
         try:
             written = _json_in(value) if isinstance(value, str) else None
-        except DuplicateKey:  # a secret may stand in the member that a reader leaves out
+        except (
+            DuplicateKey
+        ):  # a parser keeps only the last member: a secret in the first one would stay in the text
             return HIDDEN
         if written is None:
             return self._redactor.add(value, schema)
@@ -594,11 +601,13 @@ def _is_json_text(text: str) -> bool:
 
 
 def _json_in(text: str) -> JSON:
-    """The object or list that a text is JSON of; None where it is none. DuplicateKey where a key is there twice."""
+    """Parse a JSON object or list; None for any other text. Raises DuplicateKey for a duplicate key."""
+    # A scalar has no secret places, and most texts are prose: the first character decides without an exception.
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
         value: JSON = json.loads(text, object_pairs_hook=unique_members)  # `NaN` hides no secret
+    # DuplicateKey is a ValueError.
     except DuplicateKey:
         raise
     except (ValueError, RecursionError):
@@ -607,12 +616,14 @@ def _json_in(text: str) -> JSON:
 
 
 def restore_hidden(edited: Any, shown: Any, whole: Any) -> Any:
-    """Edited arguments of somebody who saw no secrets: `***` that was left in its place becomes the secret again.
+    """Restore the secrets in arguments that a person edited while they were masked.
+
+    A `***` that is still in its place becomes the secret again.
 
     Args:
-        edited: What came back.
-        shown: What the person saw.
-        whole: The same with its secrets.
+        edited: The edited arguments.
+        shown: The masked arguments that the person saw.
+        whole: The arguments with their secrets.
     """
     if edited == HIDDEN == shown:
         return whole
@@ -621,24 +632,26 @@ def restore_hidden(edited: Any, shown: Any, whole: Any) -> Any:
             key: restore_hidden(item, shown.get(key), whole.get(key, item)) for key, item in edited.items()
         }
     if isinstance(edited, list) and isinstance(shown, list) and isinstance(whole, list):
-        same = len(edited) == len(shown) == len(whole)  # else nobody knows which place is which
+        # After an insertion or deletion, the positions of the items are unknown.
+        same = len(edited) == len(shown) == len(whole)
         return [restore_hidden(*each) for each in zip(edited, shown, whole, strict=True)] if same else edited
     return edited
 
 
 _LOGGERS: Final = ("toolcrib", "toolcrib.http", "httpcore.http11")
-"""Loggers whose records may hold a secret: ours (a filter sees nothing of the loggers below), and the one that
-writes down the headers of answers."""
+"""Loggers whose records may contain a secret: our own, and the one that logs response headers. A filter of a logger
+does not apply to the records of its child loggers."""
 
 
 class _LogFilter:
-    """Masks message, traceback and stack of every record, by the secrets of every redactor that is in use."""
+    """Masks the message, traceback and stack of log records with the secrets of all live redactors."""
 
     def __init__(self) -> None:
+        # Weak references: the filter lives as long as the process and must not keep the secrets of closed runtimes.
         self.masks: tuple[ref[Redactor], ...] = ()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Mask the record in place; it always passes."""
+        """Mask the record in place. No record is dropped."""
         known = [masks for each in self.masks if (masks := each()) is not None]
         if known:
             _mask_record(record, known)
@@ -651,11 +664,13 @@ def _mask_record(record: logging.LogRecord, known: list[Redactor]) -> None:
     message = _log_message(record)
     masked = _hidden_by_all(message, known)
     if masked != message:
+        # Without `args`, since `%` in the masked message is not a placeholder.
         record.msg, record.args = masked, None
     if record.exc_info and not record.exc_text:
         trace = logging.Formatter().formatException(record.exc_info)
         masked = _hidden_by_all(trace, known)
-        if masked != trace:  # handlers write the text; some would write the exception anew
+        # The standard formatter uses `exc_text` if it is set; other handlers format `exc_info` again.
+        if masked != trace:
             record.exc_text, record.exc_info = masked, None
     elif record.exc_text:
         record.exc_text = _hidden_by_all(record.exc_text, known)
@@ -666,7 +681,7 @@ def _mask_record(record: logging.LogRecord, known: list[Redactor]) -> None:
 def _log_message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception:  # noqa: BLE001 -- what is logged may be anything; a handler would print all of it
+    except Exception:  # noqa: BLE001 -- any `__str__` may fail, and `logging` then prints the arguments unmasked
         return f"{record.msg} {record.args!r}"
 
 
@@ -680,7 +695,6 @@ _FILTER: Final = _LogFilter()
 
 
 def _mask_logs_of(redactor: Redactor) -> None:
-    """Mask what is logged by these secrets too, for as long as they are in use."""
     import logging  # noqa: PLC0415 -- as above
 
     _FILTER.masks = (*(each for each in _FILTER.masks if each() not in (None, redactor)), ref(redactor))

@@ -1,8 +1,8 @@
-"""How one secret may be written, and the search for it in texts.
+"""Search texts for a secret in all of its encodings.
 
-A secret is known again plain, in URLs, in base64, and escaped for JSON, `repr` or HTML: `without_escapes` undoes the
-escapes of a text. What is left of a text without case, separators and unseen characters (`fold`) is searched, too:
-for the secret in capitals, spaced or wrapped over lines, in wrapped base64, in hexadecimal.
+A secret is found as plain text, in URLs, in base64, and escaped for JSON, `repr` or HTML; `without_escapes` undoes the
+escapes of a text. The text is also searched without case, separators and invisible characters (`fold`). This finds the
+secret in capitals, with spaces, wrapped over lines, in wrapped base64 and in hexadecimal.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ _SHORT: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 
 _SAME: Final = {"+": " ", "\\": "", "\0": ""}
 
-# Escapes may be escaped again, up to three times over: `%252F`, `\\"`. Repetitions are bounded, so that no text can
-# make the search slow.
+# Escapes may be escaped again, up to three times: `%252F`, `\\"`. Repetitions are bounded, because the text comes from
+# a server, which could otherwise make the search slow.
 _HEX: Final = "[0-9a-fA-F]"
 _SLASHES: Final = r"\\{1,8}"
 
 
 def _utf8(sign: str) -> str:
-    """A pattern for one character in UTF-8, each byte written as `sign` and two digits; the longest first."""
+    """A pattern for one UTF-8 character with `sign` and two digits per byte; the longest form comes first."""
     more = f"{sign}[89abAB]{_HEX}"
     first = {3: "[fF]", 2: "[eE]", 1: "[cdCD]", 0: "[0-7]"}
     return "|".join(f"{sign}{digit}{_HEX}" + more * count for count, digit in first.items())
 
 
 _PERCENT: Final = "%(?:25){0,3}"
+# The order matters: `pair` must precede `unit`, which would split a surrogate pair, and `slashes` matches the rest.
 _ESCAPE: Final = re.compile(
     rf"(?P<percent>{_utf8(_PERCENT)})"
     rf"|(?P<bytes>{_utf8(_SLASHES + 'x')})"
@@ -57,13 +58,13 @@ _ESCAPE: Final = re.compile(
 
 
 class UnescapedText(NamedTuple):
-    """A text without escapes, which knows where each character stood.
+    """A text without escapes, with the original position of each character.
 
     Attributes:
         text: The text.
-        places: Where in it what an escape stands for begins, in order.
-        spans: Where each of these escapes stood in the text before, and how long it is now (0 or 1):
-            (start, end, length).
+        places: Offsets in `text` of the characters that replaced escapes, in order.
+        spans: (start, end, length) for each of these escapes: its span in the original text, and its length in `text`
+            (0 or 1).
     """
 
     text: str
@@ -71,11 +72,10 @@ class UnescapedText(NamedTuple):
     spans: list[tuple[int, int, int]]
 
     def before(self, start: int, end: int) -> tuple[int, int]:
-        """Where a part stood in the text before."""
+        """The span of a part in the original text."""
         return self._span(start)[0], self._span(end - 1)[1]
 
     def _span(self, place: int) -> tuple[int, int]:
-        """Where one character stood."""
         index = bisect_right(self.places, place) - 1
         if index < 0:
             return place, place + 1
@@ -85,10 +85,10 @@ class UnescapedText(NamedTuple):
 
 
 def without_escapes(text: str) -> UnescapedText:
-    """Undo every escape.
+    """Undo every escape of a text.
 
-    Some characters can't be told from escapes, and are the same however they are written: a `+` is a blank, as in
-    forms; a backslash is nothing, and so is NUL, of which UTF-16 read as UTF-8 is full.
+    Some characters cannot be distinguished from escapes and are always treated as such: `+` becomes a space, as in
+    forms, and a backslash or NUL is dropped. UTF-16 that was decoded as UTF-8 is full of NULs.
     """
     pieces: list[str] = []
     places: list[int] = []
@@ -107,7 +107,7 @@ def without_escapes(text: str) -> UnescapedText:
 
 
 def _character(match: re.Match[str]) -> str:
-    """What one escape stands for; U+FFFD where it is no character."""
+    """The character of an escape; U+FFFD if it is invalid."""
     kind, written = match.lastgroup or "", match[match.lastgroup or 0]
     if kind == "percent":
         return _decoded("".join(part[-2:] for part in written.split("%")), "utf-8")
@@ -126,22 +126,22 @@ def _decoded(digits: str, encoding: str) -> str:
 
 
 _TELLING: Final = 4
-"""Characters from which on a secret is looked for within texts, as in `redaction.Redactor`."""
+"""Minimum length of a secret that is searched for within texts, as in `redaction.Redactor`."""
 
 _TELLING_FOLDED: Final = 8
-"""The same where neither case nor spacing counts: shorter words stand in ordinary prose, as `abcd` in `a b, cd`."""
+"""The minimum length without case and spacing. Shorter words occur in ordinary prose, such as `abcd` in `a b, cd`."""
 
 _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 
 _PADDING: Final = re.compile("={0,2}")
 
 _PLAIN: Final = re.compile(rb"(?:\\[nrtNRT])?([A-Za-z0-9]*)")
-"""Characters that every encoding of texts leaves as they are; behind a backslash, one may be taken for an escape."""
+"""Characters that no text encoding changes. The first one after a backslash may be a part of an escape."""
 
 _ASCII: Final = re.compile(b"[\0-\x7f]*")
 
 _LINE_ENDS: Final = re.compile(rb"\\[nrt]")
-"""Line breaks and tabs as JSON writes them. They may stand within a secret that is wrapped."""
+"""Line breaks and tabs in JSON. A wrapped secret contains them."""
 
 _OF_LINE_ENDS: Final = (b"n", b"r", b"t")
 
@@ -151,22 +151,23 @@ _LOWER: Final = bytes(range(256)).lower()
 
 
 def squeezed(raw: bytes) -> bytes:
-    """The ASCII letters and digits of a text in UTF-8, in lower case: where a quick look is taken.
+    """The ASCII letters and digits of UTF-8 text in lower case, for a fast check.
 
-    However a secret is spaced, its own follow each other there.
+    The letters and digits of a secret are adjacent here, regardless of its spacing.
     """
+    # `bytes.translate` is one pass in C, where a regex or `fold` would handle each character in turn.
     joined = _LINE_ENDS.sub(b"", raw) if b"\\" in raw else raw
     return joined.translate(_LOWER, _OTHERS)
 
 
 class EncodedForm(NamedTuple):
-    """A text that gives the secret away.
+    """A text that reveals the secret.
 
     Attributes:
-        text: What to look for.
-        before: Whether the character of base64 before it holds a part of the secret too.
-        after: Whether the one after it does.
-        padded: Whether it is base64, whose end belongs to it: what is left of a text must not tell its length.
+        text: The text to search for.
+        before: Whether the base64 character before it contains bits of the secret, too.
+        after: Whether the base64 character after it does.
+        padded: Whether base64 padding after it is masked, too, because padding reveals the length.
     """
 
     text: str
@@ -175,12 +176,12 @@ class EncodedForm(NamedTuple):
     padded: bool = False
 
     def spans_in(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where it stands: (start, end)."""
+        """Yield its spans in a text: (start, end)."""
         for start, end in self._found(text):
             yield self._widened(text, start, end)
 
     def spans_before(self, folded: FoldedText) -> Iterator[tuple[int, int]]:
-        """Where it stands in the text that was folded: (start, end)."""
+        """Yield its spans in the original of a folded text: (start, end)."""
         for start, end in self._found(folded.text):
             yield self._widened(folded.whole, *folded.before(start, end))
 
@@ -199,31 +200,34 @@ class EncodedForm(NamedTuple):
 
 
 class SecretSpelling:
-    """A secret in every way that it may be written. Worked out when it is first looked for."""
+    """All encodings of a secret, computed when they are first needed."""
 
+    # Cached properties: most texts fail the fast check, which needs only `needles` or `runs`.
     def __init__(self, secret: str) -> None:
         self._secret = secret
         self.length = len(secret)
 
     @cached_property
     def writings(self) -> tuple[EncodedForm, ...]:
-        """What to look for in a text as it is; nothing of a short secret."""
+        """The forms to search for in an unchanged text; empty for a short secret."""
         secret = self._secret
         if len(secret) < _TELLING:
             return ()
         whole = (*_as_it_is(secret), *_misread(secret), *_base64(secret), *_escaped(secret))
         writings = [*map(EncodedForm, whole), *_within_base64(secret)]
+        # Reversed, so that a whole form replaces an equal one from within base64, which would mask its neighbours.
         return tuple({writing.text: writing for writing in reversed(writings)}.values())
 
     @cached_property
     def plain(self) -> tuple[EncodedForm, ...]:
-        """What to look for in a text whose escapes are undone."""
+        """The forms to search for in a text without escapes."""
+        # The forms lose their escapes, too: a `+` of base64 is a space in such a text.
         changed = [writing._replace(text=without_escapes(writing.text).text) for writing in self.writings]
         return tuple(writing for writing in dict.fromkeys(changed) if len(writing.text) >= _TELLING)
 
     @cached_property
     def folded(self) -> tuple[EncodedForm, ...]:
-        """What to look for in a text that is folded: the secret itself, in base64, in hexadecimal."""
+        """The forms to search for in a folded text: the secret itself, in base64 and in hexadecimal."""
         if not self.writings:
             return ()
         secret = self._secret
@@ -234,26 +238,25 @@ class SecretSpelling:
 
     @cached_property
     def shortest(self) -> int:
-        """Characters that a text which holds the secret has at least; of a short secret none is long enough."""
+        """Minimum length of a text that contains the secret; `sys.maxsize` for a short secret, which is not searched."""
         return min(map(len, self.needles)) if self.writings else sys.maxsize
 
     @cached_property
     def needles(self) -> tuple[bytes, ...]:
-        """What a text without escapes that holds the secret has somewhere, once it is squeezed."""
-        # Between others: capitals and folding make letters of some, `SS` of a sharp s.
+        """Byte strings, one of which occurs in every squeezed text that contains the secret without escapes."""
+        # Only the ASCII parts: upper case and folding turn some other characters into ASCII, such as a sharp s to `SS`.
         ours = [squeezed(part) for part in _ASCII.findall(self._secret.encode())]
         return (max(ours, key=len), *self._encoded)
 
     @cached_property
     def runs(self) -> tuple[bytes, ...]:
-        """The same of a text that has escapes: `%2F` puts a digit and a letter between those of the secret."""
+        """Like `needles` for a text with escapes, where `%2F` adds a digit and a letter to those of the secret."""
         longest = max(_PLAIN.findall(self._secret.encode()), key=len).lower()
-        # What stands before it in a text may be a backslash, too.
+        # In a text, a backslash may precede the run, and `squeezed` drops the `n` of `\n`.
         return tuple(each[1:] if each[:1] in _OF_LINE_ENDS else each for each in (longest, *self._encoded))
 
     @cached_property
     def _encoded(self) -> tuple[bytes, ...]:
-        """What is left of its encodings when they are squeezed."""
         if not self.writings:
             return ()
         texts = [*(each.text for each in _within_base64(self._secret)), *self._hexadecimal]
@@ -261,13 +264,13 @@ class SecretSpelling:
 
     @cached_property
     def _hexadecimal(self) -> tuple[str, str]:
-        """Its bytes as digits, and as a program would list them; where these are apart, folding joins them."""
+        """The bytes as hexadecimal digits, and with `0x` before each. Folding joins digits that are separated."""
         raw = self._secret.encode()
         return raw.hex(), "0x" + raw.hex(" ").replace(" ", "0x")
 
 
 def _as_it_is(secret: str) -> Iterator[str]:
-    """The secret itself, and as the parts of URLs and forms hold it."""
+    """The secret itself, and encoded for URLs, forms and JSON Pointers."""
     from urllib.parse import quote, quote_plus  # noqa: PLC0415 -- a run without secrets needs none of it
 
     yield secret
@@ -279,7 +282,8 @@ def _as_it_is(secret: str) -> Iterator[str]:
 
 
 def _misread(secret: str) -> Iterator[str]:
-    """The secret as a host, which has no case, and as others make of it who take one charset for another."""
+    """The secret in lower case, and decoded with the wrong charset."""
+    # Clients normalise a host to lower case, and with it a secret that is a part of one.
     yield secret.lower()
     if not secret.isascii():
         yield secret.encode().decode("latin-1")
@@ -302,13 +306,14 @@ def _base64(secret: str) -> Iterator[str]:
 
 
 def _within_base64(secret: str) -> Iterator[EncodedForm]:
-    """What base64 of a longer text holds of the secret, for each of the three places it may begin at.
+    """The characters that the secret yields within the base64 of a longer text, for each of the three alignments.
 
-    The characters at its edges hold bits of what stands beside it.
+    Only characters that depend on the secret alone: those at its edges mix its bits with those of its neighbours.
     """
     from base64 import b64encode, urlsafe_b64encode  # noqa: PLC0415 -- as above
 
     raw = secret.encode()
+    # Base64 encodes three bytes to four characters (RFC 4648 section 4), so a secret has three possible alignments.
     for skipped in range(3):
         bits = 8 * (skipped + len(raw))
         for encode in (b64encode, urlsafe_b64encode):
@@ -317,7 +322,8 @@ def _within_base64(secret: str) -> Iterator[EncodedForm]:
 
 
 def _escaped(secret: str) -> Iterator[str]:
-    """The secret as JSON, Python and HTML hold it; some writers of JSON escape slashes too."""
+    """The secret escaped for JSON, Python and HTML."""
+    # Some JSON encoders, such as PHP's, escape slashes; HTML encoders differ in the quotes that they escape.
     for written in (json.dumps(secret, ensure_ascii=False)[1:-1], json.dumps(secret)[1:-1]):
         yield written
         yield written.replace("/", "\\/")
@@ -329,31 +335,31 @@ def _escaped(secret: str) -> Iterator[str]:
 
 
 _SEPARATORS: Final = frozenset(".,:_+\\")
-"""What is dropped beside blanks, line breaks, controls and dashes: people and programs take characters apart with these.
+"""Separators that are dropped in addition to spaces, line breaks, controls and dashes.
 
-`+` and the backslash are among them because they can't be told from escapes (see `without_escapes`).
+They include `+` and the backslash, which cannot be distinguished from escapes (see `without_escapes`).
 """
 
 _UNSEEN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Characters without a glyph that Unicode does not call formats."""
+"""Characters without a glyph that are not in Unicode's category of formats."""
 
 _SELECTORS: Final = ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xFFF0, 0xFFF8), (0xE0000, 0xE0FFF))
-"""Where variation selectors and tag characters stand."""
+"""Code point ranges of variation selectors and tag characters."""
 
 _DROPPED: Final = frozenset(("Cc", "Cf", "Pd", "Zl", "Zp", "Zs"))
-"""Categories of Unicode: controls, formats (zero-width characters, soft hyphens), dashes, blanks."""
+"""Unicode categories of controls, formats (zero-width characters, soft hyphens), dashes and spaces."""
 
 _MOST_KNOWN: Final = 1 << 16
-"""Characters that are remembered: a text that holds all of Unicode would take 100 MB."""
+"""Maximum number of cached characters. A text with all of Unicode would take 100 MB."""
 
 _PIECE: Final = 256
-"""Characters that are looked through one by one to find a place; so many take 20 microseconds."""
+"""Length of the pieces that are scanned character by character to find a position, which takes 20 microseconds."""
 
 
 class _Folds(dict[int, "str | None"]):
-    """Code point -> what the character is compared as, None for nothing; filled in as characters are met.
+    """Code point -> the folded character, None for a dropped one. Characters are added when they first occur.
 
-    A table for `str.translate`, which is fast for texts in ASCII, and only if what is dropped is None and not empty.
+    This is a table for `str.translate`, whose fast path for ASCII requires None instead of an empty string.
     """
 
     def __missing__(self, code: int) -> str | None:
@@ -363,12 +369,12 @@ class _Folds(dict[int, "str | None"]):
         return folded
 
     def length(self, character: str) -> int:
-        """How many characters stand for this one."""
+        """The number of characters that a character is folded to."""
         return len(self[ord(character)] or "")
 
 
 def _folded(character: str) -> str:
-    # To upper case first: a dotless i is an i then, as it is for who writes a text in capitals.
+    # Upper case first: a dotless i becomes I and then i, so that a text in capitals is found.
     plain = unicodedata.normalize("NFKC", character).upper().casefold()
     return "" if _is_dropped(character) else "".join(each for each in plain if not _is_dropped(each))
 
@@ -384,19 +390,20 @@ _FOLDS: Final = _Folds()
 
 
 def fold(text: str) -> str:
-    """A text without case, separators and unseen characters; full-width characters are plain ones (NFKC)."""
+    """Remove case, separators and invisible characters from a text; full-width characters become plain (NFKC)."""
     return text.translate(_FOLDS)
 
 
 class FoldedText:
-    """A folded text, which knows where each character stood.
+    """A folded text, with the original position of each character.
 
     Attributes:
         text: The folded text.
-        whole: The text before.
+        whole: The original text.
     """
 
     def __init__(self, text: str) -> None:
+        # Folding is per character, so the pieces joined equal the folded whole. A position is searched in one piece.
         pieces = [fold(text[start : start + _PIECE]) for start in range(0, len(text), _PIECE)]
         self.text = "".join(pieces)
         self.whole = text
@@ -404,11 +411,10 @@ class FoldedText:
         self._ends: dict[int, list[int]] = {}
 
     def before(self, start: int, end: int) -> tuple[int, int]:
-        """Where a part stood in the text before."""
+        """The span of a part in the original text."""
         return self._place(start), self._place(end - 1) + 1
 
     def _place(self, position: int) -> int:
-        """Where the character stood that this one came from."""
         number = bisect_right(self._starts, position) - 1
         begins = number * _PIECE
         ends = self._ends.get(number)
@@ -424,21 +430,19 @@ _ESCAPES: Final = re.compile(r"[%\\\\&\0]")
 
 _PERCENT_BYTE: Final = re.compile(rb"%[0-9a-fA-F]{2}")
 _ROW_OF_ESCAPES: Final = re.compile(rb"(?:[%&\\][#ux]?[0-9a-zA-Z]{2,8};?){3}")
-"""What bytes that are no text have by chance less often than one escape alone."""
+"""Three escapes in a row, which binary data rarely contains by chance, unlike a single one."""
 
 _CONTROL: Final = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")
 
 _NUMBERED: Final = re.compile(rb"\\[ux]")
 _FULL_WIDTH: Final = re.compile(rb"\xef(?:\xbc[\x90-\x99\xa1-\xba]|\xbd[\x81-\x9a])")
 _MATHEMATICAL: Final = re.compile(rb"\xf0\x9d[\x90-\x9f]")
-"""Letters and digits that are folded to those of ASCII, a whole alphabet of them."""
+"""Complete alphabets of letters and digits that are folded to ASCII."""
 
 
 def is_escaped(raw: bytes) -> bool:
-    """Whether a quick look misses some characters: there are escapes with numbers, or letters of full width.
-
-    One character is found much faster than several.
-    """
+    """Whether a text has numeric escapes or full-width letters, which the fast check would miss."""
+    # Each pattern runs only if its first byte occurs: a search for one byte is much faster than a regex.
     if b"\0" in raw:
         return True
     if b"\\" in raw and _NUMBERED.search(raw) is not None:
@@ -452,12 +456,12 @@ def is_escaped(raw: bytes) -> bool:
 
 
 def may_be_escaped(raw: bytes) -> bool:
-    """The same of bytes that may be of any kind, in which a single escape stands by chance."""
+    """Like `is_escaped` for bytes of any kind, which may contain a single escape by chance."""
     return is_escaped(raw) if _CONTROL.search(raw) is None else _ROW_OF_ESCAPES.search(raw) is not None
 
 
 def near(raw: bytes, known: Iterable[SecretSpelling]) -> list[SecretSpelling]:
-    """The secrets that may stand in a text that is not escaped."""
+    """The secrets that may occur in a text without numeric escapes."""
     contains = squeezed(raw).__contains__
     if b"%" in raw or b"&" in raw or b"\\" in raw or b"~" in raw:
         return [each for each in known if any(map(contains, each.runs))]
@@ -465,7 +469,7 @@ def near(raw: bytes, known: Iterable[SecretSpelling]) -> list[SecretSpelling]:
 
 
 def spans_of(text: str, near: Collection[SecretSpelling]) -> list[tuple[int, int]]:
-    """Where secrets stand: as they are written, behind escapes, and where neither case nor spacing counts."""
+    """The spans of secrets in a text: in their encodings, behind escapes, and without case and spacing."""
     folded = FoldedText(text)
     spans = [span for each in near for writing in each.writings for span in writing.spans_in(text)]
     spans += [span for each in near for writing in each.folded for span in writing.spans_before(folded)]
@@ -479,7 +483,7 @@ def spans_of(text: str, near: Collection[SecretSpelling]) -> list[tuple[int, int
 
 
 def without_spans(text: str, spans: list[tuple[int, int]], hidden: str) -> str:
-    """The text with `hidden` in place of each span; of spans that overlap, in place of all of them."""
+    """Replace each span of a text with `hidden`. Overlapping spans are replaced together."""
     pieces = []
     position = 0
     for start, end in sorted(spans):

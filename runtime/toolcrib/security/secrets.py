@@ -161,7 +161,7 @@ class Keyring(Protocol):
 
 
 class MissingSecret(ToolcribError):
-    """Something that a document names in `${...}` is not there, or can't be read.
+    """A secret that a document names in `${...}` is missing or cannot be read.
 
     Attributes:
         variable: What was looked for; None where the fault is in what is written in the document.
@@ -183,7 +183,7 @@ class MissingSecret(ToolcribError):
 
 
 class UnusableSecret(MissingSecret):
-    """A secret is there and can't be sent where it belongs, e.g. for a line break within it."""
+    """A secret exists but cannot be sent, for example because it contains a line break."""
 
     code = "unusable_secret"
 
@@ -204,12 +204,16 @@ class SecretResolver(Redactor):
         self._keyring = keyring
 
     def look_up(self, variable: SecretVariable, *, secret: bool = True) -> str:
-        """The value that a variable stands for; registered unless it is no secret or written in the document.
+        """Look up a variable and register its value as a secret.
 
-        An empty value counts as none. One newline at the end of a file does not belong to its value.
+        Defaults are not registered. An empty value counts as missing. One newline at the end of a file is removed.
+
+        Args:
+            variable: The variable.
+            secret: Whether to register the value for masking.
 
         Raises:
-            MissingSecret: There is none and no default, or it can't be read.
+            MissingSecret: The variable has no value and no default, or cannot be read.
         """
         if variable.source == "env":
             value = self._from_environment(variable)
@@ -226,11 +230,11 @@ class SecretResolver(Redactor):
         return value
 
     def fill(self, text: str, *, secret: bool = True, pointer: str = "") -> str:
-        """A text without expressions, with everything looked up in place.
+        """Replace all look-ups of a text without expressions by their values.
 
         Raises:
-            ExpressionError: A look-up is written wrong.
-            MissingSecret: As `look_up` does, with `pointer`.
+            ExpressionError: The syntax of a look-up is invalid.
+            MissingSecret: A variable has no value; the error has `pointer`.
         """
         try:
             return "".join(
@@ -242,6 +246,7 @@ class SecretResolver(Redactor):
 
     def _from_environment(self, variable: SecretVariable) -> str:
         value = self._environment.get(variable.name, "")
+        # Python decodes undecodable bytes of the environment to lone surrogates (PEP 383).
         if any("\ud800" <= character <= "\udfff" for character in value):
             message = f"the environment variable `{variable.name}` is not valid UTF-8"
             raise MissingSecret(variable, message, hint="set it to UTF-8 text")
@@ -250,7 +255,8 @@ class SecretResolver(Redactor):
     def _from_file(self, variable: SecretVariable) -> str:
         try:
             path = Path(variable.name).expanduser()
-            if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe may wait for ever
+            # Opening a FIFO waits for a writer.
+            if not stat.S_ISREG(path.stat().st_mode):
                 raise _unreadable(variable, "is not a file")
             with path.open("rb") as file:
                 raw = file.read(_LARGEST + 1)
@@ -261,6 +267,7 @@ class SecretResolver(Redactor):
         if len(raw) > _LARGEST:
             raise _unreadable(variable, f"exceeds {_LARGEST} bytes")
         try:
+            # Editors on Windows begin a file with a byte order mark, which is not a part of the secret.
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError:
             raise _unreadable(variable, "is not valid UTF-8") from None

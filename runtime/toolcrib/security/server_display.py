@@ -1,7 +1,7 @@
-"""Where a server is, as people are told: what a file writes out in place of a secret is `***`, wherever it is shown.
+"""Show the command line or URL of a server with `***` in place of literal secrets.
 
-An argument is secret where the option or name before it says so (`--token X`, `--api-key=X`, `PASSWORD=X`), a part of a
-URL where its query's name does, and the password in it. What is looked up (`${...}`) stays as it is written.
+An argument is secret if its option or name implies it (`--token X`, `--api-key=X`, `PASSWORD=X`). In a URL, the
+password and the values of secret query parameters are masked. Look-ups (`${...}`) stay as written.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _TELLS_WHERE: Final = re.compile(r"[-_.]?(file|path|dir|env|name|type|url|uri)$"
 
 
 class _Text(NamedTuple):
-    """A text without secrets, and the (name, value) of those."""
+    """A masked text, and the (name, value) pairs of its secrets."""
 
     shown: str
     hidden: tuple[tuple[str, str], ...] = ()
 
 
 def display_address(server: Server) -> str:
-    """Its command line, or its url, without secrets."""
+    """Return the command line or the URL of a server, without secrets."""
     if server.url:
         return shown_url(server.url)
     return " ".join(map(_quoted, [server.command, *shown_args(server.args)]))
 
 
 def shown_args(args: Iterable[str]) -> list[str]:
-    """Arguments of a command, without secrets."""
+    """Return the arguments of a command, without secrets."""
     return [text.shown for text in _args(args)]
 
 
@@ -45,9 +45,10 @@ _CODE_FLAG: Final = re.compile(r"-[A-Za-z]*[ce]|--eval|--exec|--command|-command
 
 
 def exact_args(args: Iterable[str]) -> list[str]:
-    """Arguments for whoever decides whether they may be used: nothing is masked that may be code or the name of a file."""
+    """Return arguments for a trust decision: nothing is masked that may be code or a file name."""
     given = [*args]
     shown, before = [], ""
+    # A malicious project could otherwise hide what it runs: `--token='; curl ... | sh'` would read `--token=***`.
     for arg, text in zip(given, _args(given), strict=True):
         plain = all(_PLAIN.fullmatch(value) for _name, value in text.hidden)
         shown.append(text.shown if plain and not _CODE_FLAG.fullmatch(before) else arg)
@@ -56,12 +57,12 @@ def exact_args(args: Iterable[str]) -> list[str]:
 
 
 def exact_command(server: Server) -> str:
-    """The command line of a server, quoted for a shell, for whoever decides whether it may be started."""
+    """Return the command line of a server, quoted for a shell, for a trust decision."""
     return " ".join(map(_quoted, [server.command, *exact_args(server.args)]))
 
 
 def exact_variable(server: Server, name: str) -> str:
-    """The value of a variable of its environment, likewise; what is looked up stays as it is written."""
+    """Return the value of an environment variable of a server for a trust decision; look-ups stay as written."""
     text = server.env[name]
     if text in written_secrets(server) and _PLAIN.fullmatch(text) and not text.startswith("-"):
         return HIDDEN
@@ -71,15 +72,15 @@ def exact_variable(server: Server, name: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """A URL without secrets; any other text as it is."""
+    """Return a URL without secrets, and any other text unchanged."""
     return _url(url).shown
 
 
 def written_secrets(server: Server) -> list[str]:
-    """The secrets that stand in its arguments and its url, as they may turn up elsewhere.
+    """Return the literal secrets in the arguments and the URL of a server, for masking other texts.
 
-    Numbers and switches are none, and where an option says only where a secret lies (`--token-file`) its value is none:
-    to mask these wherever they turn up would hide what is no secret.
+    Numbers, switches and the values of options that only locate a secret (`--token-file`) are not included, because
+    masking them everywhere would hide ordinary text.
     """
     found = [pair for text in (*_args(server.args), _url(server.url)) for pair in text.hidden]
     values = [
@@ -131,6 +132,6 @@ def _url(url: str) -> _Text:
 
 
 def _quoted(arg: str) -> str:
-    """An argument as a shell reads it; the mask alone is no reason for quotes."""
+    """Quote an argument for a shell. The mask alone requires no quotes."""
     rest = arg.replace(HIDDEN, "")
     return arg if rest != arg and (not rest or shlex.quote(rest) == rest) else shlex.quote(arg)

@@ -14,7 +14,7 @@ from toolcrib.core.model import NOTHING
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolPolicy:
-    """What a model may do with tools. None is no bound.
+    """What a model may do with tools. None means no limit.
 
     Attributes:
         tool_choice: In the first round of a turn: `auto`, `required`, `none`, or the name of a tool; then `auto`.
@@ -59,7 +59,7 @@ class ToolPolicy:
 
 
 NO_POLICY = ToolPolicy()
-"""What holds where nobody says anything."""
+"""The default policy."""
 
 
 def check_policy(policy: ToolPolicy, tools: Collection[str] | None = None) -> list[Problem]:
@@ -149,7 +149,7 @@ def _check_names(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem
                 code="unknown_tool" if plain else "idle_glob",
                 message=f"unknown tool `{glob}`" if plain else f"`{glob}` matches no tool",
                 pointer=pointer,
-                hint=near or "use a tool name or a glob of tool names",
+                hint=near or "use a tool name, or a glob over tool names",
                 severity="error"
                 if plain
                 else "warning",  # what is not there may come, or be forbidden for good
@@ -300,9 +300,9 @@ def _contradiction(message: str, pointer: str, hint: str) -> Problem:
 
 
 def needs_of(policy: ToolPolicy, tool: str) -> tuple[str, ...]:
-    """Globs, of each of which a tool must have been called well before this one.
+    """Globs that each require an earlier successful call of a matching tool before this tool may be called.
 
-    With `{"*": ["login"]}` all tools wait for `login`, and that one does not wait for itself.
+    With `{"*": ["login"]}`, all tools wait for `login`, and `login` does not wait for itself.
     """
     return tuple(
         need
@@ -319,6 +319,7 @@ def allows(policy: ToolPolicy, tool: str) -> bool:
 
 
 def _fits(tool: str, globs: Collection[str]) -> bool:
+    # `fnmatch` ignores case on Windows; tool names are case-sensitive everywhere.
     return any(fnmatchcase(tool, glob) for glob in globs)
 
 
@@ -339,7 +340,7 @@ def renamed(policy: ToolPolicy, full: Callable[[str], str]) -> ToolPolicy:
 
 
 def without_idle(policy: ToolPolicy, tools: Collection[str]) -> ToolPolicy:
-    """The policy without names and globs that fit no tool and so say nothing; loading has told of them."""
+    """Return the policy without names and globs that match no tool. Loading has already reported them."""
 
     def idle(glob: str) -> bool:
         return glob != "*" and not any(fnmatchcase(tool, glob) for tool in tools)

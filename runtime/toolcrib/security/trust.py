@@ -1,13 +1,13 @@
 """Workspace trust: files alone start no program, contact no host and read no secret.
 
-A workspace is what is trusted together: a project, or a pack or folder outside of it. What its files need is known
-before anything happens (`trust_needs`), somebody agrees to exactly that (`trust_decisions`), and everything that
-starts, contacts or looks up asks one function first:
+A workspace is trusted as a unit: a project, or a pack or folder outside of it. The needs of its files are collected
+before anything runs (`trust_needs`), and the user agrees to exactly these needs (`trust_decisions`). All code that
+starts a program, contacts a host or looks up a secret calls one function first:
 
 Trust.check(subject)
--> its workspaces, by the files that wrote it  Trust.workspaces_of
--> what the subject needs in each of them       Trust._needs_in
--> granted by whoever named the path, agreed to earlier, or asked about now; else Untrusted
+-> the workspaces of the subject's files        Trust.workspaces_of
+-> the needs of the subject in each of them     Trust._needs_in
+-> granted by a named path, an earlier decision or a prompt; else Untrusted
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from toolcrib.security.trust_needs import Need
 
 VARIABLE: Final = "TOOLCRIB_TRUST"
-"""The environment variable that grants trust: `all`, or hashes of what is agreed to, separated by commas."""
+"""The environment variable that grants trust: `all`, or hashes of needs, separated by commas."""
 
 Consent: TypeAlias = Literal["always", "once", "no"]
-"""What somebody says who is asked: from now on, in this process, or not."""
+"""The answer to a trust prompt: from now on, only in this process, or not."""
 
 _HASH_LENGTH: Final = 16
-"""Characters of a hash that are enough to name it: as many as no two workspaces share by chance."""
+"""Minimum length of a hash prefix: 64 bits, which no two workspaces share by chance."""
 
 
 class TrustPolicy(NamedTuple):
     """What a runtime trusts without a stored decision.
 
     Attributes:
-        everything: Whether nothing is asked: all workspaces are trusted.
-        nothing: Whether stored decisions and the environment count for nothing: only `hashes` and `paths` do.
-        hashes: Hashes of needs that are agreed to, at least 16 characters of each.
-        paths: Files and folders that are trusted because somebody named them, as they were named.
+        everything: Whether all workspaces are trusted without a prompt.
+        nothing: Whether to ignore stored decisions and the environment, so that only `hashes` and `paths` grant trust.
+        hashes: Hashes of trusted needs, at least 16 characters of each.
+        paths: Files and folders that are trusted because the user named them, as written.
     """
 
     everything: bool = False
@@ -63,20 +63,20 @@ class TrustPolicy(NamedTuple):
 
 
 ALL: Final = TrustPolicy(everything=True)
-"""Whoever wrote the tools into a program trusts them."""
+"""Trust everything: the author of a program trusts the tools that it loads."""
 
 UNTRUSTED: Final = TrustPolicy(nothing=True)
-"""Nothing but mocks."""
+"""Trust nothing: only mocks run."""
 
 
 def hashes_in(text: str) -> tuple[str, ...]:
-    """The hashes that a text lists; what is too short to be one names nothing."""
+    """Parse the hashes in a text; items shorter than 16 characters are ignored."""
     found = (part.strip().lower().removeprefix("sha256:") for part in text.replace(",", " ").split())
     return tuple(part for part in found if len(part) >= _HASH_LENGTH)
 
 
 class Workspace(NamedTuple):
-    """What is trusted together.
+    """The unit of trust.
 
     Attributes:
         root: Its folder or file, absolute, with links resolved.
@@ -93,16 +93,16 @@ class Workspace(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The folder that it is, or lies in."""
+        """Its root, or the parent folder if the root is a file."""
         return self.root if os.path.isdir(self.root) else os.path.dirname(self.root)
 
     def holds(self, path: str) -> bool:
-        """Whether a path, absolute and with links resolved, lies in it."""
+        """Whether a path, absolute and with links resolved, is inside the workspace."""
         return path == self.root or path.startswith(self.root.rstrip(os.sep) + os.sep)
 
 
 class TrustSubject(NamedTuple):
-    """Who is about to start, contact or read something.
+    """A tool, server or scenario that is about to start, contact or read something.
 
     Attributes:
         user: `tool get_forecast`, `server time`, `scenario refunds`.
@@ -225,10 +225,10 @@ class TrustRequest(NamedTuple):
 
 
 class Untrusted(NotReady):
-    """Files ask for something that nobody has agreed to. Nothing was started, contacted or read.
+    """Files need something that is not trusted yet. Nothing was started, contacted or read.
 
     Attributes:
-        request: What would have to be agreed to.
+        request: The needs that require a decision.
     """
 
     code = "untrusted_workspace"
@@ -240,15 +240,15 @@ class Untrusted(NotReady):
 
 
 class Trust:
-    """Decides for one runtime. What was read may change; what was granted in this process stays.
+    """Decides on trust for one runtime. Grants stay for the process, even if the files are loaded again.
 
     Args:
         policy: What is trusted without a stored decision.
-        store: Where decisions lie; the user's unless given.
-        ask: Is asked where nobody has agreed yet, once for each state of a workspace; None where there is nobody to ask.
+        store: The stored decisions. Default: those of the user.
+        ask: Prompts the user, once for each state of a workspace. None: untrusted needs are refused without a prompt.
 
     Attributes:
-        told: Whether somebody was told already what nobody has agreed to.
+        told: Whether the untrusted needs were already reported.
     """
 
     def __init__(
@@ -305,14 +305,14 @@ class Trust:
         self._settled.clear()
 
     def check(self, subject: TrustSubject, *, fresh: bool = False) -> None:
-        """Return if everything that a subject needs was agreed to, and nothing else of its workspaces has changed.
+        """Check that the needs of a subject are trusted and that its workspaces have no other untrusted needs.
 
         Args:
-            subject: Who is about to start, contact or read something.
-            fresh: Whether files are looked at anew, for what runs them now.
+            subject: The tool, server or scenario that is about to act.
+            fresh: Whether to read the files again, because they run next.
 
         Raises:
-            Untrusted: Something was not; the message says what would happen, and who may agree to it.
+            Untrusted: A need is not trusted; the message names the needs.
         """
         if self.policy.everything:
             return
@@ -323,6 +323,7 @@ class Trust:
 
     def is_trusted(self, subject: TrustSubject) -> bool:
         """Whether `check` would return; nobody is asked."""
+        # A question must have no effects: no prompt, and no entry among the refused requests that are reported.
         ask, self.ask = self.ask, None
         refused = dict(self._refused)
         try:
@@ -484,7 +485,7 @@ class Trust:
             request = self.request(workspace, subject.user)
         left = _beyond(request, needs)
         if left and not fresh:
-            # A file that is run may have changed since the request was made: then this one says so.
+            # A file that is run may have changed since the request was built; only a new request contains the change.
             request = self.request(workspace, subject.user)
             left = _beyond(request, needs)
         if not left and (request.hash in self._settled or self._is_agreed(request)):
@@ -496,6 +497,7 @@ class Trust:
             if self.ask(request) != "no":
                 self.grant(request)
                 return
+        # Kept for `refused`, which lists all workspaces: the error names only this one.
         self._refused[workspace.root] = request
         error = untrusted_error(request, needs, left)
         if self.policy.nothing:
@@ -505,10 +507,8 @@ class Trust:
         raise error
 
     def _is_agreed(self, request: TrustRequest) -> bool:
-        """Whether somebody has agreed to everything that a workspace needs now, at one time.
-
-        What is not needed any more changes nothing: one file with an error in it does not take the others' trust.
-        """
+        """Whether one decision covers all current needs of a workspace."""
+        # A decision may cover more: a file with an error has no needs, and must not cost the others their trust.
         workspace = request.workspace
         if request.hash in self._granted or any(map(request.hash.startswith, self.policy.hashes)):
             return True
@@ -520,11 +520,11 @@ class Trust:
         if self.policy.nothing or not workspace.root:
             return False
         if _inside(os.path.realpath(self.store.folder or os.devnull), workspace.root):
-            return False  # whoever writes the workspace writes the decisions
+            return False  # a workspace that contains the store could approve itself
         decisions = self.store.agreed([workspace.root])
         if any(not _beyond(decision, request.needs) for decision in decisions):
             return True
-        # The same folder under another path: a second mount, another case of its letters.
+        # The same folder may have another path: a second mount, or different case on macOS and Windows.
         return any(_is_same(each.root, workspace.root) for each in self.store.with_hash(request.hash))
 
     def _pack(self, workspace: Workspace) -> PackContent:
@@ -541,7 +541,7 @@ class Trust:
 def untrusted_error(
     request: TrustRequest, needs: Sequence[Need], undeclared: Sequence[Need] = ()
 ) -> Untrusted:
-    """The error of what nobody has agreed to."""
+    """Build the error for untrusted needs."""
     workspace, who = request.workspace, request.user or "it"
     what = ", ".join(dict.fromkeys(map(describe_need, needs)))
     if undeclared and workspace.kind == "pack":
@@ -595,7 +595,7 @@ def subject_of_data(source: str, path: str, name: str) -> TrustSubject:
 
 
 def _beyond(agreed: TrustRequest | Decision, needs: Sequence[Need]) -> list[Need]:
-    """What of some needs is not among others."""
+    # Digests, not needs: the users and places of a need may change without a new decision.
     known = {each.digest for each in agreed.needs}
     return [each for each in needs if each.digest not in known]
 
@@ -611,7 +611,7 @@ def _as_argument(workspace: Workspace, here: str) -> str:
 
 
 _COMMANDS: Final = frozenset(("grant", "list", "revoke"))
-"""What `toolcrib trust` takes for a command, and for no path."""
+"""Words that `toolcrib trust` reads as a subcommand instead of a path."""
 
 
 def _inside(path: str, folder: str) -> bool:

@@ -1,8 +1,8 @@
-"""Who agreed to what: one small file for each decision, in the user's own folder and never in a repository.
+"""Store trust decisions: one small file each, in the user's state folder and never in a repository.
 
-A file is named after the workspace and the hash of what was agreed to, so two processes that decide at the same time keep
-both decisions, and going back to what was agreed to before asks nobody again. A folder or file that others may write to, that is
-not the user's, or that a repository may have brought along is not believed.
+The file name consists of the workspace and the hash of the needs. Two processes that decide at the same time keep both
+decisions, and a return to earlier needs causes no new prompt. Folders and files are ignored if other users own them or
+may write to them, or if they may have come with a repository.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ENDING: Final = ".json"
 
 
 class Decision(NamedTuple):
-    """That somebody agreed to what a workspace needs.
+    """A user's agreement to the needs of a workspace.
 
     Attributes:
         root: The folder or file of the workspace, absolute, with links resolved.
@@ -54,7 +54,7 @@ class Decision(NamedTuple):
 
     @classmethod
     def of(cls, root: str, kind: str, needs: Sequence[Need], *, when: datetime, how: str) -> Decision:
-        """A decision that is made now."""
+        """Make a decision on needs, by the current user."""
         return cls(root, hash_of(needs), tuple(needs), kind, when.isoformat(timespec="seconds"), _who(), how)
 
     def as_json(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _who() -> str:
 
 
 def default_store() -> DecisionStore:
-    """The store in the user's state folder; without such a folder it is empty and keeps nothing."""
+    """Return the store in the user's state folder. Without such a folder, it is empty and cannot add decisions."""
     folder = state_folder()
     return DecisionStore("" if folder is None else os.path.join(folder, "trust"))
 
@@ -80,8 +80,8 @@ class DecisionStore:
     """Decisions in a folder.
 
     Attributes:
-        folder: Where they lie; empty for nowhere.
-        problems: What is wrong with what was read, a sentence each; whatever that is, it is not believed.
+        folder: The path of the folder; empty for no folder.
+        problems: The faults of ignored folders and files, one sentence each.
     """
 
     def __init__(self, folder: str) -> None:
@@ -89,7 +89,7 @@ class DecisionStore:
         self.problems: list[str] = []
 
     def agreed(self, roots: Iterable[str]) -> list[Decision]:
-        """The decisions on some workspaces, the newest first."""
+        """List the decisions on some workspaces, the newest first."""
         names = {_digest_of(root): root for root in roots}
         found = [
             decision
@@ -101,7 +101,7 @@ class DecisionStore:
         return sorted(found, key=lambda each: each.when, reverse=True)
 
     def with_hash(self, digest: str) -> list[Decision]:
-        """The decisions on needs of this hash, of whatever workspace."""
+        """List the decisions on needs with this hash, of all workspaces."""
         ending = f"-{digest[:_SHORT]}{_ENDING}"
         read = [self._read(name) for name in self._names() if name.endswith(ending)]
         return [each for each in read if each is not None and each.hash == digest]
@@ -113,24 +113,26 @@ class DecisionStore:
         return sorted(newest, key=lambda each: each.root)
 
     def add(self, decision: Decision) -> None:
-        """Keep a decision. A reader sees all of it or nothing.
+        """Store a decision atomically.
 
         Raises:
-            OSError: It can't be kept: the folder is not the user's own, or can't be written.
+            OSError: The folder is not the user's own, or cannot be written.
         """
         if not self.folder:
             raise OSError(f"no folder for trust decisions; set {STATE_VARIABLE} to a folder")
         fault = self._fault()
         if not fault:
-            # One after the other, since `makedirs` gives its mode to the last folder only.
+            # Two calls, because `makedirs` applies its mode only to the last folder.
             os.makedirs(os.path.dirname(self.folder), mode=0o700, exist_ok=True)
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            # Again: another user may have created the folder in the meantime.
             fault = self._fault()
         if fault:
             raise PermissionError(fault)
         path = self._path(_name_of(decision))
         draft = f"{path}.{os.getpid()}.{os.urandom(6).hex()}.draft"
         text = json.dumps({"format": _FORMAT, **decision.as_json()}, indent=1)
+        # O_EXCL follows no symbolic link, and `os.replace` is atomic: a reader never sees half a decision.
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with open(handle, "w", encoding="utf-8") as file:
@@ -152,7 +154,7 @@ class DecisionStore:
         return len(names)
 
     def _names(self) -> Iterator[str]:
-        """The files of decisions; none where the folder is not to be believed."""
+        """The names of the decision files; empty if the folder is ignored."""
         if not self.folder:
             return
         try:
@@ -167,11 +169,12 @@ class DecisionStore:
         yield from (name for name in names if name.endswith(_ENDING))
 
     def _fault(self) -> str:
-        """Why the folder is not to be believed; empty if it is, or if it is not there yet.
+        """Why the folder is ignored; empty if it is usable or does not exist yet.
 
         Raises:
-            OSError: It can't be looked at.
+            OSError: It cannot be inspected.
         """
+        # A repository could bring a decision on itself in a folder of its work tree.
         state = os.path.dirname(self.folder)
         top = find_work_tree(self.folder)
         if top:
@@ -188,6 +191,7 @@ class DecisionStore:
         path = self._path(name)
         try:
             with open(path, "rb", opener=_open_regular) as file:
+                # The open file, not the path: the path may be replaced between the check and the read.
                 about = os.fstat(file.fileno())
                 why = why_writable_by_others(about) if stat.S_ISREG(about.st_mode) else "it is not a file"
                 raw = b"" if why else file.read(_LARGEST)
@@ -233,12 +237,12 @@ def _why_not_the_users(folder: str, *, links: bool = True) -> str:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """Opening a pipe that took a file's place would wait for its writer; a link is no decision of ours."""
+    # Without O_NONBLOCK, opening a FIFO waits for its writer. The store never writes links, so O_NOFOLLOW refuses them.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
 
 
 def _parsed(raw: bytes) -> Decision | None:
-    """The decision that a file holds; None where it is no decision, or not whole."""
+    """Parse a decision file; None if it is invalid or incomplete."""
     try:
         said = json.loads(raw)
         if said.pop("format") != _FORMAT:

@@ -1,4 +1,4 @@
-"""What files ask for outside of this process: programs to start, hosts to contact, secrets to read, code to import."""
+"""Collect what files need from outside: programs to start, hosts to contact, secrets to read, code to import."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS: Final[Sequence[Kind]] = ("start", "contact", "read", "import", "mode", "c
 
 
 class Need(NamedTuple):
-    """One thing that somebody has to agree to before it happens.
+    """One action that requires the user's agreement.
 
     Attributes:
         kind: `start` (a program), `contact` (a host), `read` (a variable, file or keyring entry), `import` (Python code),
@@ -86,6 +86,7 @@ def make_need(
         place: `file:line` of where.
     """
     shown = tuple(details)
+    # Canonical JSON, so that the order of keys in a file does not change the digest.
     told = canonical([kind, what, to, list(shown), counts])
     digest = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
     return Need(kind, what, to, shown, digest, (user,) if user else (), place)
@@ -103,6 +104,7 @@ def merge_needs(needs: Iterable[Need]) -> tuple[Need, ...]:
 
 def hash_of(needs: Iterable[Need]) -> str:
     """What tells needs from others, in hex: SHA-256 of their digests, in order of these."""
+    # Sorted and unique, so that the order of files and the number of users do not change the hash.
     digests = sorted({each.digest for each in needs})
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
@@ -262,7 +264,8 @@ def origin_text(url: str) -> str:
         if isinstance(piece, str):
             text += unescape_dollars(piece)
         else:
-            text += chr(0xE000 + len(known))  # a character that no URL holds
+            # A private-use character stands for the look-up, whose own `:`, `/` or `@` must not split the URL.
+            text += chr(0xE000 + len(known))
             known.append(piece.text)
     found = _ORIGIN.match(text)
     origin = found[0] if found is not None else text

@@ -1,4 +1,4 @@
-"""What modes may reach: the network, secrets and servers, as the project and its profile configure them."""
+"""The network environment of modes: the hosts, secrets and servers that the project and its profile configure."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from toolcrib.security.secrets import SecretResolver
 from toolcrib.security.trust import Trust
 
 LockJudge = Callable[[Server, Catalogue | None], LockVerdict]
-"""Checks a server against a lock: before it is started (no catalogue), and whenever it has listed its tools."""
+"""Checks a server against a lock: before it starts (no catalogue), and each time it lists its tools."""
 
 
 def accept_all(_server: Server, _catalogue: Catalogue | None) -> LockVerdict:
-    """The judge where nothing is locked."""
+    """The judge used without a lock: accepts every server and tool."""
     return LockVerdict()
 
 
 class NetworkEnvironment(NamedTuple):
-    """Handed to every mode that reaches out (`Executor.world`), anew at each reload.
+    """The network access of modes (`Executor.world`), replaced at each reload.
 
     Attributes:
-        guard: The one way to a socket.
-        secrets: The one way to a secret; knows what must be masked.
-        origins: Origin as descriptors write it -> the origin that is meant instead: `https://api.example.com`
+        guard: Opens every socket.
+        secrets: Resolves every secret, and knows which texts to mask.
+        origins: Origin in a descriptor -> the origin to call instead, such as `https://api.example.com`
             -> `http://127.0.0.1:8080`.
         servers: The MCP servers, by name.
-        judge: What a lock says of them.
-        trust: What may be started, contacted and looked up at all.
+        judge: Checks servers against the lock.
+        trust: Decides which servers may be started or contacted, and which secrets may be resolved.
     """
 
     guard: EgressGuard
@@ -49,33 +49,37 @@ class NetworkEnvironment(NamedTuple):
 
     @classmethod
     def of(cls, egress: Iterable[str], origins: Mapping[str, str]) -> NetworkEnvironment:
-        """The environment of a project: `host:port` entries, and origins in place of others, each as it was written.
+        """The environment of a project.
+
+        Args:
+            egress: The allowed `host:port` entries, as configured.
+            origins: Replaced origin -> origin to call, as configured.
 
         Raises:
-            ValueError: One of them is none; the message says how to write it.
+            ValueError: An entry is not valid; the message explains the format.
         """
         normal = {normal_origin(key): normal_origin(value) for key, value in origins.items()}
         return cls(EgressGuard(egress), SecretResolver(), normal)
 
     def instead_of(self, origin: str) -> str:
-        """The origin that is called where a descriptor names this one, which is in its normal form."""
+        """The origin to call for one in a descriptor, which must be in normal form."""
         return self.origins.get(origin, origin)
 
 
 def normal_origin(text: str) -> str:
-    """An origin as requests tell it: in lower case, IPv6 addresses in their short form, no port that goes without saying.
+    """An origin in normal form: lower case, short IPv6 addresses, no default port.
 
-    One slash may stand behind it, as browsers show origins.
+    A trailing slash is accepted, since browsers show origins with one.
 
     Raises:
-        ValueError: It is no origin; the message says how to write one, behind its last semicolon.
+        ValueError: The text is not a valid origin; the part after the last semicolon of the message is a hint.
     """
     try:
         scheme, host, port = parse_origin(text)
         read = read_host(host)
     except ValueError:
         raise ValueError(f"{_fault_of(text)}; {_ORIGINS_ARE}") from None
-    # Names stay as they are: `api.example.com.` is asked for with its dot.
+    # A plain name keeps its trailing dot: `api.example.com.` skips the search domains of the resolver.
     return origin_of(scheme, read.name if ":" in host or not host.isascii() else host, port)
 
 
@@ -83,6 +87,7 @@ _ORIGINS_ARE = "write an origin as a scheme, a host and an optional port: `http:
 
 
 def _fault_of(text: str) -> str:
+    # Checked first, and without quoting the text: it may contain a password.
     if "@" in text:
         return "an origin cannot contain a user name"
     try:

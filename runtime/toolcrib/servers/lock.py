@@ -1,11 +1,10 @@
-"""The lock of MCP servers: the file `toolcrib.lock`, what it keeps of a server, and what it has against one.
+"""Read, write and enforce `toolcrib.lock`, which pins MCP servers and their tool definitions.
 
-A server can be another one tomorrow: another command behind its name, or descriptions that tell a model other things.
-A lock keeps how each server is reached and the definition of each of its tools, with its hash, as somebody accepted it.
+A server can change after it was reviewed: a different command behind the same name, or descriptions that give a model
+different instructions. A lock stores the endpoint of each server and the accepted definition and hash of each tool.
 
-The file has the same bytes for the same contents. It is read strictly: a file that was edited by hand, merged badly or cut
-off is reported, and nothing of it counts, since a lock that is half right protects nobody. Messages go to models too, so
-they repeat nothing that the server has written but the names of its tools.
+Equal contents produce equal bytes. Reading is strict: an edited, badly merged or truncated file is reported and ignored
+as a whole. Messages also reach models, so the only server text they repeat is tool names.
 """
 
 from __future__ import annotations
@@ -27,22 +26,22 @@ from toolcrib.security.hidden_characters import hidden_in
 from toolcrib.security.server_display import shown_args, shown_url
 
 HASHED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
-"""What of a definition counts: what a model reads, what decides which calls are valid, what a call may do."""
+"""Hashed keys of a definition: the text a model reads, the schemas, and the hints on what a call may do."""
 
 KEPT: Final = (*HASHED, "icons")
-"""What of a definition is kept. Its `_meta` is different from one listing to the next, so it is no part of it."""
+"""Stored keys of a definition. `_meta` is omitted: it differs from one listing to the next."""
 
 SAID_OF_SERVERS: Final = ("name", "title", "version")
-"""What of the words of a server on itself is kept. It counts for nothing: each release says another version."""
+"""Stored keys of the server information. They are not compared: each release changes the version."""
 
 _AUTH: Final = ("type", "scheme", "in", "name", "flow", "token_url", "function")
 
 
 class LockedTool(NamedTuple):
-    """A tool as it was when it was locked.
+    """A locked tool.
 
     Attributes:
-        definition: `KEPT` of what the server said, without nulls.
+        definition: The `KEPT` keys of its definition, without nulls.
         hash: `hash_of(definition)`.
     """
 
@@ -51,12 +50,12 @@ class LockedTool(NamedTuple):
 
 
 class LockedServer(NamedTuple):
-    """A server as it was when it was locked.
+    """A locked server.
 
     Attributes:
-        endpoint: `endpoint_of` it.
-        tools: Its name for a tool -> the tool; in the order of names.
-        info: `SAID_OF_SERVERS`, as far as it said that.
+        endpoint: Its `endpoint_of`.
+        tools: The server's name for a tool -> the locked tool, sorted by name.
+        info: Those of `SAID_OF_SERVERS` that the server sent.
     """
 
     endpoint: Mapping[str, JSON]
@@ -65,9 +64,9 @@ class LockedServer(NamedTuple):
 
     @classmethod
     def of(cls, server: Server, catalogue: Catalogue) -> LockedServer:
-        """What there is to lock of a server, and of all that it lists now.
+        """Lock a server and the tools that it lists.
 
-        A tool with a text that can't be written as JSON is left out: `unlockable` tells which.
+        Tools whose definition cannot be written as JSON are omitted; `unlockable_tools` names them.
         """
         left_out = unlockable_tools(catalogue)
         tools = {
@@ -80,17 +79,17 @@ class LockedServer(NamedTuple):
 
 
 def locked_tool(said: Mapping[str, Any]) -> LockedTool:
-    """What is kept of the definition of a tool.
+    """Lock the definition of a tool.
 
     Raises:
-        ValueError: A text in it holds a lone surrogate, a number is not finite, or the nesting is too deep.
+        ValueError: A text contains a lone surrogate, a number is not finite, or the nesting is too deep.
     """
     definition = {key: said[key] for key in KEPT if said.get(key) is not None}
     return LockedTool(definition, hash_of(definition))
 
 
 def unlockable_tools(catalogue: Catalogue) -> dict[str, str]:
-    """Name of a tool that can't be locked -> why."""
+    """Name of each tool that cannot be locked -> the reason."""
     found = {}
     for name, said in catalogue.tools.items():
         try:
@@ -101,10 +100,10 @@ def unlockable_tools(catalogue: Catalogue) -> dict[str, str]:
 
 
 def hash_of(definition: Mapping[str, Any]) -> str:
-    """`sha256:` and the digest of what counts of a definition, as canonical JSON.
+    """`sha256:` and the digest of the `HASHED` keys of a definition, as canonical JSON.
 
     Raises:
-        ValueError: As `locked_tool` does.
+        ValueError: The definition cannot be written as JSON; see `locked_tool`.
     """
     return digest({key: definition[key] for key in HASHED if definition.get(key) is not None})
 
@@ -113,17 +112,17 @@ def digest(value: JSON) -> str:
     """`sha256:` and the digest of a value as canonical JSON.
 
     Raises:
-        ValueError: It can't be written as JSON.
+        ValueError: The value cannot be written as JSON.
     """
     return f"sha256:{hashlib.sha256(canonical(value).encode()).hexdigest()}"
 
 
 def endpoint_of(server: Server) -> dict[str, JSON]:
-    """What is started or connected to, as it is written, so that nothing that is looked up is in it.
+    """The configured command or URL of a server, with variables unresolved.
 
-    Of its environment and its headers only names are told, and what a file writes out in place of a secret becomes
-    `***`: a lock lies in repositories to which a client's `mcp.json` is never added.
+    Environment variables and headers are listed by name only, and literal secrets become `***`.
     """
+    # A lock is committed to repositories to which a client's `mcp.json`, with its secrets, is never added.
     if server.transport == "stdio":
         told: dict[str, JSON] = {"command": server.command, "args": [*shown_args(server.args)]}
         told |= {"env": [*sorted(server.env)], "cwd": server.cwd}
@@ -143,17 +142,17 @@ def _auth(auth: JSON) -> list[JSON]:
 
 
 VERSION: Final = 1
-"""Of the form of the file."""
+"""Version of the file format."""
 
 LARGEST: Final = 64 * 1024 * 1024
-"""Bytes of a file that is read; thousands of large tools are less."""
+"""Maximum file size in bytes; thousands of large tools take less."""
 
 _BLANKS: Final = " \t\r\n"
 _ANEW: Final = "restore it from version control, or run `toolcrib lock --update` to rewrite it from the current tool lists"
 
 
 def render_lock(servers: Mapping[str, LockedServer]) -> str:
-    """The whole text of a lock."""
+    """The text of a lock file."""
     told = {
         name: {
             "endpoint": {"hash": digest(dict(server.endpoint)), **server.endpoint},
@@ -163,18 +162,19 @@ def render_lock(servers: Mapping[str, LockedServer]) -> str:
         for name, server in servers.items()
     }
     whole = {"version": VERSION, "servers": told}
+    # Sorted and indented, so that a version control system shows and merges a change tool by tool.
     return json.dumps(whole, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def load_locked_servers(path: Path, shown: str) -> tuple[dict[str, LockedServer] | None, list[Problem]]:
-    """The servers of the file of a lock, and what is wrong with it: nothing is taken of one with a fault.
+    """The servers of a lock file, and its problems.
 
     Args:
-        path: Where it lies.
-        shown: What it is called in problems.
+        path: The lock file.
+        shown: Its name in problems.
 
     Returns:
-        None where there is no file, or it has a fault.
+        The servers, or None if the file is missing or has a problem; and the problems.
     """
     try:
         with path.open("rb") as file:
@@ -195,7 +195,7 @@ def load_locked_servers(path: Path, shown: str) -> tuple[dict[str, LockedServer]
 
 
 def parse_lock(text: str, shown: str) -> tuple[dict[str, LockedServer] | None, list[Problem]]:
-    """The servers of the text of a lock, and what is wrong with it, as `load_locked_servers` gives them."""
+    """The servers of the text of a lock, and its problems; see `load_locked_servers`."""
     try:
         value: Any = decode_json(text)
     except json.JSONDecodeError as error:
@@ -207,6 +207,7 @@ def parse_lock(text: str, shown: str) -> tuple[dict[str, LockedServer] | None, l
     problems = [
         problem.at(shown, *locate_key(text, keys_of(problem.pointer))) for problem in _problems_of(value)
     ]
+    # One bad entry voids the file: skipping it would leave its server unprotected without notice.
     if problems:
         return None, problems
     return {name: _server(entry) for name, entry in value["servers"].items()}, []
@@ -226,6 +227,7 @@ def _problems_of(value: Any) -> Iterator[Problem]:
         yield Problem(code="invalid_lock", message="the lock must be a JSON object", hint=_ANEW)
         return
     version = value.get("version")
+    # `True == 1` in Python.
     if version != VERSION or isinstance(version, bool):
         known = f"this toolcrib supports version {VERSION}"
         yield Problem(
@@ -234,7 +236,7 @@ def _problems_of(value: Any) -> Iterator[Problem]:
             pointer="/version" if "version" in value else "",
             hint=f"use the toolcrib version that wrote it, or {_ANEW}",
         )
-        return  # another version may have other keys
+        return  # another version may have different keys
     yield from _faults(value, {"version": int, "servers": dict}, ())
     servers = value.get("servers")
     for name, server in servers.items() if isinstance(servers, dict) else ():
@@ -266,12 +268,13 @@ def _problems_of_tool(name: str, tool: Any, path: tuple[str, ...]) -> Iterator[P
         yield _wrong(f"unknown key `{key}`", (*path, key), did_you_mean(key, KEPT))
     if tool.get("name") != name:
         yield _wrong(f"the tool `{name}` has a different `name`", (*path, "name"))
+    # With an unknown key, a hash mismatch would only repeat the same problem.
     if not unknown:
         yield from _hash_problem(tool.get("hash"), tool, hash_of, path)
 
 
 def _hash_problem(told: Any, value: dict[str, Any], hashed: Any, path: tuple[str, ...]) -> Iterator[Problem]:
-    """Whether a hash fits what it stands beside."""
+    # The hash detects manual edits and bad merges. It is no signature: anyone can recompute it.
     try:
         right = hashed(value) == told
     except ValueError as error:
@@ -298,7 +301,8 @@ def _wrong(message: str, path: tuple[str, ...], hint: str = "") -> Problem:
 
 
 def locate_key(text: str, path: list[str]) -> tuple[int, int]:
-    """Line and column, from 1, of the key that a path through objects leads to, or of the last one that is there."""
+    """Line and column, from 1, of the key at a path through objects, or of its deepest existing ancestor."""
+    # `json` reports no positions of values, so the text is scanned again for the few keys with a problem.
     at = found = _after_blanks(text, 0)
     for name in path:
         keys = _keys(text, at)
@@ -310,7 +314,7 @@ def locate_key(text: str, path: list[str]) -> tuple[int, int]:
 
 
 def _keys(text: str, at: int) -> Iterator[tuple[str, int, int]]:
-    """The keys of the object at a place: each with where it stands, and where its value does."""
+    """The keys of the object at an offset: each with its own offset and that of its value."""
     if not text.startswith("{", at):
         return
     at = _after_blanks(text, at + 1)
@@ -332,27 +336,27 @@ _DECODER: Final = json.JSONDecoder()
 
 
 Policy: TypeAlias = Literal["warn", "block"]
-"""What is done about what differs from a lock: it is told, or it is refused too."""
+"""How to treat a difference from the lock: log a warning, or refuse the call."""
 
 Judgement: TypeAlias = Callable[[Server, Catalogue | None], LockVerdict]
 
 _THOROUGH = 5
-"""Of so many tools it is told what their change means: calls wait meanwhile."""
+"""Number of changed tools whose change is analyzed. Calls wait for the analysis."""
 
 _EFFORT = 1_000
 
 EVERY = "*"
-"""Stands for every tool of a server."""
+"""Key of a verdict on every tool of a server."""
 
 
 class Lock(NamedTuple):
-    """A lock as it was read.
+    """A lock file as read.
 
     Attributes:
-        source: Its file.
-        servers: Name of a server -> how it was when it was locked; empty where there is no file, or a broken one.
-        there: Whether there is a file.
-        problems: What is wrong with it; then nothing of it counts.
+        source: The path of the file.
+        servers: Server name -> locked server; empty if the file is missing or invalid.
+        there: Whether the file exists.
+        problems: Problems of the file. If there are any, the whole file is ignored.
     """
 
     source: str = LOCK_FILE
@@ -362,7 +366,7 @@ class Lock(NamedTuple):
 
     @property
     def catalogues(self) -> Mapping[str, Catalogue]:
-        """Name of a server -> what it offered when it was locked."""
+        """Server name -> its catalogue when it was locked."""
         return {
             name: Catalogue(
                 name,
@@ -373,7 +377,7 @@ class Lock(NamedTuple):
         }
 
     def known(self, servers: Mapping[str, Server]) -> dict[str, Catalogue]:
-        """What servers offer, of those that are reached as they were when they were locked."""
+        """The locked catalogues of the servers whose endpoint is unchanged."""
         return {
             name: catalogue
             for name, catalogue in self.catalogues.items()
@@ -386,17 +390,16 @@ class Lock(NamedTuple):
         return render_lock(self.servers)
 
     def judge(self, policy: Policy) -> Judgement:
-        """What says of a server what this lock has against it.
+        """A function that checks servers against this lock.
 
-        It is asked before a server is started or connected to, and then judges how that is done; and whenever the
-        server has listed its tools. Where there is no lock, `block` refuses everything, and `warn` tells of hidden
-        characters alone.
+        It is called before a server starts, to check the endpoint, and each time the server lists its tools. Without a
+        lock file, `block` refuses everything and `warn` only reports hidden characters.
         """
         return lambda server, catalogue: _verdict(self, policy, server, catalogue)
 
 
 def read_lock(path: str | Path) -> tuple[Lock, list[Problem]]:
-    """The lock of a file, and what is wrong with the file; nothing is, where there is none.
+    """Read a lock file. A missing file is an empty lock without problems.
 
     Problems: `file_unreadable`, `too_large` (64 MiB), `invalid_utf8`, `invalid_lock`, `unknown_lock_version`,
     `edited_lock`.
@@ -415,7 +418,8 @@ def _verdict(lock: Lock, policy: Policy, server: Server, catalogue: Catalogue | 
         return LockVerdict({EVERY: why}, tuple(warnings))
     if catalogue is None:
         return LockVerdict(NOTHING, (why,) if why else ())
-    if why:  # it was told before the start; what is locked is another server's
+    # The endpoint was reported before the start. A comparison with the tools of a different endpoint means nothing.
+    if why:
         return LockVerdict(NOTHING, tuple(warnings))
     against, gone = _against(lock, server, catalogue), [*_gone(lock, server, catalogue)]
     if blocks:
@@ -424,7 +428,7 @@ def _verdict(lock: Lock, policy: Policy, server: Server, catalogue: Catalogue | 
 
 
 def _first(server: Server, told: Sequence[str]) -> Iterator[str]:
-    """What is told of the first tools that are not what they were, and how many more there are."""
+    """The first `_THOROUGH` warnings, and the number of the others."""
     yield from told[:_THOROUGH]
     if len(told) > _THOROUGH:
         more = len(told) - _THOROUGH
@@ -432,7 +436,7 @@ def _first(server: Server, told: Sequence[str]) -> Iterator[str]:
 
 
 def _why_none(lock: Lock, server: Server, *, blocks: bool) -> str:
-    """Why nothing is known of a server; empty where it is known, or need not be."""
+    """Why a server has no usable lock entry; empty if it has one or needs none."""
     name = display_name(server.name)
     if lock.problems:
         first = lock.problems[0]
@@ -449,7 +453,7 @@ def _why_none(lock: Lock, server: Server, *, blocks: bool) -> str:
 
 
 def _why_elsewhere(lock: Lock, server: Server) -> str:
-    """Why what is started or connected to is not what was locked; empty where it is."""
+    """Why the endpoint differs from the lock; empty if it does not."""
     if server.name not in lock.servers:
         return ""
     before, now = lock.servers[server.name].endpoint, endpoint_of(server)
@@ -465,7 +469,7 @@ def _why_elsewhere(lock: Lock, server: Server) -> str:
 
 
 def _against(lock: Lock, server: Server, catalogue: Catalogue) -> dict[str, str]:
-    """The tools that are new or not what they were, and what is to be told of each."""
+    """The tools that are new or changed, each with its message."""
     locked = lock.servers[server.name].tools if server.name in lock.servers else None
     if locked is None:
         return {}
@@ -495,7 +499,7 @@ def _why_other(locked: LockedTool | None, said: Mapping[str, Any], *, thorough: 
 
 
 def _verdicts(locked: LockedTool, now: LockedTool) -> str:
-    from toolcrib.servers.lock_diff import compare  # noqa: PLC0415 -- hardly ever is a tool another one
+    from toolcrib.servers.lock_diff import compare  # noqa: PLC0415 -- needed only if a tool changed
 
     return ", ".join(compare(locked.definition, now.definition, _EFFORT).verdicts)
 
@@ -523,7 +527,8 @@ def _hidden(server: Server, catalogue: Catalogue) -> Iterator[str]:
 
 
 def display_name(name: str) -> str:
-    """A name that a server or a file gave, on one line, for people and models."""
+    """A third-party name, on one line, safe to display."""
+    # A server chooses its tool names. Line breaks or backticks in one could fake a message to a terminal or a model.
     flat = escape_terminal(name).replace("\n", "\\n").replace("\t", "\\t").replace("`", "'")
     return flat if len(flat) <= 128 else f"{flat[:127]}…"
 

@@ -1,7 +1,7 @@
-"""What MCP servers answered when they were last asked: for lists, which start and contact nothing.
+"""Cache the tool lists of MCP servers for commands that only list, and start or contact no server.
 
-An answer is kept for the server as it is written: another command, address or environment is another server. It is only ever
-shown; before a call the server itself is asked.
+An entry belongs to one server configuration: a different command, URL or environment is a different entry. Entries are
+only displayed; before a call, the server lists its tools itself.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from toolcrib.core.user_folders import cache_folder, find_work_tree, why_unused
 _FORMAT = 1
 _LARGEST = 32 << 20
 _MOST = 256
-"""So many answers are kept, those that came last."""
+"""Maximum number of entries; the oldest are removed."""
 
 
 class CachedToolLists(NamedTuple):
-    """What servers answered.
+    """Cached tool lists.
 
     Attributes:
-        offered: Name of a server -> what it offered.
-        when: Name of a server -> when, ISO 8601 in UTC.
+        offered: Server name -> its cached catalogue.
+        when: Server name -> time of the list, ISO 8601 in UTC.
     """
 
     offered: Mapping[str, Catalogue]
@@ -35,12 +35,12 @@ class CachedToolLists(NamedTuple):
 
 
 def save_tool_list(server: Server, catalogue: Catalogue, when: str) -> None:
-    """Keep what a server offers; where that is not possible, nothing is kept.
+    """Cache the tool list of a server. A failure to write is only logged.
 
     Args:
         server: The server.
-        catalogue: What it offers; secrets are masked in it.
-        when: When it said so, ISO 8601 in UTC.
+        catalogue: Its tools, with secrets masked.
+        when: Time of the list, ISO 8601 in UTC.
     """
     folder = _folder()
     if not folder:
@@ -50,6 +50,7 @@ def save_tool_list(server: Server, catalogue: Catalogue, when: str) -> None:
     draft = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
+        # A reader never sees a half-written entry, and two processes never write the same draft.
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(handle, "w", encoding="utf-8") as file:
             json.dump(told, file)
@@ -60,7 +61,7 @@ def save_tool_list(server: Server, catalogue: Catalogue, when: str) -> None:
 
 
 def load_tool_lists(servers: Iterable[Server]) -> CachedToolLists:
-    """What is known of servers from some time ago; one of which nothing is known is left out."""
+    """The cached tool lists of servers. Servers without a usable entry are omitted."""
     folder = _folder()
     offered: dict[str, Catalogue] = {}
     when: dict[str, str] = {}
@@ -72,21 +73,22 @@ def load_tool_lists(servers: Iterable[Server]) -> CachedToolLists:
                 offered[server.name] = _catalogue(server, told["catalogue"])
                 when[server.name] = str(told["when"])
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            continue  # nothing is known of it
+            continue  # a missing or corrupt entry is a cache miss
     return CachedToolLists(offered, when)
 
 
 def _folder() -> str:
-    """Where answers lie; empty where nothing is kept."""
+    """The cache folder; empty if caching is not possible."""
     top = cache_folder()
     if top is None:
         return ""
     folder = os.path.join(top, "catalogues")
+    # Inside a work tree, entries could be committed, or a cloned repository could bring forged ones.
     return "" if why_unused(folder) or find_work_tree(folder) else folder
 
 
 def _key(server: Server) -> str:
-    """What tells servers apart: everything but where they are written."""
+    """The cache key: a hash of the whole configuration except the source positions."""
     told: dict[str, Any] = {**server._asdict(), "root": os.path.realpath(server.root), "places": None}
     plain = {key: dict(value) if isinstance(value, Mapping) else value for key, value in told.items()}
     return hashlib.sha256(canonical(json.loads(json.dumps(plain))).encode()).hexdigest()[:40]
@@ -110,7 +112,7 @@ def _catalogue(server: Server, said: dict[str, Any]) -> Catalogue:
 
 
 def _tidy(folder: str) -> None:
-    """Remove the oldest answers."""
+    """Remove the oldest entries."""
     with os.scandir(folder) as entries:
         files = sorted((entry.stat().st_mtime, entry.path) for entry in entries if entry.is_file())
     for _when, path in files[:-_MOST]:
@@ -118,6 +120,6 @@ def _tidy(folder: str) -> None:
 
 
 def _log_unkept(error: Exception) -> None:
-    import logging  # noqa: PLC0415 -- most answers can be kept
+    import logging  # noqa: PLC0415 -- only a failed write needs it
 
     logging.getLogger("toolcrib").debug("cannot cache the tool list of a server: %s", error)

@@ -110,7 +110,7 @@ def test_a_dry_run_of_what_can_not_be_sent_says_why(project, toolcrib, monkeypat
     project()
     refused = toolcrib("call", "forecast", "city=..", "--mode", "live", "--dry-run")
     assert (refused.exit_code, refused.stdout) == (11, "")
-    assert "/city: `city` holds `.` or `..`" in refused.stderr
+    assert "/city: `city` contains a `.` or `..` segment" in refused.stderr
     monkeypatch.delenv("API_TOKEN")
     missing = toolcrib("call", "forecast", "city=Oslo", "--mode", "live", "--dry-run")
     assert "API_TOKEN" in missing.stdout + missing.stderr

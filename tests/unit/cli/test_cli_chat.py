@@ -205,7 +205,7 @@ def test_a_prompt_gives_text_tools_policy_and_settings(chat):
 def test_a_setting_that_says_two_things_is_refused(chat):
     said = chat("--set", 'metadata={"a": 1, "a": 2}', given="hello\n")
     assert said.exit_code == 2
-    assert "the key `a` is there twice" in said.stderr
+    assert "duplicate key `a`" in said.stderr
 
 
 def test_guardrails_that_are_broken_are_told(chat):

@@ -102,7 +102,9 @@ def test_every_form_of_a_report_has_the_scenario_that_was_not_run(lost, toolcrib
     assert errors == {"lost": "unavailable", "server_down": "server_down"}
     told = toolcrib("run", "--format", "github").stdout.splitlines()
     assert any(
-        line.startswith("::error file=descriptors/a.scenario.yaml,line=4,title=lost was not run::the server")
+        line.startswith(
+            "::error file=descriptors/a.scenario.yaml,line=4,title=lost was not run::cannot start the server"
+        )
         for line in told
     )
 

@@ -396,11 +396,17 @@ def test_what_an_executor_counted_as_attempts_is_kept():
     [
         ({"egress": "127.0.0.1:80"}, 'use `egress=["127.0.0.1:80"]`'),
         ({"egress": ["x", "y"]}, "`x` is not a host and a port; write"),
-        ({"origins": {"https://a.example": "http://b.example/c"}}, "an origin has no path; an origin is"),
-        ({"origins": {"https://a.example/v1": "http://b.example"}}, "an origin has no path; an origin is"),
+        (
+            {"origins": {"https://a.example": "http://b.example/c"}},
+            "an origin has no path; write an origin as",
+        ),
+        (
+            {"origins": {"https://a.example/v1": "http://b.example"}},
+            "an origin has no path; write an origin as",
+        ),
         (
             {"origins": {"https://u:hunter2@a.example": "http://b.example"}},
-            "an origin cannot contain a user name; an origin is",
+            "an origin cannot contain a user name; write an origin as",
         ),
     ],
 )

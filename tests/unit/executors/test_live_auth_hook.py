@@ -178,9 +178,9 @@ async def test_what_is_returned_is_judged(hook, returned, words):
     ("text", "function", "words"),
     [
         ("sign = 5", "sign", "is not a function"),
-        ("x = 1", "sign", "can't be imported (AttributeError"),
-        ("raise RuntimeError('hunter2')", "sign", "can't be imported (RuntimeError"),
-        ("def sign(:", "sign", "can't be imported (SyntaxError"),
+        ("x = 1", "sign", "cannot be imported (AttributeError"),
+        ("raise RuntimeError('hunter2')", "sign", "cannot be imported (RuntimeError"),
+        ("def sign(:", "sign", "cannot be imported (SyntaxError"),
     ],
 )
 def test_without_a_function_no_tool_is_ready(hook, text, function, words):
@@ -194,7 +194,7 @@ def test_without_a_function_no_tool_is_ready(hook, text, function, words):
 
 
 def test_what_is_not_there_is_told_with_the_way_out():
-    with pytest.raises(NotReady, match=r"can't be imported \(ModuleNotFoundError(.|\n)*PYTHONPATH"):
+    with pytest.raises(NotReady, match=r"cannot be imported \(ModuleNotFoundError(.|\n)*PYTHONPATH"):
         ready({"type": "python", "call": "no_such_module_anywhere:sign"})
 
 

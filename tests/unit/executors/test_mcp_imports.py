@@ -43,6 +43,6 @@ def test_what_else_can_not_be_imported_is_a_bug_and_no_missing_extra():
     done = called_without("toolcrib.servers.mcp.connection")
     code, message = done.stdout.split("\n", 1)
     assert code == "server_down"
-    assert "a bug (ModuleNotFoundError)" in message
+    assert "a bug in toolcrib (ModuleNotFoundError)" in message
     assert "toolcrib[mcp]" not in message
     assert "import of toolcrib.servers.mcp.connection halted" in done.stderr

@@ -159,7 +159,7 @@ REFUSED = {
 @pytest.mark.parametrize("value", REFUSED.values(), ids=REFUSED)
 def test_all_else_is_refused_wherever_it_is(value):
     for around in (value, [value], {"a": value}, [1, {"a": [None, {"b": [value]}]}]):
-        with pytest.raises(ValueError, match=r"plain data|not a string|longer|deeper"):
+        with pytest.raises(ValueError, match=r"cannot be encoded|not a string|longer|deeper"):
             write_json(around)
 
 
@@ -187,7 +187,7 @@ POSITIONS = {
 @pytest.mark.parametrize("position", POSITIONS.values(), ids=POSITIONS)
 @pytest.mark.parametrize("value", [CODE, len, object, os], ids=["code", "function", "class", "module"])
 def test_code_is_refused_wherever_it_is(position, value):
-    with pytest.raises(NotCacheable, match="is no plain data"):
+    with pytest.raises(NotCacheable, match="cannot be encoded"):
         encode_value(position(value))
 
 
@@ -216,7 +216,7 @@ def test_a_stock_with_code_is_not_kept(shelf, caplog, place):
     stock = place(shelf.read())
     with caplog.at_level("DEBUG", "toolcrib"):
         shelf.index.keep(shelf.key, stock, shelf.executors.targets, project_profiles(shelf.read()))
-    assert "no index was written: `code` is no plain data" in caplog.text
+    assert "no index was written: `code` cannot be encoded" in caplog.text
     assert shelf.recall() is None
 
 

@@ -86,7 +86,7 @@ def test_files_beside_documents_are_read_again(shelf):
 
 
 def test_values_that_are_no_plain_data_are_not_kept():
-    with pytest.raises(NotCacheable, match="`object` is no plain data"):
+    with pytest.raises(NotCacheable, match="`object` cannot be encoded"):
         encode_value((1, [2], object()))
 
 

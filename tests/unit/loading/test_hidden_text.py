@@ -62,7 +62,9 @@ def test_a_key_is_told_as_one():
     (problem,) = loaded(
         TOOL.replace("city: {type", '"city\\u202e": {type').replace("args: {city: Oslo}", "args: {}")
     ).problems
-    assert problem.message.startswith("the key contains U+202E RIGHT-TO-LEFT OVERRIDE at character 5 (turns")
+    assert problem.message.startswith(
+        "the key contains U+202E RIGHT-TO-LEFT OVERRIDE at character 5 (changes"
+    )
     assert (problem.line, problem.column) == (7, 19)
 
 

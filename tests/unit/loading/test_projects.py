@@ -176,7 +176,7 @@ def test_origins_are_written_in_many_ways_and_refused_with_the_reason(origins, r
     assert {each.code for each in found} <= {"bad_origin"}
     assert len(found) == len(reasons)
     assert all(each.message.endswith(reason) for each, reason in zip(found, reasons, strict=True))
-    assert all(each.hint.startswith("an origin is") and "hunter2" not in str(each) for each in found)
+    assert all(each.hint.startswith("write an origin as") and "hunter2" not in str(each) for each in found)
 
 
 def test_an_entry_of_egress_is_told_once_whatever_it_holds():

@@ -83,14 +83,18 @@ def test_where_a_provider_is_asked_and_with_which_key(tmp_path, provider, expect
         (
             "type: claude\nmodel: m\nbase_url: https://api.anthropic.com\nplatform: {type: bedrock}",
             10,
-            "in place of `platform`",
+            "replace `platform` by the address of a compatible gateway",
         ),
-        ("type: openai\nmodel: m\nplatform: {type: azure}", 9, "write `endpoint: https://"),
-        (f"type: openai\nmodel: m\nbase_url: https://x.example\n{AZURE}}}", 9, "leave `base_url` out"),
+        ("type: openai\nmodel: m\nplatform: {type: azure}", 9, "add `endpoint: https://"),
+        (
+            f"type: openai\nmodel: m\nbase_url: https://x.example\n{AZURE}}}",
+            9,
+            "remove `base_url` or `platform`",
+        ),
         (
             "type: openai\nmodel: m\nplatform: {type: azure, endpoint: x.openai.azure.com}",
             9,
-            "write `endpoint: https://",
+            "use `endpoint: https://",
         ),
         ("type: openai\nmodel: m\nplatfrom: {type: azure}", 9, "did you mean `platform`?"),
         ("type: openai\nmodel: m\nbase_ur: https://x.example", 9, "did you mean `base_url`?"),
@@ -100,9 +104,21 @@ def test_where_a_provider_is_asked_and_with_which_key(tmp_path, provider, expect
         ("type: openai\nmodel: m\ncredential: {credential_file: key.txt}", 9, "credential_env: MY_KEY"),
         ("type: openai\nmodel: m\ncredential: {credential_file: '/run/a}b'}", 9, "credential_env: MY_KEY"),
         ("type: openai\nmodel: m\ncredential: {credential_env: 'MY KEY'}", 9, "credential_env: MY_KEY"),
-        ("type: openai\nmodel: m\nheaders: {Authorization: Bearer x}", 9, "leave them out"),
-        ("type: openai\nmodel: m\nadditional_config: {endpoint: 'https://x.example'}", 9, "write `base_url`"),
-        ("type: openai\nmodel: m\nadditional_config: {api_key: sk-canary-12345}", 9, "write `base_url`"),
+        (
+            "type: openai\nmodel: m\nheaders: {Authorization: Bearer x}",
+            9,
+            "remove them, or let a gateway add them",
+        ),
+        (
+            "type: openai\nmodel: m\nadditional_config: {endpoint: 'https://x.example'}",
+            9,
+            "use `base_url`, `credential` or `platform` instead",
+        ),
+        (
+            "type: openai\nmodel: m\nadditional_config: {api_key: sk-canary-12345}",
+            9,
+            "use `base_url`, `credential` or `platform` instead",
+        ),
     ],
 )
 def test_a_provider_that_can_not_be_asked_as_its_file_says_is_refused(tmp_path, provider, line, hint):
@@ -156,7 +172,7 @@ def test_a_scripted_scenario_does_not_mind_where_its_models_are(tmp_path):
 def test_the_way_to_a_model_leads_to_its_own_address(tmp_path, provider, way):
     found = read(put(tmp_path, arena_files(scenario=ONE, provider=provider)))
     (problem,) = (problem for problem in found.problems if problem.code == "one_provider")
-    assert problem.hint == f"`toolcrib run {way}` asks `mock`"
+    assert problem.hint == f"`toolcrib run {way}` uses `mock`"
 
 
 JUDGED = """

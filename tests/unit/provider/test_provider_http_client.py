@@ -174,7 +174,7 @@ async def test_nobody_listens() -> None:
     clock = Waiting()
     async with speaking("openai", answering_json(HI), clock=clock, attempts=2) as (provider, server):
         server.stop_listening()
-        with pytest.raises(ProviderError, match="no connection") as raised:
+        with pytest.raises(ProviderError, match="cannot connect") as raised:
             await said(provider)
     assert (raised.value.code, raised.value.retryable) == ("connect_failed", True)
     assert raised.value.hint == "check that the service is running and that `base_url` is correct"

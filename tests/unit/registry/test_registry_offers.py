@@ -156,7 +156,7 @@ def test_a_toolset_glob_that_fits_no_tool_is_told():
 def test_any_globs_over_names_can_be_looked_through():
     (problem,) = idle_globs(NAMES, ["zzz*", "legacy_*"], of="`disable`", place="toolcrib.yaml")
     assert (problem.source, problem.line, problem.column) == ("toolcrib.yaml", 0, 0)
-    assert problem.hint == "use a tool name or a glob of tool names"
+    assert problem.hint == "use a tool name, or a glob over tool names"
     assert idle_globs(NAMES, ["*"], of="`disable`") == []
     assert idle_globs([], ["*"], of="`disable`") == []
 

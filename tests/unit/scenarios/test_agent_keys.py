@@ -54,7 +54,7 @@ async def test_which_key_is_sent_where(agent, speaker, key):
         told = await reported(server, agent, speaker)
     assert server.requests[0].header("authorization") == (None if key is None else f"Bearer {key}")
     assert "answered 401: Who are you?" in told
-    assert ("write `api_key: ${MY_KEY}` beside `base_url`" in told) is (key is None)
+    assert ("add `api_key: ${MY_KEY}` next to `base_url`" in told) is (key is None)
     assert CANARY not in told
     assert OWN not in told
 

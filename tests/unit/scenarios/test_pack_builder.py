@@ -289,4 +289,4 @@ def test_a_name_that_no_archive_may_hold_is_told_with_what_it_may_be(laid_out):
     source = laid_out({**FILES, "shop/tools/get.tool.yaml": odd, "shop/data/café f.json": "{}"})
     (problem,) = [problem for problem in read(source).problems if problem.severity == "error"]
     assert problem.code == "archive_unsafe_name"
-    assert "ASCII letters, digits, `.`, `_`, `-` (no spaces, no accents)" in problem.hint
+    assert "ASCII letters, digits, `.`, `_` or `-` (no spaces, no accents)" in problem.hint

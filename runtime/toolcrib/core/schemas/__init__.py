@@ -1,7 +1,7 @@
-"""The JSON Schemas of toolcrib's own documents: the single contract of descriptor, pack, scenario and project.
+"""The JSON Schemas of toolcrib's own documents: descriptor, pack, scenario and project.
 
-Each kind of document has an envelope in this folder; the blocks of the modes are put into it from
-the executors that own them. Editors get more than the loader checks against: see `loading.editor_schemas`.
+Each kind of document has an envelope in this folder. The blocks of the modes are added from their executors. Editors
+get a larger schema than the loader uses: see `loading.editor_schemas`.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
     "scenario": frozenset({"cases", "vars"}),
     "project": frozenset({"agents", "policy"}),
 }
-"""Keys that are reserved and have no effect yet; a document that uses one is refused."""
+"""Reserved keys, which have no effect yet. A document that uses one is invalid."""
 
 KNOWN_MODES = ("mock", "live", "mcp", "a2a", "client", "exec", "server", "local")
-"""Names that a block may have although no executor for it is installed: a warning, not an unknown key."""
+"""Names of blocks that cause a warning if their mode is not installed, instead of an unknown key."""
 
 
 @cache
 def envelope(kind: Kind) -> dict[str, Any]:
-    """The schema of a kind of document without the blocks of any mode. Not to be changed."""
+    """Return the schema of a kind of document without the blocks of the modes. Callers must not change it."""
     text = files(__package__).joinpath(f"{kind}.json").read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
     if kind == "project":
@@ -58,11 +58,11 @@ _PARTS: Mapping[Kind, tuple[Literal["agent", "policy"], ...]] = {
     "pack": ("policy",),
     "scenario": ("agent", "policy"),
 }
-"""Parts of documents that have files of their own in this folder."""
+"""Parts of documents whose schemas are separate files in this folder."""
 
 
 def part_schema(name: Literal["agent", "policy"]) -> dict[str, Any]:
-    """The schema of a part that several kinds of documents have, or that stands alone in a file."""
+    """Return the schema of a part that several kinds of documents share, or that has its own file."""
     schema: dict[str, Any] = json.loads(
         files(__package__).joinpath(f"{name}.json").read_text(encoding="utf-8")
     )
@@ -70,7 +70,7 @@ def part_schema(name: Literal["agent", "policy"]) -> dict[str, Any]:
 
 
 def _add_part(schema: dict[str, Any], name: Literal["agent", "policy"]) -> None:
-    """Put in a part, as the definition of its name, with its own definitions beside it."""
+    """Add a part and its definitions to the `$defs` of a schema."""
     part = part_schema(name)
     schema["$defs"] |= part.pop("$defs")
     schema["$defs"][name] = {
@@ -79,7 +79,8 @@ def _add_part(schema: dict[str, Any], name: Literal["agent", "policy"]) -> None:
 
 
 def _add_auth(schema: dict[str, Any]) -> None:
-    """Put in what an `auth` may be; its schema lies beside the code that reads it."""
+    """Add the schema of `auth`."""
+    # Read as a file, because importing `http.auth` would reverse the dependency between the packages.
     text = files("toolcrib").joinpath("http", "auth", "schema.json").read_text(encoding="utf-8")
     auth: dict[str, Any] = json.loads(text)
     definitions = auth.pop("$defs")
@@ -88,12 +89,13 @@ def _add_auth(schema: dict[str, Any]) -> None:
 
 
 def with_blocks(kind: Kind, blocks: Mapping[str, Schema]) -> dict[str, Any]:
-    """The whole schema of a kind of document.
+    """Return the complete schema of a kind of document.
 
     Args:
-        kind: Which document.
-        blocks: Mode -> schema of its block, of every installed mode.
+        kind: Kind of document.
+        blocks: Mode -> schema of its block, for every installed mode.
     """
+    # A deep copy, because the envelope is cached.
     schema: dict[str, Any] = json.loads(json.dumps(envelope(kind)))
     place = _PLACES.get(kind)
     if place is not None:
@@ -121,14 +123,15 @@ def _place_in_descriptor(schema: dict[str, Any], blocks: Mapping[str, Schema]) -
 
 
 _OVERRIDES: dict[str, Any] = {"properties": {"override": {"const": True}}, "required": ["override"]}
-"""A document that is laid over another one may leave out what that one says."""
+"""Matches a document that overrides another one and so may omit the keys that the other one sets."""
 
 _SAYING = ("description", "input_schema", "output_schema", "mode", "examples", "annotations")
-"""Keys of which a descriptor has at least one, or else the block of a mode."""
+"""Keys of which a descriptor needs at least one, unless it has the block of a mode."""
 
 
 def _conditions(modes: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What the keys of a descriptor ask of each other; the loader has better words for all of it."""
+    """Yield the conditions between the keys of a descriptor, for editors."""
+    # The loader checks the same conditions with clearer messages than those of a schema.
     there: list[dict[str, Any]] = [{"required": [mode]} for mode in modes]
     told = {TOLD_BY_LOADER: True}
     yield {**told, "anyOf": [*there, *({"required": [key]} for key in _SAYING)]}
@@ -141,11 +144,11 @@ def _conditions(modes: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 TOLD_BY_LOADER = "x-told-by-loader"
-"""Marks a subschema that is there for editors: the loader checks the same and knows better words for it."""
+"""Marks a subschema for editors only: the loader makes the same check with a clearer message."""
 
 
 def _generating(schema: dict[str, Any]) -> dict[str, Any]:
-    """Objects that have a key whose value fits a schema."""
+    """Return the schema of an object that has a key whose value matches a schema."""
     (key,) = schema
     return {"type": "object", "required": [key], "properties": schema}
 
@@ -171,7 +174,7 @@ _NEEDS_OUTPUT: dict[str, Any] = {
     ),
     "then": {"required": ["output_schema"]},
 }
-"""An answer is generated from the output schema."""
+"""A mock that generates its answer needs the output schema to generate it from."""
 
 
 def _place_in_scenario(schema: dict[str, Any], blocks: Mapping[str, Schema]) -> None:
@@ -183,7 +186,8 @@ _PLACES = {"descriptor": _place_in_descriptor, "scenario": _place_in_scenario}
 
 
 def _embed(schema: dict[str, Any], mode: str, block: Schema) -> None:
-    """Put a block's schema under `$defs`, its own definitions beside it under names of their own."""
+    """Add a block's schema and its definitions to `$defs`."""
+    # The definitions get the mode as a prefix, because two modes may use the same name.
     copied = json.loads(json.dumps(block))
     if isinstance(copied, dict):
         copied.pop("$schema", None)
@@ -194,7 +198,7 @@ def _embed(schema: dict[str, Any], mode: str, block: Schema) -> None:
 
 
 def with_mode_references(value: Any, mode: str) -> Any:
-    """A part of a block's schema, with its references leading to where its definitions stand under a name."""
+    """Return a part of a block's schema, with its references changed to the prefixed definitions."""
     if isinstance(value, list):
         return [with_mode_references(item, mode) for item in value]
     if not isinstance(value, dict):
@@ -209,7 +213,7 @@ def with_mode_references(value: Any, mode: str) -> Any:
 
 
 def without_loader_checks(schema: Any) -> Any:
-    """A schema without what the loader tells by checks of its own, here or in the place of a subschema."""
+    """Return a schema without the subschemas that the loader checks itself."""
     if isinstance(schema, list):
         return [without_loader_checks(item) for item in schema]
     if not isinstance(schema, dict):

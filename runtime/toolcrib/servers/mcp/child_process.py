@@ -1,12 +1,12 @@
-"""Child processes: started without a shell, read, written to, and ended with all that they started.
+"""Child processes: start them without a shell, read, write, and end them with all their descendants.
 
-A child is the leader of a session of its own. It and whatever it starts carry a mark in their environment, so that
-strays which made sessions of their own, daemons among them, are found again (in `/proc`, on Linux; elsewhere only its
-group is ended, and a stray that also empties its environment gets away everywhere).
+A child leads its own session. It and its descendants carry a mark in their environment, which finds descendants that
+created their own sessions, such as daemons (in `/proc`, on Linux). On other systems only the process group is ended. A
+descendant that changes its session and clears its environment is never found.
 
-What ends a child: `end`; being cancelled while ending; the end of the interpreter, for those that were never ended. Where
-our own process is killed its stdin closes, which ends every MCP server that keeps to the protocol (2025-11-25,
-basic/lifecycle, "Shutdown"); on Linux the orphan reaper ends the others.
+A child ends through `end`, its cancellation, or the exit of the interpreter. If our own process is killed, the stdin of
+the child closes, which ends every server that follows the protocol (2025-11-25, basic/lifecycle, "Shutdown"); on Linux
+the orphan reaper ends the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from toolcrib.http.connect import readable
 from toolcrib.servers.mcp.process_tree import ORPHAN_REAPER, find_processes, signal_processes
 
 MARK = "TOOLCRIB_CHILD"
-"""Name of the variable that marks a child and what it starts; the value names those above it too."""
+"""Environment variable that marks a child and its descendants. Its value includes the marks of its ancestors."""
 
 GRACE = 2.0
 """Seconds that a child has to end by itself once its stdin is closed, and again once it was sent SIGTERM."""
@@ -33,22 +33,22 @@ _AFTER_KILL = 0.5
 _ROUNDS = 5
 
 SAID = 64 * 1024
-"""Bytes of stderr that are told."""
+"""Bytes of stderr that are reported."""
 
 
 class ChildProcess(asyncio.SubprocessProtocol):
-    """One program and what it started.
+    """A child process and its descendants.
 
     Args:
-        heard: Called with what comes on its stdout.
-        silent: Called when its stdout has ended, and when it has: look at `code` and `deaf`.
+        heard: Called with each chunk of its stdout.
+        silent: Called when its stdout ends, and when it exits; `code` and `deaf` tell them apart.
 
     Attributes:
-        mark: What the environment of all of it holds.
-        pid: Its number, and that of its session; 0 before it is there.
-        code: The exit code, negative for a signal; None as long as it runs.
-        deaf: Whether nothing more comes from its stdout.
-        stderr: The last of what it wrote there, more than `SAID`: what is cut off begins with no half of a secret.
+        mark: The mark in its environment.
+        pid: ID of the process and of its session; 0 before the start.
+        code: The exit code, negative for a signal; None while it runs.
+        deaf: Whether its stdout has ended.
+        stderr: The last `2 * SAID` bytes of its stderr.
     """
 
     def __init__(self, heard: Callable[[bytes], None], silent: Callable[[], None]) -> None:
@@ -84,6 +84,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         env = {**env, MARK: f"{above}.{self.mark}" if above else self.mark}
         loop = asyncio.get_running_loop()
         self._exited, self._lost, self._hurry = (loop.create_future() for _ in range(3))
+        # Before the start: our process may be killed at any moment after it.
         ORPHAN_REAPER.add(self.mark)
         try:
             await loop.subprocess_exec(lambda: self, program, *args, env=env, cwd=cwd, start_new_session=True)
@@ -91,15 +92,16 @@ class ChildProcess(asyncio.SubprocessProtocol):
             ORPHAN_REAPER.remove(self.mark)
             raise
         except asyncio.CancelledError:
-            self.kill()  # asyncio has ended the process; it may have started others
+            # asyncio kills the process, but not its descendants.
+            self.kill()
             ORPHAN_REAPER.remove(self.mark)
             raise
 
     def write(self, data: bytes) -> None:
-        """Hand over bytes; they are kept until the process takes them.
+        """Write bytes to stdin; they are buffered until the process reads them.
 
         Raises:
-            BrokenPipeError: It takes nothing any more.
+            BrokenPipeError: The stdin is closed.
         """
         pipe = self._pipe(0)
         if self._broken or pipe is None or pipe.is_closing():
@@ -107,17 +109,17 @@ class ChildProcess(asyncio.SubprocessProtocol):
         cast("asyncio.WriteTransport", pipe).write(data)
 
     async def room(self) -> None:
-        """Wait until what was written before is on its way.
+        """Wait until the write buffer has room.
 
         Raises:
-            BrokenPipeError: The process takes nothing any more.
+            BrokenPipeError: The stdin is closed.
         """
         await self._room.wait()
         if self._broken:
             raise BrokenPipeError
 
     def listen(self, on: bool) -> None:
-        """Go on, or wait, with what comes on stdout: it then waits in the pipe."""
+        """Resume or pause reading stdout. Unread output stays in the pipe."""
         pipe = self._pipe(1)
         if pipe is None or pipe.is_closing() or self.deaf:
             return
@@ -128,46 +130,38 @@ class ChildProcess(asyncio.SubprocessProtocol):
             reading.pause_reading()
 
     def waits_in_pipe(self) -> bool:
-        """Whether something was written to stdout, or it ended, and was not heard yet."""
+        """Whether stdout has unread bytes or an unread end of file."""
         pipe = self._pipe(1)
         if self.deaf or pipe is None or pipe.is_closing():
             return False
         return readable(pipe.get_extra_info("pipe").fileno())
 
     def stop_listening(self) -> None:
-        """Close its stdout: what it writes from now on is a broken pipe for it."""
+        """Close its stdout: its next write fails with a broken pipe."""
         pipe = self._pipe(1)
         if pipe is not None:
             pipe.close()
 
     async def end(self) -> None:
-        """Close stdin, and end whatever does not end by itself: 5 s at most."""
+        """Close stdin, then end all processes that do not exit by themselves, within 5 s."""
         if self._transport is None:
             return
         try:
-            try:
-                await self._wound_down()
-            finally:
-                self._transport.close()
-            await asyncio.wait({self._lost}, timeout=_AFTER_KILL)
-        except asyncio.CancelledError:
-            # A loop that is closed cancels this task: nothing runs after it, so the child and its strays are killed here.
-            for _ in range(_ROUNDS):
-                if not self._send(signal.SIGKILL):
-                    break
-            raise
+            await self._wound_down()
         finally:
-            # Without this the reaper would run as long as this process does.
-            _LIVE.pop(self.mark, None)
-            ORPHAN_REAPER.remove(self.mark)
+            self._transport.close()
+        await asyncio.wait({self._lost}, timeout=_AFTER_KILL)
+        # Not after a cancellation: until the interpreter exits, the mark finds the strays that are still to be killed.
+        _LIVE.pop(self.mark, None)
+        ORPHAN_REAPER.remove(self.mark)
 
     def hurry(self) -> None:
-        """Give no more time to end by itself."""
+        """Skip the remaining grace period of `end`."""
         if not self._hurry.done():
             self._hurry.set_result(None)
 
     def kill(self) -> None:
-        """End all of it at once, without waiting."""
+        """Kill the process and its descendants immediately, without waiting."""
         self._send(signal.SIGKILL)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
@@ -175,6 +169,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if fd == 1:
             self._heard(data)
         else:
+            # Twice what is reported: masking shortens the text, and a secret cut at the start is not recognized.
             self.stderr = (self.stderr + data)[-2 * SAID :]
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
@@ -187,7 +182,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._silent()
 
     def process_exited(self) -> None:
-        """Called by asyncio, while others may still hold the pipes."""
+        """Called by asyncio. Descendants may still hold the pipes open."""
         if self._transport is not None:
             self.code = self._transport.get_returncode()
         self._broken = True
@@ -219,17 +214,19 @@ class ChildProcess(asyncio.SubprocessProtocol):
         return None if self._transport is None else self._transport.get_pipe_transport(fd)
 
     def _send(self, number: int) -> bool:
-        """Send a signal to all that is left; whether there was anything."""
+        """Send a signal to all remaining processes; whether there were any."""
         return signal_processes(self.pid, self.mark, number, running=self.code is None)
 
     async def _wound_down(self) -> None:
         stdin = self._pipe(0)
         if stdin is not None:
             stdin.close()
-        self.listen(True)  # it may wait for room in the pipe, for its last words
+        # A child that blocks on a full stdout pipe could not exit.
+        self.listen(True)
         await asyncio.wait({self._exited, self._hurry}, timeout=GRACE, return_when=asyncio.FIRST_COMPLETED)
         if not self._hurry.done() and self._send(signal.SIGTERM):
             await self._until_gone(GRACE)
+        # Several rounds: a process may fork between the search and the signal.
         for _ in range(_ROUNDS):
             if not self._send(signal.SIGKILL):
                 break
@@ -237,7 +234,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         await asyncio.wait({self._exited}, timeout=_AFTER_KILL)
 
     async def _until_gone(self, seconds: float) -> None:
-        """Wait for the end of all of it, so long at most; what others started can only be looked for."""
+        """Wait until all processes have ended, at most `seconds`."""
+        # Only our own child signals its exit; its descendants must be polled.
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while (left := deadline - loop.time()) > 0 and (
@@ -250,12 +248,12 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
 
 _LIVE: dict[str, tuple[int, int]] = {}
-"""Mark -> the process that started a child, and the child."""
+"""Mark -> (ID of the parent process, ID of the child)."""
 
 
 @atexit.register
 def _end_what_is_left() -> None:
-    """Children that were never ended; those of a process that forked this one are not its to end."""
+    # After a fork, the table still lists the children of the parent process, which must survive.
     for mark, (owner, pid) in list(_LIVE.items()):
         if owner == os.getpid():
             signal_processes(pid, mark, signal.SIGKILL, running=True)

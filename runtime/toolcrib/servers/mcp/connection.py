@@ -1,8 +1,8 @@
-"""One server that was started: a session of the SDK over a link, from its start to its end in one task.
+"""The connection to one running server: an SDK session over a link, from start to end in one task.
 
-`tools/call` is written here and not by the SDK's session, and the answer is taken as it is: other layers judge it, and a
-schema that the SDK can't read hides no tool. Everything else (the handshake, what the server asks, subscriptions) is left
-to the session. Which protocol is spoken is negotiated where that is left open (MCP 2026-07-28, versioning).
+This module sends `tools/call` and `tools/list` itself and returns the raw response: other layers validate it, and a
+schema that the SDK cannot parse hides no tool. The SDK session does the rest: handshake, requests of the server,
+subscriptions. With era `auto`, the protocol version is negotiated (MCP 2026-07-28, versioning).
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ from toolcrib.servers.mcp.transports import CallTrace, Link, trace_call
 Era = Literal["auto", "handshake", "modern"]
 
 _PROBE_SHARE: Final = 3
-"""The part of the time to start in which a server must have answered which protocol it speaks."""
+"""Divisor of the start timeout: `server/discover` gets a third of it, the rest is left for a handshake."""
 
 
 class McpDispatcher(JSONRPCDispatcher[Any]):
-    """The SDK's dispatcher, which says what this client can do, and when it is over.
+    """The SDK's dispatcher, which also announces our capabilities and signals the end of the connection.
 
     Args:
-        read: What comes.
-        write: What is sent.
-        capabilities: What the server is told that it may ask.
-        over: Set when nothing more comes.
-        patience: Seconds in which the server must have begun to speak.
+        read: Stream of incoming messages.
+        write: Stream of outgoing messages.
+        capabilities: The client capabilities to announce.
+        over: Set when the connection ends.
+        patience: Start timeout of the server in seconds.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class McpDispatcher(JSONRPCDispatcher[Any]):
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Hear until nothing more comes."""
+        """Dispatch incoming messages until the stream ends."""
         try:
             await super().run(on_request, on_notify, on_notify_intercept, task_status=task_status)
         finally:
@@ -99,7 +99,9 @@ class McpDispatcher(JSONRPCDispatcher[Any]):
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **more: Any
     ) -> dict[str, Any]:
-        """Ask. The SDK's session claims capabilities by which callbacks there are; ours are always there."""
+        """Send a request."""
+        # The SDK session derives capabilities from its callbacks. Ours are always set, so that an unanswered request
+        # can be explained; the announced capabilities must depend on the configured hooks instead.
         if method == "tools/call":
             return await super().send_raw_request(method, params, opts, **more)
         if method == "initialize":
@@ -110,7 +112,8 @@ class McpDispatcher(JSONRPCDispatcher[Any]):
             return await super().send_raw_request(method, params, opts, **more)
         options: CallOptions = {**(opts or {}), "timeout": self._patience / _PROBE_SHARE}
         answer = await super().send_raw_request(method, params, options, **more)
-        answer.setdefault("resultType", "complete")  # as of a result that does not say, 2026-07-28 basic
+        # A missing `resultType` means "complete" (2026-07-28, basic).
+        answer.setdefault("resultType", "complete")
         return answer
 
     def _stamped(self, params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -121,12 +124,12 @@ class McpDispatcher(JSONRPCDispatcher[Any]):
 
 
 async def negotiate_version(session: ClientSession, era: Era, over: anyio.Event) -> None:
-    """Come to terms with a server.
+    """Agree on a protocol version with a server.
 
     Raises:
-        MCPError: It refused; or the connection ended, or it did not answer in time.
-        RuntimeError: It speaks no protocol that is known here.
-        pydantic.ValidationError: What it answered is no answer.
+        MCPError: The server refused, the connection ended, or the server did not respond in time.
+        RuntimeError: The server supports no version that toolcrib supports.
+        pydantic.ValidationError: The response is not valid.
     """
     if era == "handshake":
         await session.initialize()
@@ -134,7 +137,7 @@ async def negotiate_version(session: ClientSession, era: Era, over: anyio.Event)
     try:
         await session.discover()
     except (MCPError, RuntimeError, ValidationError) as error:
-        # Whatever else it says, it may be a server of before; one that is gone is none.
+        # An older server may answer an unknown method with any error. A dead one needs no second attempt.
         if era == "modern" or over.is_set() or _speaks_other_modern(error):
             raise
         await _shake_hands(session)
@@ -146,11 +149,12 @@ async def _shake_hands(session: ClientSession) -> None:
     except MCPError as error:
         if error.code != UNSUPPORTED_PROTOCOL_VERSION:
             raise
-        await session.discover()  # it took its time to say that it is a modern one
+        # A modern server that was too slow for the first `discover` refuses the handshake.
+        await session.discover()
 
 
 def _speaks_other_modern(error: Exception) -> bool:
-    """Whether a server says that it speaks modern protocols alone, and none that is known here."""
+    """Whether a server supports only modern versions, and none that toolcrib supports."""
     if not isinstance(error, MCPError) or error.code != UNSUPPORTED_PROTOCOL_VERSION:
         return False
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
@@ -158,10 +162,10 @@ def _speaks_other_modern(error: Exception) -> bool:
 
 
 class IdleTimer:
-    """How long a server may be silent within a call; it is not silent while it waits for an answer of ours.
+    """Idle timeout of calls. It is paused while the server waits for a response of ours.
 
     Args:
-        seconds: How long; 0 for any time.
+        seconds: The timeout; 0 for none.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -172,10 +176,10 @@ class IdleTimer:
     async def bear(
         self, exchange: Callable[[Callable[[], None] | None], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:
-        """Wait for an exchange, which is given what to call whenever something is heard.
+        """Run an exchange, passing it a function to call at each sign of life.
 
         Raises:
-            IdleTimeout: Nothing was heard for too long.
+            IdleTimeout: The server was silent for too long.
         """
         if not self._seconds:
             return await exchange(None)
@@ -193,17 +197,17 @@ class IdleTimer:
         return answer
 
     def quiet(self) -> _Pause:
-        """Within, it is us who let the server wait."""
+        """A context manager that pauses the timeout."""
         return _Pause(self)
 
     def hold(self, by: int) -> None:
-        """More or fewer answers are waited for."""
+        """Change the number of responses that the server waits for."""
         self._quiet += by
         for timer in self._timers:
             self._wind(timer)
 
     def _wind(self, timer: asyncio.Timeout) -> None:
-        with suppress(RuntimeError):  # it has expired, or is over
+        with suppress(RuntimeError):  # asyncio refuses to reschedule a timeout that has expired or ended
             when = None if self._quiet else asyncio.get_running_loop().time() + self._seconds
             timer.reschedule(when)
 
@@ -225,10 +229,10 @@ _TRACE: Final = frozenset({"traceparent", "tracestate", "baggage"})
 """W3C trace context, as `_meta` carries it (MCP 2026-07-28, SEP-414)."""
 
 _MOST_ROUNDS: Final = 10
-"""How often a server may ask back within one call (2026-07-28, input required)."""
+"""Maximum number of input requests within one call (2026-07-28, input required)."""
 
 _CALM: Final = 0.1
-"""Seconds between two looks at a list that changes again and again."""
+"""Seconds between two reads of a list that keeps changing."""
 
 _RENEWED_AFTER: Final = 0.2
 _RENEWED_AT_MOST: Final = 10.0
@@ -237,14 +241,14 @@ OnProgress = Callable[[Progress], None]
 
 
 class ServerConnection:
-    """A server that runs, or can be reached.
+    """The connection to a server.
 
     Attributes:
-        catalogue: What it offers, as it listed it last.
-        verdict: What a lock says of that.
-        calls: How many calls are under way.
-        ended: Whether it is of no more use.
-        modern: Whether it speaks a protocol from 2026-07-28 on.
+        catalogue: The tools that the server listed last.
+        verdict: The lock's verdict on them.
+        calls: Number of calls in progress.
+        ended: Whether the connection has ended.
+        modern: Whether the protocol version is 2026-07-28 or later.
     """
 
     def __init__(
@@ -255,14 +259,14 @@ class ServerConnection:
         judge: Callable[[Catalogue], LockVerdict],
         listed: Callable[[Catalogue], None],
     ) -> None:
-        """Hold what a connection needs; `run` makes it.
+        """Prepare a connection; `run` opens it.
 
         Args:
             server: The server.
-            link: The way to it.
-            hooks: What answers its questions.
-            judge: Says what a lock has against what it offers.
-            listed: Told whenever it has listed its tools.
+            link: The link to it.
+            hooks: Answers the server's requests.
+            judge: Checks its tools against a lock.
+            listed: Called each time it has listed its tools.
         """
         self.catalogue = Catalogue(server.name)
         self.verdict = LockVerdict()
@@ -287,18 +291,18 @@ class ServerConnection:
 
     @property
     def alive(self) -> bool:
-        """Whether another call may use it."""
+        """Whether a new call may use the connection."""
         return not (self.ended or self._link.ended or self._over.is_set())
 
     async def run(self, ready: Callable[[Exception | None], None], era: Any) -> None:
-        """Start, tell that it is ready or why not, and stay until it is over or left.
+        """Open the connection, report whether it is ready, and keep it until it ends.
 
         Args:
-            ready: Told once the tools are listed (None), or why they are not.
-            era: Which protocol to speak.
+            ready: Called with None once the tools are listed, or with the failure.
+            era: The protocol era to use.
 
         Raises:
-            Exception: What the link raises when it is entered.
+            Exception: The link failed to open.
         """
         try:
             async with self._link as (read, write):
@@ -320,13 +324,13 @@ class ServerConnection:
             self._settle()
 
     def leave(self) -> None:
-        """End it once no call is under way."""
+        """End the connection after the calls in progress."""
         self._leaving = True
         if not self.calls:
             self._over.set()
 
     def stop(self) -> None:
-        """End it now."""
+        """End the connection immediately."""
         self._over.set()
 
     async def call(
@@ -337,20 +341,20 @@ class ServerConnection:
         progress: OnProgress | None = None,
         trace: Mapping[str, str] = NOTHING,
     ) -> dict[str, Any]:
-        """Call a tool once, and return the answer as it came.
+        """Call a tool once, and return the raw response.
 
         Args:
-            tool: The server's name for it.
-            arguments: What it gets.
-            progress: Told how far it is.
-            trace: Headers of W3C trace context, passed on as `_meta`.
+            tool: The server's name for the tool.
+            arguments: The arguments.
+            progress: Called with each progress notification.
+            trace: W3C trace context headers, passed on in `_meta`.
 
         Raises:
-            ProtocolError: The server answered with an error of the protocol.
-            ConnectionLoss: No answer can come any more.
-            IdleTimeout: Nothing was heard for longer than the server may be silent.
-            InvalidAnswer: The server asks for more than may be asked.
-            asyncio.CancelledError: The call was given up; the server is told.
+            ProtocolError: The server returned a JSON-RPC error.
+            ConnectionLoss: The connection broke, so no response can arrive.
+            IdleTimeout: The server was silent for longer than its idle timeout.
+            InvalidAnswer: The server requested input too often, or in an invalid form.
+            asyncio.CancelledError: The call was cancelled; the server is notified.
         """
         if not self.calls:
             self._hooks.unanswered.clear()
@@ -369,16 +373,16 @@ class ServerConnection:
                 self._over.set()
 
     def unanswered(self, said: str) -> str:
-        """What the server has asked and nobody answered, for a call that failed with these words; empty for nothing."""
+        """Explain which requests of the server had no hook, for a call that failed with this text; empty if none."""
         return self._hooks.told_of(said)
 
     async def trusted(self) -> None:
-        """Wait until the list is no longer in doubt: it changed, and was not read again."""
+        """Wait until a changed tool list has been read again."""
         if self._doubt is not None:
             await self._doubt.wait()
 
     async def relisted(self) -> None:
-        """Read the list again, where there still is somebody to ask."""
+        """Read the tool list again, if the connection is alive."""
         if self.alive:
             self._mark()
             await self.trusted()
@@ -405,7 +409,8 @@ class ServerConnection:
         )
 
     async def _started(self, session: ClientSession, era: Any) -> Exception | None:
-        """Come to terms, and list the tools; what went wrong is returned, so that no group of the SDK wraps it up."""
+        """Negotiate the version and list the tools; None, or the failure."""
+        # Returned, not raised: the SDK's task group would wrap an exception into an ExceptionGroup.
         with trace_call() as call_trace:
             try:
                 with anyio.fail_after(self._server.start_timeout):
@@ -419,7 +424,7 @@ class ServerConnection:
         return None
 
     def _know(self, session: ClientSession) -> None:
-        """Note what every call carries in the protocol that was agreed on."""
+        """Set the headers and `_meta` that the negotiated version requires in every call."""
         version = session.protocol_version or ""
         self.modern = version in MODERN_PROTOCOL_VERSIONS
         self._headers = {MCP_PROTOCOL_VERSION_HEADER: version}
@@ -442,7 +447,7 @@ class ServerConnection:
     async def _exchange(
         self, tool: str, arguments: dict[str, JSON], heard: Any, trace: Mapping[str, str]
     ) -> dict[str, Any]:
-        """Send a call, and answer what the server asks back within it (2026-07-28, input required)."""
+        """Send a call, and answer the input requests within it (2026-07-28, input required)."""
         params: dict[str, Any] = {"name": tool, "arguments": arguments}
         meta = (
             {**self._meta, **{name: trace[name] for name in _TRACE if name in trace}} if trace else self._meta
@@ -469,7 +474,8 @@ class ServerConnection:
         except MCPError as error:
             if error.code != HEADER_MISMATCH or not self.modern:
                 raise
-            # The server did nothing: what it says of its headers is not what it listed before.
+            # The mirrored headers come from an outdated schema. The server rejected the call unexecuted, so repeating
+            # it with the current list is safe even for a tool with side effects.
             self._put_in_force(await self._listed(self._asking))
             return await self._wire.send_raw_request("tools/call", params, self._options(tool, params, heard))
 
@@ -486,7 +492,7 @@ class ServerConnection:
         return options
 
     async def _input(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """What the server asks back, answered as one that asks by itself is."""
+        """The responses to an input request, through the same hooks as server-initiated requests."""
         try:
             asked = types.InputRequiredResult.model_validate(answer, by_name=False)
         except ValidationError:
@@ -499,25 +505,24 @@ class ServerConnection:
                 raise MCPError.from_error_data(response)
             responses[key] = response.model_dump(by_alias=True, mode="json", exclude_none=True)
         if not responses:
-            await RealClock().sleep(_CALM)  # it only wants to be asked again
+            await RealClock().sleep(_CALM)  # the server asks for nothing but a retry: do not spin
         state = {} if asked.request_state is None else {"requestState": asked.request_state}
         return {**({"inputResponses": responses} if responses else {}), **state}
 
     def _failure(self, error: MCPError, call_trace: CallTrace) -> Exception:
-        """What an error of the SDK comes to; it also tells so of what never came from the server."""
+        # The SDK raises MCPError both for a server's error and for its own connection failures.
         secrets = self._link.secrets
         if call_trace.trouble is None and error.code != CONNECTION_CLOSED:
             return ProtocolError(error.code, secrets.hide_in_text(error.message), secrets.hide_in(error.data))
         trouble = call_trace.trouble
-        if trouble is not None:  # of a redirect it tells where it leads
+        if trouble is not None:  # it may quote the target of a redirect
             trouble = trouble._replace(message=secrets.hide_in_text(trouble.message))
         over = trouble is not None and trouble.code == "session_over"
-        # A server that does not know the session does nothing, and a new one is begun (2025-11-25, basic/transports).
+        # A server that does not know the session executes nothing; the client starts a new one (2025-11-25,
+        # basic/transports), so the call may be repeated.
         return ConnectionLoss(self._link.ended, begun=call_trace.begun and not over, trouble=trouble)
 
     async def _listed(self, session: ClientSession) -> Catalogue:
-        """The tools as they are now."""
-
         async def ask(cursor: str | None) -> dict[str, Any]:
             params: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
             headers = {**self._headers, **({MCP_METHOD_HEADER: "tools/list"} if self.modern else {})}
@@ -526,6 +531,7 @@ class ServerConnection:
             try:
                 return await self._wire.send_raw_request("tools/list", params or None, {"headers": headers})
             except MCPError as error:
+                # A server with only resources or prompts need not implement `tools/list`.
                 if error.code == METHOD_NOT_FOUND and cursor is None:
                     return {"tools": []}
                 raise
@@ -547,7 +553,7 @@ class ServerConnection:
             self._mark()
 
     def _mark(self) -> None:
-        """The list is not what it was: until it is read again no call is sent."""
+        """Mark the tool list as outdated: calls wait until it is read again."""
         if self._doubt is None:
             self._doubt = anyio.Event()
         self._doubted.set()
@@ -558,7 +564,7 @@ class ServerConnection:
             self._doubt = None
 
     async def _keep_listed(self, session: ClientSession) -> None:
-        """Read the list again whenever it has changed; changes that come meanwhile are one."""
+        """Read the tool list after each change. Changes during a read cause one more read."""
         while True:
             await self._doubted.wait()
             self._doubted = anyio.Event()
@@ -567,14 +573,15 @@ class ServerConnection:
             except (MCPError, InvalidAnswer) as error:
                 name, why = self._server.name, clean_text(self._link.secrets.hide_in_text(str(error)))
                 _log.warning("cannot refresh the tools of the server `%s`: %s", name, why)
-            # Whoever waited has a list from after the change; a server that changes without end holds nobody for ever.
+            # Waiting calls have a list from after their change. Waiting for a calm list instead would block them
+            # forever if the server changes it without end.
             self._settle()
             if self._doubted.is_set():
                 self._doubt = anyio.Event()
             await RealClock().sleep(_CALM)
 
     async def _subscribe(self, session: ClientSession) -> None:
-        """Be told of changes (2026-07-28, subscriptions); what is lost is renewed, and what was missed is read."""
+        """Subscribe to tool list changes (2026-07-28, subscriptions), and renew a lost subscription."""
         pause, renewed = _RENEWED_AFTER, False
         while not self._over.is_set():
             try:
@@ -583,7 +590,7 @@ class ServerConnection:
                         return
                     if renewed:
                         self._mark()
-                    else:  # what changed since the list was read was told to nobody
+                    else:  # a change between the first list and this subscription was not announced
                         self._doubted.set()
                     pause = _RENEWED_AFTER
                     async for _change in changes:
@@ -599,13 +606,14 @@ class ServerConnection:
 
 
 def _told(progress: OnProgress | None, heard: Callable[[], None] | None) -> Any:
-    """What the SDK calls with progress; None where nobody wants to know."""
+    """The progress callback for the SDK; None if nothing listens."""
     if progress is None and heard is None:
         return None
 
     async def on_progress(done: float, total: float | None, message: str | None) -> None:
         if heard is not None:
             heard()
+        # JSON has no NaN or infinity: passing one on would break the next reader.
         if progress is not None and math.isfinite(done):
             whole = total if total is not None and math.isfinite(total) else None
             progress(Progress(done, whole, message or ""))
@@ -619,7 +627,7 @@ def _tells_changes(session: ClientSession) -> bool:
 
 
 def _info(session: ClientSession) -> dict[str, str]:
-    """What the server says of itself."""
+    """The server information from the handshake, without empty values."""
     server = session.server_info
     told = {
         "name": server.name if server else None,

@@ -1,14 +1,13 @@
-"""MCP servers over HTTP: streamable HTTP (2025-03-26 and later, basic/transports), and HTTP with SSE as it was before.
+"""HTTP transports for MCP servers: streamable HTTP (2025-03-26 and later) and the older HTTP with SSE.
 
-Both send through an `EndpointClient`, over sockets that the egress guard dialled: it knows the address, the headers and the
-authentication of a server, and how an exchange fails.
+Both send through an `EndpointClient`, over sockets that the egress guard dials. The client knows the URL, headers and
+authentication of a server, and maps a failed exchange to an `ExchangeFailure`.
 
-For streamable HTTP the SDK asks an httpx2 client, and the client asks `LinkTransport`. An exchange that fails must not take
-the whole link with it, as an exception would: the request it belongs to is answered with an error instead, and what is
-known of it is written into the call's `CallTrace`.
+For streamable HTTP, the SDK calls an httpx2 client, which calls `LinkTransport`. If an exchange fails, the transport
+answers its request with an error and records the cause in the `CallTrace` of the call.
 
-With SSE (2024-11-05, basic/transports, "HTTP with SSE"), one stream of events brings all messages. Its first event names
-the address that messages are posted to.
+With SSE (2024-11-05, basic/transports, "HTTP with SSE"), one event stream delivers all messages. Its first event names
+the URL that messages are posted to.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
     from toolcrib.http.client import HTTPClient
 
 BOUNDS = ExchangeBounds(body=OUTPUT_SIZE)
-"""What an answer may take: 16 MiB, 64 KiB of headers, 5 s for the connection."""
+"""Limits of a response: 16 MiB of body, 64 KiB of headers, 5 s to connect."""
 
 _HINTS = {
     HTTPFailure.CONNECT_FAILED: "check that the server is running and that `url` is correct",
@@ -72,10 +71,10 @@ class ExchangeFailure(Exception):
     """An exchange failed.
 
     Attributes:
-        trouble: How.
-        sent: Whether any of it may have reached the server.
-        refusal: What the egress guard has against it.
-        lost: Whether there is no way to the server now.
+        trouble: The cause.
+        sent: Whether any of the request may have reached the server.
+        refusal: The refusal of the egress guard, if any.
+        lost: Whether the server cannot be reached.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class ExchangeFailure(Exception):
 
     @classmethod
     def by(cls, error: HTTPError | EgressRefused | AuthFailure) -> ExchangeFailure:
-        """What an error of the exchange, the guard or the authentication comes to."""
+        """Convert an error of the exchange, the egress guard or the authentication."""
         if isinstance(error, HTTPError):
             trouble = LinkTrouble(error.fault.value, error.message, _HINTS.get(error.fault, ""))
             return cls(trouble, sent=error.sent, lost=error.fault in _HINTS)
@@ -106,17 +105,17 @@ class ExchangeFailure(Exception):
 
 
 class ServerEndpoint(NamedTuple):
-    """Where a server is, and what every request to it has. Its `repr` shows the origin.
+    """The URL of a server and the headers of every request to it. Its `repr` shows only the origin.
 
     Attributes:
         scheme: `http` or `https`.
-        host: As it is dialled: `origins` of the project may have put it in place of what is written.
-        port: Likewise.
-        target: Path and query, as written.
-        headers: (name, value), looked up.
-        written: The origin as it was written.
-        guard: Allows what the project does, and what is written in the url itself without a name: localhost, or an address
-            unless it is one where clouds keep credentials.
+        host: The host to dial, after the project's `origins` are applied.
+        port: The port to dial, after the project's `origins` are applied.
+        target: Path and query, as configured.
+        headers: (name, value), with variables resolved.
+        written: The configured origin.
+        guard: Allows the hosts of the project, and the configured host if it is localhost or an IP address other than
+            a cloud metadata address.
     """
 
     scheme: str
@@ -128,17 +127,18 @@ class ServerEndpoint(NamedTuple):
     guard: EgressGuard
 
     def __repr__(self) -> str:
+        # Path, query and headers may contain secrets.
         return f"Endpoint({self.request('GET').origin})"
 
     @property
     def url(self) -> str:
-        """The whole address."""
+        """The full URL."""
         return self.request("GET").url
 
     def request(
         self, method: str, headers: Sequence[tuple[str, str]] = (), body: bytes = b"", target: str = ""
     ) -> HTTPRequest:
-        """A request to the server; `headers` go before its own of the same name."""
+        """A request to the server. `headers` override configured headers of the same name."""
         taken = {name.lower() for name, _ in headers}
         usual = [*self.headers, ("User-Agent", f"toolcrib/{__version__}")]
         own = [(name, value) for name, value in usual if name.lower() not in taken]
@@ -149,17 +149,18 @@ class ServerEndpoint(NamedTuple):
             self.host,
             self.port,
             target or self.target,
+            # `check_stream` refuses an encoded event stream, so none may be negotiated.
             (*headers, *lines.values(), ("Accept-Encoding", "identity")),
             body,
         )
 
 
 def resolve_endpoint(server: Server, world: NetworkEnvironment) -> ServerEndpoint:
-    """Where a server is, with everything looked up.
+    """Resolve the URL and headers of a server.
 
     Raises:
-        MissingSecret: Something is not there.
-        StartFailure: What is looked up makes no address, or no header.
+        MissingSecret: A variable is missing.
+        StartFailure: The resolved URL or a resolved header is not valid.
     """
     texts = ServerTexts(server, world.secrets)
     url = texts.address(server.url, "/url")
@@ -182,6 +183,8 @@ def resolve_endpoint(server: Server, world: NetworkEnvironment) -> ServerEndpoin
             message, hint="write `https://host/mcp`, and check the values that are looked up for it"
         ) from None
     aimed = parse_origin(world.instead_of(written))
+    # Trust in the server covers a literal address in its `url`. A name could resolve to any address, and a metadata
+    # address hands out cloud credentials, so both still need an `egress` entry.
     by_itself = read.name == "localhost" or (read.literal and not is_metadata(read.name))
     guard = world.guard.also([host_and_port(read.name, port)] if by_itself else [])
     return ServerEndpoint(
@@ -190,16 +193,16 @@ def resolve_endpoint(server: Server, world: NetworkEnvironment) -> ServerEndpoin
 
 
 class EndpointClient:
-    """Sends requests to one server, and renews what proves who asks where it is refused.
+    """Sends requests to one server, and renews its credentials after a 401.
 
     Args:
         server: The server.
-        world: What may be reached.
-        tokens: Shared by links, so that the same credentials get one token.
+        world: The network environment.
+        tokens: A cache shared between links, so that the same credentials fetch one token.
 
     Raises:
-        MissingSecret: Something that `${...}` names is not there.
-        StartFailure: What is looked up makes no address, or no header.
+        MissingSecret: A variable named by `${...}` is missing.
+        StartFailure: The resolved URL or a resolved header is not valid.
     """
 
     def __init__(self, server: Server, world: NetworkEnvironment, tokens: TokenCache | None) -> None:
@@ -213,15 +216,15 @@ class EndpointClient:
     async def send(
         self, request: HTTPRequest, *, silence: float | None, sending: Callable[[], None] | None = None
     ) -> StreamedResponse:
-        """Send a request, and read the head of its answer.
+        """Send a request, and read the status and headers of its response.
 
         Args:
-            request: To the endpoint, or to another path of its origin.
-            silence: Seconds for which nothing may come.
-            sending: Called before any of it is sent.
+            request: A request to the endpoint, or to another path of its origin.
+            silence: Read timeout in seconds; None for no timeout.
+            sending: Called before the first byte is sent.
 
         Raises:
-            ExchangeFailure: It failed.
+            ExchangeFailure: The exchange failed.
         """
         try:
             return await self._sent(request, silence, sending)
@@ -236,6 +239,7 @@ class EndpointClient:
             return await self._streamer.send(request, BOUNDS, hosts=hosts, silence=silence, sending=sending)
         ready = await self._auth.applied(request)
         answer = await self._streamer.send(ready, BOUNDS, hosts=hosts, silence=silence, sending=sending)
+        # Only 401 asks for other credentials; 403 refuses valid ones (RFC 9110, section 15.5).
         if answer.status != 401:
             return answer
         try:
@@ -264,29 +268,33 @@ def _aim(world: NetworkEnvironment) -> Callable[[HTTPRequest], HTTPRequest]:
 
 
 _UNKNOWN_SESSION = -32000
-"""The code that servers of the TypeScript SDK answer with, and status 400, where they do not know a session."""
+"""The error code that servers of the TypeScript SDK return, with status 400, for an unknown session."""
 
 
 def is_session_over(status: int, body: bytes) -> bool:
-    """Whether a request with a session was refused for that (2025-11-25, basic/transports, "Session Management")."""
+    """Whether the server refused a request because it does not know the session.
+
+    The specification demands status 404 (2025-11-25, basic/transports, "Session Management").
+    """
     if status == 404:
         return True
     error = _error_in(body) if status == 400 else None
     if error is None or error.get("code") != _UNKNOWN_SESSION:
         return False
+    # -32000 is a generic server error; only the message distinguishes an unknown session.
     return "session" in str(error.get("message", "")).lower()
 
 
 def trouble_in_status(
     status: int, headers: Mapping[str, str], body: bytes, *, proves: bool
 ) -> LinkTrouble | None:
-    """What is wrong; None where the body says it, or nothing is.
+    """The trouble that a status code reports; None if it is a success, or if the body contains a JSON-RPC error.
 
     Args:
         status: The final status code.
-        headers: Those of the answer.
-        body: Its body.
-        proves: Whether the request had what proves who asks.
+        headers: The response headers.
+        body: The response body.
+        proves: Whether the request carried credentials.
     """
     if status in (401, 403):
         hint = (
@@ -319,7 +327,7 @@ def _is_json(headers: Mapping[str, str]) -> bool:
 
 
 def _to(headers: Mapping[str, str]) -> str:
-    """Where to, without what may be secret."""
+    # Only the host: the path and query of a redirect may carry a token.
     try:
         host = urlsplit(headers.get("location", "")).hostname
     except ValueError:
@@ -337,34 +345,34 @@ def _error_in(body: bytes) -> dict[str, Any] | None:
 
 
 EVENT = OUTPUT_SIZE
-"""Bytes of an event."""
+"""Maximum size of an event in bytes."""
 
 _PATIENCE = 10.0
-"""Seconds of silence after a message that is no request: nothing is sent after it before it is answered."""
+"""Read timeout in seconds for messages without a response: the next message waits for their status."""
 
 _FREE = 10
 _PAUSE = 1.0
-"""Seconds before each stream after the first `_FREE` ones: the SDK comes back as soon as a server says."""
+"""Seconds before each stream after the first `_FREE` ones: the SDK reconnects as soon as the server allows."""
 
 _PARTING = 2.0
-"""The same for the end of a session."""
+"""Timeout in seconds for the request that ends a session."""
 
 _ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
-"""What ends an event."""
+"""The byte sequences that end an event."""
 
 _JSON = {"content-type": "application/json"}
 _NOT_OURS = SENDER_WRITES | OF_THE_CONNECTION | {"accept-encoding", "user-agent", "cookie"}
 _GIVEN_UP = HTTPError(HTTPFailure.CONNECTION_BROKEN, "the call was cancelled", sent=True)
 
 _MESSAGE: ContextVar[JSONRPCMessage | None] = ContextVar("the message that is being sent", default=None)
-"""What the SDK sends in this context: it starts its own tasks for that."""
+"""The message that the SDK sends in this context. A context variable reaches the tasks that the SDK starts."""
 
 
 class StreamableHttpLink:
-    """The link over streamable HTTP: see `Link`. It can be entered once; nothing is sent before the first message.
+    """The `Link` over streamable HTTP. It can be entered once, and sends nothing before the first message.
 
     Args:
-        caller: The way to the server.
+        caller: The HTTP client of the server.
     """
 
     def __init__(self, caller: EndpointClient) -> None:
@@ -380,13 +388,14 @@ class StreamableHttpLink:
         return ""
 
     async def __aenter__(self) -> TransportStreams:
-        """Make ready to send."""
+        """Prepare to send."""
         endpoint = self._caller.endpoint
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._caller.aclose)
+            # Without `trust_env=False`, HTTP_PROXY and `.netrc` would bypass the egress guard and add credentials.
             client = httpx2.AsyncClient(transport=self._transport, trust_env=False, timeout=None)
             await stack.enter_async_context(client)
-            # The bound of events is kept by `LinkTransport`, which can tell the call of it.
+            # `EventStreamBody` limits the event size: it can attribute the failure to its call, the SDK cannot.
             streams = streamable_http_client(endpoint.url, http_client=client, max_sse_event_size=None)
             read, write = await stack.enter_async_context(streams)
             self._stack = stack.pop_all()
@@ -405,14 +414,14 @@ class StreamableHttpLink:
 
 
 class StreamableHttpOutbox:
-    """The SDK's write stream, which also tells the transport which message its requests belong to."""
+    """The SDK's write stream; it also tells the transport which message a request carries."""
 
     def __init__(self, inner: Any, transport: LinkTransport) -> None:
         self._inner = inner
         self._transport = transport
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Send a message. One that calls a request off ends its exchange, if the server does not."""
+        """Send a message. A cancellation also aborts the exchange of its request, in case the server ignores it."""
         message = item.message
         token = _MESSAGE.set(message)
         try:
@@ -436,14 +445,14 @@ class StreamableHttpOutbox:
 
 
 class PendingExchange:
-    """A request of the protocol, while its answer is awaited.
+    """A JSON-RPC request that awaits its response.
 
     Attributes:
-        number: Its number.
-        call_trace: Where it is told how it fares.
-        scope: Cancelled where nobody waits for the answer any more.
-        given_up: Whether that is so.
-        incoming: The answer, once it is a stream.
+        number: The request ID.
+        call_trace: Records the state of the call.
+        scope: Cancelled when the request is cancelled before its response is a stream.
+        given_up: Whether the request was cancelled.
+        incoming: The response, once it is a stream.
     """
 
     def __init__(self, number: RequestId, call_trace: CallTrace) -> None:
@@ -455,25 +464,26 @@ class PendingExchange:
         call_trace.trouble = None
 
     def give_up(self) -> None:
-        """Wait no longer."""
+        """Stop waiting for the response."""
         self.given_up = True
         if self.incoming is None:
             self.scope.cancel()
         else:
+            # `scope` ends with the response headers: only closing the connection ends a body.
             self.incoming.hang_up(_GIVEN_UP)
 
     def error(self, message: str) -> bytes:
-        """The answer in place of one."""
+        """A JSON-RPC error in place of the response."""
         error = ErrorData(code=CONNECTION_CLOSED, message=message)
         return JSONRPCError(jsonrpc="2.0", id=self.number, error=error).model_dump_json().encode()
 
 
 class LinkTransport(httpx2.AsyncBaseTransport):
-    """Carries the requests of an httpx2 client to one server.
+    """Sends the requests of an httpx2 client to one server.
 
     Args:
-        caller: The way to the server.
-        lost: Told why the link is of no more use, and what the guard has against it.
+        caller: The HTTP client of the server.
+        lost: Called when the link becomes unusable, with the reason and the refusal of the egress guard, if any.
     """
 
     def __init__(self, caller: EndpointClient, lost: Callable[[str, EgressRefused | None], None]) -> None:
@@ -484,7 +494,7 @@ class LinkTransport(httpx2.AsyncBaseTransport):
         self._under_way: dict[object, PendingExchange] = {}
 
     def give_up(self, number: object) -> None:
-        """Wait no longer for the answer to a request."""
+        """Stop waiting for the response to a request."""
         exchange = self._under_way.get(number)
         if exchange is not None:
             exchange.give_up()
@@ -504,24 +514,27 @@ class LinkTransport(httpx2.AsyncBaseTransport):
             try:
                 return await self._asked(request, exchange, called=message.method == "tools/call")
             except ExchangeFailure as failed:
+                # An exception here would end the SDK's session and fail every other call of the link.
                 return self._broken(exchange, failed)
             finally:
                 if exchange.incoming is None:
                     self._settled(exchange)
                 if request.method == "GET" and call_trace.trouble is not None:
-                    call_trace.trouble = before  # a stream that broke off could not be resumed
+                    # A failed attempt to resume must not hide why the stream broke off in the first place.
+                    call_trace.trouble = before
         self._settled(exchange)
         return _answered(exchange.error(_GIVEN_UP.message))
 
     async def _pace(self) -> None:
-        """Let a server that ends its streams again and again, and wants us back at once, wait."""
+        # A server that ends each stream with `retry: 0` would otherwise keep the SDK in a tight loop.
         self._streams += 1
         if self._streams > _FREE:
             await RealClock().sleep(_PAUSE)
 
     async def _passed(self, request: httpx2.Request) -> httpx2.Response:
-        """What is no request of the protocol: a notification, the stream of what the server tells, the end of a session."""
+        """Send a request that awaits no JSON-RPC response: a notification, the listening GET, or the session DELETE."""
         leaving = request.method == "DELETE"
+        # The session is over, or the server unreachable: a DELETE could only delay the shutdown.
         if leaving and self._gone:
             return httpx2.Response(503)
         silence = None if request.method == "GET" else _PATIENCE
@@ -536,7 +549,7 @@ class LinkTransport(httpx2.AsyncBaseTransport):
             if request.method == "POST":
                 self._tell(failed)
         except (HTTPError, TimeoutError):
-            pass  # of the answer to what needs none
+            pass  # nothing waits for this response
         return httpx2.Response(503)
 
     async def _asked(
@@ -556,6 +569,7 @@ class LinkTransport(httpx2.AsyncBaseTransport):
             await incoming.aclose()
             raise ExchangeFailure.by(error) from None
         if answer.is_success:
+            # The SDK's parser keeps the last of two equal keys, other readers may keep the first.
             try:
                 check_duplicate_keys(answer.content)
             except DuplicateKey as error:
@@ -564,7 +578,7 @@ class LinkTransport(httpx2.AsyncBaseTransport):
         return answer
 
     def _judge(self, request: httpx2.Request, answer: httpx2.Response, call_trace: CallTrace) -> None:
-        """Note what a status says that is no answer of the protocol."""
+        """Record the trouble that an HTTP status reports."""
         in_session = "mcp-session-id" in request.headers
         if in_session and is_session_over(answer.status_code, answer.content):
             call_trace.trouble = LinkTrouble("session_over", "the server no longer knows this session")
@@ -590,7 +604,8 @@ class LinkTransport(httpx2.AsyncBaseTransport):
             del self._under_way[exchange.number]
 
     async def _ours(self, request: httpx2.Request) -> HTTPRequest:
-        """The request in our own words: where it goes, the endpoint says; a redirect may name another path or port."""
+        """The request as sent: host and headers of the endpoint, path of the SDK's request (it follows redirects)."""
+        # The SDK cannot override `Host` or the framing headers: those of the checked endpoint apply.
         headers = [
             (name.decode("ascii"), value.decode("latin-1"))
             for name, value in request.headers.raw
@@ -603,15 +618,15 @@ class LinkTransport(httpx2.AsyncBaseTransport):
 
 
 class EventStreamBody(httpx2.AsyncByteStream):
-    """An event stream, as the SDK reads it; no event of it is larger than `EVENT`.
+    """An event stream for the SDK to read, with events of at most `EVENT` bytes.
 
     Args:
-        incoming: The answer.
-        exchange: What it answers; None for a stream of its own.
-        settled: Told once it is closed.
+        incoming: The response.
+        exchange: The request it responds to; None for the listening stream.
+        settled: Called when the stream is closed.
 
     Attributes:
-        complete: The events that end in the bytes that were read last.
+        complete: The events completed by the last chunk.
     """
 
     def __init__(
@@ -659,7 +674,8 @@ class EventStreamBody(httpx2.AsyncByteStream):
             self._settled(self._exchange)
 
     def _measure(self, chunk: bytes) -> None:
-        """Count the bytes of the event that is coming, and refuse what is too large."""
+        # The limit applies while bytes arrive: an event without an end would otherwise fill the memory. The last three
+        # bytes are kept, since a separator of up to four bytes may be split between chunks.
         seen = self._last + chunk
         begun = self._size - len(self._last)
         first = min((found for end in _ENDS if (found := seen.find(end)) >= 0), default=len(seen))
@@ -681,8 +697,8 @@ class EventStreamBody(httpx2.AsyncByteStream):
         raise httpx2.ReadError(error.message) from None
 
     def _replaced(self, trouble: LinkTrouble) -> bytes:
-        """An error in place of the answer, and the end: the SDK would come back for the rest of a stream that broke off."""
         self._over = True
+        # An error response ends the request; after a broken stream the SDK would reconnect to resume it.
         self._note(trouble)
         if self._exchange is None:
             raise httpx2.ReadError(trouble.message) from None
@@ -694,7 +710,7 @@ class EventStreamBody(httpx2.AsyncByteStream):
 
 
 def _cut(answer: bytes) -> bytes:
-    """The end of an event that was begun, and an answer."""
+    # The first event absorbs a half-received one: its type makes the SDK ignore the data so far.
     return b"\nevent: cut\n\nevent: message\ndata: " + answer + b"\n\n"
 
 
@@ -717,7 +733,7 @@ async def _whole(incoming: StreamedResponse) -> httpx2.Response:
 
 
 def _response(incoming: StreamedResponse, **body: Any) -> httpx2.Response:
-    # The coding is undone, and no cookie is kept.
+    # The body is decoded already, so its coding and length no longer apply. A cookie would carry state between calls.
     dropped = {"content-encoding", "content-length", "transfer-encoding", "set-cookie"}
     headers = [(name, value) for name, value in incoming.headers if name not in dropped]
     return httpx2.Response(incoming.status, headers=headers, **body)
@@ -736,11 +752,11 @@ _HINT = "check that `url` is the server's event stream (often `/sse`), and check
 
 
 class SseLink:
-    """The link over a stream of events: see `Link`. It can be entered once.
+    """The `Link` over HTTP with SSE. It can be entered once.
 
     Args:
         server: The server.
-        caller: The way to it.
+        caller: The HTTP client of the server.
     """
 
     def __init__(self, server: Server, caller: EndpointClient) -> None:
@@ -756,7 +772,7 @@ class SseLink:
 
     @property
     def garbage(self) -> int:
-        """How many events were no messages."""
+        """Number of events that were not valid messages."""
         return self._intake.garbage
 
     def said(self) -> str:
@@ -764,10 +780,10 @@ class SseLink:
         return ""
 
     async def __aenter__(self) -> TransportStreams:
-        """Connect, and learn where messages go.
+        """Connect, and read the message endpoint.
 
         Raises:
-            StartFailure: There is no stream, or it does not begin as one.
+            StartFailure: The server sent no event stream, or no valid message endpoint in time.
         """
         stack = AsyncExitStack()
         async with stack:
@@ -819,7 +835,7 @@ class SseLink:
         raise self._no_start(trouble.message.removeprefix("the server "), trouble.hint)
 
     async def _target(self, incoming: StreamedResponse, events: Stream) -> str:
-        """Path and query that messages are posted to; another origin than the server's own is refused."""
+        """Path and query that messages are posted to."""
         try:
             incoming.check_stream()
             event = await anext(events, None)
@@ -835,6 +851,7 @@ class SseLink:
             origin = origin_of(*parse_origin(f"{parts.scheme}://{parts.netloc}"))
         except ValueError:
             raise self._no_start("sent an invalid message endpoint", _HINT) from None
+        # Messages carry the server's credentials: a compromised stream could otherwise send them to any host.
         if origin not in (asked.origin, self._caller.endpoint.written):
             raise self._no_start("sent a message endpoint with a different origin", _HINT)
         return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -872,7 +889,7 @@ async def _read_events(incoming: StreamedResponse) -> Stream:
     """The events of a stream.
 
     Raises:
-        httpx2.ReadError: It broke off, or an event is too large or not valid.
+        httpx2.ReadError: The stream broke off, or an event is too large or not valid.
     """
     chunks = EventStreamBody(incoming, None, None)
     async for _chunk in chunks:
@@ -881,7 +898,7 @@ async def _read_events(incoming: StreamedResponse) -> Stream:
 
 
 class SseOutbox:
-    """Where messages are sent: a write stream of the SDK."""
+    """The SDK's write stream: posts each message."""
 
     def __init__(self, caller: EndpointClient, intake: Intake, target: str) -> None:
         self._caller = caller
@@ -890,10 +907,10 @@ class SseOutbox:
         self._closed = False
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Post a message. A request that can't be posted is answered with an error.
+        """Post a message. A request that cannot be posted is answered with an error.
 
         Raises:
-            anyio.ClosedResourceError: This stream was closed.
+            anyio.ClosedResourceError: This stream is closed.
         """
         if self._closed:
             raise anyio.ClosedResourceError

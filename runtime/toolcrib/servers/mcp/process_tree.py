@@ -1,8 +1,8 @@
-"""A process and its descendants, found by their session and by a mark in the environment, and ended together.
+"""Find the descendants of a process by session and environment mark, and end them together.
 
-Where our own process is killed, the orphan reaper ends them: a process of its own that waits for the end of ours. It runs
-as long as a child does, on Linux only, and knows the marks of children and nothing else of them. It is this file, run as a
-program by the interpreter that we run in, so this file imports nothing but the standard library.
+If our own process is killed, the orphan reaper ends them: a separate process, on Linux only, that waits for the end of
+ours. It runs as long as a child does and knows only the marks of the children. The reaper is this file, run as a script,
+so this file imports only the standard library.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import NamedTuple
 
 _PROC = Path("/proc")
 SEES_ALL = hasattr(os, "pidfd_open") and (_PROC / "self" / "environ").exists()
-"""Whether strays can be found, and be sent signals without mistaking another process for one: Linux from 5.3."""
+"""Whether descendants can be found and signalled without hitting a process with a reused ID (Linux 5.3 or later)."""
 
 
 def find_processes(leader: int, mark: str) -> list[int]:
-    """What still runs of a session and of everything that carries a mark. Empty where that can't be seen.
+    """The running processes of a session or with a mark; empty if the system cannot list them.
 
     Args:
-        leader: The process that the session was made for; also its number. 0 where it is not known.
-        mark: A text that stands in the environment of what the leader started. Others' environments can't be read:
-            what runs as another user is found by its session alone.
+        leader: ID of the session leader, which is also the session ID; 0 if unknown.
+        mark: A text in the environment of the descendants. Environments of other users' processes cannot be read, so
+            those are found by session only.
     """
     if not SEES_ALL:
         return []
@@ -38,14 +38,14 @@ def find_processes(leader: int, mark: str) -> list[int]:
 def signal_processes(
     leader: int, mark: str, number: int, *, running: bool, sees_all: bool = SEES_ALL
 ) -> bool:
-    """Send a signal to all kin; whether there was any.
+    """Send a signal to the leader and its descendants; whether there were any.
 
     Args:
-        leader: As `find_processes` takes it.
-        mark: As `find_processes` takes it.
-        number: Of the signal.
+        leader: See `find_processes`.
+        mark: See `find_processes`.
+        number: The signal.
         running: Whether the leader is known to run.
-        sees_all: Whether kin can be seen; else the leader's group is sent the signal.
+        sees_all: Whether descendants can be found; otherwise the signal goes to the leader's process group.
     """
     if not sees_all:
         return _send_to_group(leader, number, running=running)
@@ -54,7 +54,7 @@ def signal_processes(
         with suppress(ProcessLookupError, PermissionError):
             handle = os.pidfd_open(pid)
             try:
-                # Between the look and the handle the number may have become somebody else's.
+                # The process may have exited since the search, and its ID now belong to an unrelated process.
                 if _is_kin(pid, leader, mark.encode(), os.getuid()):
                     signal.pidfd_send_signal(handle, number)
             finally:
@@ -63,7 +63,8 @@ def signal_processes(
 
 
 def _send_to_group(leader: int, number: int, *, running: bool) -> bool:
-    if leader <= 1:  # the groups 0, -1 and 1 are others' processes
+    # killpg(0) would signal our own group, -1 every process we may signal, and 1 is init.
+    if leader <= 1:
         return False
     try:
         if hasattr(os, "killpg"):
@@ -82,16 +83,17 @@ def _numbers() -> list[int]:
 
 
 def _is_kin(pid: int, leader: int, needle: bytes, user: int) -> bool:
-    """Whether a process runs and is of the session or carries the mark; one that is gone meanwhile does not."""
+    """Whether a process runs, and belongs to the session or carries the mark."""
     folder = f"/proc/{pid}"
     try:
         with open(f"{folder}/stat", "rb") as file:
-            # The name, in brackets, may hold anything: proc(5).
+            # The program name in parentheses may itself contain spaces and parentheses, see proc(5).
             state, _parent, _group, session, *_ = file.read().rpartition(b")")[2].split()
         if state in (b"Z", b"X", b"x"):
             return False
         if leader and int(session) == leader:
             return True
+        # Root can read every environment; another user's process with a copied mark is not ours to end.
         if os.stat(folder).st_uid != user:
             return False
         with open(f"{folder}/environ", "rb") as file:
@@ -101,22 +103,24 @@ def _is_kin(pid: int, leader: int, needle: bytes, user: int) -> bool:
 
 
 _GRACE = 2.0
-"""Seconds that what was left has to end by itself: its stdin is closed already."""
+"""Seconds for orphans to exit by themselves; their stdin is closed already."""
 
 _LOOK_AGAIN = 0.1
 _ROUNDS = 5
 
 
 def reap_orphans(pid: int) -> None:
-    """Wait for the end of the process that started this one, and end everything with a mark that stands then.
+    """Wait for the end of the parent process, then end every process with a mark that is still active.
 
-    Stdin says which: a line `+mark` for each that begins, `-mark` for each that is over.
+    Stdin lists the marks: a line `+mark` for each child that starts, `-mark` for each that has ended.
     """
+    # The inherited working directory would keep its file system from being unmounted.
     os.chdir("/")
     handle = os.pidfd_open(pid)
-    came_in_time = os.getppid() == pid  # else the handle may be that of another process
+    # If the parent died before `pidfd_open`, the handle may refer to a process with a reused ID.
+    came_in_time = os.getppid() == pid
     marks = _marks_until_end(handle) if came_in_time else _marks_in(_read_all())
-    # Time passes by `select`: this program has none of our other modules.
+    # `select` sleeps here because this script cannot import the package's clock.
     deadline = time.monotonic() + _GRACE
     while any(find_processes(0, mark) for mark in marks) and time.monotonic() < deadline:
         select.select([], [], [], _LOOK_AGAIN)
@@ -155,7 +159,7 @@ def _marks_in(told: bytes) -> set[str]:
 
 
 class _Process(NamedTuple):
-    """The process: its number, a handle of it, and what it reads."""
+    """The reaper process: its ID, its pidfd, and the write end of its stdin."""
 
     pid: int
     handle: int
@@ -163,7 +167,7 @@ class _Process(NamedTuple):
 
 
 class OrphanReaper:
-    """The process that outlives ours for a moment. Where there can be none, all of this does nothing."""
+    """Manages the reaper process. Every method does nothing where a reaper cannot run."""
 
     def __init__(self) -> None:
         self._process: _Process | None = None
@@ -171,8 +175,9 @@ class OrphanReaper:
         self._marks: set[str] = set()
 
     def add(self, mark: str) -> None:
-        """A child with this mark is about to be started."""
-        if self._owner != os.getpid():  # this process was forked: the other one's is not ours
+        """Register the mark of a child before it starts."""
+        # After a fork, the inherited reaper watches the parent process.
+        if self._owner != os.getpid():
             self._process, self._owner, self._marks = None, os.getpid(), set()
         self._marks.add(mark)
         if self._process is None:
@@ -180,7 +185,7 @@ class OrphanReaper:
         self._tell(f"+{mark}\n")
 
     def remove(self, mark: str) -> None:
-        """The child with this mark has ended, and all that it started."""
+        """Remove the mark of a child that has ended with all its descendants."""
         if self._owner != os.getpid():
             return
         self._marks.discard(mark)
@@ -190,7 +195,7 @@ class OrphanReaper:
             self.end()
 
     def end(self) -> None:
-        """Nothing is left to watch."""
+        """End the reaper process."""
         process = self._process
         if process is None or self._owner != os.getpid():
             return
@@ -198,23 +203,24 @@ class OrphanReaper:
         self._marks.clear()
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(process.handle, signal.SIGKILL)
-        with suppress(ChildProcessError):  # somebody else waits for all children of this process
+        with suppress(ChildProcessError):  # other code in this process may have reaped it
             os.waitpid(process.pid, 0)
         os.close(process.handle)
         os.close(process.stdin)
 
     def _tell(self, line: str) -> None:
         if self._process is not None:
-            with suppress(OSError):  # somebody ended it
+            with suppress(OSError):  # the reaper may have been killed
                 os.write(self._process.stdin, line.encode())
 
 
 def _started() -> _Process | None:
-    """The process; None where kin can't be seen, or where there is no interpreter to start, as in frozen programs."""
+    """Start the reaper; None if descendants cannot be found, or without an interpreter, as in frozen programs."""
     interpreted = bool(sys.executable) and not getattr(sys, "frozen", False) and Path(__file__).is_file()
     if not SEES_ALL or not interpreted:
         return None
     reading, writing = os.pipe()
+    # `-I -S` ignores PYTHONPATH and site packages: the reaper runs no project code and starts faster.
     command = [sys.executable, "-I", "-S", __file__, str(os.getpid())]
     files = [
         (os.POSIX_SPAWN_DUP2, reading, 0),
@@ -232,7 +238,7 @@ def _started() -> _Process | None:
 
 
 ORPHAN_REAPER = OrphanReaper()
-"""That of this process."""
+"""The orphan reaper of this process."""
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Starts servers when they are first needed, once for all callers that share them, and restarts those that died.
+"""Start servers on first use, share them between callers, and restart those that exit.
 
-A server that keeps dying is restarted later and later, and then left alone for a while.
+Restarts are delayed by an exponential backoff, and paused for a server that keeps exiting.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ if TYPE_CHECKING:
     from toolcrib.servers.mcp.connection import ServerConnection
 
 MISSING_EXTRA = "pip install 'toolcrib[mcp]'"
-"""The way out where the SDK is not installed."""
+"""The hint if the SDK is not installed."""
 
 _OF_THE_EXTRA = frozenset(("mcp", "mcp_types", "httpx2", "anyio", "pydantic"))
-"""The packages of the extra that are imported here."""
+"""The packages of the extra `mcp` that toolcrib imports."""
 
 _LAST_WORDS = 2000
-"""Characters that are told of what a server wrote to stderr."""
+"""Characters of a server's stderr that a message quotes."""
 
 
 def missing_extra() -> ServerUnavailable:
-    """The error where the SDK is not installed."""
+    """The error if the SDK is not installed."""
     message = "MCP servers need the package `mcp`, which is not installed"
     return ServerUnavailable(message, code="missing_extra", hint=MISSING_EXTRA, retryable=False)
 
 
 def missing_secret(server: Server, error: MissingSecret) -> ServerUnavailable:
-    """The error of a server for which something is not there to be looked up."""
+    """The error of a server with a missing variable."""
     place = server.place(next(iter(keys_of(error.pointer)), ""))
     where = f" ({place})" if place else ""
     message = f"cannot start the server `{server.name}`: {error.message}{where}"
@@ -63,7 +63,7 @@ def missing_secret(server: Server, error: MissingSecret) -> ServerUnavailable:
 
 
 def check_lock(server: Server, verdict: LockVerdict) -> ServerUnavailable | None:
-    """The error of a server that a lock refuses as a whole; None where it does not."""
+    """The error of a server that the lock refuses as a whole; None if it does not."""
     why = verdict.refused.get("*")
     if why is None:
         return None
@@ -77,7 +77,7 @@ def check_lock(server: Server, verdict: LockVerdict) -> ServerUnavailable | None
 
 
 def untrusted_server(error: Untrusted) -> ServerUnavailable:
-    """The error of a server whose start nobody has agreed to."""
+    """The error of a server that is not trusted yet."""
     details: dict[str, JSON] = {"workspace": error.request.workspace.root, "hash": error.request.hash}
     return ServerUnavailable(
         error.message,
@@ -95,6 +95,7 @@ def describe_failure(server: Server, failure: Exception, link: Link | None) -> S
         return missing_extra()
     if isinstance(failure, MissingSecret):
         return missing_secret(server, failure)
+    # Over HTTP the link reports a refusal as a lost connection and keeps the original.
     refusal = failure if isinstance(failure, EgressRefused) else None if link is None else link.refusal
     if refusal is not None:
         message = f"the server `{server.name}`: {refusal.message}"
@@ -113,17 +114,15 @@ def describe_failure(server: Server, failure: Exception, link: Link | None) -> S
 
 
 def unwrap_group(error: Exception) -> Exception:
-    """The error that a group of one holds: task groups wrap up whatever ends them."""
+    """The single error in a group, if it has just one: task groups wrap even a single exception."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def is_expected_failure(failure: Exception) -> bool:
-    """Whether a failure is one of those that a start may end with; any other one is a bug.
-
-    The SDK raises RuntimeError where no version of the protocol is shared, and ValueError for what is no answer.
-    """
+    """Whether a server may cause this failure at its start; any other failure is a bug."""
+    # The SDK raises RuntimeError without a common protocol version, and ValueError for an invalid response.
     return isinstance(failure, _FORESEEN) or _is_of_the_extra(failure)
 
 
@@ -140,13 +139,13 @@ _FORESEEN = (
 
 
 def _is_of_the_extra(failure: Exception) -> bool:
-    """Whether something of the extra is not there; what else can't be imported is a bug."""
+    """Whether a package of the extra is missing. Any other failed import is a bug."""
     name = (failure.name or "") if isinstance(failure, ImportError) else ""
     return name.partition(".")[0] in _OF_THE_EXTRA
 
 
 def _what(server: Server, failure: Exception) -> tuple[str, str]:
-    """What it did instead, and the way out."""
+    """What the server did instead of starting, and a hint."""
     if isinstance(failure, TimeoutError):
         time = format_duration(server.start_timeout)
         return (
@@ -178,10 +177,10 @@ def _last_words(link: Link | None) -> str:
 
 
 def check_ready(server: Server, secrets: SecretResolver) -> None:
-    """Nothing, where all is there that a server needs to be started.
+    """Check that the extra, the hooks and the variables of a server are available, without starting it.
 
     Raises:
-        NotReady: The extra is missing; or a hook; or something that `${...}` names, all of it at once.
+        NotReady: The extra, a hook or variables are missing. One error reports all missing variables.
     """
     if find_spec("mcp") is None:
         raise missing_extra()
@@ -218,17 +217,17 @@ WINDOW: Final = 60.0
 """Seconds."""
 
 FIRST: Final = 0.2
-"""Seconds between the end of a server and its second start; doubles with each one that follows."""
+"""Seconds between the end of a server and its second start; doubles with each further start."""
 
 LONGEST: Final = 10.0
-"""Seconds, at most, between two starts."""
+"""Maximum delay between two starts, in seconds."""
 
 _NEARLY: Final = 0.001
-"""Seconds that need not be waited for: sums of times are not exact, and clocks have a smallest step."""
+"""Shorter waits, in seconds, are skipped: float sums are inexact, and clocks have a limited resolution."""
 
 
 class RestartBackoff:
-    """The starts of one server within the last minute, on one clock."""
+    """The restart backoff of one server on one clock: its starts within the last minute."""
 
     __slots__ = ("_began", "_ended")
 
@@ -237,25 +236,25 @@ class RestartBackoff:
         self._ended = 0.0
 
     def began(self, now: float) -> None:
-        """It is started."""
+        """Record a start."""
         self._began.append(now)
 
     def ended(self, now: float) -> None:
-        """It could not be started, or died."""
+        """Record that the server exited or failed to start."""
         self._ended = now
 
     def forgiven(self) -> None:
-        """Its end was wanted, or says nothing of it."""
+        """Discard the last start: its end was requested, or has a cause that a restart does not change."""
         if self._began:
             self._began.pop()
 
     def resting(self, now: float) -> float:
-        """Seconds until it is tried again at all; 0.0 where it may be."""
+        """Seconds until the pause after too many starts ends; 0.0 outside of a pause."""
         self._forget(now)
         return self._began[0] + WINDOW - now if len(self._began) >= MOST else 0.0
 
     def wait(self, now: float) -> float:
-        """Seconds to wait before it is started; 0.0 for none."""
+        """Seconds to wait before the next start; 0.0 for none."""
         self._forget(now)
         if not self._began:
             return 0.0
@@ -269,7 +268,7 @@ class RestartBackoff:
 
 
 class RestartBackoffs:
-    """The starts of one server, for each clock: what waits on virtual time does not wait for others."""
+    """The restart backoffs of one server, one for each clock."""
 
     def __init__(self) -> None:
         self._real = RestartBackoff()
@@ -277,7 +276,7 @@ class RestartBackoffs:
 
     def on(self, clock: Clock) -> RestartBackoff:
         """Those that count for a clock."""
-        if isinstance(clock, RealClock):  # each session has one of its own, and all tell the same time
+        if isinstance(clock, RealClock):  # each session has its own instance, and all show the same time
             return self._real
         return self._others.setdefault(clock, RestartBackoff())
 
@@ -285,17 +284,17 @@ class RestartBackoffs:
 _log = logging.getLogger("toolcrib")
 
 Changed = Callable[[str, Catalogue], None]
-"""Called in the event loop when the list of a server turned out different."""
+"""Called in the event loop with the first tool list of a server, and with each different one."""
 
 
 class Supervisor:
-    """Holds the connection to one server in one event loop, for whoever shares it.
+    """Owns the connection to one server in one event loop, for all callers that share it.
 
     Attributes:
         server: The server.
-        link_to: Makes the way to it.
-        loop: Where it lives.
-        connection: The connection that is good, as far as is known; None for none.
+        link_to: Opens a link to it.
+        loop: The event loop of the connection.
+        connection: The current connection; None if there is none. It may have broken since.
     """
 
     def __init__(
@@ -308,15 +307,15 @@ class Supervisor:
         changed: Changed,
         warned: set[str],
     ) -> None:
-        """Hold no connection yet.
+        """Create a supervisor without a connection.
 
         Args:
             server: The server.
-            judge: Says what a lock has against it.
-            link_to: Makes the way to it.
-            loop: Where it lives.
-            changed: Told what it lists first, and whenever it lists other tools than before.
-            warned: The warnings that were told already.
+            judge: Checks it against the lock.
+            link_to: Opens a link to it.
+            loop: The event loop of the connection.
+            changed: Called with its first tool list, and with each different one.
+            warned: The warnings that were logged already.
         """
         self.server = server
         self.link_to = link_to
@@ -345,34 +344,37 @@ class Supervisor:
         return "idle" if self._why is None else "down"
 
     async def started(self, clock: Clock) -> ServerConnection:
-        """The connection; started by the first that asks, and awaited by all.
+        """The connection. The first caller starts it, and all callers wait for it.
 
         Raises:
-            ServerUnavailable: It can't be started now, or may not be.
+            ServerUnavailable: The server cannot be started now, or is not allowed to.
         """
         while (starting := self._starting) is None:
             if self.connection is not None and self.connection.alive:
                 return self.connection
             await self._cleared(clock)
-            if self._starting is None and self.connection is None:  # else somebody else was faster
+            # Another caller may have started the server during the await above.
+            if self._starting is None and self.connection is None:
                 wait = self._wait(clock)
                 if wait:
                     await clock.sleep(wait)
                 else:
                     self._start(clock)
+        # Without the shield, one cancelled call would cancel the start for all callers.
         with clock.outside():
             outcome = await asyncio.shield(starting)
+        # A new instance for each caller: raising a shared one would grow its traceback.
         if isinstance(outcome, ServerUnavailable):
             raise outcome.again()
         return outcome
 
     def leave(self) -> None:
-        """End it once no call is under way."""
+        """End the server after the calls in progress."""
         for life in self._lives:
             life.leave()
 
     async def end(self) -> None:
-        """End it now; what is under way ends with it."""
+        """End the server immediately, with the calls in progress."""
         tasks = [life.task for life in self._lives if life.task is not None]
         for life in self._lives:
             life.end()
@@ -380,10 +382,9 @@ class Supervisor:
             await asyncio.wait(tasks)
 
     async def _cleared(self, clock: Clock) -> None:
-        """Leave a connection behind that is over; what belongs to it has ended before there is another.
-
-        Over HTTP calls may still be under way: they are not waited for.
-        """
+        """Discard a broken connection, and wait until its process and tasks have ended."""
+        # Two processes of one server could compete for a port or a file. A life with calls in progress, which only
+        # HTTP has, is not awaited: one slow call would block all new ones.
         if self.connection is not None:
             self._starts.on(clock).ended(clock.monotonic())
             self.connection.leave()
@@ -394,10 +395,10 @@ class Supervisor:
                 await asyncio.wait(tasks)
 
     def _wait(self, clock: Clock) -> float:
-        """Seconds until it may be started again.
+        """Seconds until the next start.
 
         Raises:
-            ServerUnavailable: It has died so often that it is left alone.
+            ServerUnavailable: The server exited too often, and restarts are paused.
         """
         starts, now = self._starts.on(clock), clock.monotonic()
         rest = starts.resting(now)
@@ -416,20 +417,20 @@ class Supervisor:
         self._starts.on(clock).began(clock.monotonic())
         self._starting = asyncio.get_running_loop().create_future()
         life = _Life(self)
-        # An empty context: what belongs to the call that came first must not belong to the server.
+        # An empty context: the context variables of the first call, such as its trace, must not apply to later calls.
         name = f"mcp {self.server.name}"
         life.task = asyncio.create_task(self._own(life), name=name, context=Context())
         life.task.add_done_callback(lambda _task: self._over(life, clock))
         self._lives.add(life)
 
     async def _own(self, life: _Life) -> None:
-        """Start, hold and end a connection, all in one task: scopes of the SDK end where they began."""
+        # One task for the whole life: anyio requires a cancel scope to be left in the task that entered it.
         down = await self._lived(life)
         if down is not None:
             self.say(down)
 
     def _over(self, life: _Life, clock: Clock) -> None:
-        """A life has ended, perhaps before it began."""
+        # A done callback also runs for a task that was cancelled before its first step.
         self._lives.discard(life)
         starts = self._starts.on(clock)
         starts.ended(clock.monotonic())
@@ -440,13 +441,14 @@ class Supervisor:
         self.say(ServerUnavailable(f"the server `{self.server.name}` was stopped before it was ready"))
 
     async def _lived(self, life: _Life) -> ServerUnavailable | None:
-        """One connection, from its start to its end; why it could not be started, where that is so."""
+        """Run one connection from start to end; the error if it did not start."""
+        # The lock is checked first: a changed command must not run even once.
         refused = check_lock(self.server, self._judge(self.server, None))
         if refused is not None:
             return refused
         failure = await life.lived(self._era)
         if failure is not None and life.broke_off and self._era == "auto":
-            # Some servers end when the first message is no handshake; the next start need not find out again.
+            # Some servers exit if the first message is not a handshake. Remember it for the next start.
             self._era = "handshake"
             failure = await life.lived("handshake")
         if failure is not None:
@@ -455,19 +457,19 @@ class Supervisor:
         return None
 
     def _died(self, link: Link | None) -> ServerUnavailable:
-        """A connection that was good is over, and nobody wanted that."""
+        """Log the unexpected end of a working connection, and return its error."""
         why = (link.ended if link is not None else "") or "ended"
         _log.info("the server `%s` %s", self.server.name, why)
         return ServerUnavailable(f"the server `{self.server.name}` {why}")
 
     def ready(self, connection: ServerConnection) -> None:
-        """A connection is good."""
+        """Publish a working connection."""
         self.connection = connection
         self._why = None
         self.say(connection)
 
     def judged(self, catalogue: Catalogue) -> LockVerdict:
-        """What a lock says of a list; warnings are told once."""
+        """The lock's verdict on a tool list. Each warning is logged once."""
         verdict = self._judge(self.server, catalogue)
         for warning in verdict.warnings:
             if warning not in self._warned:
@@ -476,13 +478,13 @@ class Supervisor:
         return verdict
 
     def listed(self, catalogue: Catalogue) -> None:
-        """A list was put in force."""
+        """Report a tool list, if it differs from the last one."""
         before, self._listed = self._listed, catalogue
         if before is None or before._replace(info=catalogue.info) != catalogue:
             self._changed(self.server.name, catalogue)
 
     def say(self, outcome: ServerConnection | ServerUnavailable) -> None:
-        """Let those know that wait; only the first word counts."""
+        """Pass the outcome of a start to the waiting callers. Later outcomes of the same start are ignored."""
         waiting, self._starting = self._starting, None
         if waiting is None:
             return
@@ -493,14 +495,14 @@ class Supervisor:
 
 
 class _Life:
-    """What one start comes to, until its end.
+    """One run of a server, from its start to its end.
 
     Attributes:
-        task: Where it takes place; None before it begins.
-        link: The way to the server; None where there is none.
-        connection: What it holds; None before it is ready.
-        broke_off: Whether the server ended before it was ready.
-        wanted: Whether it was told to end.
+        task: The task of the run; None before it begins.
+        link: The link to the server; None before it is opened.
+        connection: The connection; None before it is ready.
+        broke_off: Whether the server exited before it was ready.
+        wanted: Whether the end was requested.
     """
 
     def __init__(self, supervisor: Supervisor) -> None:
@@ -515,17 +517,18 @@ class _Life:
 
     @property
     def busy(self) -> bool:
-        """Whether calls are under way."""
+        """Whether calls are in progress."""
         return self.connection is not None and self.connection.calls > 0
 
     def leave(self) -> None:
-        """End once no call is under way; what has just begun is wanted by somebody."""
+        """End after the calls in progress."""
+        # A run that is not ready yet continues: its callers still wait for it.
         self.wanted = True
         if self.connection is not None:
             self.connection.leave()
 
     def end(self) -> None:
-        """End now."""
+        """End immediately."""
         self.wanted = True
         if self.connection is not None:
             self.connection.stop()
@@ -533,28 +536,27 @@ class _Life:
             self.task.cancel()
 
     async def lived(self, era: str) -> Exception | None:
-        """Live; why it did not come to that, where that is so."""
+        """Run the connection; the error if it never became ready."""
         supervisor, self._failure, self.broke_off = self._supervisor, None, False
         try:
-            from toolcrib.servers.mcp.connection import ServerConnection  # noqa: PLC0415 -- needs the extra, and is slow
+            from toolcrib.servers.mcp.connection import ServerConnection  # noqa: PLC0415 -- needs the extra, slow to import
             from toolcrib.servers.mcp.server_requests import ServerRequestHooks  # noqa: PLC0415 -- as above
 
-            self.link = supervisor.link_to(
-                supervisor.server
-            )  # asks for trust; hooks are code, which is imported after that
+            # `link_to` checks trust. Hooks import project code, so they must come after it.
+            self.link = supervisor.link_to(supervisor.server)
             hooks = ServerRequestHooks(supervisor.server)
             self._making = ServerConnection(
                 supervisor.server, self.link, hooks, supervisor.judged, supervisor.listed
             )
             await self._making.run(self._ready, era)
-        except Exception as error:  # noqa: BLE001 -- what lies below the protocol raises what it likes, in groups too
+        except Exception as error:  # noqa: BLE001 -- the SDK and transports raise arbitrary exceptions and groups
             if self.connection is None:
                 return self._failed(error)
             _log.debug("the server `%s` ended with an error", supervisor.server.name, exc_info=error)
         return self._failure
 
     def _failed(self, error: Exception) -> Exception:
-        """Why it was never ready: what was told of it, or else the error that ended it."""
+        # Closing a failed connection may raise another error; the first one is the cause.
         if self._failure is not None:
             return self._failure
         found = unwrap_group(error)
@@ -572,23 +574,23 @@ class _Life:
             self._supervisor.ready(making)
         elif link.ended:
             self.broke_off = self._supervisor.server.transport == "stdio"
-        else:  # it still runs: nobody needs to wait until it has ended
+        else:  # the process still runs: report the failure before the up to 5 s that ending it takes
             self._supervisor.say(describe_failure(self._supervisor.server, failure, link))
 
 
 _ORDER = ("up", "starting", "resting", "down", "idle")
-"""States; of several that one server has in several places, the first of these is told."""
+"""States by precedence, for a server with several connections."""
 
 
 class ServerPool:
-    """The servers of one network environment, as this process uses them.
+    """The running servers of one network environment in this process.
 
-    Each runs once for each event loop, and for each session where the server says so.
+    Each server runs once per event loop, or once per session if its scope is `session`.
 
     Args:
-        world: What may be reached.
-        tokens: Gives the tokens that servers over HTTP were given; they outlive the environment.
-        changed: Told what a server lists first, and whenever it lists other tools than before.
+        world: The network environment.
+        tokens: Returns the token cache for HTTP servers, which outlives the environment.
+        changed: Called with the first tool list of a server, and with each different one.
     """
 
     def __init__(self, world: NetworkEnvironment, tokens: Callable[[], TokenCache], changed: Changed) -> None:
@@ -600,15 +602,15 @@ class ServerPool:
         self._retired = False
 
     async def get(self, server: str, session_id: str, clock: Clock) -> ServerConnection:
-        """The connection to a server, which is started if need be.
+        """The connection to a server, started if needed.
 
         Args:
-            server: Its name; it is one of the environment's.
-            session_id: Of the session that calls.
-            clock: Of the session; what waits between two starts goes by it.
+            server: Name of a server of the environment.
+            session_id: ID of the calling session.
+            clock: Clock of the session; it times the restart backoff.
 
         Raises:
-            ServerUnavailable: It can't be started now, or may not be.
+            ServerUnavailable: The server cannot be started now, or is not allowed to.
         """
         known = self.world.servers[server]
         loop = asyncio.get_running_loop()
@@ -619,13 +621,15 @@ class ServerPool:
         connection = supervisor.connection
         if connection is None or not connection.alive:
             connection = await supervisor.started(clock)
+            # A reload during the start: serve this call, then end, since nothing else will end it.
             if self._retired:
                 connection.leave()
         return connection
 
     def _made(self, key: tuple[str, int, str], loop: asyncio.AbstractEventLoop) -> Supervisor:
         for other, supervisor in list(self._supervisors.items()):
-            if supervisor.loop.is_closed():  # what ran in it has ended with it
+            # Also keeps keys valid: a new loop may have the `id` of a closed one.
+            if supervisor.loop.is_closed():
                 del self._supervisors[other]
         world, tokens = self.world, self._tokens
 
@@ -638,7 +642,7 @@ class ServerPool:
         return self._supervisors.setdefault(key, made)
 
     def states(self) -> Mapping[str, str]:
-        """Name of a server -> `idle`, `starting`, `up`, `down` or `resting`. Nothing is started to find out."""
+        """Server name -> `idle`, `starting`, `up`, `down` or `resting`. Starts no server."""
         found: dict[str, str] = dict.fromkeys(self.world.servers, "idle")
         for supervisor in list(self._supervisors.values()):
             name = supervisor.server.name
@@ -651,11 +655,11 @@ class ServerPool:
         return not self._supervisors
 
     async def release(self, session_id: str) -> None:
-        """End the servers that only this session had."""
+        """End the servers that belong to this session alone."""
         await self._close([key for key in self._supervisors if key[2] and key[2] == session_id])
 
     def retire(self) -> None:
-        """Another environment is in force: end each server once its calls are over."""
+        """End each server after its calls in progress, because another environment is active."""
         self._retired = True
         for supervisor in list(self._supervisors.values()):
             if not supervisor.loop.is_closed():
@@ -671,7 +675,7 @@ class ServerPool:
 
 
 async def _closed(supervisor: Supervisor) -> None:
-    """End a server where it lives, which may be the loop of another thread."""
+    """End a server in its own event loop, which may belong to another thread."""
     if supervisor.loop is asyncio.get_running_loop():
         await supervisor.end()
     elif supervisor.loop.is_running():

@@ -1,0 +1,80 @@
+"""The inventory of messages: complete, true, and in plain English."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+import toolcrib
+from docs.problem_codes import codes_in
+
+ROOT = Path(__file__).parents[2]
+
+
+def loaded():
+    """The module `docs/messages.py`."""
+    spec = importlib.util.spec_from_file_location("messages", ROOT / "docs" / "messages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MESSAGES = loaded()
+
+UPDATE = "see docs/messages.py for how to update the inventory"
+
+
+def test_every_template_of_the_inventory_is_in_the_source():
+    gone = {entry.template for entry in MESSAGES.inventory()} - {""} - MESSAGES.templates()
+    assert not gone, UPDATE
+
+
+def test_every_example_comes_from_its_template():
+    wrong = [
+        entry
+        for entry in MESSAGES.inventory()
+        if entry.template and not MESSAGES.pattern_of(entry.template).fullmatch(entry.example)
+    ]
+    assert not wrong
+
+
+def test_every_problem_code_has_a_message():
+    listed = {entry.code for entry in MESSAGES.inventory()}
+    assert codes_in(Path(toolcrib.__file__).parent) - listed == set(), UPDATE
+
+
+TRANSLATED = re.compile(
+    r"""(?<!there\ )\bis\ no\ (?!longer|more)[a-z`]   # "is no key here": unknown key
+    |\bare\ no\ (?!longer|more)[a-z`]
+    |(?<!there\ )\bis\ none\b
+    |\b(is|are|was|were)\ (told|said|had)\b
+    |\bstands?\b|\blies\b
+    |\b(wholly|whoever|thereof|nobody|somebody)\b
+    |\bin\ force\b
+    |\bcan't\b|\bcouldn't\b|\bdoesn't\b|\bisn't\b|\bwon't\b|\bdon't\b""",
+    re.VERBOSE,
+)
+"""Wordings that a native reader stumbles over, and contractions."""
+
+
+@pytest.mark.parametrize("kind", ["problem", "outcome", "error", "command line"])
+def test_messages_are_in_plain_english(kind):
+    found = {
+        entry.template
+        for entry in MESSAGES.inventory()
+        if entry.kind == kind and TRANSLATED.search(re.sub(r"`[^`]*`|\{[^}]*\}", "`x`", entry.template))
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize("kind", ["problem", "outcome", "error", "command line"])
+def test_a_message_of_one_sentence_has_no_full_stop(kind):
+    found = {
+        entry.template
+        for entry in MESSAGES.inventory()
+        if entry.kind == kind and re.search(r"(?<!\.)\.$", entry.template) and ". " not in entry.template
+    }
+    assert found == set()

@@ -25,9 +25,8 @@ _SHELL_IGNORES = [
     getattr(signal, name) for name in ("SIGINT", "SIGQUIT", "SIGHUP", "SIGTERM") if hasattr(signal, name)
 ]
 _PROC = Path("/proc")
-# Multiprocessing starts two of these for the first test that needs them. The third is the orphan reaper, which stays after an
-# `end` that was cancelled. All three end with the interpreter.
-_KEPT = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "mcp/process_tree.py")
+# Multiprocessing starts these two for the first test that needs them and keeps them until the interpreter exits.
+_KEPT = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
 class Leftover(NamedTuple):
@@ -141,12 +140,23 @@ def _ends(pid: int, seconds: float) -> bool:
 
 def _variables(pid: int) -> dict[str, str]:
     """The environment that a process was started with; empty if it has ended or belongs to another user."""
+    deadline = time.monotonic() + 1
+    raw = b""
     try:
-        raw = (_PROC / str(pid) / "environ").read_bytes()
+        # A process in the middle of `exec` shows an empty environment, as a zombie and a kernel thread always do.
+        while not raw and time.monotonic() < deadline:
+            raw = (_PROC / str(pid) / "environ").read_bytes()
+            if not raw and not _may_be_starting(pid):
+                return {}
     except OSError:
         return {}
     pairs = (each.partition("=") for each in raw.decode(errors="replace").split("\0") if each)
     return {name: value for name, _, value in pairs}
+
+
+def _may_be_starting(pid: int) -> bool:
+    """Whether a process is on a processor or waits for one."""
+    return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] in ("R", "D")
 
 
 def _command(pid: int) -> str:

@@ -147,13 +147,21 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if self._transport is None:
             return
         try:
-            await self._wound_down()
+            try:
+                await self._wound_down()
+            finally:
+                self._transport.close()
+            await asyncio.wait({self._lost}, timeout=_AFTER_KILL)
+        except BaseException:
+            # Nothing runs after the cancellation of a closed loop, or after GeneratorExit, so kill here and without waiting.
+            for _ in range(_ROUNDS):
+                if not self._send(signal.SIGKILL):
+                    break
+            raise
         finally:
-            self._transport.close()
-        await asyncio.wait({self._lost}, timeout=_AFTER_KILL)
-        # Not after a cancellation: until the interpreter exits, the mark finds the strays that are still to be killed.
-        _LIVE.pop(self.mark, None)
-        ORPHAN_REAPER.remove(self.mark)
+            # Without this the reaper would run as long as this process does.
+            _LIVE.pop(self.mark, None)
+            ORPHAN_REAPER.remove(self.mark)
 
     def hurry(self) -> None:
         """Skip the remaining grace period of `end`."""
@@ -254,7 +262,9 @@ _LIVE: dict[str, tuple[int, int]] = {}
 @atexit.register
 def _end_what_is_left() -> None:
     # After a fork, the table still lists the children of the parent process, which must survive.
-    for mark, (owner, pid) in list(_LIVE.items()):
-        if owner == os.getpid():
-            signal_processes(pid, mark, signal.SIGKILL, running=True)
-    ORPHAN_REAPER.end()
+    left = [(mark, pid) for mark, (owner, pid) in _LIVE.items() if owner == os.getpid()]
+    for mark, pid in left:
+        signal_processes(pid, mark, signal.SIGKILL, running=True)
+    # A descendant in the middle of `exec` shows no environment and was missed: the reaper looks again after our exit.
+    if not left:
+        ORPHAN_REAPER.end()

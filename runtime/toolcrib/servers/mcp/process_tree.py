@@ -120,8 +120,10 @@ def reap_orphans(pid: int) -> None:
     # If the parent died before `pidfd_open`, the handle may refer to a process with a reused ID.
     came_in_time = os.getppid() == pid
     marks = _marks_until_end(handle) if came_in_time else _marks_in(_read_all())
-    # `select` sleeps here because this script cannot import the package's clock.
+    # `select` sleeps here because this script cannot import the package's clock. It sleeps before the first look, too: a
+    # process in the middle of `exec` shows an empty environment, and so no mark.
     deadline = time.monotonic() + _GRACE
+    select.select([], [], [], _LOOK_AGAIN)
     while any(find_processes(0, mark) for mark in marks) and time.monotonic() < deadline:
         select.select([], [], [], _LOOK_AGAIN)
     for _ in range(_ROUNDS):

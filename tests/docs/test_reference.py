@@ -35,10 +35,18 @@ def test_a_generated_page_is_current(name, text):
     assert (REFERENCE / name).read_text(encoding="utf-8") == text, "run `python docs/generate.py`"
 
 
-def test_every_problem_code_is_on_its_page_once():
-    listed = first_cells("problems.md")
-    codes = codes_in(Path(toolcrib.__file__).parent) | {ExpressionError.code}
-    assert sorted(listed) == sorted(codes)
+@pytest.fixture(scope="module")
+def codes():
+    return codes_in(Path(toolcrib.__file__).parent) | {ExpressionError.code}
+
+
+def test_every_problem_code_is_on_its_page_once(codes):
+    assert sorted(first_cells("problems.md")) == sorted(codes)
+
+
+def test_every_problem_code_has_a_message_in_the_inventory(codes):
+    listed = {entry.code for entry in script("messages").inventory()}
+    assert codes - listed == set(), "see docs/messages.py for how to update the inventory"
 
 
 def test_every_matcher_operator_is_on_its_page_once():

@@ -138,7 +138,7 @@ def files_of_module(name: str, root: str) -> FollowedFiles:
 
 
 def _plain(text: str) -> str:
-    """Replace variables by their defaults, and remove leading variables: `$DIR/a.py` becomes `a.py`."""
+    """Replace variables by their defaults, and remove those that start a path: `$DIR/a.py` becomes `a.py`."""
     # A default may contain another variable: the innermost one is replaced first.
     while (known := _DEFAULT.sub(r"\1", text)) != text:
         text = known
@@ -155,7 +155,7 @@ def _lines(words: list[str]) -> Iterator[list[str]]:
         for command in _COMMANDS.split(text):
             yield [part for part in _WORDS.split(command) if part]
         for line in dict.fromkeys([text, *text.splitlines()]):
-            # `shlex` raises for an open quote, as in text that is no shell command. It was split above, too.
+            # `shlex` raises for an open quote, as in prose. The split above covers such text.
             with contextlib.suppress(ValueError):
                 if _QUOTES.search(line):
                     yield from _lines(shlex.split(line))
@@ -426,7 +426,7 @@ class _Following:
 
     def _add_compiled(self, path: str) -> None:
         """Add the bytecode of a source file that Python may run even though the source has changed."""
-        # Only hash-based bytecode: Python ignores other bytecode if the modification time of the source differs.
+        # Only hash-based bytecode: Python ignores other bytecode if the time of the source differs.
         folder, name = os.path.split(path)
         folder = os.path.join(folder, "__pycache__")
         for each in self._listing(folder).get(name.partition(".")[0], ()):

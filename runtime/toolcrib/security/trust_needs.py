@@ -277,6 +277,7 @@ def origin_text(url: str) -> str:
     found = _ORIGIN.match(text)
     origin = found[0] if found is not None else text
     scheme, sign, rest = origin.rpartition("://")
+    # The last `@` counts, as in `urlsplit`: `https://example.com@evil.test` contacts `evil.test`.
     origin = (scheme + sign + rest.rpartition("@")[2]).lower()
     for index, written in enumerate(known):
         origin = origin.replace(chr(0xE000 + index), written)

@@ -1,4 +1,4 @@
-"""Compare a server with its lock, and classify the changes for callers and for models that read the definitions."""
+"""Compare a server with its lock, and classify the changes for callers and for models."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ _WIDEST: Final = 240
 
 # `SequenceMatcher` needs quadratic time.
 _WORDS: Final = 600
-"""Maximum number of words that are compared one by one, without the common start and end of the texts."""
+"""Maximum number of words and spaces to compare one by one, without the common start and end of the texts."""
 
 _CONTEXT: Final = 4
-"""Number of unchanged words that are displayed on each side of a change."""
+"""Number of unchanged words to display on each side of a change."""
 
 # Well below Python's recursion limit.
 _DEEPEST: Final = 100
@@ -146,7 +146,7 @@ def _between(
     nested = len(path) < _DEEPEST
     if nested and isinstance(before, dict) and isinstance(after, dict):
         for key in sorted({*before, *after}):
-            # A property may be called `description`, and a `default` may contain a key `title`: neither is a keyword.
+            # `description` may be the name of a property, and `title` a key within a `default`.
             told = text or (not names and key in _TEXTS and path[0] != "name")
             here = (*path, key)
             inner = not names and not told and key in NAMED
@@ -173,7 +173,7 @@ def _same(before: Value, after: Value) -> bool:
 
 
 def is_read_by_models(difference: LockDifference) -> bool:
-    """Whether a model reads a changed text: one that is only read, or prose within another value, such as a property."""
+    """Whether a model reads a changed text: one that is only read, or prose within another value."""
     if difference.is_text:
         return True
     words = {*_texts_of(difference.before)} ^ {*_texts_of(difference.after)}
@@ -216,7 +216,7 @@ def _lines(each: LockDifference) -> Iterator[DiffLine]:
 
 
 def _members(before: list[JSON], after: list[JSON], place: str) -> Iterator[DiffLine]:
-    """Yield the removed and added items of a list, or both lists if only the order or the repetitions differ."""
+    """Yield the removed and added items of a list, or both lists if they have the same items."""
     old, new = {canonical(each) for each in before}, {canonical(each) for each in after}
     if old == new:
         yield DiffLine("~", f"{place}: {_shown(before)} -> {_shown(after)}")
@@ -225,7 +225,7 @@ def _members(before: list[JSON], after: list[JSON], place: str) -> Iterator[Diff
 
 
 def _shown(value: Value) -> str:
-    # Text of a server could contain terminal controls, or characters that hide an instruction from the reviewer.
+    # Server text could contain terminal controls, or characters that hide an instruction from a reviewer.
     return "" if isinstance(value, Absent) else _cut(spell_out_hidden(compact(value)))
 
 
@@ -342,8 +342,8 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any], effort: int = E
         after: The new definition.
         effort: Maximum number of facts to examine per schema; see `incompatibilities`.
     """
-    # Valid arguments must stay valid, so an input schema may only accept more. Results must stay within what readers
-    # know, so an output schema may only allow less.
+    # Valid arguments must stay valid, so an input schema may only accept more. Results must stay within what
+    # readers know, so an output schema may only allow less.
     found = tuple(differences(before, after))
     breaches = (
         *_of_arguments(_schema(before, "inputSchema"), _schema(after, "inputSchema"), effort),
@@ -466,8 +466,8 @@ class ServerReview(NamedTuple):
         added: Tools that are not locked, in order.
         removed: Locked tools that the server no longer lists, in order.
         changed: Tool -> its change, for tools that differ from the lock.
-        hidden: Tool -> the hidden characters in its definition; the empty name stands for the information of the server
-            about itself.
+        hidden: Tool -> the hidden characters in its definition; the empty name stands for the information of
+            the server about itself.
         unlockable: Tool -> the reason why it cannot be locked; such tools are omitted from the lock.
         odd: Tools with unusual characters in their names.
     """

@@ -32,7 +32,7 @@ _CODES: Final[Mapping[int, str]] = {
 """JSON-RPC error number -> error code (JSON-RPC 2.0, section 5.1); any other number is `mcp_error`."""
 
 _WRAPPED: Final = re.compile(r"(?:MCP error|McpError:?)\s*(-\d{5})\s*:\s*", re.IGNORECASE)
-"""Prefix of a protocol error in the text of a result, as written by the TypeScript SDK and early Python SDKs."""
+"""Prefix of a protocol error in the text of a result, from the TypeScript SDK and the first Python SDK."""
 
 # `{0,200}` bounds the search: with `.*`, a long text of the server would take quadratic time.
 _UNKNOWN: Final = re.compile(
@@ -168,8 +168,8 @@ def split_error_number(text: str) -> tuple[int | None, str]:
 
 def says_unknown_tool(text: str, tool: str) -> bool:
     """Whether a text reports that a tool of this name does not exist."""
-    # The number -32602 also means invalid arguments, so only the text identifies an unknown tool (2025-11-25, tools,
-    # error handling). The name must occur, because a tool may fail with similar words about something else.
+    # The number -32602 also means invalid arguments, so only the text identifies an unknown tool (2025-11-25,
+    # tools, error handling). The name must occur, because a tool may fail with similar words.
     return tool in text and _UNKNOWN.search(text) is not None
 
 

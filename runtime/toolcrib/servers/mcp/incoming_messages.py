@@ -1,6 +1,6 @@
 """Parse the messages of a server, and queue them until the SDK reads them.
 
-Invalid output is counted. If it replaces a response, the pending call fails immediately instead of at its timeout.
+Invalid output is counted. If it replaces a response, the pending call fails without waiting for its timeout.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mcp_types import (
 from toolcrib.core.text import DuplicateKey, unique_members
 from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, LinkTrouble
 
-# Servers must write only messages to stdout (2025-11-25, basic/transports), but some also print banners or logs.
+# Servers must write only messages to stdout (2025-11-25, basic/transports), but some print banners or logs.
 GARBAGE = 100
 """Number of lines or events that are tolerated although they are not messages."""
 
@@ -66,8 +66,8 @@ class Inbox:
         self._messages.append((SessionMessage(message), size))
         self._held += size
         self._arrived.set()
-        # The rest stays in the pipe, which blocks the server: otherwise one that sends faster than we read fills our
-        # memory.
+        # The rest stays in the pipe, which blocks the server: otherwise one that sends faster than we read
+        # fills our memory.
         if self._held > _FULL:
             self._listen(False)
 
@@ -202,8 +202,8 @@ class Intake:
 
     def _take(self, message: JSONRPCMessage, size: int) -> None:
         if isinstance(message, JSONRPCError) and message.id is None:
-            # A server that could not read the ID of a request answers with null (JSON-RPC 2.0, section 5). The SDK
-            # drops such a response, and the caller would wait for its timeout.
+            # A server that could not read the ID of a request answers with null (JSON-RPC 2.0, section 5).
+            # The SDK drops such a response, and the caller would wait for its timeout.
             message.id = self.waiting.only()
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self.waiting.drop(message.id)
@@ -259,8 +259,8 @@ def check_duplicate_keys(text: str | bytes) -> None:
     Raises:
         DuplicateKey: An object contains a key twice.
     """
-    # The SDK's parser keeps the last value silently. `NaN` must pass here: it makes one tool of a list invalid, and the
-    # others stay usable.
+    # The SDK's parser keeps the last value silently. `NaN` must pass here: it makes one tool of a list
+    # invalid, and the others stay usable.
     try:
         json.loads(text, object_pairs_hook=unique_members)
     except DuplicateKey:

@@ -1,6 +1,7 @@
-"""Answer requests of a server during a call, to the user (elicitation) or a model (sampling), with hooks of the project.
+"""Answer the requests that a server sends to the user (elicitation) or to a model (sampling) during a call.
 
-MCP 2025-11-25, client features; since 2026-07-28 the same requests arrive as an `InputRequiredResult`.
+Hooks of the project return the answers (MCP 2025-11-25, client features). Since 2026-07-28 the same requests
+arrive as an `InputRequiredResult`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _log = logging.getLogger("toolcrib")
 _CAN_NOT = re.compile(r"not? support|unsupported|missing|requires?|capabilit", re.IGNORECASE)
 
 _NO_WAY_BACK = "no back-channel"
-"""Part of the error of an SDK server that sends a request by itself, which is not allowed since 2026-07-28."""
+"""Part of the error of an SDK server that sends a request by itself; not allowed since 2026-07-28."""
 
 KINDS = ("elicitation", "sampling")
 """The kinds of requests, named like their keys in the configuration of a server."""
@@ -45,7 +46,7 @@ class Elicitation(NamedTuple):
 
 
 class Sampling(NamedTuple):
-    """The argument of the hook `sampling`. The hook returns the text of the model, or a whole `CreateMessageResult`.
+    """The argument of the hook `sampling`. The hook returns the model's text, or a `CreateMessageResult`.
 
     Attributes:
         server: Name of the server that asks.
@@ -120,7 +121,7 @@ class ServerRequestHooks:
             return "; ".join(told.values())
         if _NO_WAY_BACK in said:
             return self._of_before()
-        # A server that checks the capabilities first fails without a request; only its text names the missing one.
+        # A server that checks the capabilities first fails without a request; only its text names the kind.
         wanted = (kind for kind in KINDS if kind in said.casefold() and _CAN_NOT.search(said))
         return "; ".join(self.missing(kind) for kind in wanted if not self.offers(kind))
 
@@ -135,8 +136,8 @@ class ServerRequestHooks:
         """Answer a question to the user. Only forms are supported; other requests are declined."""
         from mcp.types import ElicitResult  # noqa: PLC0415 -- needs the extra
 
-        # In `url` mode the user must see the address and agree before it is opened (2025-11-25, client/elicitation), and
-        # hooks have no such step.
+        # In `url` mode the user must see the address and agree before it is opened (2025-11-25,
+        # client/elicitation), and hooks have no such step.
         if getattr(params, "mode", "form") != "form":
             self._note(
                 "elicitation",
@@ -205,7 +206,7 @@ class ServerRequestHooks:
             answer = await asyncio.to_thread(hook, question)
             return await answer if isawaitable(answer) else answer
         except Exception as error:  # noqa: BLE001 -- hooks of the project may raise anything
-            # Only the type: the text of the exception may contain secrets, and the result of the call goes to a model.
+            # Only the type: the text of the exception may contain secrets, and a model reads the result.
             _log.exception("the hook `%s` of the server `%s` failed", kind, self._server.name)
             return self._wrong(kind, f"failed: {type(error).__name__}")
 

@@ -1,6 +1,6 @@
 """Run a server as a child process, with one JSON-RPC message per line over its stdin and stdout.
 
-MCP 2025-11-25, basic/transports. All variables in the command and the environment are looked up before the start.
+MCP 2025-11-25, basic/transports. All variables in the command and the environment are resolved first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from toolcrib.security.egress import EgressRefused
 
-# A short list, because our environment usually contains API keys, which a third-party server must not receive.
+# A short list: our environment usually contains API keys, which a third-party server must not receive.
 KEPT = ("PATH", "HOME", "LOGNAME", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TMPDIR")
 """Variables that a server inherits from our environment; all others must be in its `env`."""
 
@@ -84,7 +84,7 @@ def resolve_command(server: Server, secrets: SecretResolver) -> ServerCommand:
         MissingSecret: Values are missing; the message lists all of them, the pointer is that of the first.
     """
     texts = ServerTexts(server, secrets)
-    # The program and the folder are not masked: a message about a missing program must show where it was expected.
+    # The program and the folder are not masked: a message about a missing program must name them.
     argv = [texts.filled(server.command, "/command", secret=mask_nothing)]
     argv += [texts.filled(arg, f"/args/{index}") for index, arg in enumerate(server.args)]
     cwd = texts.filled(server.cwd, "/cwd", secret=mask_nothing)
@@ -100,7 +100,7 @@ def inherited_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of an environment that every server inherits."""
     names = (*KEPT, *_KEPT_ON_WINDOWS) if os.name == "nt" else KEPT
     found = {name: environment.get(name) for name in names}
-    # A value that starts with `()` is a shell function, which unpatched versions of Bash execute (CVE-2014-6271).
+    # A value that starts with `()` is a shell function; unpatched versions of Bash run it (CVE-2014-6271).
     return {name: value for name, value in found.items() if value is not None and not value.startswith("()")}
 
 
@@ -111,12 +111,12 @@ def find_program(command: ServerCommand) -> str:
         StartFailure: The program or the working directory does not exist.
     """
     name = command.argv[0]
-    # Check first: a failed start reports a missing folder, program and interpreter with the same error, ENOENT.
+    # Check first: a failed start reports a missing folder, program or interpreter with the same ENOENT.
     if not Path(command.cwd).is_dir():
         message = f"the working directory of the server `{command.name}`, `{command.cwd}`, does not exist"
         hint = "create it, or correct `cwd`; a relative path starts at the file that names the server"
         raise StartFailure(message, hint=hint)
-    # A name with a separator is not searched in PATH, and is relative to the folder of the child, not to ours.
+    # A name with a separator is not searched in PATH, and is relative to the child's folder, not to ours.
     if any(mark in name for mark in (os.sep, os.altsep) if mark):
         found = Path(command.cwd, name)
         if found.is_file() and os.access(found, os.X_OK):
@@ -193,7 +193,7 @@ LONGEST = OUTPUT_SIZE
 """Maximum size of a line in bytes."""
 
 _LAST_WORDS = 1.0
-"""Seconds to wait for the remaining output of a server that has exited, or for the exit of one without output."""
+"""Seconds to wait for the last output of a server that has exited, or for the exit of one without output."""
 
 
 class LineTooLong(Exception):
@@ -217,8 +217,8 @@ class LineSplitter:
         Raises:
             LineTooLong: A line exceeds the maximum size.
         """
-        # Split bytes, not text: a chunk may end within a character, and `splitlines` also splits at U+2028, which is
-        # allowed inside JSON strings (RFC 8259, section 7).
+        # Split bytes, not text: a chunk may end within a character, and `splitlines` also splits at U+2028,
+        # which is allowed inside JSON strings (RFC 8259, section 7).
         first, *others = data.split(b"\n")
         self._rest += first
         lines = []
@@ -270,7 +270,6 @@ class StdioLink:
         program = find_program(command)
         try:
             await self._child.start(program, command.argv[1:], env=command.env, cwd=command.cwd)
-
         except (OSError, ValueError) as error:
             raise start_failure(command, program, error) from None
         return self._intake.inbox, StdioOutbox(self._child, self._intake.waiting)
@@ -290,7 +289,7 @@ class StdioLink:
                 await asyncio.wait({ending})
             raise
         finally:
-            # A shielded anyio scope does not stop a second `Task.cancel()`, so the process may still run here.
+            # A shielded anyio scope does not stop a second `Task.cancel()`: the process may still run.
             if not ending.done():
                 self._child.kill()
 
@@ -301,7 +300,7 @@ class StdioLink:
         if len(raw) < 2 * SAID and len(text) <= SAID:
             return text
         text = text[-SAID:]
-        # The first line is cut: the rest of a secret in it would not be recognized.
+        # The start may be cut within a secret, which masking does not recognize: drop the incomplete line.
         return text.partition("\n")[2] or text
 
     def _heard(self, data: bytes) -> None:
@@ -313,8 +312,8 @@ class StdioLink:
             self._too_long()
             return
         for line in lines:
-            # An invalid byte must not end the connection: the SDK's client then leaves the caller waiting for its
-            # timeout. A byte order mark may be ignored (RFC 8259, section 8.1).
+            # An invalid byte must not end the connection: the SDK's client then leaves the caller waiting for
+            # its timeout. A byte order mark may be ignored (RFC 8259, section 8.1).
             text = line.decode("utf-8", "replace").strip().removeprefix("\ufeff")
             if text and not self.ended:
                 self._intake.read(text, len(line))
@@ -329,7 +328,7 @@ class StdioLink:
             self._child.stop_listening()
 
     def _silent(self) -> None:
-        """Called when the process exits or its stdout ends, so that no call waits for a response that cannot arrive."""
+        """Called when the process exits or its stdout ends, so that no call waits for a lost response."""
         # End of file alone is not enough: a descendant may keep stdout open after the exit of the server.
         if self.ended:
             return
@@ -366,8 +365,8 @@ class StdioLink:
             self._intake.inbox.end()
 
     def _too_long(self) -> None:
-        # The line is not parsed, so its ID is unknown: only a single pending request can get this error. The connection
-        # ends, because the line may never end.
+        # The line is not parsed, so its ID is unknown: only a single pending request can get this error. The
+        # connection ends, because the line may never end.
         trouble = LinkTrouble("too_large", f"the server sent a line longer than {format_size(LONGEST)}")
         only = self._intake.waiting.only()
         if only is not None:

@@ -1,8 +1,9 @@
-"""Read all tools that a server lists, page by page, with unchanged definitions (MCP 2026-07-28, tools: pagination).
+"""Read all tools that a server lists, page by page (MCP 2026-07-28, tools: listing, pagination).
 
-An invalid definition never hides the others: faults are reported, and a list that is too long is cut off. A server may
-repeat the secrets that it was given, so they are masked here, before a definition is shown or stored. A member that
-would be wrong with a mask is omitted: a default, which would be sent to the server, a pattern, a bound.
+An invalid definition never hides the others: faults are reported, and a list that is too long is cut off. A
+server may repeat the secrets that it was given, so they are masked here, before a definition is shown or
+stored. A member that would be wrong with a mask is omitted: a default, which would be sent to the server, a
+pattern, a bound.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _WORDS: Final = frozenset(
         *("enum", "examples", "readOnly", "required", "type", "uniqueItems", "writeOnly"),
     )
 )
-"""Keys of definitions and keywords of schemas. They are never masked, even if a variable has the value `default`."""
+"""Keys of definitions and keywords of schemas; never masked, even if a variable has the value `default`."""
 
 
 def without_secrets(definition: dict[str, Any], secrets: SecretResolver) -> dict[str, Any]:
@@ -72,8 +73,8 @@ def _schema(schema: JSON, secrets: SecretResolver) -> JSON:
     shown: dict[str, JSON] = {}
     for key, value in schema.items():
         if key in NAMED and isinstance(value, dict):
-            # `$defs` keys get the same mask as the `$ref`s to them, so references stay valid. A masked pattern would be
-            # invalid or match other properties, so it is omitted.
+            # `$defs` keys get the same mask as the `$ref`s to them, so references stay valid. A masked
+            # pattern would be invalid or match other properties, so it is omitted.
             names = {name: _key(name, secrets) for name in value}
             kept = (name for name in value if key != "patternProperties" or names[name] == name)
             shown[key] = {names[name]: _schema(value[name], secrets) for name in kept}
@@ -102,7 +103,7 @@ def _hidden(value: JSON, secrets: SecretResolver) -> JSON:
         return secrets.hide_in_text(value) if len(value) >= _TELLING else value
     if isinstance(value, bool) or value is None:
         return value
-    # A secret can be a number, such as a PIN. Only an equal number is masked: a mask cannot replace some of its digits.
+    # A secret can be a number, such as a PIN. A mask cannot replace only some digits of a number.
     text = str(value)
     return HIDDEN if len(text) >= _TELLING and secrets.hide_in_text(text) == HIDDEN else value
 
@@ -116,12 +117,12 @@ def _is_type(value: JSON) -> bool:
 
 
 def _once(items: list[JSON]) -> list[JSON]:
-    # Items of `required` and `enum` must be unique (JSON Schema 2020-12, validation 6.5.3 and 6.1.2), and several
-    # secrets have the same mask.
+    # Items of `required` and `enum` must be unique (JSON Schema 2020-12, validation 6.5.3 and 6.1.2), and
+    # several secrets have the same mask.
     return [item for place, item in enumerate(items) if item != HIDDEN or HIDDEN not in items[:place]]
 
 
-# A server can list tools without end. With the SDK's client, 20,000 tools (20 MB) took more than 3 s and 217 MB.
+# A server can list tools without end: with the SDK's client, 20,000 tools (20 MB) took over 3 s and 217 MB.
 MOST_PAGES: Final = 100
 MOST_TOOLS: Final = 1_000
 MOST_BYTES: Final = 32 * 1024 * 1024

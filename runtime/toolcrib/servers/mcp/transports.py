@@ -43,11 +43,12 @@ class LinkTrouble(NamedTuple):
     """The reason why no response arrives.
 
     Attributes:
-        code: Over HTTP: a `toolcrib.http.HTTPFailure`, a code of `EgressRefused`, `auth_failed`, `unauthorized` (status
-            401 or 403), `session_over` (the server does not know the session) or `http_status` (any other status
-            without a response). From a process: `protocol_violation` (the response is not valid) or `too_large`.
-        message: What happened. It contains no secrets, and no text of the server except the target of a redirect and a
-            duplicate key.
+        code: Over HTTP: a `toolcrib.http.HTTPFailure`, a code of `EgressRefused`, `auth_failed`,
+            `unauthorized` (status 401 or 403), `session_over` (the server does not know the session) or
+            `http_status` (any other status without a response). From a process: `protocol_violation` (the
+            response is not valid) or `too_large`.
+        message: What happened. It contains no secrets, and no text of the server except the target of a
+            redirect and a duplicate key.
         hint: How to fix it; empty for no hint.
     """
 
@@ -60,10 +61,10 @@ class CallTrace:
     """What a link records about one call.
 
     Attributes:
-        begun: Whether a `tools/call` of it may have reached the server. If False, the call had no effect, however it
-            ends.
-        trouble: The reason for a missing response, if the link knows more than a JSON-RPC error can express. The call
-            then ends with an `MCPError` whose text can be ignored.
+        begun: Whether a `tools/call` of it may have reached the server. If False, the call had no effect,
+            however it ends.
+        trouble: The reason for a missing response, if the link knows more than a JSON-RPC error can express.
+            The call then ends with an `MCPError` whose text can be ignored.
     """
 
     __slots__ = ("begun", "trouble")
@@ -90,15 +91,15 @@ def trace_call() -> Iterator[CallTrace]:
 
 
 class Link(Protocol):
-    """A connection to one server, entered once: `async with link as (read, write)`, like a transport of the SDK.
+    """A link to one server, entered once: `async with link as (read, write)`, like a transport of the SDK.
 
-    Entering may raise `StartFailure`. Leaving ends everything that the link has started, within 5 s, or immediately if it
-    is cancelled.
+    Entering may raise `StartFailure`. Leaving ends everything that the link has started, within 5 s, or
+    immediately if it is cancelled.
 
     Attributes:
-        ended: Why the link can no longer be used, in words that follow "the server": "exited with code 3", "sent a line
-            longer than 16MiB", "could not be reached: ...". Empty while it is usable. Once it is set, the next call
-            needs a new link; over HTTP, calls in progress may still get a response.
+        ended: Why the link can no longer be used, in words that follow "the server": "exited with code 3",
+            "sent a line longer than 16MiB", "could not be reached: ...". Empty while it is usable. Once it is
+            set, the next call needs a new link; over HTTP, calls in progress may still get a response.
         refusal: Over HTTP, the refusal of the egress guard, if any.
         secrets: Knows the secrets that the server was given; `open_link` sets it.
     """
@@ -177,11 +178,12 @@ _OURS: ContextVar[bool] = ContextVar("whether what runs here belongs to a link o
 def _keep_quiet() -> None:
     """Suppress logs of the SDK and its HTTP client about the links of this context.
 
-    The logs of an application that uses the SDK itself are kept. To see the logs of our links, too, set a level for the
-    logger `mcp` or `httpx2`.
+    The logs of an application that uses the SDK itself are kept. To see the logs of our links, too, set a
+    level for the logger `mcp` or `httpx2`.
     """
-    # The SDK logs text of the server, which may contain secrets and control characters. A filter on a logger does not
-    # apply to its child loggers, so each one gets it. The names are copied, because other threads may add loggers.
+    # The SDK logs text of the server, which may contain secrets and control characters. A filter on a logger
+    # does not apply to its child loggers, so each one gets it. The names are copied, because other threads
+    # may add loggers.
     _OURS.set(True)
     for name in [*logging.root.manager.loggerDict]:
         if name == "client" or name.partition(".")[0] in _TALKATIVE:
@@ -213,8 +215,8 @@ def mask_nothing(_variable: SecretVariable) -> bool:
 
 def mask_without_default(variable: SecretVariable) -> bool:
     """Mask values of variables without a default, and of those with the name of a secret."""
-    # A variable with a default in a readable file, such as a time zone, is rarely a secret, and masking its value would
-    # hide ordinary words everywhere.
+    # A variable with a default in a readable file, such as a time zone, is rarely a secret, and masking its
+    # value would hide ordinary words everywhere.
     return not variable.default or is_secret_name(variable.name)
 
 
@@ -243,7 +245,7 @@ class ServerTexts:
         )
 
     def named(self, name: str, text: str, pointer: str) -> str:
-        """Return the text of a header or variable. It is masked if its name is that of a secret, even a literal value."""
+        """Return the text of a header or variable. If its name is that of a secret, any value is masked."""
         value = self.filled(text, pointer)
         if is_secret_name(name):
             self._secrets.register(value)
@@ -266,7 +268,8 @@ class ServerTexts:
         """Report the missing variables.
 
         Raises:
-            MissingSecret: Variables are missing; the message lists all of them, the pointer is that of the first.
+            MissingSecret: Variables are missing; the message lists all of them, the pointer is that of the
+                first.
         """
         if not self._missing:
             return

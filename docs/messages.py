@@ -34,7 +34,7 @@ LONGEST = 300
 FOLDER = re.compile(r"/(tmp|root|home|work)/[^\s`'\":;,)]*/")
 """A folder of the machine on which the tests ran."""
 
-PRIVATE = re.compile(r"\x1b|127\.0\.0\.1:\d+|0x[0-9a-f]{6}")
+PRIVATE = re.compile(r"\\x1b|\x1b|127\.0\.0\.1:\d+|0x[0-9a-f]{6}")
 """What else differs from run to run."""
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pytest
 
 from toolcrib.core.errors import CallError, DocumentError, Problem, ToolcribError
 from toolcrib.core.model import Failure
@@ -54,7 +53,6 @@ def pytest_configure() -> None:
     ToolcribError.__init__, click.ClickException.__init__ = error, usage
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    worker = os.environ.get("PYTEST_XDIST_WORKER", f"main-{os.getpid()}")
+def pytest_sessionfinish() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / f"{worker}.json").write_text(json.dumps(sorted(SEEN)), encoding="utf-8")
+    (FOLDER / f"{os.getpid()}.json").write_text(json.dumps(sorted(SEEN)), encoding="utf-8")

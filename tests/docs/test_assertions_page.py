@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
+from docs.scripts import script
 from toolcrib.loading.scenarios.assertions import ALIASES, assertion_kinds
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def described():
-    """The module `docs/assertions_page.py`."""
-    spec = importlib.util.spec_from_file_location("assertions_page", DOCS / "assertions_page.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-PAGE = described()
+PAGE = script("assertions_page")
 
 
 @pytest.mark.parametrize("kind", assertion_kinds())

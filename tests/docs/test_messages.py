@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -10,19 +9,12 @@ import pytest
 
 import toolcrib
 from docs.problem_codes import codes_in
+from docs.scripts import script
 
 ROOT = Path(__file__).parents[2]
 
 
-def loaded():
-    """The module `docs/messages.py`."""
-    spec = importlib.util.spec_from_file_location("messages", ROOT / "docs" / "messages.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-MESSAGES = loaded()
+MESSAGES = script("messages")
 
 UPDATE = "see docs/messages.py for how to update the inventory"
 

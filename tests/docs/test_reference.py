@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 import toolcrib
 from docs.problem_codes import codes_in
+from docs.scripts import script
 from toolcrib.core.errors import ExpressionError
 from toolcrib.executors.mock.variables import NAMES
 from toolcrib.expressions import compile_value
@@ -22,21 +22,15 @@ ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 
 
-def generator():
-    """The module `docs/generate.py`."""
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def first_cells(page: str) -> list[str]:
     """What stands in backticks in the first column of a page's tables."""
     text = (REFERENCE / page).read_text(encoding="utf-8")
     return re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize(("name", "text"), generator().pages().items(), ids=lambda value: value[:20].strip())
+@pytest.mark.parametrize(
+    ("name", "text"), script("generate").pages().items(), ids=lambda value: value[:20].strip()
+)
 def test_a_generated_page_is_current(name, text):
     assert (REFERENCE / name).read_text(encoding="utf-8") == text, "run `python docs/generate.py`"
 

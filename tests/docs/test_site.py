@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from docs.scripts import script
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
-def loaded_site():
-    """The module `docs/site.py`; the name `site` belongs to the standard library."""
-    spec = importlib.util.spec_from_file_location("documentation_site", DOCS / "site.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SITE = loaded_site()
+SITE = script("site")
 
 
 def test_the_navigation_lists_every_page_once():

@@ -275,7 +275,7 @@ def _known(cards: Iterable[Card], toolsets: Iterable[str]) -> dict[str, set[str]
 def _all_of(known: set[str], most: int = 8) -> str:
     shown = [f"`{value}`" for value in sorted(known)[:most]]
     more = f" and {len(known) - most} more" if len(known) > most else ""
-    return f"known values: {', '.join(shown)}{more}" if shown else "no known values"
+    return f"known values: {', '.join(shown)}{more}" if shown else "none are defined"
 
 
 MOST_REMARKS = 5

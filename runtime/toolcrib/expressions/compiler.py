@@ -268,9 +268,9 @@ class ExpressionCompiler:
             known = self._keys.get(owner.path[0])
         if isinstance(name, str) and known is not None and name not in known:
             what = f"`{'.'.join(owner.path)}`" if owner.path else "this value"
-            there = list_of_names(sorted(known), 20) if known else "none"
+            there = f"its keys are {list_of_names(sorted(known), 20)}" if known else "it has no keys"
             code = "unknown_argument" if owner.keys is None else "unknown_row_key"
-            message = f"unknown key `{name}` in {what}; its keys are {there}"
+            message = f"unknown key `{name}` in {what}; {there}"
             raise ExpressionError(message, code=code, hint=did_you_mean(name, known))
         return None if owner.keys is None else owner.keys.below(name if isinstance(name, str) else None)
 

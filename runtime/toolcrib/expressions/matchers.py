@@ -859,12 +859,12 @@ class _Reach:
             return
         if further is None and _OPEN & schema.keys():
             return
-        names = ", ".join(f"`{name}`" for name in known) or "none"
+        names = ", ".join(f"`{name}`" for name in known)
         yield Problem(
             code="unknown_argument",
             message=f"the input schema has no `{key}`",
             pointer=pointer,
-            hint=did_you_mean(key, known) or f"its keys are {names}",
+            hint=did_you_mean(key, known) or (f"its keys are {names}" if names else "it has no keys"),
             severity="error" if further is False else "warning",
         )
 

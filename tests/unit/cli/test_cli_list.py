@@ -201,9 +201,9 @@ def test_options_may_be_given_several_times_and_turned_around(words, expected, c
         (["--label", "taem=geo"], "no tool has the label `taem=geo`; did you mean `team=geo`?"),
         (["--category", "mops"], "no tool has the category `mops`; did you mean `maps`?"),
         (["--mode", "mokc"], "no tool has the mode `mokc`; did you mean `mock`?"),
-        (["--pack-name", "maps"], "no tool is from the pack `maps`; no known values"),
+        (["--pack-name", "maps"], "no tool is from the pack `maps`; none are defined"),
         (["--annotation", "readonly"], "unknown annotation `readonly`; did you mean `read_only`?"),
-        (["--toolset", "maps"], "unknown toolset `maps`; no known values"),
+        (["--toolset", "maps"], "unknown toolset `maps`; none are defined"),
         (["--name", "get_mop*"], "no tool name matches `get_mop*`; did you mean `get_map`?"),
         (
             ["--source", "descriptor/*"],

@@ -169,7 +169,7 @@ mock:
 """
     (problem,) = problems_of(tool)
     assert (problem.code, problem.severity, problem.pointer) == ("unknown_row_key", "notice", "/mock/result")
-    assert problem.message.startswith("unknown key `sum` in `first`; its keys are none")
+    assert problem.message.startswith("unknown key `sum` in `first`; it has no keys")
 
 
 def test_rows_with_an_open_schema_may_have_any_key_and_that_is_told():

@@ -1,9 +1,9 @@
-"""Find the project files that a command or a hook runs, so that a change of one of them requires a new decision.
+"""Find the project files that a command or a hook runs, so that a change of one requires a new decision.
 
-Only files within the workspace are followed: files that the command line names (also in shell text and after options)
-or the environment names, modules of `python -m` and `python -c`, the manifests of runners such as `npm` and `uv` with
-their scripts, and the files that Python, JavaScript and shell files name or import. Databases and logs change with
-every run, so they are listed but not read.
+Only files within the workspace are followed: files that the command line names (also in shell text and after
+options) or the environment names, modules of `python -m` and `python -c`, the manifests of runners such as
+`npm` and `uv` with their scripts, and the files that Python, JavaScript and shell files name or import.
+Databases and logs change with every run, so they are listed but not read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_FILES: Final = 500
 """Maximum number of files that are read for one command."""
 
 _LARGEST: Final = 64 << 20
-"""Bytes of a file that are read; of a larger one the size counts, too."""
+"""Maximum number of bytes that are read of a file. A larger file counts with its size, too."""
 
 _DATA: Final = frozenset(
     (".csv", ".db", ".duckdb", ".log", ".parquet", ".pid", ".sock", ".sqlite", ".sqlite3", ".tsv")
@@ -82,17 +82,18 @@ _MODULE_FLAG: Final = re.compile(r"-[A-Za-z]*?m(.*)", re.DOTALL)
 _CODE_FLAG: Final = re.compile(r"-[A-Za-z]*c")
 _MODULES: Final = (".py", ".pyc", ".so", ".pyd")
 _HASHED: Final = 1
-"""A flag of bytecode that does not depend on the time of its source (PEP 552)."""
+"""The flag of bytecode that does not depend on the modification time of its source (PEP 552)."""
 
 
 class FollowedFiles(NamedTuple):
-    """The files of a workspace that something runs.
+    """The files of a workspace that a command or a hook runs.
 
     Attributes:
-        digests: Path relative to the workspace, with `/` -> SHA-256 of the content, in hex; of a folder with `/` at its end that
-            modules are looked for in: of the names that can be imported from it. Sorted.
-        left: Paths of data files that are named and not followed, sorted.
-        complete: Whether all of them were read; not where there are more than `MOST_FILES`.
+        digests: Path relative to the workspace, with `/` -> SHA-256 of the content, in hex. A path that ends
+            with `/` is a folder that Python imports from; its digest covers the names of the modules in it.
+            Sorted.
+        left: Paths of data files that are named but not read, sorted.
+        complete: Whether all files were read. False if there are more than `MOST_FILES`.
     """
 
     digests: Mapping[str, str] = {}
@@ -103,13 +104,14 @@ class FollowedFiles(NamedTuple):
 def files_of_command(
     argv: Iterable[str], environment: Mapping[str, str], folder: str, root: str
 ) -> FollowedFiles:
-    """The files that a command runs.
+    """Find the files that a command runs.
 
     Args:
-        argv: The program and its arguments, as far as their variables are known; a default stands for its variable.
-        environment: What is set for it; paths in it (`PYTHONPATH`, `PATH`) lead to files as well.
+        argv: The program and its arguments. A variable with a default counts as its default.
+        environment: The environment variables that are set for it. Paths in them, as in `PYTHONPATH` and
+            `PATH`, are followed, too.
         folder: Its working directory, absolute.
-        root: The workspace, absolute, with links resolved.
+        root: Folder of the workspace, absolute, with links resolved.
     """
     following = _Following(root, folder)
     values = {name: _plain(text) for name, text in environment.items()}
@@ -124,11 +126,11 @@ def files_of_command(
 
 
 def files_of_module(name: str, root: str) -> FollowedFiles:
-    """The files of a Python module that lies in a workspace; none where it lies elsewhere.
+    """Find the files of a Python module and of its imports. Empty for a module outside of the workspace.
 
     Args:
         name: `package.module`.
-        root: The workspace, absolute, with links resolved.
+        root: Folder of the workspace, absolute, with links resolved.
     """
     following = _Following(root, root)
     following.add_module(name, [root])
@@ -136,14 +138,15 @@ def files_of_module(name: str, root: str) -> FollowedFiles:
 
 
 def _plain(text: str) -> str:
-    """A text with the defaults of its variables in place, and relative to a folder that only a variable tells."""
+    """Replace variables by their defaults, and remove those that start a path: `$DIR/a.py` becomes `a.py`."""
+    # A default may contain another variable: the innermost one is replaced first.
     while (known := _DEFAULT.sub(r"\1", text)) != text:
         text = known
     return _LEADING_VARIABLE.sub("", text)
 
 
 def _lines(words: list[str]) -> Iterator[list[str]]:
-    """A command line, and those within its words: of `sh -c "cd sub; python server.py"`."""
+    """Yield a command line and those within its words, as in `sh -c "cd sub; python server.py"`."""
     yield words
     for word in words:
         if len(word.split()) < 2:
@@ -152,17 +155,18 @@ def _lines(words: list[str]) -> Iterator[list[str]]:
         for command in _COMMANDS.split(text):
             yield [part for part in _WORDS.split(command) if part]
         for line in dict.fromkeys([text, *text.splitlines()]):
-            # What is no shell's text may leave a quote open: it was split above.
+            # `shlex` raises for an open quote, as in prose. The split above covers such text.
             with contextlib.suppress(ValueError):
                 if _QUOTES.search(line):
                     yield from _lines(shlex.split(line))
 
 
 def _pieces(word: str) -> Iterator[str]:
-    """What of a word may be a path: all of it, what stands behind `=`, the parts of a search path."""
+    """Yield what may be a path in a word: the word, its parts around `=`, the parts of a search path."""
     parts = [] if len(word.split()) > 1 else [*_WORDS.split(word), *word.split(os.pathsep)]
     for part in dict.fromkeys([word, *parts]):
         piece = part.removeprefix("@").removeprefix("file://")
+        # No path contains NUL, and Linux limits paths to 4,096 bytes.
         if piece and "\0" not in piece and len(piece) < 4096:
             yield piece
 
@@ -172,7 +176,7 @@ def _program(word: str) -> str:
 
 
 class _Following:
-    """Reads files, and what they name and import, as far as they lie in a workspace."""
+    """Reads files of a workspace, and the files in it that these name and import."""
 
     def __init__(self, root: str, folder: str) -> None:
         self._root = root
@@ -187,10 +191,11 @@ class _Following:
         self._imported: set[tuple[str, str]] = set()
 
     def ended(self, *, names: bool = True) -> FollowedFiles:
-        """What was read, with all that it leads to.
+        """Follow everything that was added and return the files.
 
         Args:
-            names: Whether Python looks for modules beside what it runs before all others, so that a new file counts.
+            names: Whether to include the names of the modules in the folders that Python searches first. A
+                new module there would replace another one of the same name.
         """
         while self._todo:
             self._add_what_it_names(*self._todo.pop())
@@ -204,18 +209,18 @@ class _Following:
         return self._inside(path) is not None
 
     def add_python_path(self, folder: str) -> None:
-        """A folder that Python looks in before its own, and what it runs of it when it starts."""
+        """Add a folder of `PYTHONPATH`, and the modules in it that Python imports at its start."""
         self._look_first(folder)
         # The standard module `site` imports these two when Python starts.
         for name in ("sitecustomize", "usercustomize"):
             self._add_imported([folder], name)
 
     def add_command(self, words: list[str], folders: list[str]) -> None:
-        """What a command line runs.
+        """Add the files that a command line runs.
 
         Args:
-            words: The program and its arguments; a shell's text among them is read as well.
-            folders: What names are relative to.
+            words: The program and its arguments. Shell text among them is followed, too.
+            folders: The folders that names are relative to.
         """
         lines = [*_lines([_plain(word) for word in words])]
         pieces = dict.fromkeys(piece for line in lines for word in line for piece in _pieces(word))
@@ -232,7 +237,8 @@ class _Following:
 
     def _add_line(self, words: list[str], folders: list[str]) -> None:
         interpreter = ""
-        runs = True  # the program itself, and the first file behind an interpreter, whatever they are called
+        # The program and the first file after an interpreter are run, so they are never data.
+        runs = True
         for word, behind in pairwise([*words, ""]):
             found = [self.add_named(piece, folders, runs=runs) for piece in _pieces(word)]
             module = _MODULE_FLAG.fullmatch(word)
@@ -248,24 +254,25 @@ class _Following:
                 self._add_python(folders[0], behind.encode("utf-8", "replace"))
 
     def add_named(self, word: str, folders: Iterable[str], *, runs: bool = False) -> bool:
-        """A file or folder that is named; of a folder what is run when it is. Whether there is one.
+        """Add a named file, or the entry files of a named folder; return whether the file or folder exists.
 
         Args:
             word: The name.
-            folders: What it is relative to.
-            runs: Whether it is run, whatever it is called.
+            folders: The folders that it is relative to.
+            runs: Whether it is run, regardless of its name.
         """
         found = False
         for folder in folders:
             path = os.path.join(folder, word)
             if os.path.isdir(path):
                 inside = self._inside(path)
-                # The workspace itself is named as what a server works on, too.
+                # The workspace itself may be named as the data of a server, which runs nothing in it.
                 for name in _ENTRIES if inside is not None and (runs or inside != ".") else ():
                     self.add(os.path.join(path, name))
             elif os.path.isfile(path):
                 self.add(path, runs=runs)
             else:
+                # Imports in JavaScript may omit the extension: `./part` is `part.js`.
                 place, base = os.path.split(path)
                 for name in self._listing(place).get(base.partition(".")[0], ()):
                     if name.removeprefix(base) in (*_SCRIPTS, ".py", ".json"):
@@ -275,13 +282,14 @@ class _Following:
         return found
 
     def add_module(self, name: str, folders: Iterable[str]) -> None:
-        """A Python module, as it is found in folders and on the search path, with the packages around it."""
+        """Add a Python module from the given folders or the search path, with its parent packages."""
         folders = [*folders, *self._search_path]
         self._add_imported(folders, name)
+        # `python -m package` runs `package/__main__.py`.
         self._add_imported(folders, f"{name}.__main__")
 
     def _add_manifests(self, words: Iterable[str], folders: Iterable[str]) -> None:
-        """What a runner reads, and the programs that packages have put beside it."""
+        """Add the manifests of runners, and the programs that packages have installed in `node_modules`."""
         for folder in folders:
             for name in _MANIFESTS:
                 self.add(os.path.join(folder, name))
@@ -290,11 +298,11 @@ class _Following:
                     self.add(os.path.join(folder, "node_modules", ".bin", word))
 
     def add(self, path: str, *, runs: bool = False) -> None:
-        """A file, if it is there and lies in the workspace.
+        """Add a file if it exists and is inside the workspace.
 
         Args:
-            path: The file.
-            runs: Whether it is run, so that it is no data, whatever it is called.
+            path: Path of the file.
+            runs: Whether it is run. Then it is read even if it looks like data.
         """
         if not os.path.isfile(path):
             return
@@ -328,7 +336,8 @@ class _Following:
     def _add_what_it_names(self, path: str, content: bytes, runs: bool) -> None:
         folder = os.path.dirname(path)
         if path.endswith((".py", ".pyw")):
-            self._look_first(folder)  # of a script that is run, it comes first
+            # Python puts the folder of the script that it runs first in `sys.path`.
+            self._look_first(folder)
             self._add_python(folder, content)
             self._add_compiled(path)
         elif path.endswith(_SCRIPTS):
@@ -338,7 +347,7 @@ class _Following:
         elif path.endswith(_SHELLS):
             self._add_shell(folder, content)
         elif b"\0" not in content and (runs or content.startswith(b"#!")):
-            # Its name does not tell its language.
+            # The name does not reveal the language, so the content is read as each of them.
             if self._add_python(folder, content):
                 self._look_first(folder)
             self._add_script(folder, content)
@@ -348,7 +357,7 @@ class _Following:
         for match in _RELATIVE_IMPORT.finditer(content.decode("utf-8", "replace")):
             place = os.path.normpath(os.path.join(folder, match[1]))
             self.add_named(place, [folder])
-            # `./part.js` stands for `part.ts`, too.
+            # In TypeScript, `./part.js` may refer to `part.ts`.
             self.add_named(os.path.splitext(place)[0], [folder])
 
     def _add_shell(self, folder: str, content: bytes) -> None:
@@ -356,7 +365,7 @@ class _Following:
         self.add_command([content.decode("utf-8", "replace").strip()], folders)
 
     def _add_package(self, folder: str, content: bytes) -> None:
-        """The scripts and programs of a `package.json`."""
+        """Add the scripts and programs of a `package.json`."""
         try:
             said = json.loads(content)
         except (ValueError, RecursionError):
@@ -371,8 +380,8 @@ class _Following:
 
     def _add_python(self, folder: str, content: bytes) -> bool:
         """Add the modules that Python code imports, and return whether there are any."""
-        # A regex, not `ast`: parsing takes much longer and fails for the syntax of later Python versions. Text that
-        # only looks like an import does no harm.
+        # A regex, not `ast`: parsing takes much longer and fails for the syntax of later Python versions.
+        # Text that only looks like an import does no harm.
         text = content.decode("utf-8", "replace").replace("\\\r\n", " ").replace("\\\n", " ")
         found = _IMPORT.findall(text)
         for start, behind in found:
@@ -386,7 +395,7 @@ class _Following:
             if module:
                 self._add_imported(folders, module)
             for part in _COMMENT.sub("", behind).strip("()").split(","):
-                # What stands behind `from package import` may be a module, too.
+                # In `from package import name`, `name` may be a module.
                 name = "".join(part.partition(" as ")[0].split())
                 self._add_imported(folders, f"{module}.{name}" if module else name)
         return bool(found)
@@ -409,14 +418,15 @@ class _Following:
                 for each in found:
                     if each.endswith(_MODULES):
                         self.add(os.path.join(place, each))
-                if part not in found:  # no folder
+                if part not in found:  # not a folder
                     break
                 place = os.path.join(place, part)
                 for each in self._listing(place).get("__init__", ()):
                     self.add(os.path.join(place, each))
 
     def _add_compiled(self, path: str) -> None:
-        """Bytecode that is run without regard to the time of its source; other bytecode is written anew with every change."""
+        """Add the bytecode of a source file that Python may run even though the source has changed."""
+        # Only hash-based bytecode: Python ignores other bytecode if the time of the source differs.
         folder, name = os.path.split(path)
         folder = os.path.join(folder, "__pycache__")
         for each in self._listing(folder).get(name.partition(".")[0], ()):
@@ -429,7 +439,8 @@ class _Following:
                 self.add(os.path.join(folder, each))
 
     def _add_names(self) -> None:
-        """What can be imported from the folders in which Python looks first: a new file there may stand before any other module."""
+        """Add the names of the modules in the folders that Python searches first."""
+        # All names count, because a new module there replaces every later one of the same name.
         for folder in sorted(self._first):
             within = self._inside(folder)
             names = sorted(
@@ -440,10 +451,11 @@ class _Following:
                 or (
                     stem == name != "__pycache__"
                     and name.isidentifier()
-                    and "__init__" in self._listing(os.path.join(folder, name))  # no other folder comes first
+                    # Without `__init__`, a folder is imported only if nothing else has its name (PEP 420).
+                    and "__init__" in self._listing(os.path.join(folder, name))
                 )
             )
-            # A `json.py` next to a script replaces the standard module, whoever imports it.
+            # A `json.py` next to a script replaces the standard module for all code that imports it.
             for name in {name.partition(".")[0] for name in names} & sys.stdlib_module_names:
                 self._add_imported([folder], name)
             told = hashlib.sha256("\n".join(names).encode("utf-8", "surrogateescape")).hexdigest()
@@ -452,7 +464,7 @@ class _Following:
             self._add_what_it_names(*self._todo.pop())
 
     def _listing(self, folder: str) -> dict[str, list[str]]:
-        """The names in a folder, by what stands before their first dot."""
+        """The names in a folder, grouped by the part before the first dot. Empty if it cannot be read."""
         found = self._listings.get(folder)
         if found is None:
             found = self._listings[folder] = {}
@@ -462,7 +474,8 @@ class _Following:
         return found
 
     def _inside(self, path: str) -> str | None:
-        """The path relative to the workspace; None where it leads outside."""
+        """The path relative to the workspace, with `/`; None if it is outside."""
+        # Resolved, because a link in the workspace may lead out of it.
         real = os.path.realpath(path)
         if real == self._root:
             return "."

@@ -1,8 +1,8 @@
-"""Secrets: reads `${...}` in the texts of documents, looks the variables up, and masks their values.
+"""Parse `${...}` look-ups in the texts of documents, look up their values, and mask these values.
 
-`${VAR}` and `${env:VAR}` read the environment, `${file:/path}` a file, `${keyring:service/user}` the system's
-keyring. `:-` gives a default: `${VAR:-text}`. `$${` is a literal `${`. Variables are looked up when a tool is bound;
-they are no expressions.
+`${VAR}` and `${env:VAR}` read the environment, `${file:/path}` a file, and `${keyring:service/user}` the
+system's keyring. `:-` sets a default: `${VAR:-text}`. `$${` is a literal `${`. Look-ups are not expressions:
+their values are read when a tool is bound.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _FORMS: Final = (
 
 
 class SecretVariable(NamedTuple):
-    """One look-up.
+    """A look-up.
 
     Attributes:
-        source: Where it is looked up.
-        name: Of the variable in the environment, the file's path, or `service/user`.
-        default: What stands in where there is nothing; None for none, then it has to be there.
-        text: As it was written.
+        source: Where the value is looked up.
+        name: Name of the environment variable, path of the file, or `service/user` of the keyring entry.
+        default: The value to use if the source has none; None if the source must have one.
+        text: The look-up as written.
     """
 
     source: Source
@@ -59,11 +59,11 @@ class SecretVariable(NamedTuple):
 
 
 def split_variables(text: str) -> list[str | SecretVariable]:
-    """A text, split where something is looked up. `$${` stays in the text pieces as it is: see `plain`.
+    """Split a text at its look-ups. The text pieces keep `$${`; see `unescape_dollars`.
 
     Raises:
-        ExpressionError: With code `bad_variable`. What is written is not in its message: it may be a secret
-            that happens to hold `${`.
+        ExpressionError: The syntax of a look-up is invalid (code `bad_variable`). The message does not quote
+            the text, which may be a secret that happens to contain `${`.
     """
     pieces: list[str | SecretVariable] = []
     start = position = 0
@@ -84,12 +84,16 @@ def split_variables(text: str) -> list[str | SecretVariable]:
 
 
 def unescape_dollars(piece: str) -> str:
-    """A text piece as it is meant, where no expressions are read in it: `$${` is `${`."""
+    """Replace `$${` by `${` in a text piece."""
     return piece.replace("$${", "${")
 
 
 def variables_of(value: JSON, pointer: str = "") -> Iterator[tuple[str, SecretVariable]]:
-    """All look-ups of the texts of a value that was checked, each with the pointer of its text."""
+    """Yield all look-ups in the texts of a valid value, each with the pointer of its text.
+
+    Raises:
+        ExpressionError: As `split_variables` does.
+    """
     if isinstance(value, str):
         yield from ((pointer, piece) for piece in split_variables(value) if isinstance(piece, SecretVariable))
     elif isinstance(value, dict):
@@ -101,7 +105,7 @@ def variables_of(value: JSON, pointer: str = "") -> Iterator[tuple[str, SecretVa
 
 
 def check_variables(text: str, pointer: str) -> list[Problem]:
-    """What is wrong with the look-ups of a text that stands at `pointer`."""
+    """Return the problems of the look-ups in a text at `pointer`."""
     try:
         split_variables(text)
     except ExpressionError as error:
@@ -134,7 +138,7 @@ def _variable(inner: str, written: str, start: int) -> SecretVariable:
 
 
 def _hint_for(name: str) -> str:
-    """The way out for what is written in place of a variable's name; other shells' forms come up most."""
+    """The hint for an invalid name. Unsupported shell forms, such as `${VAR:?}`, have their own hint."""
     match = _NAME.match(name.strip())
     rest = name.strip()[match.end() :] if match is not None else ""
     if match is not None and not rest:
@@ -149,14 +153,14 @@ def _bad(start: int, what: str, hint: str) -> ExpressionError:
 
 
 _LARGEST: Final = 64 * 1024
-"""Bytes of a file that holds one secret."""
+"""Maximum size in bytes of a file that contains a secret."""
 
 
 class Keyring(Protocol):
-    """What `SecretResolver` asks for entries of the system's keyring; the module `keyring` is one."""
+    """Reads entries of the system's keyring. The module `keyring` implements this protocol."""
 
     def get_password(self, service_name: str, username: str) -> str | None:
-        """The secret, or None where there is no such entry."""
+        """Return the secret; None if the entry does not exist."""
         ...
 
 
@@ -164,8 +168,8 @@ class MissingSecret(ToolcribError):
     """A secret that a document names in `${...}` is missing or cannot be read.
 
     Attributes:
-        variable: What was looked for; None where the fault is in what is written in the document.
-        pointer: JSON Pointer of the text that names it, where that is known.
+        variable: The look-up; None if the document contains the value itself.
+        pointer: JSON Pointer of the text that contains it, if known.
     """
 
     code = "missing_secret"
@@ -178,7 +182,7 @@ class MissingSecret(ToolcribError):
         self.pointer = pointer
 
     def at(self, pointer: str) -> MissingSecret:
-        """The same error, with its place in the descriptor."""
+        """Return the same error with its location in the descriptor."""
         return type(self)(self.variable, self.message, hint=self.hint, pointer=pointer)
 
 
@@ -192,8 +196,8 @@ class SecretResolver(Redactor):
     """Looks up secrets and masks them.
 
     Args:
-        environment: Where `${VAR}` is looked up.
-        keyring: Where `${keyring:service/user}` is looked up; the system's keyring unless given.
+        environment: The variables for `${VAR}`.
+        keyring: The keyring for `${keyring:service/user}`. Default: the system's keyring.
     """
 
     def __init__(
@@ -206,7 +210,8 @@ class SecretResolver(Redactor):
     def look_up(self, variable: SecretVariable, *, secret: bool = True) -> str:
         """Look up a variable and register its value as a secret.
 
-        Defaults are not registered. An empty value counts as missing. One newline at the end of a file is removed.
+        Defaults are not registered. An empty value counts as missing. One newline at the end of a file is
+        removed.
 
         Args:
             variable: The variable.
@@ -278,7 +283,7 @@ class SecretResolver(Redactor):
         keyring = self._keyring or _system_keyring(variable)
         try:
             return keyring.get_password(service, user) or ""
-        except Exception as error:  # noqa: BLE001 -- backends of keyrings raise what they like
+        except Exception as error:  # noqa: BLE001 -- keyring backends raise arbitrary exceptions
             message = f"cannot look up `{variable.name}` in the keyring ({type(error).__name__})"
             hint = "try `python -m keyring get SERVICE USER`; the keyring may be locked or have no backend"
             raise MissingSecret(variable, message, hint=hint) from None

@@ -1,4 +1,7 @@
-"""What a model may do with tools in a conversation, as a value. `provider.loop.policy_enforcer` enforces it."""
+"""Tool policies: limits on the tool calls of a model in a conversation, and checks for mistakes in them.
+
+A policy is a value; `provider.loop.policy_enforcer` enforces it.
+"""
 
 from __future__ import annotations
 
@@ -14,28 +17,34 @@ from toolcrib.core.model import NOTHING
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolPolicy:
-    """What a model may do with tools. None means no limit.
+    """Restrictions on the tool calls of a model in a conversation. None means no limit.
 
     Attributes:
-        tool_choice: In the first round of a turn: `auto`, `required`, `none`, or the name of a tool; then `auto`.
-        allow: Globs of the tools that are offered and may be called.
-        deny: Globs of those that are not, whatever `allow` says.
-        ask: Globs of those whose calls wait for an approval.
-        max_rounds: Requests to the model in one turn.
-        max_calls: Calls in the conversation that reach their tools; so for the next three.
-        max_calls_per_turn: Calls between two messages of the user.
-        max_calls_per_tool: Tool glob -> calls of each tool in the conversation; the first that fits counts.
-        max_calls_per_minute: Calls in any 60 seconds of the session's clock.
-        max_parallel: Calls under way at once.
-        max_identical: Equal calls one after another in a turn; a tool of `polling` is not counted.
-        polling: Globs of the tools that are asked the same again and again.
-        max_failures: Calls of one tool that fail for one cause in a turn, with none that ends well between them; all
-            calls of tools that are not there, and all of tools that may not be called, count together.
-        max_cost: US dollars in the conversation.
-        stop_on_tool: Globs of the tools after whose call the turn ends, once one has ended well.
-        requires_before: Tool glob -> tools (or globs) of which each must have been called well before, in an earlier round.
-        exclusive: Groups of tool globs; who has called a tool of one member may call no tool of another.
-        cooldown: Tool glob -> seconds between the beginnings of two calls of a tool; the first that fits counts.
+        tool_choice: Tool choice in the first round of a turn: `auto`, `required` (any tool), `none`, or the
+            name of a tool. Later rounds use `auto`.
+        allow: Globs of the tools that are offered to the model and may be called.
+        deny: Globs of tools to exclude, even if `allow` matches them.
+        ask: Globs of the tools whose calls need approval.
+        max_rounds: Maximum requests to the model in one turn.
+        max_calls: Maximum calls in the conversation. This limit and the next three count calls that reach
+            their tools.
+        max_calls_per_turn: Maximum calls between two messages of the user.
+        max_calls_per_tool: Tool glob -> maximum calls of each matching tool in the conversation. The first
+            match applies.
+        max_calls_per_minute: Maximum calls in any 60 seconds, on the clock of the session.
+        max_parallel: Maximum concurrent calls.
+        max_identical: Maximum consecutive identical calls in a turn. Tools in `polling` are not counted.
+        polling: Globs of the tools that may be called repeatedly with the same arguments.
+        max_failures: Maximum failures of one tool with the same cause in a turn, without a successful call in
+            between. Calls of unknown tools are counted together, and so are calls of forbidden tools.
+        max_cost: Maximum cost of the conversation in US dollars.
+        stop_on_tool: Globs of the tools that end the turn when a call succeeds.
+        requires_before: Tool glob -> tools or globs, each of which must have been called successfully in an
+            earlier round.
+        exclusive: Groups of tool globs that exclude each other: after a call of a tool that matches one glob,
+            tools that match the other globs of the group are denied.
+        cooldown: Tool glob -> minimum seconds between the starts of two calls of a tool. The first match
+            applies.
     """
 
     tool_choice: str = "auto"
@@ -63,12 +72,13 @@ NO_POLICY = ToolPolicy()
 
 
 def check_policy(policy: ToolPolicy, tools: Collection[str] | None = None) -> list[Problem]:
-    """What is wrong with a policy, all at once; pointers lead into the policy.
+    """Return all problems of a policy, with pointers into it.
 
     Args:
         policy: The policy.
-        tools: The names of all tools, of which its globs should fit some; None where nobody knows them.
+        tools: The names of all tools. None if they are unknown: names and globs are not compared with them.
     """
+    # The other checks would raise for values of the wrong type.
     problems = [*_check_values(policy)]
     if problems:
         return problems
@@ -111,7 +121,7 @@ def _check_values(policy: ToolPolicy) -> Iterator[Problem]:
 
 
 def _check_globs(globs: Any, pointer: str) -> Iterator[Problem]:
-    """One text for a list of texts is refused: each of its letters would count, and a `*` fits every tool."""
+    # A text is a sequence of characters: each would be a glob of its own, and a `*` matches every tool.
     if isinstance(globs, str):
         hint = f"write `({globs!r},)`"
         yield Problem(
@@ -140,7 +150,7 @@ def _check_number(value: Any, pointer: str, least: int, fits: Callable[[object],
 
 
 def _check_names(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem]:
-    """Globs that fit no tool; `*` may stand for no tool at all."""
+    """Find names and globs that match no tool. `*` is always accepted."""
     for pointer, glob in _named(policy):
         if glob != "*" and glob not in tools and not any(fnmatchcase(name, glob) for name in tools):
             near = did_you_mean(glob.strip("*?"), tools)
@@ -150,19 +160,18 @@ def _check_names(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem
                 message=f"unknown tool `{glob}`" if plain else f"`{glob}` matches no tool",
                 pointer=pointer,
                 hint=near or "use a tool name, or a glob over tool names",
-                severity="error"
-                if plain
-                else "warning",  # what is not there may come, or be forbidden for good
+                # A glob may match tools that are added later.
+                severity="error" if plain else "warning",
             )
 
 
 def _is_plain(glob: str) -> bool:
-    """Whether a glob is a name."""
+    """Whether a glob is a plain name."""
     return not any(mark in glob for mark in "*?[")
 
 
 def _named(policy: ToolPolicy) -> Iterator[tuple[str, str]]:
-    """Every glob, and where it stands."""
+    """Yield every glob with its pointer."""
     for key in _GLOBS:
         yield from ((f"/{key}/{number}", glob) for number, glob in enumerate(getattr(policy, key)))
     for key in ("max_calls_per_tool", "requires_before", "cooldown"):
@@ -174,7 +183,7 @@ def _named(policy: ToolPolicy) -> Iterator[tuple[str, str]]:
 
 
 CHOICES = ("auto", "required", "none")
-"""What `tool_choice` can be besides the name of a tool."""
+"""The values of `tool_choice` that are not names of tools."""
 
 
 def _check_choice(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem]:
@@ -198,12 +207,12 @@ def _check_choice(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Proble
 
 
 def _plain_names(policy: ToolPolicy) -> Collection[str]:
-    """The tools that a policy itself names."""
+    """The tools that a policy names. They stand in for the list of all tools if it is unknown."""
     return {glob for _pointer, glob in _named(policy) if _is_plain(glob)} | {policy.tool_choice} - {*CHOICES}
 
 
 def _check_groups(policy: ToolPolicy) -> Iterator[Problem]:
-    """Groups of which no member shuts out another."""
+    """Find exclusive groups, or globs in them, that have no effect."""
     for number, group in enumerate(policy.exclusive):
         if len(group) < 2:
             message = "a group of fewer than two globs excludes nothing"
@@ -216,7 +225,7 @@ def _check_groups(policy: ToolPolicy) -> Iterator[Problem]:
 
 
 def _check_order(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem]:
-    """Tools that wait for what can never be."""
+    """Find tools that can never be called because of `requires_before`."""
     free = _callable(policy, tools)
     for glob, needs in policy.requires_before.items():
         waiting = [tool for tool in tools if tool not in free and fnmatchcase(tool, glob)]
@@ -230,7 +239,9 @@ def _check_order(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem
 
 
 def _callable(policy: ToolPolicy, tools: Collection[str]) -> set[str]:
-    """The tools that can be called at some time: those that wait for nothing, those that wait for them, and so on."""
+    """The tools that can be called in some order of calls."""
+    # A fixed point: first the tools that require nothing, then those that require only them, and so on. The
+    # tools of a cycle are never reached.
     waiting = {tool for tool in tools if _may_ever(policy, tool)}
     free: set[str] = set()
     while True:
@@ -246,14 +257,15 @@ def _callable(policy: ToolPolicy, tools: Collection[str]) -> set[str]:
 
 
 def _may_ever(policy: ToolPolicy, tool: str) -> bool:
-    """Whether a tool may be called at all, whatever was called before."""
+    """Whether a tool may be called at all, regardless of earlier calls."""
     most = [policy.max_calls, policy.max_calls_per_turn, policy.max_calls_per_minute]
     most += [n for glob, n in policy.max_calls_per_tool.items() if fnmatchcase(tool, glob)][:1]
     return allows(policy, tool) and 0 not in most
 
 
 def _met(policy: ToolPolicy, tool: str, need: str, tools: Collection[str], free: Collection[str]) -> bool:
-    """Whether something that a tool needs can have been called; what fits no tool is told as that."""
+    """Whether a tool that matches `need` can be called before `tool`."""
+    # A glob that matches no tool counts as met: `_check_names` already reports it.
     fitting = [other for other in tools if fnmatchcase(other, need)]
     return not fitting or any(other in free and not _exclude(policy, tool, other) for other in fitting)
 
@@ -268,7 +280,7 @@ def _place(tool: str, group: Collection[str]) -> int | None:
 
 
 def _why_never(policy: ToolPolicy, tool: str, needed: Collection[str]) -> str:
-    """What could be changed about a tool that waits for ever."""
+    """The hint for a tool that can never be called."""
     if not any(_may_ever(policy, other) for other in needed):
         return "allow it, or do not require it"
     if any(_exclude(policy, tool, other) for other in needed):
@@ -279,7 +291,7 @@ def _why_never(policy: ToolPolicy, tool: str, needed: Collection[str]) -> str:
 
 
 def _check_forced(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem]:
-    """A tool that must be called first, and can't be."""
+    """Check whether the tool that `tool_choice` forces can be called first."""
     choice = policy.tool_choice
     if choice in CHOICES or choice not in tools or not allows(policy, choice):
         return
@@ -314,7 +326,7 @@ def needs_of(policy: ToolPolicy, tool: str) -> tuple[str, ...]:
 
 
 def allows(policy: ToolPolicy, tool: str) -> bool:
-    """Whether a tool is offered, and may be called."""
+    """Whether a tool is offered to the model and may be called."""
     return _fits(tool, policy.allow) and not _fits(tool, policy.deny)
 
 
@@ -324,7 +336,7 @@ def _fits(tool: str, globs: Collection[str]) -> bool:
 
 
 def renamed(policy: ToolPolicy, full: Callable[[str], str]) -> ToolPolicy:
-    """The policy with other names and globs of tools."""
+    """Return the policy with `full` applied to every name and glob of a tool."""
     globs: dict[str, Any] = {key: tuple(map(full, getattr(policy, key))) for key in _GLOBS}
     return replace(
         policy,

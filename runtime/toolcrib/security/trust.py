@@ -1,8 +1,9 @@
-"""Workspace trust: files alone start no program, contact no host and read no secret.
+"""Workspace trust: files alone cannot start programs, contact hosts or read secrets.
 
-A workspace is trusted as a unit: a project, or a pack or folder outside of it. The needs of its files are collected
-before anything runs (`trust_needs`), and the user agrees to exactly these needs (`trust_decisions`). All code that
-starts a program, contacts a host or looks up a secret calls one function first:
+A workspace is trusted as a unit: a project, or a pack or folder outside of it. The needs of its files are
+collected before anything runs (`trust_needs`), and the user agrees to exactly these needs
+(`trust_decisions`). All code that starts a program, contacts a host or looks up a secret calls one function
+first:
 
 Trust.check(subject)
 -> the workspaces of the subject's files        Trust.workspaces_of
@@ -42,7 +43,8 @@ class TrustPolicy(NamedTuple):
 
     Attributes:
         everything: Whether all workspaces are trusted without a prompt.
-        nothing: Whether to ignore stored decisions and the environment, so that only `hashes` and `paths` grant trust.
+        nothing: Whether to ignore stored decisions and the environment, so that only `hashes` and `paths`
+            grant trust.
         hashes: Hashes of trusted needs, at least 16 characters of each.
         paths: Files and folders that are trusted because the user named them, as written.
     """
@@ -53,7 +55,7 @@ class TrustPolicy(NamedTuple):
     paths: tuple[str, ...] = ()
 
     def with_environment(self, environment: Mapping[str, str] = os.environ) -> TrustPolicy:
-        """The same, with what `TOOLCRIB_TRUST` grants."""
+        """Return the policy with the grants of `TOOLCRIB_TRUST` added."""
         said = environment.get(VARIABLE, "").strip()
         if self.nothing or not said:
             return self
@@ -79,11 +81,12 @@ class Workspace(NamedTuple):
     """The unit of trust.
 
     Attributes:
-        root: Its folder or file, absolute, with links resolved.
-        kind: `project` (a folder with a project file), `folder`, `pack` (from elsewhere, so that what it needs has to be
-            declared in its `pack.yaml`), or `servers` (a file that names MCP servers).
-        name: As it was named.
-        partial: Whether only a part of it was read, because that part was named.
+        root: Path of the folder or file, absolute, with links resolved.
+        kind: `project` (a folder with a project file), `folder`, `pack` (outside of a project, so its
+            `pack.yaml` must declare its needs), `servers` (a file that configures MCP servers), or `file`
+            (outside of all of these).
+        name: The path as written by the user or in a document.
+        partial: Whether only a part of the workspace was loaded, because the user named that part.
     """
 
     root: str
@@ -93,7 +96,7 @@ class Workspace(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Its root, or the parent folder if the root is a file."""
+        """The root, or its parent folder if the root is a file."""
         return self.root if os.path.isdir(self.root) else os.path.dirname(self.root)
 
     def holds(self, path: str) -> bool:
@@ -105,10 +108,10 @@ class TrustSubject(NamedTuple):
     """A tool, server or scenario that is about to start, contact or read something.
 
     Attributes:
-        user: `tool get_forecast`, `server time`, `scenario refunds`.
-        files: The files that wrote it, as they were named; a tool that was laid over another has several.
-        needs: What it needs, given the workspace that it is in.
-        settings: Whether what the project puts in force for all tools counts as well.
+        user: Kind and name: `tool get_forecast`, `server time`, `scenario refunds`.
+        files: The files that define it, as written. A tool that overrides another one has several.
+        needs: Returns its needs in a workspace.
+        settings: Whether the network access that the project grants to all tools is one of its needs.
     """
 
     user: str
@@ -118,16 +121,17 @@ class TrustSubject(NamedTuple):
 
 
 class WorkspaceContents(NamedTuple):
-    """What was read, as far as trust depends on it.
+    """The parts of the loaded files that trust depends on.
 
     Attributes:
-        base: The working directory when it was read; names of files are relative to it.
-        workspaces: What it lies in.
-        subjects: Everything that needs something.
-        settings: What the project and its profiles let all tools reach, and the file that says so.
-        packs: Root of a pack from elsewhere -> what it holds.
-        servers: Name of a server that was read -> the files that it belongs to and is written in.
-        own: Names of servers that the program gave itself.
+        base: The working directory at loading time. Relative file names start here; empty if it was deleted.
+        workspaces: The workspaces of the files.
+        subjects: Returns everything that has needs.
+        settings: The network access that the project and its profiles grant to all tools.
+        settings_file: The project file; empty without a project.
+        packs: Returns the content of a pack outside of a project, given the root of the pack.
+        servers: Name of a configured server -> the file that it belongs to, and its source.
+        own: Names of the servers that the program passed itself.
     """
 
     base: str = ""
@@ -141,12 +145,12 @@ class WorkspaceContents(NamedTuple):
 
 
 class ServerHome(NamedTuple):
-    """Where an MCP server belongs.
+    """The file that an MCP server belongs to.
 
     Attributes:
-        file: The project's file, where the project names the server; else the one that it is written in; empty where a
-            program gave it itself.
-        source: What tools that are imported from it have for their source.
+        file: The project file if the project names the server, else the file that configures it; empty if the
+            program passed the server itself.
+        source: The `origin.source` of tools that are imported from the server.
     """
 
     file: str
@@ -154,12 +158,12 @@ class ServerHome(NamedTuple):
 
 
 class PackContent(NamedTuple):
-    """A pack from elsewhere.
+    """The content of a pack outside of a project.
 
     Attributes:
-        name: Its name and version.
-        requires: What its `pack.yaml` requires.
-        digests: Of everything that was read of it.
+        name: Name and version of the pack.
+        requires: The `requires` block of its `pack.yaml`.
+        digests: The digests of all of its loaded documents.
         place: `file:line` of its `pack.yaml`.
     """
 
@@ -173,15 +177,15 @@ NO_CONTENTS: Final = WorkspaceContents()
 
 
 class TrustRequest(NamedTuple):
-    """What somebody is asked to agree to.
+    """The needs of a workspace that the user is asked to agree to.
 
     Attributes:
-        workspace: What is to be trusted.
-        needs: Everything that its files need.
-        hash: Of the needs.
-        before: What was agreed to last; None where nothing was.
-        user: Who is waiting for it; empty for nobody.
-        undeclared: Needs of a pack from elsewhere that its `pack.yaml` does not declare. They can't be granted.
+        workspace: The workspace.
+        needs: All needs of its files.
+        hash: Hash of the needs.
+        before: The last decision on the workspace; None for a new one.
+        user: The subject that is waiting, such as `server time`; empty for none.
+        undeclared: Needs of a pack that its `pack.yaml` does not declare. They cannot be granted.
     """
 
     workspace: Workspace
@@ -193,7 +197,7 @@ class TrustRequest(NamedTuple):
 
     @property
     def hint(self) -> str:
-        """How a workspace is trusted."""
+        """The commands that review and trust the workspace."""
         here = working_folder()
         root = self.workspace.root
         path = "" if here and root == os.path.realpath(here) else f" {_as_argument(self.workspace, here)}"
@@ -201,13 +205,13 @@ class TrustRequest(NamedTuple):
 
     @property
     def added(self) -> tuple[Need, ...]:
-        """What was not agreed to before."""
+        """The needs that the last decision does not include."""
         known = {each.digest for each in self.before.needs} if self.before is not None else set()
         return tuple(each for each in self.needs if each.digest not in known)
 
     @property
     def removed(self) -> tuple[Need, ...]:
-        """What was agreed to before and is not needed any more."""
+        """The needs of the last decision that the files do not have."""
         now = {each.digest for each in self.needs}
         return tuple(each for each in (self.before.needs if self.before else ()) if each.digest not in now)
 
@@ -245,7 +249,8 @@ class Trust:
     Args:
         policy: What is trusted without a stored decision.
         store: The stored decisions. Default: those of the user.
-        ask: Prompts the user, once for each state of a workspace. None: untrusted needs are refused without a prompt.
+        ask: Prompts the user, once for each state of a workspace. None: untrusted needs are refused without a
+            prompt.
 
     Attributes:
         told: Whether the untrusted needs were already reported.
@@ -273,39 +278,40 @@ class Trust:
 
     @property
     def store(self) -> DecisionStore:
-        """Where decisions lie."""
+        """The stored decisions."""
         if self._store is None:
-            from toolcrib.security.trust_decisions import default_store  # noqa: PLC0415 -- mocks ask for no trust
+            from toolcrib.security.trust_decisions import default_store  # noqa: PLC0415 -- mocks need no trust
 
             self._store = default_store()
         return self._store
 
     @property
     def contents(self) -> WorkspaceContents:
-        """What was read."""
+        """The contents of the loaded files, computed when they are first needed."""
         if self._contents is None:
             self._contents = NO_CONTENTS if self._look is None else self._look()
         return self._contents
 
     @property
     def refused(self) -> list[TrustRequest]:
-        """What would have to be agreed to for what was asked for in vain so far."""
+        """The requests of the refused checks that are still not granted."""
         return [each for each in self._refused.values() if not self.grants(each)]
 
     @property
     def granted(self) -> tuple[str, ...]:
-        """The hashes of what was agreed to in this process."""
+        """The hashes of the needs that were granted in this process."""
         return tuple(self._granted)
 
     def show(self, look: Callable[[], WorkspaceContents]) -> None:
-        """Take note of what was read; it is looked at when somebody asks."""
+        """Replace the contents after files were loaded. `look` is called when they are first needed."""
         self._look, self._contents = look, None
+        # These are derived from the previous contents. Grants stay: their hashes identify the needs.
         self._homes.clear()
         self._requests.clear()
         self._settled.clear()
 
     def check(self, subject: TrustSubject, *, fresh: bool = False) -> None:
-        """Check that the needs of a subject are trusted and that its workspaces have no other untrusted needs.
+        """Check that all needs of a subject and of its workspaces are trusted.
 
         Args:
             subject: The tool, server or scenario that is about to act.
@@ -322,8 +328,8 @@ class Trust:
                 self._check_in(workspace, subject, needs, fresh=fresh)
 
     def is_trusted(self, subject: TrustSubject) -> bool:
-        """Whether `check` would return; nobody is asked."""
-        # A question must have no effects: no prompt, and no entry among the refused requests that are reported.
+        """Whether `check` would succeed. Does not prompt."""
+        # A question must have no effects: no prompt, and no entry in the reported `refused` requests.
         ask, self.ask = self.ask, None
         refused = dict(self._refused)
         try:
@@ -335,7 +341,9 @@ class Trust:
         return True
 
     def check_server(self, server: Server) -> None:
-        """`check` for an MCP server, whose files are looked at anew.
+        """Run `check` for an MCP server that is about to be started or contacted; its files are read again.
+
+        A server that the program passed itself is always trusted.
 
         Raises:
             Untrusted: As `check` does.
@@ -345,31 +353,32 @@ class Trust:
         self.check(subject_of_server(server, self.contents.servers.get(server.name)), fresh=True)
 
     def is_home(self, server: str, workspace: Workspace) -> bool:
-        """Whether a server belongs to a workspace: who agreed to that one agreed to its server."""
+        """Whether a server belongs to a workspace, so that trust in the workspace covers the server."""
         home = self.contents.servers.get(server)
         return home is not None and bool(home.file) and self.workspace_of(home.file) == workspace
 
     def trusts_settings(self) -> bool:
-        """Whether what a project lets all tools reach may be in force; nobody is asked."""
+        """Whether the network access that the project grants to all tools is trusted. Does not prompt."""
         contents = self.contents if not self.policy.everything else NO_CONTENTS
         if not contents.settings:
             return True
         return self.is_trusted(TrustSubject("project", (), lambda _workspace: (), settings=True))
 
     def permits_data(self, source: str, path: str, name: str) -> bool:
-        """Whether a variable may be looked up in the path of a file of rows; nobody is asked.
+        """Whether the path of a data file may contain the value of an environment variable. Does not prompt.
 
-        What was agreed to is known once everything was read, so the first reading permits only what somebody named.
+        A decision covers the needs of all files. During the first loading these are unknown, so only a named
+        path grants the permission.
 
         Args:
-            source: The document that names the file.
-            path: Its path, as it is written.
-            name: The variable.
+            source: The document that names the data file.
+            path: Path of the data file, as written.
+            name: Name of the variable.
         """
         return self.is_trusted(subject_of_data(source, path, name))
 
     def agrees_to_data(self, source: str, path: str, name: str) -> bool:
-        """The same where all is known that was read; somebody may be asked."""
+        """Like `permits_data`, after all files have been loaded; prompts if necessary."""
         try:
             self.check(subject_of_data(source, path, name))
         except Untrusted:
@@ -377,18 +386,23 @@ class Trust:
         return True
 
     def folder_of(self, file: str) -> str:
-        """The folder of the workspace that a file lies in, for what was checked; empty where nothing was read from disk."""
+        """The folder of the workspace that contains a file; empty if no files were loaded."""
         return self.workspace_of(file).folder if self._look is not None else ""
 
     def workspaces_of(self, subject: TrustSubject) -> list[Workspace]:
-        """The workspaces that a subject's files lie in. A file that lies in none is trusted by nobody."""
+        """The workspaces of a subject's files, and of the project file if its settings count."""
         found = {self.workspace_of(file) for file in subject.files}
         if subject.settings and self.contents.settings and self.contents.settings_file:
             found.add(self.workspace_of(self.contents.settings_file))
         return sorted(found)
 
     def request(self, workspace: Workspace, user: str = "") -> TrustRequest:
-        """What has to be agreed to for a workspace to be trusted, as its files are now."""
+        """Build the request for a workspace from its current files.
+
+        Args:
+            workspace: The workspace.
+            user: The subject that is waiting; empty for none.
+        """
         from toolcrib.security.trust_needs import hash_of, is_declared, merge_needs  # noqa: PLC0415 -- as above
 
         needs = merge_needs(self._all_needs(workspace))
@@ -403,19 +417,19 @@ class Trust:
         return found
 
     def requests(self) -> list[TrustRequest]:
-        """What has to be agreed to for each workspace, also where it was."""
+        """Build the requests for all workspaces, including the trusted ones."""
         return [self.request(workspace) for workspace in self.contents.workspaces]
 
     def grants(self, request: TrustRequest) -> bool:
-        """Whether everything of a request may happen now."""
+        """Whether all needs of a request are trusted."""
         named = self.policy.everything or self._is_named(request.workspace, None)
         return named or self._is_agreed(request)
 
     def grant(self, request: TrustRequest) -> None:
-        """Trust what a request says, in this process."""
+        """Trust the needs of a request, in this process only."""
         self._granted[request.hash] = request
 
-    # How a need is found, and found to be agreed to.
+    # Find needs, and decide whether they are trusted.
 
     def _needs_in(self, workspace: Workspace, subject: TrustSubject) -> tuple[Need, ...]:
         from toolcrib.security.trust_needs import merge_needs  # noqa: PLC0415 -- as above
@@ -438,11 +452,12 @@ class Trust:
                 yield each
         if self._holds_settings(workspace):
             yield from self.contents.settings
+        # A decision on a pack covers exactly its current content: any change requires a new one.
         if found and workspace.kind == "pack":
             yield self._content_of(workspace)
 
     def workspace_of(self, file: str) -> Workspace:
-        """The workspace that a file lies in; one of its own where it lies in none."""
+        """The innermost workspace that contains a file; outside of all workspaces, the file itself."""
         found = self._homes.get(file)
         if found is None:
             path = self._resolved(file)
@@ -452,8 +467,9 @@ class Trust:
         return found
 
     def _is_named(self, workspace: Workspace, subject: TrustSubject | None) -> bool:
-        """Whether somebody trusts a workspace, or the files of it that wrote a subject, by naming them."""
+        """Whether the user named the workspace, or all files of a subject in it."""
         named = [self._resolved(path) for path in self.policy.paths]
+        # Naming the project file names the project.
         named += [
             os.path.dirname(path) for path in named if path == self._resolved(self.contents.settings_file)
         ]
@@ -464,12 +480,14 @@ class Trust:
             if subject is None
             else [each for each in subject.files if self.workspace_of(each) == workspace]
         )
+        # All files: naming a file does not cover one that overrides it.
         return bool(files) and all(
             any(_inside(self._resolved(file), path) for path in named) for file in files
         )
 
     def _resolved(self, path: str) -> str:
         whole = os.path.join(self.contents.base, path)
+        # `realpath` of a relative path would raise if the working directory was deleted.
         return os.path.realpath(whole) if os.path.isabs(whole) else whole
 
     def _check_in(
@@ -485,7 +503,7 @@ class Trust:
             request = self.request(workspace, subject.user)
         left = _beyond(request, needs)
         if left and not fresh:
-            # A file that is run may have changed since the request was built; only a new request contains the change.
+            # A file that is run may have changed since the request was built; a new request includes it.
             request = self.request(workspace, subject.user)
             left = _beyond(request, needs)
         if not left and (request.hash in self._settled or self._is_agreed(request)):
@@ -508,7 +526,7 @@ class Trust:
 
     def _is_agreed(self, request: TrustRequest) -> bool:
         """Whether one decision covers all current needs of a workspace."""
-        # A decision may cover more: a file with an error has no needs, and must not cost the others their trust.
+        # A decision may cover more: a file with an error has no needs, and the others must stay trusted.
         workspace = request.workspace
         if request.hash in self._granted or any(map(request.hash.startswith, self.policy.hashes)):
             return True
@@ -572,7 +590,14 @@ def describe_need(each: Need) -> str:
 
 
 def subject_of_server(server: Server, home: ServerHome | None = None) -> TrustSubject:
-    """An MCP server as whoever starts or reaches it; one of a project belongs to it wherever the server is written."""
+    """An MCP server as a trust subject.
+
+    A server that the project names belongs to the project, even if another file configures it.
+
+    Args:
+        server: The server.
+        home: The file that it belongs to. Default: the file that configures it.
+    """
     from toolcrib.core.pointers import file_and_line  # noqa: PLC0415 -- few runtimes have servers
     from toolcrib.security.trust_needs import needs_of_server  # noqa: PLC0415 -- as above
 
@@ -586,7 +611,7 @@ def subject_of_server(server: Server, home: ServerHome | None = None) -> TrustSu
 
 
 def subject_of_data(source: str, path: str, name: str) -> TrustSubject:
-    """A file of rows whose path names a variable; see `Trust.permits_data`."""
+    """A data file whose path contains a variable, as a trust subject; see `Trust.permits_data`."""
     from toolcrib.security.trust_needs import need_of_data  # noqa: PLC0415 -- as above
 
     return TrustSubject(
@@ -601,10 +626,11 @@ def _beyond(agreed: TrustRequest | Decision, needs: Sequence[Need]) -> list[Need
 
 
 def _as_argument(workspace: Workspace, here: str) -> str:
-    """A workspace as the argument of a command: as it was named, if that leads there from the working directory."""
+    """The workspace as a command-line argument: its name if that leads there from `here`, else its root."""
     name = workspace.name
     if not here or os.path.realpath(os.path.join(here, name)) != workspace.root:
         name = workspace.root
+    # Without `./`, the command line would read the path as an option or a subcommand.
     if name.startswith("-") or name in _COMMANDS:
         name = f"./{name}"
     return shlex.quote(name)

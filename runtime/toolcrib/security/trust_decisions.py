@@ -1,8 +1,8 @@
 """Store trust decisions: one small file each, in the user's state folder and never in a repository.
 
-The file name consists of the workspace and the hash of the needs. Two processes that decide at the same time keep both
-decisions, and a return to earlier needs causes no new prompt. Folders and files are ignored if other users own them or
-may write to them, or if they may have come with a repository.
+The file name consists of the workspace and the hash of the needs. Two processes that decide at the same time
+keep both decisions, and a return to earlier needs causes no new prompt. Folders and files are ignored if
+other users own them or may write to them, or if they may have come with a repository.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Decision(NamedTuple):
 
     Attributes:
         root: The folder or file of the workspace, absolute, with links resolved.
-        hash: That of the needs.
-        needs: What was agreed to.
-        kind: What it is: `project`, `folder`, `pack` or `servers`.
-        when: ISO 8601, in UTC.
-        who: Name of the user, and of the machine: `ann@laptop`.
-        how: `toolcrib trust`, `toolcrib init`, `prompt`.
+        hash: Hash of the needs.
+        needs: The needs that the user agreed to.
+        kind: Kind of the workspace: `project`, `folder`, `pack` or `servers`.
+        when: Time of the decision in UTC, in ISO 8601 format.
+        who: Names of the user and the machine: `ann@laptop`.
+        how: The command that stored it (`toolcrib trust` or `toolcrib init`), or `prompt`.
     """
 
     root: str
@@ -58,20 +58,22 @@ class Decision(NamedTuple):
         return cls(root, hash_of(needs), tuple(needs), kind, when.isoformat(timespec="seconds"), _who(), how)
 
     def as_json(self) -> dict[str, Any]:
-        """The decision as a JSON object."""
+        """Return the decision as a JSON object."""
         return {**self._asdict(), "needs": [each.as_json() for each in self.needs]}
 
 
 def _who() -> str:
     try:
         name = getpass.getuser()
+    # A user ID without a name is common in containers: OSError since Python 3.13, before it KeyError, or
+    # ImportError on Windows.
     except (KeyError, OSError, ImportError):
         name = f"user {os.getuid()}" if hasattr(os, "getuid") else "somebody"
     return f"{name}@{platform.node()}"
 
 
 def default_store() -> DecisionStore:
-    """Return the store in the user's state folder. Without such a folder, it is empty and cannot add decisions."""
+    """Return the store in the user's state folder. If the system defines none, it is empty and read-only."""
     folder = state_folder()
     return DecisionStore("" if folder is None else os.path.join(folder, "trust"))
 
@@ -107,7 +109,7 @@ class DecisionStore:
         return [each for each in read if each is not None and each.hash == digest]
 
     def everything(self) -> list[Decision]:
-        """All decisions, in order of their workspaces, the newest first."""
+        """List all decisions, sorted by workspace, the newest first."""
         read = [self._read(name) for name in self._names()]
         newest = sorted((each for each in read if each is not None), key=lambda each: each.when, reverse=True)
         return sorted(newest, key=lambda each: each.root)
@@ -143,10 +145,10 @@ class DecisionStore:
             raise
 
     def remove(self, root: str) -> int:
-        """Forget all decisions on a workspace, and return how many there were.
+        """Remove all decisions on a workspace and return their number.
 
         Raises:
-            OSError: One can't be removed.
+            OSError: A decision cannot be removed.
         """
         names = [name for name in self._names() if name.partition("-")[0] == _digest_of(root)]
         for name in names:
@@ -214,14 +216,14 @@ class DecisionStore:
 
 
 def _why_not_the_users(folder: str, *, links: bool = True) -> str:
-    """Why a folder is not the user's alone; empty if it is, or if there is none.
+    """Why other users may control a folder; empty if they cannot, or if the folder does not exist.
 
     Args:
-        folder: Its path. What lies above it does not matter.
-        links: Whether it may be a link that the user made.
+        folder: Path of the folder. Its parents are not checked.
+        links: Whether it may be a symbolic link of the user.
 
     Raises:
-        OSError: It can't be looked at.
+        OSError: The folder cannot be inspected.
     """
     try:
         found = os.lstat(folder)
@@ -237,7 +239,8 @@ def _why_not_the_users(folder: str, *, links: bool = True) -> str:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    # Without O_NONBLOCK, opening a FIFO waits for its writer. The store never writes links, so O_NOFOLLOW refuses them.
+    # Without O_NONBLOCK, opening a FIFO waits for its writer. The store never writes links, so O_NOFOLLOW
+    # refuses them.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
 
 
@@ -252,6 +255,7 @@ def _parsed(raw: bytes) -> Decision | None:
             for each in said.pop("needs")
         )
         decision = Decision(needs=needs, **said)
+    # The file may contain any JSON: a list, an unknown key, a need without details, deeply nested lists.
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     texts = (decision.root, decision.hash, decision.kind, decision.when, decision.who, decision.how)

@@ -1,4 +1,4 @@
-"""Collect what files need from outside: programs to start, hosts to contact, secrets to read, code to import."""
+"""Collect the needs of files: programs to start, hosts to contact, secrets to read, code to import."""
 
 from __future__ import annotations
 
@@ -21,21 +21,25 @@ if TYPE_CHECKING:
 
 Kind = Literal["start", "contact", "read", "import", "mode", "content"]
 KINDS: Final[Sequence[Kind]] = ("start", "contact", "read", "import", "mode", "content")
-"""In the order in which they are shown."""
+"""All kinds, in display order."""
 
 
 class Need(NamedTuple):
     """One action that requires the user's agreement.
 
     Attributes:
-        kind: `start` (a program), `contact` (a host), `read` (a variable, file or keyring entry), `import` (Python code),
-            `mode` (a call in a mode of which it is not known what it touches), `content` (a pack, as it is).
+        kind: `start` (a program), `contact` (a host), `read` (a variable, file or keyring entry), `import`
+            (Python code), `mode` (a call in a mode that does not declare its needs), `content` (a pack,
+            unchanged).
         what: The command line, origin, look-up (`${NAME}`), function, mode or pack. Secrets are masked.
-        to: Where what is read goes; what an origin stands in for; what a function is used as.
-        details: What else counts, a line each: `in ./server`, `env TOKEN=${TOKEN}`, `file server.py 1f2e3d4c5b6a`.
-        digest: SHA-256 of all that counts, in hex; who asks for it does not.
-        users: Who asks for it: `server time`, `tool get_forecast`, `profile ci`.
-        place: `file:line` of the first of these.
+        to: Destination of a value that is read, origin that a host replaces (`in place of ...`), or role of a
+            function.
+        details: Everything else that counts, one line each: `in ./server`, `env TOKEN=${TOKEN}`,
+            `file server.py 1f2e3d4c5b6a`.
+        digest: SHA-256 in hex of everything that requires a new decision if it changes. Users and place are
+            not included.
+        users: The subjects that have this need: `server time`, `tool get_forecast`, `profile ci`.
+        place: `file:line` of the first user.
     """
 
     kind: Kind
@@ -48,11 +52,11 @@ class Need(NamedTuple):
 
     @property
     def subject(self) -> tuple[str, str, str]:
-        """What tells a need that has changed from another one."""
+        """The fields that identify a need, even if its details have changed."""
         return self.kind, self.what, self.to
 
     def as_json(self) -> dict[str, JSON]:
-        """The need as a JSON object."""
+        """Return the need as a JSON object."""
         return {
             "kind": self.kind,
             "what": self.what,
@@ -74,16 +78,16 @@ def make_need(
     user: str = "",
     place: str = "",
 ) -> Need:
-    """A need with its digest.
+    """Create a need and compute its digest.
 
     Args:
         kind: As `Need.kind`.
         what: As `Need.what`.
         to: As `Need.to`.
         details: As `Need.details`.
-        counts: What counts besides, which may be secret: it goes into the digest and nowhere else.
-        user: Who asks for it.
-        place: `file:line` of where.
+        counts: Further values that count, possibly secret: only the digest includes them.
+        user: The subject that has the need.
+        place: `file:line` of the subject.
     """
     shown = tuple(details)
     # Canonical JSON, so that the order of keys in a file does not change the digest.
@@ -93,7 +97,7 @@ def make_need(
 
 
 def merge_needs(needs: Iterable[Need]) -> tuple[Need, ...]:
-    """Each need once, with all who ask for it, in the order in which they are shown."""
+    """Merge equal needs and their users, and sort them in display order."""
     found: dict[str, Need] = {}
     for each in needs:
         before = found.get(each.digest)
@@ -103,21 +107,21 @@ def merge_needs(needs: Iterable[Need]) -> tuple[Need, ...]:
 
 
 def hash_of(needs: Iterable[Need]) -> str:
-    """What tells needs from others, in hex: SHA-256 of their digests, in order of these."""
+    """Return the hash that identifies a set of needs: SHA-256 of their sorted digests, in hex."""
     # Sorted and unique, so that the order of files and the number of users do not change the hash.
     digests = sorted({each.digest for each in needs})
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
-# What servers need.
+# Needs of servers.
 
 
 def needs_of_server(server: Server, root: str) -> Iterator[Need]:
-    """What starting or reaching an MCP server takes.
+    """Yield the needs of starting or contacting an MCP server.
 
     Args:
         server: The server.
-        root: The workspace that names it, absolute, with links resolved.
+        root: Folder of the workspace that configures it, absolute, with links resolved.
     """
     user, place = f"server {server.name}", server.place()
     if server.transport == "stdio":
@@ -162,14 +166,14 @@ def _start(server: Server, root: str, user: str, place: str) -> Need:
 
 
 def _known(text: str, folders: Mapping[str, str]) -> str:
-    """A text with the folders of editors in place; what is looked up elsewhere stays as it is written."""
+    """Replace `${workspaceFolder}` and related variables. Other look-ups stay as written."""
     for name, folder in folders.items():
         text = text.replace(f"${{{name}}}", folder)
     return text
 
 
 def _joined(root: str, folder: str) -> str:
-    import os  # noqa: PLC0415 -- links stay as they are, which a Path would resolve
+    import os  # noqa: PLC0415 -- only servers need it
 
     return os.path.abspath(os.path.join(root, folder))
 
@@ -200,19 +204,21 @@ def _import(function: str, role: str, root: str, user: str, place: str) -> Need:
     )
 
 
-# What requests need.
+# Needs of requests.
 
 
 def needs_of_http(block: Mapping[str, Any], *, user: str, place: str = "", root: str = "") -> Iterator[Need]:
-    """What requests take that a block describes: `url, hosts, headers, auth ...` as `live` and servers write them.
+    """Yield the needs of requests that a block describes (`url, hosts, headers, auth ...`).
 
-    What is looked up goes with every host that the block names, so a secret and its hosts are agreed to together.
+    Mode `live` and servers have such blocks.
+    Each look-up names all hosts of the block as its destination, so a decision covers a secret together with
+    its hosts.
 
     Args:
-        block: The block, as it is written.
-        user: Who asks: `tool get_forecast`.
-        place: `file:line` of where.
-        root: The workspace, absolute, with links resolved; for the files of hooks.
+        block: The block, as written.
+        user: The subject that has the needs: `tool get_forecast`.
+        place: `file:line` of the subject.
+        root: Folder of the workspace, absolute, with links resolved; for the files of hooks.
     """
     auth = block.get("auth")
     schemes = [each for each in (auth if isinstance(auth, list) else [auth]) if isinstance(each, Mapping)]
@@ -235,10 +241,11 @@ def needs_of_http(block: Mapping[str, Any], *, user: str, place: str = "", root:
 
 
 def look_ups(value: JSON) -> Iterator[SecretVariable]:
-    """The look-ups in the texts of a value; a text that is written wrong has none, since it is not looked up either."""
+    """Yield the look-ups in the texts of a value."""
     if isinstance(value, str):
         try:
             yield from (piece for piece in split_variables(value) if isinstance(piece, SecretVariable))
+        # A text with invalid syntax is never looked up, so it needs nothing.
         except ExpressionError:
             return
     elif isinstance(value, Mapping):
@@ -253,7 +260,7 @@ _ORIGIN: Final = re.compile(r"(?:[^:/?#]*://)?[^/?#]*")
 
 
 def origin_text(url: str) -> str:
-    """Scheme, host and port of a URL as they are written, with look-ups in them; no user and no password."""
+    """Scheme, host and port of a URL as written, including look-ups, but without user and password."""
     try:
         pieces = split_variables(url)
     except ExpressionError:
@@ -264,23 +271,24 @@ def origin_text(url: str) -> str:
         if isinstance(piece, str):
             text += unescape_dollars(piece)
         else:
-            # A private-use character stands for the look-up, whose own `:`, `/` or `@` must not split the URL.
+            # A private-use character replaces the look-up, whose own `:`, `/` or `@` must not split the URL.
             text += chr(0xE000 + len(known))
             known.append(piece.text)
     found = _ORIGIN.match(text)
     origin = found[0] if found is not None else text
     scheme, sign, rest = origin.rpartition("://")
+    # The last `@` counts, as in `urlsplit`: `https://example.com@evil.test` contacts `evil.test`.
     origin = (scheme + sign + rest.rpartition("@")[2]).lower()
     for index, written in enumerate(known):
         origin = origin.replace(chr(0xE000 + index), written)
     return origin
 
 
-# What modes, settings, agents and packs need.
+# Needs of modes, settings, agents and packs.
 
 
 def needs_of_other_mode(mode: str, block: JSON, *, user: str, place: str) -> Iterator[Need]:
-    """What a call takes in a mode that does not say what it needs: everything in its block counts."""
+    """Yield the needs of a call in a mode that does not declare its needs: everything in its block counts."""
     yield make_need("mode", mode, details=[canonical(redact(block))], counts=block, user=user, place=place)
     for variable in look_ups(block):
         yield make_need("read", variable.text, to=f"mode {mode}", user=user, place=place)
@@ -289,7 +297,14 @@ def needs_of_other_mode(mode: str, block: JSON, *, user: str, place: str) -> Ite
 def needs_of_settings(
     egress: Iterable[str], origins: Mapping[str, str], *, user: str, place: str = ""
 ) -> Iterator[Need]:
-    """What a project or profile lets all tools reach: addresses that are not public, and origins in place of others."""
+    """Yield the network access that a project or profile grants to all tools.
+
+    Args:
+        egress: Hosts and addresses that are permitted although they are not public.
+        origins: Origin as written -> the origin that replaces it.
+        user: `project`, or the profile: `profile ci`.
+        place: `file:line` of the project or profile.
+    """
     for entry in egress:
         yield make_need("contact", entry, details=["although it is not public"], user=user, place=place)
     for written, instead in origins.items():
@@ -300,12 +315,13 @@ _NO_MODEL: Final = frozenset({"scripted", "direct"})
 
 
 def needs_of_agent(agent: Mapping[str, Any], *, user: str, place: str) -> Iterator[Need]:
-    """What a model takes that a scenario names: its service, and its key.
+    """Yield the needs of a model that a scenario names: its service and its API key.
 
     Args:
-        agent: `provider, base_url, api_key`; the key is None where the one of the environment goes with it.
-        user: Who asks: `scenario refunds`.
-        place: `file:line` of where.
+        agent: `provider, base_url, api_key`. If `api_key` is None, the provider's key of the environment is
+            used.
+        user: The subject that has the needs: `scenario refunds`.
+        place: `file:line` of the model.
     """
     provider = str(agent.get("provider", ""))
     if not provider or provider in _NO_MODEL:
@@ -320,18 +336,18 @@ def needs_of_agent(agent: Mapping[str, Any], *, user: str, place: str) -> Iterat
 
 
 def need_of_data(path: str, name: str, *, place: str = "") -> Need:
-    """The need of a file of rows.
+    """The need of a data file whose path contains an environment variable.
 
     Args:
-        path: Its path, as it is written.
-        name: A variable of the environment in it.
-        place: The file that names it.
+        path: Path of the data file, as written.
+        name: Name of the variable.
+        place: The file that names the data file.
     """
     return make_need("read", f"${{{name}}}", to=f"data {path}", place=place)
 
 
 def need_of_content(what: str, digests: Iterable[str], *, place: str = "") -> Need:
-    """The need of a pack from elsewhere: what was agreed to is this pack, as it is."""
+    """The need of a pack outside of a project: a decision covers exactly this content."""
     return make_need("content", what, counts=[*sorted(digests)], user=what, place=place)
 
 
@@ -339,11 +355,11 @@ _DECLARED: Final = {"env": "environment", "file": "files"}
 
 
 def is_declared(each: Need, requires: Mapping[str, Any]) -> bool:
-    """Whether `requires` of a pack declares a need; what has no key there can't be declared.
+    """Whether the `requires` block of a pack declares a need. Needs without a key in it cannot be declared.
 
     Args:
         each: The need.
-        requires: What `pack.yaml` says under `requires`.
+        requires: The `requires` block of `pack.yaml`.
     """
     if each.kind == "contact" and not each.to:
         host = host_of(each.what)
@@ -357,7 +373,7 @@ def is_declared(each: Need, requires: Mapping[str, Any]) -> bool:
 
 
 def host_of(origin: str) -> str:
-    """The host of an origin, or of an entry of `hosts`, in lower case and without its port."""
+    """The host of an origin or of an entry of `hosts`, in lower case, without the port."""
     rest = origin.strip("`").rpartition("://")[2].lower()
     if rest.startswith("["):
         return rest.partition("]")[0].strip("[")

@@ -1,4 +1,4 @@
-"""What differs between a server and its lock, and what that means for callers and for models that read of its tools."""
+"""Compare a server with its lock, and classify the changes for callers and for models."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ __all__ = [
 
 
 class Absent:
-    """Stands for a value that is not there."""
+    """The type of `ABSENT`, a missing value."""
+
+    # Not None, which is a valid JSON value, as in `default: null`.
 
     def __repr__(self) -> str:
         return "ABSENT"
@@ -54,30 +56,40 @@ Value: TypeAlias = "JSON | Absent"
 Sign: TypeAlias = Literal["-", "+", "~", " "]
 
 MOST_LINES: Final = 60
-"""Lines that one tool gets; of more it is said how many there are."""
+"""Maximum number of lines per tool; the others are counted in one more line."""
 
 _WIDEST: Final = 240
+"""Maximum length of a displayed value in characters."""
+
+# `SequenceMatcher` needs quadratic time.
 _WORDS: Final = 600
-"""Words of a text that are compared one by one, once what is the same at its ends is set aside."""
+"""Maximum number of words and spaces to compare one by one, without the common start and end of the texts."""
 
 _CONTEXT: Final = 4
+"""Number of unchanged words to display on each side of a change."""
+
+# Well below Python's recursion limit.
 _DEEPEST: Final = 100
+"""Depth below which values are compared as a whole."""
 
 _TEXTS: Final = frozenset(("title", "description", "$comment", "default", "examples", "deprecated"))
-"""Keywords of a schema that refuse no value; a model reads what stands there."""
+"""Keywords of a schema that refuse no value; a model reads their values."""
 
 _SETS: Final = frozenset(("required", "enum", "type"))
+"""Keywords whose lists are compared by their members, not by index."""
+
+# Without a space it may be a name, a format or a pattern; a sentence has several words.
 _PROSE: Final = re.compile(r"\S\s+\S")
 
 
 class LockDifference(NamedTuple):
-    """One place at which two definitions differ.
+    """A place where two definitions differ.
 
     Attributes:
-        path: Keys and indexes from the definition on.
-        before: What stood there; `ABSENT` for nothing.
-        after: What stands there now.
-        is_text: Whether what stands there is only read, and decides nothing.
+        path: Keys and indexes from the root of the definition.
+        before: The old value; `ABSENT` for none.
+        after: The new value; `ABSENT` for none.
+        is_text: Whether the value is only read, and validates nothing.
     """
 
     path: tuple[str | int, ...]
@@ -87,17 +99,17 @@ class LockDifference(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where it is: `description`, `inputSchema /properties/days/maximum`."""
+        """The place as text: `description`, `inputSchema /properties/days/maximum`."""
         part, *rest = self.path
         return f"{part} {pointer_to(rest)}" if rest else str(part)
 
 
 class DiffLine(NamedTuple):
-    """One line of what changed.
+    """One line of a diff.
 
     Attributes:
-        sign: `-` gone, `+` new, `~` other than before, a blank for where it is.
-        text: Without the sign; nothing in it can steer a terminal, and what is hidden in it is spelt out.
+        sign: `-` removed, `+` added, `~` changed, a space for the place of the change.
+        text: The text without the sign. Terminal controls and hidden characters are escaped.
     """
 
     sign: Sign
@@ -105,14 +117,14 @@ class DiffLine(NamedTuple):
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[LockDifference]:
-    """Every place at which two definitions differ in what counts of them, innermost as far as both have it."""
+    """Yield the innermost places where the hashed parts of two definitions differ."""
     for key in HASHED:
         text = key in {"title", "description"}
         yield from _between(before.get(key, ABSENT), after.get(key, ABSENT), (key,), text=text, names=False)
 
 
 def endpoint_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[LockDifference]:
-    """Every place at which two endpoints differ: `command`, `args /0` ..."""
+    """Yield the places where two endpoints differ: `command`, `args /0` ..."""
     for key in {**before, **after}:
         yield from _between(before.get(key, ABSENT), after.get(key, ABSENT), (key,), text=False, names=True)
 
@@ -120,21 +132,21 @@ def endpoint_differences(before: Mapping[str, Any], after: Mapping[str, Any]) ->
 def _between(
     before: Value, after: Value, path: tuple[str | int, ...], *, text: bool, names: bool
 ) -> Iterator[LockDifference]:
-    """Differences at and below a place.
+    """Yield the differences at and below a place.
 
     Args:
-        before: What stood there.
-        after: What stands there.
+        before: The old value.
+        after: The new value.
         path: The place.
-        text: Whether all of it is only read.
-        names: Whether the keys of the object there are names of the schema's author, and no keywords.
+        text: Whether the whole value is only read.
+        names: Whether the keys of the object are names, such as those of properties, and not keywords.
     """
     if _same(before, after):
         return
     nested = len(path) < _DEEPEST
     if nested and isinstance(before, dict) and isinstance(after, dict):
         for key in sorted({*before, *after}):
-            # Below what is only read, and below values such as `enum`, no keyword is one.
+            # `description` may be the name of a property, and `title` a key within a `default`.
             told = text or (not names and key in _TEXTS and path[0] != "name")
             here = (*path, key)
             inner = not names and not told and key in NAMED
@@ -146,6 +158,7 @@ def _between(
         and len(before) == len(after)
         and path[-1] not in _SETS
     ):
+        # Only for equal lengths: after an insertion, every later index would differ.
         for at, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from _between(old, new, (*path, at), text=text, names=False)
     else:
@@ -155,11 +168,12 @@ def _between(
 def _same(before: Value, after: Value) -> bool:
     if isinstance(before, Absent) or isinstance(after, Absent):
         return before is after
+    # Not `==`: in Python, `True == 1`.
     return canonical(before) == canonical(after)
 
 
 def is_read_by_models(difference: LockDifference) -> bool:
-    """Whether a model reads another text: one that is only read, or words in what decides, such as a new property."""
+    """Whether a model reads a changed text: one that is only read, or prose within another value."""
     if difference.is_text:
         return True
     words = {*_texts_of(difference.before)} ^ {*_texts_of(difference.after)}
@@ -179,7 +193,7 @@ def _texts_of(value: Value) -> Iterator[str]:
 
 
 def render_lines(found: Iterable[LockDifference]) -> Iterator[DiffLine]:
-    """Differences as lines, `MOST_LINES` at most and one that says how many are left."""
+    """Render differences as at most `MOST_LINES` lines, and one more with the number of omitted lines."""
     lines = [line for each in found for line in _lines(each)]
     yield from lines[:MOST_LINES]
     if len(lines) > MOST_LINES:
@@ -202,7 +216,7 @@ def _lines(each: LockDifference) -> Iterator[DiffLine]:
 
 
 def _members(before: list[JSON], after: list[JSON], place: str) -> Iterator[DiffLine]:
-    """What is gone from a list and what is new in it, or the two lists where only their order differs."""
+    """Yield the removed and added items of a list, or both lists if they have the same items."""
     old, new = {canonical(each) for each in before}, {canonical(each) for each in after}
     if old == new:
         yield DiffLine("~", f"{place}: {_shown(before)} -> {_shown(after)}")
@@ -211,6 +225,7 @@ def _members(before: list[JSON], after: list[JSON], place: str) -> Iterator[Diff
 
 
 def _shown(value: Value) -> str:
+    # Server text could contain terminal controls, or characters that hide an instruction from a reviewer.
     return "" if isinstance(value, Absent) else _cut(spell_out_hidden(compact(value)))
 
 
@@ -219,15 +234,18 @@ def _cut(text: str) -> str:
 
 
 def _words(before: str, after: str) -> Iterator[DiffLine]:
-    """The words that are gone and those that are new, each with some of those around them."""
+    """Yield the removed and added words of a text with some context."""
+    # Whitespace counts as words, so that a change of it is visible; this is why `_CONTEXT` is doubled.
     old, new = re.findall(r"\s+|\S+", before), re.findall(r"\s+|\S+", after)
     start = _common(old, new)
+    # Without the common start, so that a repeated word is not counted at both ends.
     end = _common(old[start:][::-1], new[start:][::-1])
     middle, other = old[start : len(old) - end], new[start : len(new) - end]
     if len(middle) + len(other) > _WORDS:
         yield _hunk("-", old, start, len(old) - end)
         yield _hunk("+", new, start, len(new) - end)
         return
+    # With `autojunk`, spaces and frequent words would be ignored in texts of 200 words or more.
     matcher = SequenceMatcher(None, middle, other, autojunk=False)
     for group in matcher.get_grouped_opcodes(_CONTEXT * 2):
         changed = [opcode for opcode in group if opcode[0] != "equal"]
@@ -240,7 +258,7 @@ def _words(before: str, after: str) -> Iterator[DiffLine]:
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many words two texts begin with alike."""
+    """The number of equal words at the start of two texts."""
     count = 0
     for first, second in zip(one, other, strict=False):
         if first != second:
@@ -250,7 +268,7 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _hunk(sign: Sign, words: Sequence[str], begin: int, end: int) -> DiffLine:
-    """Some words with those around them, on one line: the changed ones in brackets."""
+    """Render changed words in brackets, with their context, on one line."""
     while begin < end - 1 and words[begin].isspace():
         begin += 1
     while end > begin + 1 and words[end - 1].isspace():
@@ -269,8 +287,11 @@ def _flat(words: Sequence[str]) -> str:
 Kind: TypeAlias = Literal["compatible", "breaking", "prompt-affecting"]
 
 KINDS: Final[tuple[Kind, ...]] = ("breaking", "compatible", "prompt-affecting")
-"""`compatible`: who calls it as before is answered as before. `breaking`: that can't be shown. `prompt-affecting`: a
-model reads another text; either may come with it."""
+"""Kinds of changes.
+
+`compatible`: existing calls stay valid, and results keep their form. `breaking`: this cannot be proved.
+`prompt-affecting`: a model reads a changed text; this kind may occur together with one of the others.
+"""
 
 _DEFAULTS: Final = {
     "readOnlyHint": False,
@@ -278,7 +299,7 @@ _DEFAULTS: Final = {
     "idempotentHint": False,
     "openWorldHint": True,
 }
-"""What is meant where a hint is not given: MCP 2025-11-25, `ToolAnnotations`."""
+"""Defaults of the hints (MCP 2025-11-25, `ToolAnnotations`)."""
 
 
 class Breach(NamedTuple):
@@ -286,8 +307,8 @@ class Breach(NamedTuple):
 
     Attributes:
         part: The key of the definition: `inputSchema`, `outputSchema`, `annotations`.
-        pointer: JSON Pointer within that; of the old schema for a result, of the new one for arguments.
-        why: What whoever calls it or reads its results will meet.
+        pointer: JSON Pointer within that part: in the old schema for results, in the new one for arguments.
+        why: The consequence for callers, or for readers of the results.
     """
 
     part: str
@@ -300,12 +321,12 @@ class Breach(NamedTuple):
 
 
 class ToolChange(NamedTuple):
-    """How a tool is another one than before.
+    """The change of one tool.
 
     Attributes:
-        verdicts: What that means, in the order of `KINDS`; empty where nothing changed that counts.
-        differences: Everything that is different.
-        breaches: Why it is breaking, where it is.
+        verdicts: Kinds of the change, in the order of `KINDS`; empty if no hashed part changed.
+        differences: All differences.
+        breaches: Reasons why the change is breaking; empty if it is not.
     """
 
     verdicts: tuple[Kind, ...]
@@ -314,16 +335,15 @@ class ToolChange(NamedTuple):
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any], effort: int = EFFORT) -> ToolChange:
-    """What is different between two definitions of one tool.
-
-    Arguments that were right must stay right, so an input schema may only take more; results must stay what readers
-    know, so an output schema may only take less. `true` stands for one that is not there.
+    """Compare two definitions of one tool.
 
     Args:
-        before: As MCP writes it: `description`, `inputSchema`, `annotations` ...
-        after: The same, as it is now.
-        effort: How much may be done for each schema, as `missing` has it.
+        before: The old definition, with the keys of MCP: `description`, `inputSchema`, `annotations` ...
+        after: The new definition.
+        effort: Maximum number of facts to examine per schema; see `incompatibilities`.
     """
+    # Valid arguments must stay valid, so an input schema may only accept more. Results must stay within what
+    # readers know, so an output schema may only allow less.
     found = tuple(differences(before, after))
     breaches = (
         *_of_arguments(_schema(before, "inputSchema"), _schema(after, "inputSchema"), effort),
@@ -341,6 +361,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any], effort: int = E
 
 def _schema(definition: Mapping[str, Any], key: str) -> Schema:
     schema = definition.get(key)
+    # A missing schema allows everything, as `true` does.
     return schema if is_schema(schema) else True
 
 
@@ -350,6 +371,7 @@ def _of_arguments(before: Schema, after: Schema, effort: int) -> Iterator[Breach
 
 
 def _of_results(before: Schema, after: Schema, effort: int) -> Iterator[Breach]:
+    # The other way round than for arguments: readers must know every value that the new schema allows.
     for reason in incompatibilities(after, before, effort):
         yield Breach("outputSchema", pointer_to(reason.path), _why(reason, _FOR_READERS))
 
@@ -374,7 +396,7 @@ _FOR_CALLERS: Final = {
     "bounds": "some values that were accepted are now refused",
     "shape": f"texts must now match this {{keyword}}, which {_UNDECIDED}",
 }
-"""Why arguments that were right may be refused now."""
+"""Reasons why valid arguments may now be refused, by keyword or by group of keywords."""
 
 _FOR_READERS: Final = {
     "required": "`{detail}` may now be missing",
@@ -385,7 +407,7 @@ _FOR_READERS: Final = {
     "bounds": "values that were excluded are now possible",
     "shape": f"texts no longer need to match this {{keyword}}, which {_UNDECIDED}",
 }
-"""Why results may hold now what a reader does not know."""
+"""Reasons why results may now contain values that readers do not know, by keyword or by group of keywords."""
 
 
 def _why(reason: Reason, sentences: Mapping[str, str]) -> str:
@@ -410,14 +432,14 @@ _LOST: Final = (
 
 
 def _of_annotations(before: JSON, after: JSON) -> Iterator[Breach]:
-    """The assurances that are taken back."""
+    """Yield the hints whose assurance was withdrawn."""
     for key, assured, why in _LOST:
         if _hint(before, key) is assured and _hint(after, key) is not assured and not _is_moot(key, after):
             yield Breach("annotations", pointer_to((key,)), why)
 
 
 def _is_moot(key: str, after: JSON) -> bool:
-    """Whether a hint means nothing, because what only reads neither destroys nor repeats anything."""
+    # Both hints only have a meaning if the tool is not read-only (MCP 2025-11-25, `ToolAnnotations`).
     return key in {"destructiveHint", "idempotentHint"} and _hint(after, "readOnlyHint")
 
 
@@ -427,25 +449,26 @@ def _hint(annotations: JSON, key: str) -> bool:
 
 
 _EFFORT: Final = 10 * EFFORT
-"""What may be done for all tools of a server together, as far as each gets `_LEAST`."""
+"""Maximum number of facts to examine for all tools of a server, unless `_LEAST` per tool exceeds it."""
 
 _LEAST: Final = 200
+"""Minimum effort for each tool."""
 
 
 class ServerReview(NamedTuple):
-    """What was found of one server.
+    """The result of comparing one server with its lock.
 
     Attributes:
-        name: Of the server.
-        before: What is locked; None for nothing.
-        now: What there is to lock; None where it was not asked, or could not be.
-        endpoint: How it is reached otherwise than is locked.
-        added: Its tools that are not locked, in order.
-        removed: Locked tools that it no longer has, in order.
-        changed: Tools that are not what was locked.
-        hidden: Tool -> the characters of its definition that nobody sees; the empty name stands for what the server
-            says of itself.
-        unlockable: Tool -> why it can't be locked, and so is left out.
+        name: Name of the server.
+        before: The locked state; None if the server is not locked.
+        now: The current state; None if the server was not started, or could not be.
+        endpoint: Differences of the endpoint from the locked one.
+        added: Tools that are not locked, in order.
+        removed: Locked tools that the server no longer lists, in order.
+        changed: Tool -> its change, for tools that differ from the lock.
+        hidden: Tool -> the hidden characters in its definition; the empty name stands for the information of
+            the server about itself.
+        unlockable: Tool -> the reason why it cannot be locked; such tools are omitted from the lock.
         odd: Tools with unusual characters in their names.
     """
 
@@ -462,17 +485,17 @@ class ServerReview(NamedTuple):
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing of it is locked."""
+        """Whether the server is not locked."""
         return self.before is None
 
     @property
     def differs(self) -> bool:
-        """Whether it is another one than the one that is locked, and somebody has to accept that."""
+        """Whether the server differs from its lock, so that the changes must be accepted."""
         return not self.is_new and bool(self.endpoint or self.added or self.removed or self.changed)
 
 
 def review_endpoint(before: LockedServer | None, server: Server) -> ServerReview:
-    """What can be said of a server that is not started: how it is reached."""
+    """Compare only the endpoint of a server, which requires no start."""
     if before is None:
         return ServerReview(server.name)
     return ServerReview(
@@ -481,12 +504,14 @@ def review_endpoint(before: LockedServer | None, server: Server) -> ServerReview
 
 
 def review(before: LockedServer | None, server: Server, catalogue: Catalogue) -> ServerReview:
-    """What can be said of a server that has listed its tools."""
+    """Compare a server that has listed its tools with its lock."""
     now = LockedServer.of(server, catalogue)
     hidden = {name: found for name, said in catalogue.tools.items() if (found := hidden_in(said))}
     of_itself = hidden_in(catalogue.info)
+    # Without a lock no tool counts as added or changed.
     known = now.tools if before is None else before.tools
     changed = [name for name, tool in now.tools.items() if name in known and known[name].hash != tool.hash]
+    # A server can change all its tools, and 10,000 facts take up to a second: the tools share a fixed effort.
     effort = min(max(_EFFORT // max(len(changed), 1), _LEAST), EFFORT)
     return review_endpoint(before, server)._replace(
         now=now,

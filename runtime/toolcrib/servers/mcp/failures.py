@@ -1,4 +1,4 @@
-"""How calls of MCP tools fail, in words and as outcomes. Nothing here needs the extra."""
+"""Failures of calls to MCP tools, and the results they become. This module works without the extra `mcp`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from toolcrib.core.server_config import Server
 from toolcrib.core.text import compact, escape_terminal, truncate
 from toolcrib.servers.mcp.transports import LinkTrouble
 
+# Server text is part of error messages, which are sent to a model.
 MOST_TOLD: Final = 4096
-"""Bytes that are told of what a server says."""
+"""Maximum size of server text in a message, in bytes."""
 
 CONNECTION_CLOSED: Final = -32000
 METHOD_NOT_FOUND: Final = -32601
@@ -28,11 +29,12 @@ _CODES: Final[Mapping[int, str]] = {
     INVALID_PARAMS: "mcp_invalid_params",
     -32603: "mcp_internal_error",
 }
-"""JSON-RPC 2.0, section 5.1; any other number is `mcp_error`."""
+"""JSON-RPC error number -> error code (JSON-RPC 2.0, section 5.1); any other number is `mcp_error`."""
 
 _WRAPPED: Final = re.compile(r"(?:MCP error|McpError:?)\s*(-\d{5})\s*:\s*", re.IGNORECASE)
-"""How servers of the TypeScript SDK and of the first Python one write a protocol error into a result."""
+"""Prefix of a protocol error in the text of a result, from the TypeScript SDK and the first Python SDK."""
 
+# `{0,200}` bounds the search: with `.*`, a long text of the server would take quadratic time.
 _UNKNOWN: Final = re.compile(
     r"(unknown|no such|unrecognized) tool|tool .{0,200}(not found|does not exist|is not known)|no tool named",
     re.IGNORECASE | re.DOTALL,
@@ -40,11 +42,11 @@ _UNKNOWN: Final = re.compile(
 
 
 class ServerUnavailable(ServerDown):
-    """A server can't be used for a call. Nothing of the call has reached it.
+    """A server cannot be used for a call. Nothing of the call has reached it.
 
     Attributes:
-        outcome: How the call ends.
-        details: Facts that belong to the code.
+        outcome: The outcome of the call.
+        details: The error details of the result.
         retryable: Whether the call may succeed later.
     """
 
@@ -65,7 +67,7 @@ class ServerUnavailable(ServerDown):
         self.retryable = retryable
 
     def again(self) -> ServerUnavailable:
-        """The same once more, for another call."""
+        """Return a copy to raise for another call."""
         return ServerUnavailable(
             self.message,
             code=self.code,
@@ -77,7 +79,7 @@ class ServerUnavailable(ServerDown):
 
     @property
     def result(self) -> Result:
-        """The result of a call that needed the server."""
+        """The result of a call to this server."""
         return Result.failed(
             self.outcome,
             _with_hint(self.message, self.hint),
@@ -88,12 +90,12 @@ class ServerUnavailable(ServerDown):
 
 
 class ProtocolError(Exception):
-    """A server answered a call with an error of the protocol.
+    """A server responded to a call with a JSON-RPC error.
 
     Attributes:
-        number: Its number (JSON-RPC 2.0, section 5.1).
-        message: What the server says.
-        data: What it adds.
+        number: The `code` of the error (JSON-RPC 2.0, section 5.1).
+        message: The message of the server.
+        data: The `data` of the error; None if absent.
     """
 
     def __init__(self, number: int, message: str, data: JSON = None) -> None:
@@ -104,12 +106,12 @@ class ProtocolError(Exception):
 
 
 class ConnectionLoss(Exception):
-    """A call broke off: no answer can come any more.
+    """The connection of a call broke, so no response can arrive.
 
     Attributes:
-        why: What happened, in words that follow on "the server"; empty where it is not known.
+        why: What happened, in words that follow "the server"; empty if unknown.
         begun: Whether the call may have reached the server.
-        trouble: What the link knows; None for nothing.
+        trouble: The reason that the link recorded; None if it recorded none.
     """
 
     def __init__(self, why: str, *, begun: bool, trouble: LinkTrouble | None = None) -> None:
@@ -120,14 +122,15 @@ class ConnectionLoss(Exception):
 
 
 class IdleTimeout(Exception):
-    """Nothing was heard of a call for longer than the server may be silent."""
+    """A server sent nothing for a call for longer than its idle timeout."""
 
 
 class InvalidAnswer(Exception):
-    """What the server answered is no answer of the protocol. Its text says what is wrong.
+    """A response violates the protocol.
 
     Attributes:
-        raw: The answer.
+        message: The fault of the response.
+        raw: The response.
     """
 
     def __init__(self, message: str, raw: JSON = None) -> None:
@@ -137,13 +140,13 @@ class InvalidAnswer(Exception):
 
 
 class CallTarget(NamedTuple):
-    """The tool that was asked for, as failures tell of it.
+    """The called tool, as failures describe it.
 
     Attributes:
-        server: Its server.
-        tool: The server's name for it.
-        name: Its own name.
-        repeatable: Whether it may be called again without a second effect.
+        server: The server of the tool.
+        tool: The server's name for the tool.
+        name: The name of the tool in the project.
+        repeatable: Whether a second call has no further effect.
     """
 
     server: Server
@@ -153,23 +156,25 @@ class CallTarget(NamedTuple):
 
 
 def clean_text(text: str) -> str:
-    """A text of a server as it may be told: without controls, in at most `MOST_TOLD` bytes."""
+    """Escape control characters in a server text, and truncate it to `MOST_TOLD` bytes."""
     return truncate(escape_terminal(text.strip()), MOST_TOLD)
 
 
 def split_error_number(text: str) -> tuple[int | None, str]:
-    """The number of the protocol error that a text begins with, and the rest of the text."""
+    """Split a text into the number of the protocol error at its start, if any, and the rest."""
     found = _WRAPPED.match(text)
     return (None, text) if found is None else (int(found[1]), text[found.end() :])
 
 
 def says_unknown_tool(text: str, tool: str) -> bool:
-    """Whether a text says of a tool that there is none of this name."""
+    """Whether a text reports that a tool of this name does not exist."""
+    # The number -32602 also means invalid arguments, so only the text identifies an unknown tool (2025-11-25,
+    # tools, error handling). The name must occur, because a tool may fail with similar words.
     return tool in text and _UNKNOWN.search(text) is not None
 
 
 def result_of_lost_connection(target: CallTarget, error: ConnectionLoss) -> Result:
-    """The result of a call that broke off."""
+    """The result of a call whose connection broke."""
     trouble = error.trouble
     code = "" if trouble is None else trouble.code
     if trouble is not None and code == "protocol_violation":
@@ -193,10 +198,10 @@ _TOO_LARGE: Final = frozenset({"too_large", "response_too_large", "headers_too_l
 _FORBIDDEN: Final = frozenset({"host_not_named", "address_refused", "bad_address"})
 _UNPROVEN: Final = frozenset({"unauthorized", "auth_failed"})
 _UNTOUCHED: Final = _FORBIDDEN | _UNPROVEN | {"session_over"}
-"""Troubles of calls that did nothing, although they were sent."""
+"""Codes of calls that had no effect although they were sent: the request was refused before the tool ran."""
 
 _LASTING: Final = _FORBIDDEN | _UNPROVEN | {"bad_request", "tls_failed"}
-"""Troubles that the same call meets again."""
+"""Codes of failures that a repeated call would meet again."""
 
 
 def _outcome_of(code: str, *, begun: bool, acted: bool) -> Outcome:
@@ -221,7 +226,7 @@ def _broken_message(target: CallTarget, error: ConnectionLoss) -> str:
 
 
 def result_of_silence(target: CallTarget) -> Result:
-    """The result of a call that was given up because nothing was heard of it."""
+    """The result of a call that was cancelled at the idle timeout."""
     time = format_duration(target.server.idle_timeout)
     acted = not target.repeatable
     return Result.failed(
@@ -234,7 +239,8 @@ def result_of_silence(target: CallTarget) -> Result:
 
 
 def result_of_invalid_answer(target: CallTarget, why: str, raw: JSON = None) -> Result:
-    """The result of a call whose answer is none of the protocol. It may have acted, as any call with an answer."""
+    """The result of a call whose response violates the protocol."""
+    # A response, even an invalid one, shows that the server received the call, so the tool may have run.
     return Result.failed(
         Outcome.INVALID_RESULT,
         f"`{target.name}`: the server `{target.server.name}` violated the protocol: {why}",
@@ -245,12 +251,12 @@ def result_of_invalid_answer(target: CallTarget, why: str, raw: JSON = None) -> 
 
 
 def result_of_protocol_error(target: CallTarget, error: ProtocolError, known: Iterable[str]) -> Result:
-    """The result of a call that the server answered with an error of the protocol.
+    """The result of a call that the server answered with a JSON-RPC error.
 
     Args:
-        target: The tool.
-        error: What it answered.
-        known: The tools that it has listed.
+        target: The called tool.
+        error: The error.
+        known: The names that the server has listed, for suggestions.
     """
     if error.number in {INVALID_PARAMS, METHOD_NOT_FOUND} and says_unknown_tool(error.message, target.tool):
         return result_of_unknown_tool(target, known)
@@ -264,14 +270,15 @@ def result_of_protocol_error(target: CallTarget, error: ProtocolError, known: It
 
 
 def result_of_tool_error(text: str, content: tuple[Content, ...] = (), structured: JSON = None) -> Result:
-    """The result of a call whose tool said that it failed.
+    """The result of a call whose tool reported a failure.
 
     Args:
-        text: What it said.
-        content: All parts of its answer. Its texts are told by the message, where that is not cut.
-        structured: Its structured content; None for none.
+        text: The text of the failure.
+        content: All parts of the response. Text parts are dropped if the message contains them completely.
+        structured: The structured content; None if absent.
     """
     number, rest = split_error_number(text)
+    # A model reads the message and the content: the same text twice costs tokens.
     if len(rest.encode()) <= MOST_TOLD:
         content = tuple(part for part in content if part.type != "text")
     details: dict[str, JSON] = {} if number is None else {"number": number}
@@ -288,7 +295,7 @@ def result_of_tool_error(text: str, content: tuple[Content, ...] = (), structure
 
 
 def result_of_unknown_tool(target: CallTarget, known: Iterable[str]) -> Result:
-    """The result of a call of a tool that the server does not have."""
+    """The result of a call to a tool that the server does not have."""
     near = did_you_mean(target.tool, known)
     message = f"the server `{target.server.name}` has no tool `{target.tool}`"
     return Result.failed(
@@ -300,7 +307,7 @@ def result_of_unknown_tool(target: CallTarget, known: Iterable[str]) -> Result:
 
 
 def result_of_filtered_tool(target: CallTarget) -> Result:
-    """The result of a call of a tool that the project does not take from the server."""
+    """The result of a call to a tool that `only` or `except` excludes."""
     server = target.server
     message = f"the tool `{target.tool}` of the server `{server.name}` is excluded by `only` or `except`"
     place = server.place("import")
@@ -313,7 +320,7 @@ def result_of_filtered_tool(target: CallTarget) -> Result:
 
 
 def result_of_changed_tool(target: CallTarget, why: str) -> Result:
-    """The result of a call of a tool that a lock refuses."""
+    """The result of a call to a tool that the lock refuses."""
     return Result.failed(
         Outcome.DENIED,
         why,
@@ -323,12 +330,12 @@ def result_of_changed_tool(target: CallTarget, why: str) -> Result:
 
 
 def result_of_bad_fixed_arguments(target: CallTarget, names: Collection[str], taken: Iterable[str]) -> Result:
-    """The result of a call for which the descriptor sets arguments that the server's tool does not take.
+    """The result of a call whose descriptor sets arguments that the server's tool does not accept.
 
     Args:
-        target: The tool.
-        names: Those arguments.
-        taken: What it takes.
+        target: The called tool.
+        names: Names of the unknown arguments.
+        taken: Names of the accepted arguments, for suggestions.
     """
     faults = [_with_hint(f"`mcp.args` sets `{name}`", did_you_mean(name, taken)) for name in names]
     message = f"the tool `{target.tool}` of the server `{target.server.name}` has no such argument"
@@ -341,13 +348,13 @@ def result_of_bad_fixed_arguments(target: CallTarget, names: Collection[str], ta
 
 
 def result_of_task_only_tool(target: CallTarget) -> Result:
-    """The result of a call of a tool that a server runs only as a task (MCP 2025-11-25, tasks)."""
+    """The result of a call to a tool that a server runs only as a task (MCP 2025-11-25, tasks)."""
     message = f"the tool `{target.tool}` of the server `{target.server.name}` runs only as a task, which toolcrib does not support"
     return Result.failed(Outcome.UNAVAILABLE, message, code="task_required", details={"tool": target.tool})
 
 
 def append_message(result: Result, more: str) -> Result:
-    """A failure whose message says something besides."""
+    """Append an explanation to the message of a failure."""
     if result.error is None:
         return result
     message = f"{result.message}; {more}"
@@ -361,5 +368,6 @@ def _with_hint(message: str, hint: str) -> str:
 def _is_small(value: JSON) -> bool:
     try:
         return len(compact(value)) <= MOST_TOLD
+    # The data of an error is not validated, and may contain `NaN` or a lone surrogate.
     except (TypeError, ValueError):
         return False

@@ -1,4 +1,7 @@
-"""Messages that come from a server: told apart from what is none, and kept until they are taken."""
+"""Parse the messages of a server, and queue them until the SDK reads them.
+
+Invalid output is counted. If it replaces a response, the pending call fails without waiting for its timeout.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +29,22 @@ from mcp_types import (
 from toolcrib.core.text import DuplicateKey, unique_members
 from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, LinkTrouble
 
+# Servers must write only messages to stdout (2025-11-25, basic/transports), but some print banners or logs.
 GARBAGE = 100
-"""How many lines may be no messages."""
+"""Number of lines or events that are tolerated although they are not messages."""
 
 _FULL = 1024 * 1024
-"""Bytes of messages that were not taken yet from which on no more are heard."""
+"""Size of unread messages in bytes beyond which reading pauses."""
 
 _BEGINNING = 256
+"""Number of characters in which a broken message must contain `"jsonrpc"`, unlike a log line."""
 
 
 class Inbox:
-    """Messages that came and wait to be taken: a read stream of the SDK.
+    """A queue of received messages; a read stream for the SDK.
 
     Args:
-        listen: As `Intake` takes it.
+        listen: See `Intake`.
     """
 
     def __init__(self, listen: Callable[[bool], None]) -> None:
@@ -50,25 +55,32 @@ class Inbox:
         self._arrived = asyncio.Event()
 
     def put(self, message: JSONRPCMessage, size: int) -> None:
-        """Let a message wait, of so many bytes."""
+        """Queue a message.
+
+        Args:
+            message: The message.
+            size: Its size in bytes.
+        """
         if self._ended:
             return
         self._messages.append((SessionMessage(message), size))
         self._held += size
         self._arrived.set()
+        # The rest stays in the pipe, which blocks the server: otherwise one that sends faster than we read
+        # fills our memory.
         if self._held > _FULL:
             self._listen(False)
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """End the stream after the queued messages."""
         self._ended = True
         self._arrived.set()
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message.
+        """Wait for the next message.
 
         Raises:
-            anyio.EndOfStream: None comes any more.
+            anyio.EndOfStream: The stream has ended.
         """
         while not self._messages:
             if self._ended:
@@ -82,7 +94,7 @@ class Inbox:
         return message
 
     async def aclose(self) -> None:
-        """Take no more."""
+        """End the stream and drop the queued messages."""
         self.end()
         self._messages.clear()
 
@@ -105,15 +117,16 @@ class Inbox:
 
 
 class PendingRequests:
-    """Requests that were not answered yet."""
+    """Requests without a response so far."""
 
     def __init__(self) -> None:
         self._traces: dict[RequestId, CallTrace | None] = {}
 
     def sent(self, message: JSONRPCMessage) -> None:
-        """A message is on its way: a request, whose call may have reached the server from now on, or one called off."""
+        """Record that a message was sent: a request becomes pending, a cancelled one is dropped."""
         if isinstance(message, JSONRPCRequest):
             call_trace = CALL_TRACE.get()
+            # Only `tools/call` can have an effect on the server; a `ping` or `tools/list` cannot.
             if call_trace is not None and message.method == "tools/call":
                 call_trace.begun = True
             self._traces[message.id] = call_trace
@@ -121,17 +134,24 @@ class PendingRequests:
             self.drop((message.params or {}).get("requestId"))
 
     def drop(self, number: object) -> None:
-        """A request was answered, or is not waited for any more."""
+        """Remove a request that was answered or cancelled, if it is pending."""
+        # The SDK treats the IDs 7 and "7" as equal. `self` is the default because the trace may be None.
         for key in (number, str(number), _whole(number)):
             if isinstance(key, int | str) and self._traces.pop(key, self) is not self:
                 return
 
     def only(self) -> RequestId | None:
-        """The one request that waits; none where there are several."""
+        """The ID of the pending request; None if there is not exactly one."""
         return next(iter(self._traces)) if len(self._traces) == 1 else None
 
     def failed(self, number: RequestId, trouble: LinkTrouble, code: int) -> JSONRPCError:
-        """What ends a request whose answer can't come."""
+        """Remove a request whose response cannot arrive, and return the error message that ends it.
+
+        Args:
+            number: ID of the request.
+            trouble: The reason, which is also recorded in the trace of the call.
+            code: The JSON-RPC error code.
+        """
         call_trace = self._traces.pop(number, None)
         if call_trace is not None:
             call_trace.trouble = trouble
@@ -142,19 +162,20 @@ class PendingRequests:
 
 
 def _whole(number: object) -> object:
+    # The ID comes from the server, and `int` raises an exception for more than 4,300 digits.
     return int(number) if isinstance(number, str) and number.isdecimal() and len(number) < 20 else None
 
 
 class Intake:
-    """What comes from a server, and the requests that wait for it.
+    """Parses the output of a server, and matches it with the pending requests.
 
     Args:
-        listen: Called with false where no more should be heard for now, with true where it should again.
+        listen: Called with False to pause reading from the server, and with True to resume.
 
     Attributes:
-        inbox: The messages.
-        waiting: The requests.
-        garbage: How many lines were no messages.
+        inbox: The received messages.
+        waiting: The pending requests.
+        garbage: Number of messages that were invalid.
     """
 
     def __init__(self, listen: Callable[[bool], None]) -> None:
@@ -163,7 +184,12 @@ class Intake:
         self.garbage = 0
 
     def read(self, text: str, size: int) -> None:
-        """Take a line or an event in, of so many bytes."""
+        """Parse a line or an event.
+
+        Args:
+            text: The line, or the data of the event.
+            size: Its size in bytes.
+        """
         for message in parse_messages(text):
             if isinstance(message, ValueError):
                 self._no_message(text, message)
@@ -171,12 +197,13 @@ class Intake:
                 self._take(message, size)
 
     def fail(self, number: RequestId, trouble: LinkTrouble, code: int) -> None:
-        """End a request whose answer can't come."""
+        """End a request whose response cannot arrive; see `PendingRequests.failed`."""
         self.inbox.put(self.waiting.failed(number, trouble, code), 0)
 
     def _take(self, message: JSONRPCMessage, size: int) -> None:
         if isinstance(message, JSONRPCError) and message.id is None:
-            # The server could not read the number of what it answers: with one request under way there is no doubt.
+            # A server that could not read the ID of a request answers with null (JSON-RPC 2.0, section 5).
+            # The SDK drops such a response, and the caller would wait for its timeout.
             message.id = self.waiting.only()
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self.waiting.drop(message.id)
@@ -192,13 +219,15 @@ class Intake:
             self.fail(number, LinkTrouble("protocol_violation", message), PARSE_ERROR)
 
     def _meant(self, text: str, error: ValueError) -> RequestId | None:
-        """The request that a broken message is an answer to, as far as can be seen."""
+        """The ID of the request that a broken message responds to; None if unknown."""
         try:
             read: Any = json.loads(text)
         except (ValueError, RecursionError):
             return self.waiting.only() if '"jsonrpc"' in text[:_BEGINNING] else None
+        # The parser stops at the first duplicate key, so the broken member of the batch is unknown.
         if isinstance(read, list) and isinstance(error, DuplicateKey):
             return self.waiting.only()
+        # Requests and notifications respond to nothing, and neither do logs that are written as JSON.
         if not isinstance(read, dict) or "method" in read or not read.keys() & {"result", "error"}:
             return None
         number = read.get("id")
@@ -206,9 +235,9 @@ class Intake:
 
 
 def parse_messages(text: str) -> list[JSONRPCMessage | ValueError]:
-    """The messages of a line: one, or those of a batch (2025-03-26); what is wrong in place of what is none.
+    """Parse a line: one message, or the messages of a batch (2025-03-26). Errors replace invalid messages.
 
-    What is nested deeper than 200 levels is none: the SDK's parser ends there.
+    Messages nested deeper than about 200 levels are invalid, because the SDK's parser refuses them.
     """
     try:
         check_duplicate_keys(text)
@@ -220,17 +249,18 @@ def parse_messages(text: str) -> list[JSONRPCMessage | ValueError]:
         batch = json.loads(text)
     except (ValueError, RecursionError):
         return [ValueError("not valid JSON")]
+    # An empty batch is not a valid request (JSON-RPC 2.0, section 6).
     return [_message_of(each) for each in batch] or [ValueError("the batch is empty")]
 
 
 def check_duplicate_keys(text: str | bytes) -> None:
-    """Refuse a JSON text with a key that is there twice; what is wrong else, the SDK's parser says.
-
-    As by that, `NaN` is passed over: one tool whose definition holds it takes no other away.
+    """Refuse a JSON text with a duplicate key. Other faults, and `NaN`, are left to the SDK's parser.
 
     Raises:
-        DuplicateKey: An object has a key twice.
+        DuplicateKey: An object contains a key twice.
     """
+    # The SDK's parser keeps the last value silently. `NaN` must pass here: it makes one tool of a list
+    # invalid, and the others stay usable.
     try:
         json.loads(text, object_pairs_hook=unique_members)
     except DuplicateKey:

@@ -1,6 +1,7 @@
-"""What a server asks back while it works: the user (elicitation), a model (sampling). Functions of the project answer.
+"""Answer the requests that a server sends to the user (elicitation) or to a model (sampling) during a call.
 
-MCP 2025-11-25, client features; since 2026-07-28 the same requests come as an `InputRequiredResult`.
+Hooks of the project return the answers (MCP 2025-11-25, client features). Since 2026-07-28 the same requests
+arrive as an `InputRequiredResult`.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ _log = logging.getLogger("toolcrib")
 _CAN_NOT = re.compile(r"not? support|unsupported|missing|requires?|capabilit", re.IGNORECASE)
 
 _NO_WAY_BACK = "no back-channel"
-"""What a server of the SDK says that would ask by itself, as no server may since 2026-07-28."""
+"""Part of the error of an SDK server that sends a request by itself; not allowed since 2026-07-28."""
 
 KINDS = ("elicitation", "sampling")
-"""What a server may ask, as the keys of a server call it."""
+"""The kinds of requests, named like their keys in the configuration of a server."""
 
 
 class Elicitation(NamedTuple):
-    """What the hook `elicitation` is given. It returns the answers by name, or None to decline.
+    """The argument of the hook `elicitation`. The hook returns a mapping of answers, or None to decline.
 
     Attributes:
         server: Name of the server that asks.
-        message: What it asks.
+        message: The question to the user.
         schema: JSON Schema of the answers: an object of texts, numbers, booleans and choices.
     """
 
@@ -45,11 +46,11 @@ class Elicitation(NamedTuple):
 
 
 class Sampling(NamedTuple):
-    """What the hook `sampling` is given. It returns the text that a model answers, or a whole `CreateMessageResult`.
+    """The argument of the hook `sampling`. The hook returns the model's text, or a `CreateMessageResult`.
 
     Attributes:
         server: Name of the server that asks.
-        request: The request, as the protocol writes it: `messages`, `maxTokens`, `systemPrompt` ...
+        request: The request with the keys of the protocol: `messages`, `maxTokens`, `systemPrompt` ...
     """
 
     server: str
@@ -57,10 +58,10 @@ class Sampling(NamedTuple):
 
 
 def load_functions(server: Server) -> dict[str, Callable[[Any], Any]]:
-    """What a server may ask -> the function that answers.
+    """Import the hooks of a server; a mapping from the kind of request to the function.
 
     Raises:
-        MissingHook: One of them is not there.
+        MissingHook: A hook cannot be found.
     """
     named = ((kind, getattr(server, kind)) for kind in KINDS)
     return {
@@ -71,17 +72,17 @@ def load_functions(server: Server) -> dict[str, Callable[[Any], Any]]:
 
 
 class ServerRequestHooks:
-    """The functions that answer one server.
+    """The hooks that answer one server.
 
     Attributes:
-        unanswered: What the server has asked of late and nobody answered, each as a sentence with a way out.
+        unanswered: Recent requests without an answer: kind -> an explanation with a hint.
     """
 
     def __init__(self, server: Server) -> None:
-        """Import the functions.
+        """Import the hooks.
 
         Raises:
-            MissingHook: One of them is not there.
+            MissingHook: A hook cannot be found.
         """
         self._server = server
         self._functions = load_functions(server)
@@ -89,20 +90,22 @@ class ServerRequestHooks:
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        """What the server is told that it may ask. Of roots there are none, and that it may ask, too."""
+        """The client capabilities to announce: those with a hook, and `roots`."""
+        # `roots` needs no hook: the answer is always an empty list.
         told: dict[str, Any] = {"roots": {}}
         if "elicitation" in self._functions:
+            # Named explicitly, because the other mode, `url`, is not supported.
             told["elicitation"] = {"form": {}}
         if "sampling" in self._functions:
             told["sampling"] = {}
         return told
 
     def offers(self, kind: str) -> bool:
-        """Whether there is a function that answers."""
+        """Whether there is a hook for a kind of request."""
         return kind in self._functions
 
     def missing(self, kind: str) -> str:
-        """What to write where there is none."""
+        """Explain which hook to configure for a kind of request without one."""
         who = "the user" if kind == "elicitation" else "a model"
         name = self._server.name
         return (
@@ -111,13 +114,14 @@ class ServerRequestHooks:
         )
 
     def told_of(self, said: str) -> str:
-        """What to say besides of a call that failed with these words: that the server asked, and nobody answered."""
+        """Explain which requests had no answer, for a call that failed with this text; empty if none."""
+        # Reported once: the next failure of the server may have another cause.
         told, self.unanswered = self.unanswered, {}
         if told:
             return "; ".join(told.values())
         if _NO_WAY_BACK in said:
             return self._of_before()
-        # A server that knows beforehand that nobody answers does not even ask.
+        # A server that checks the capabilities first fails without a request; only its text names the kind.
         wanted = (kind for kind in KINDS if kind in said.casefold() and _CAN_NOT.search(said))
         return "; ".join(self.missing(kind) for kind in wanted if not self.offers(kind))
 
@@ -129,9 +133,11 @@ class ServerRequestHooks:
         )
 
     async def elicit(self, _context: ClientRequestContext, params: Any) -> Any:
-        """Answer a question to the user; only forms are taken, since an address would be opened unseen."""
-        from mcp.types import ElicitResult  # noqa: PLC0415 -- who is asked has the extra
+        """Answer a question to the user. Only forms are supported; other requests are declined."""
+        from mcp.types import ElicitResult  # noqa: PLC0415 -- needs the extra
 
+        # In `url` mode the user must see the address and agree before it is opened (2025-11-25,
+        # client/elicitation), and hooks have no such step.
         if getattr(params, "mode", "form") != "form":
             self._note(
                 "elicitation",
@@ -155,7 +161,7 @@ class ServerRequestHooks:
         )
 
     async def sample(self, _context: ClientRequestContext, params: Any) -> Any:
-        """Answer a question to a model."""
+        """Answer a request for a completion of a model."""
         from mcp.types import CreateMessageResult, CreateMessageResultWithTools, TextContent  # noqa: PLC0415 -- as above
         from pydantic import ValidationError  # noqa: PLC0415 -- as above
 
@@ -164,6 +170,7 @@ class ServerRequestHooks:
         request = params.model_dump(by_alias=True, mode="json", exclude_none=True)
         answer = await self._asked("sampling", Sampling(self._server.name, request))
         if isinstance(answer, str):
+            # `model` is required by the protocol, and the hook does not name one.
             content = TextContent(type="text", text=answer)
             return CreateMessageResult(role="assistant", content=content, model="hook", stop_reason="endTurn")
         if not isinstance(answer, Mapping):
@@ -182,21 +189,24 @@ class ServerRequestHooks:
         except ValidationError:
             return self._wrong("sampling", "returned an invalid `CreateMessageResult`")
 
-    async def roots(self, context: ClientRequestContext) -> Any:  # noqa: ARG002 -- whoever asks, there is none
-        """No folder of ours is a server's business unless it is told so on its command line."""
+    async def roots(self, context: ClientRequestContext) -> Any:  # noqa: ARG002 -- the SDK's signature
+        """Answer with an empty list of roots."""
+        # A server learns of our folders only through its own configuration.
         from mcp.types import ListRootsResult  # noqa: PLC0415 -- as above
 
         return ListRootsResult(roots=[])
 
     async def _asked(self, kind: str, question: Any) -> Any:
-        """What the function answers; an error of the protocol where it failed."""
+        """The answer of a hook, or a protocol error if the hook fails."""
         hook = self._functions[kind]
         try:
             if iscoroutinefunction(hook):
                 return await hook(question)
-            answer = await asyncio.to_thread(hook, question)  # it may wait for a person
+            # A hook may wait for a person, and must not block the event loop meanwhile.
+            answer = await asyncio.to_thread(hook, question)
             return await answer if isawaitable(answer) else answer
-        except Exception as error:  # noqa: BLE001 -- code of somebody else may raise anything
+        except Exception as error:  # noqa: BLE001 -- hooks of the project may raise anything
+            # Only the type: the text of the exception may contain secrets, and a model reads the result.
             _log.exception("the hook `%s` of the server `%s` failed", kind, self._server.name)
             return self._wrong(kind, f"failed: {type(error).__name__}")
 
@@ -225,7 +235,7 @@ def _is_error(answer: object) -> bool:
 
 
 def _accepted(answer: Mapping[Any, Any], schema: Mapping[str, Any]) -> Any:
-    """The answers, with the defaults of the form for those that were left out (SEP-1034); None for what is no answer."""
+    """The answers, with the defaults of the form for omitted ones (SEP-1034); None if they are invalid."""
     from mcp.types import ElicitResult  # noqa: PLC0415 -- as above
     from pydantic import ValidationError  # noqa: PLC0415 -- as above
 

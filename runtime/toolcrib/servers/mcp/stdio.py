@@ -1,6 +1,6 @@
-"""A server as a child process: one JSON-RPC message a line, over its stdin and stdout (2025-11-25, basic/transports).
+"""Run a server as a child process, with one JSON-RPC message per line over its stdin and stdout.
 
-Its command and its environment are looked up first.
+MCP 2025-11-25, basic/transports. All variables in the command and the environment are resolved first.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
     from toolcrib.security.egress import EgressRefused
 
+# A short list: our environment usually contains API keys, which a third-party server must not receive.
 KEPT = ("PATH", "HOME", "LOGNAME", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TMPDIR")
-"""What a server has of our environment, where we have it; all else is named in its `env`."""
+"""Variables that a server inherits from our environment; all others must be in its `env`."""
 
 _KEPT_ON_WINDOWS = (
     "APPDATA",
@@ -53,16 +54,16 @@ _KEPT_ON_WINDOWS = (
     "USERNAME",
     "USERPROFILE",
 )
-"""Without these most programs do not begin there."""
+"""Variables that a server also inherits on Windows, where most programs do not start without them."""
 
 
 class ServerCommand(NamedTuple):
-    """What is started. Its `repr` holds no argument and no value of a variable.
+    """The command of a server, with all variables looked up.
 
     Attributes:
-        name: The server's, for messages.
-        argv: The program as it was written, and its arguments.
-        env: The whole environment, but for the mark.
+        name: Name of the server, for messages.
+        argv: The program as configured, and its arguments.
+        env: The whole environment except the mark of `ChildProcess`.
         cwd: The working directory, absolute.
     """
 
@@ -71,17 +72,19 @@ class ServerCommand(NamedTuple):
     env: Mapping[str, str]
     cwd: str
 
+    # Arguments and variables may contain secrets, and logs may show a `repr`.
     def __repr__(self) -> str:
         return f"Command({self.name}: {self.argv[0]} with {len(self.argv) - 1} arguments)"
 
 
 def resolve_command(server: Server, secrets: SecretResolver) -> ServerCommand:
-    """The command of a server, with everything looked up.
+    """Look up the command of a server, and everything that it needs.
 
     Raises:
-        MissingSecret: Something is not there; the message tells of all of it, the pointer of the first.
+        MissingSecret: Values are missing; the message lists all of them, the pointer is that of the first.
     """
     texts = ServerTexts(server, secrets)
+    # The program and the folder are not masked: a message about a missing program must name them.
     argv = [texts.filled(server.command, "/command", secret=mask_nothing)]
     argv += [texts.filled(arg, f"/args/{index}") for index, arg in enumerate(server.args)]
     cwd = texts.filled(server.cwd, "/cwd", secret=mask_nothing)
@@ -94,28 +97,32 @@ def resolve_command(server: Server, secrets: SecretResolver) -> ServerCommand:
 
 
 def inherited_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What every server has of an environment. Functions of shells (`() {`) are no values."""
+    """Return the variables of an environment that every server inherits."""
     names = (*KEPT, *_KEPT_ON_WINDOWS) if os.name == "nt" else KEPT
     found = {name: environment.get(name) for name in names}
+    # A value that starts with `()` is a shell function; unpatched versions of Bash run it (CVE-2014-6271).
     return {name: value for name, value in found.items() if value is not None and not value.startswith("()")}
 
 
 def find_program(command: ServerCommand) -> str:
-    """The program that a command names, as the child would find it.
+    """Find the program of a command, in the way the child would.
 
     Raises:
-        StartFailure: There is none, or no such working directory.
+        StartFailure: The program or the working directory does not exist.
     """
     name = command.argv[0]
+    # Check first: a failed start reports a missing folder, program or interpreter with the same ENOENT.
     if not Path(command.cwd).is_dir():
         message = f"the working directory of the server `{command.name}`, `{command.cwd}`, does not exist"
         hint = "create it, or correct `cwd`; a relative path starts at the file that names the server"
         raise StartFailure(message, hint=hint)
+    # A name with a separator is not searched in PATH, and is relative to the child's folder, not to ours.
     if any(mark in name for mark in (os.sep, os.altsep) if mark):
         found = Path(command.cwd, name)
         if found.is_file() and os.access(found, os.X_OK):
             return str(found)
         raise _no_program(command, found)
+    # The PATH of the child, because its `env` may replace ours.
     places = command.env.get("PATH", os.defpath)
     program = shutil.which(name, path=places) if name else None
     if program is None:
@@ -124,14 +131,16 @@ def find_program(command: ServerCommand) -> str:
 
 
 def start_failure(command: ServerCommand, program: str, error: OSError | ValueError) -> StartFailure:
-    """The error of a program that the system did not start."""
+    """Return the error for a program that the system did not start."""
     what = f"cannot start the server `{command.name}`: "
     number = getattr(error, "errno", None)
     if isinstance(error, ValueError):
         fault, hint = "`command`, `args`, `env` or `cwd` contains a NUL character", "remove it"
     elif number == errno.ENOEXEC:
+        # A shell runs a file without `#!` by itself; `exec` does not.
         fault, hint = f"`{program}` is not a program", "begin a script with `#!` and its interpreter"
     elif number == errno.ENOENT:
+        # `find_program` has found the program itself, so only its interpreter can be missing.
         fault = f"the interpreter of `{program}` does not exist"
         hint = "check the first line of the script, after `#!`"
     elif number == errno.E2BIG:
@@ -181,21 +190,21 @@ def _names_in(folder: str) -> list[str]:
 
 
 LONGEST = OUTPUT_SIZE
-"""Bytes of a line."""
+"""Maximum size of a line in bytes."""
 
 _LAST_WORDS = 1.0
-"""Seconds for which what a dead server wrote is heard, where somebody else still holds its stdout."""
+"""Seconds to wait for the last output of a server that has exited, or for the exit of one without output."""
 
 
 class LineTooLong(Exception):
-    """A line does not end in time."""
+    """A line exceeds the maximum size."""
 
 
 class LineSplitter:
-    """Cuts what comes into lines, without their ends; holds no more than one line.
+    """Splits chunks of bytes into lines without their line feeds. It buffers at most one line.
 
     Args:
-        longest: Bytes that a line may have.
+        longest: Maximum size of a line in bytes.
     """
 
     def __init__(self, longest: int = LONGEST) -> None:
@@ -203,11 +212,13 @@ class LineSplitter:
         self._rest = bytearray()
 
     def add(self, data: bytes) -> list[bytes]:
-        """The lines that are whole now.
+        """Add a chunk, and return the lines that are now complete.
 
         Raises:
-            LineTooLong: One has more bytes than it may.
+            LineTooLong: A line exceeds the maximum size.
         """
+        # Split bytes, not text: a chunk may end within a character, and `splitlines` also splits at U+2028,
+        # which is allowed inside JSON strings (RFC 8259, section 7).
         first, *others = data.split(b"\n")
         self._rest += first
         lines = []
@@ -219,19 +230,19 @@ class LineSplitter:
         return lines
 
     def unfinished(self) -> bool:
-        """Whether a line has begun."""
+        """Whether the last line is incomplete."""
         return bool(self._rest.strip())
 
 
 class StdioLink:
-    """The link to a process: see `Link`. It can be entered once.
+    """The link to a server process; see `Link`. It can be entered once.
 
     Args:
-        server: Of transport `stdio`.
-        world: Its secrets is asked for what `${...}` names.
+        server: A server with transport `stdio`.
+        world: The environment whose secrets resolve `${...}`.
 
     Raises:
-        MissingSecret: As `open_link` says.
+        MissingSecret: See `open_link`.
     """
 
     refusal: EgressRefused | None = None
@@ -246,14 +257,14 @@ class StdioLink:
 
     @property
     def garbage(self) -> int:
-        """How many lines were no messages."""
+        """Number of lines that were not valid messages."""
         return self._intake.garbage
 
     async def __aenter__(self) -> TransportStreams:
         """Start the process.
 
         Raises:
-            StartFailure: It can't be started.
+            StartFailure: The process cannot be started.
         """
         command = self._command
         program = find_program(command)
@@ -266,8 +277,9 @@ class StdioLink:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        """End the process and what it started: 4.5 s at most; at once where this is cancelled."""
+        """End the process and its descendants, within 4.5 s, or immediately if this is cancelled."""
         self._over("was stopped")
+        # A task of its own, and shielded: a cancelled caller must not leave processes behind.
         ending = asyncio.ensure_future(self._child.end())
         try:
             await asyncio.shield(ending)
@@ -277,16 +289,18 @@ class StdioLink:
                 await asyncio.wait({ending})
             raise
         finally:
+            # A shielded anyio scope does not stop a second `Task.cancel()`: the process may still run.
             if not ending.done():
                 self._child.kill()
 
     def said(self) -> str:
-        """The end of stderr, masked."""
+        """The last 64 KiB of stderr, with secrets masked."""
         raw = self._child.stderr
         text = self._hide(raw.decode("utf-8", "replace"))
         if len(raw) < 2 * SAID and len(text) <= SAID:
             return text
         text = text[-SAID:]
+        # The start may be cut within a secret, which masking does not recognize: drop the incomplete line.
         return text.partition("\n")[2] or text
 
     def _heard(self, data: bytes) -> None:
@@ -298,10 +312,13 @@ class StdioLink:
             self._too_long()
             return
         for line in lines:
+            # An invalid byte must not end the connection: the SDK's client then leaves the caller waiting for
+            # its timeout. A byte order mark may be ignored (RFC 8259, section 8.1).
             text = line.decode("utf-8", "replace").strip().removeprefix("\ufeff")
             if text and not self.ended:
                 self._intake.read(text, len(line))
                 self._count()
+        # This chunk may have been the last output of a process that has exited.
         if self._child.code is not None:
             self._silent()
 
@@ -311,17 +328,18 @@ class StdioLink:
             self._child.stop_listening()
 
     def _silent(self) -> None:
-        """Its stdout has ended, or it has: no call waits for an answer that can't come."""
+        """Called when the process exits or its stdout ends, so that no call waits for a lost response."""
+        # End of file alone is not enough: a descendant may keep stdout open after the exit of the server.
         if self.ended:
             return
         loop = asyncio.get_running_loop()
         if self._child.code is None:
-            # Most often it ends a moment later, and can then be told how.
+            # Usually the process exits a moment later, and its exit code is the better explanation.
             loop.call_later(_LAST_WORDS, self._over, "closed its output but did not exit")
         elif self._child.waits_in_pipe():
             loop.call_later(_LAST_WORDS, self._dead)
         else:
-            # What was read from the pipe already is heard before this is called.
+            # Output that asyncio has already read is delivered before this callback runs.
             loop.call_soon(self._dead_if_quiet)
 
     def _dead_if_quiet(self) -> None:
@@ -347,6 +365,8 @@ class StdioLink:
             self._intake.inbox.end()
 
     def _too_long(self) -> None:
+        # The line is not parsed, so its ID is unknown: only a single pending request can get this error. The
+        # connection ends, because the line may never end.
         trouble = LinkTrouble("too_large", f"the server sent a line longer than {format_size(LONGEST)}")
         only = self._intake.waiting.only()
         if only is not None:
@@ -356,7 +376,7 @@ class StdioLink:
 
 
 class StdioOutbox:
-    """Where messages are sent: a write stream of the SDK. Lines go out whole or not at all."""
+    """A write stream for the SDK, to the stdin of a process. Each line is written whole or not at all."""
 
     def __init__(self, child: ChildProcess, waiting: PendingRequests) -> None:
         self._child = child
@@ -364,15 +384,16 @@ class StdioOutbox:
         self._closed = False
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Send a message, once what was sent before is on its way; requests wait for that, other messages do not.
+        """Send a message. A request waits until the write buffer has room; other messages do not wait.
 
         Raises:
-            anyio.ClosedResourceError: This stream was closed.
-            anyio.BrokenResourceError: The server takes nothing any more.
+            anyio.ClosedResourceError: This stream is closed.
+            anyio.BrokenResourceError: The server no longer reads its stdin.
         """
         message = item.message
         line = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         try:
+            # A cancellation must not wait behind the request that it cancels.
             if isinstance(message, JSONRPCRequest):
                 await self._child.room()
             if self._closed:
@@ -380,10 +401,11 @@ class StdioOutbox:
             self._child.write(line)
         except BrokenPipeError:
             raise anyio.BrokenResourceError from None
+        # After the write: a call that was never written cannot have had an effect.
         self._waiting.sent(message)
 
     async def aclose(self) -> None:
-        """Send no more."""
+        """Stop sending. The process keeps running."""
         self._closed = True
 
     async def __aenter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""Links: the ways to an MCP server and back, below the protocol; and the texts of a server with its variables looked up.
+"""Links, which exchange messages with an MCP server, and the texts of a server with its variables looked up.
 
-Nothing here needs the extra until a link is opened.
+The extra `mcp` is only needed when a link is opened.
 """
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ if TYPE_CHECKING:
 
 
 class StartFailure(ToolcribError):
-    """A server could not be started, or not be connected to. Its text holds no secret."""
+    """A server cannot be started or connected to. The text contains no secrets."""
 
     code = "server_down"
 
 
 class LinkTrouble(NamedTuple):
-    """Why an answer does not come, in words and as a code.
+    """The reason why no response arrives.
 
     Attributes:
-        code: Of HTTP: a `toolcrib.http.HTTPFailure`, a code of `EgressRefused`, `auth_failed`, `unauthorized` (status 401
-            or 403), `session_over` (the server does not know the session) or `http_status` (any other that is no
-            answer). Of a process: `protocol_violation` (what came is no valid answer) or `too_large`.
-        message: What happened. No secret, and no text of the server but, of a redirect, where it leads, and a key that
-            is there twice.
-        hint: The way out; empty where there is none.
+        code: Over HTTP: a `toolcrib.http.HTTPFailure`, a code of `EgressRefused`, `auth_failed`,
+            `unauthorized` (status 401 or 403), `session_over` (the server does not know the session) or
+            `http_status` (any other status without a response). From a process: `protocol_violation` (the
+            response is not valid) or `too_large`.
+        message: What happened. It contains no secrets, and no text of the server except the target of a
+            redirect and a duplicate key.
+        hint: How to fix it; empty for no hint.
     """
 
     code: str
@@ -57,13 +58,13 @@ class LinkTrouble(NamedTuple):
 
 
 class CallTrace:
-    """What is known of the way of one call.
+    """What a link records about one call.
 
     Attributes:
-        begun: Whether any of its `tools/call` may have reached the server. As long as it is false, nothing has happened
-            there, whatever the call ends with.
-        trouble: Why no answer came, where the link knows more than the protocol could say. The call then ends with an
-            `MCPError` whose text need not be read.
+        begun: Whether a `tools/call` of it may have reached the server. If False, the call had no effect,
+            however it ends.
+        trouble: The reason for a missing response, if the link knows more than a JSON-RPC error can express.
+            The call then ends with an `MCPError` whose text can be ignored.
     """
 
     __slots__ = ("begun", "trouble")
@@ -73,13 +74,14 @@ class CallTrace:
         self.trouble: LinkTrouble | None = None
 
 
+# A context variable, because the streams between the SDK's session and a link carry only messages.
 CALL_TRACE: ContextVar[CallTrace | None] = ContextVar("the trace of a call", default=None)
-"""Where links write down how the calls of this context fare."""
+"""The trace in which links record the calls of this context."""
 
 
 @contextmanager
 def trace_call() -> Iterator[CallTrace]:
-    """What is sent within, by this task and by those that it starts, is one call."""
+    """Record all requests in the block as one call, including those of tasks that it starts."""
     call_trace = CallTrace()
     token = CALL_TRACE.set(call_trace)
     try:
@@ -89,17 +91,17 @@ def trace_call() -> Iterator[CallTrace]:
 
 
 class Link(Protocol):
-    """A way to one server, entered once: `async with link as (read, write)`, as a transport of the SDK.
+    """A link to one server, entered once: `async with link as (read, write)`, like a transport of the SDK.
 
-    Entered, it may raise `StartFailure`. Left, it has ended everything that it started: after 5 s at most, or at once where
-    leaving is cancelled.
+    Entering may raise `StartFailure`. Leaving ends everything that the link has started, within 5 s, or
+    immediately if it is cancelled.
 
     Attributes:
-        ended: Why it is of no more use, in words that follow on "the server": "exited with code 3", "sent a line longer
-            than 16MiB", "could not be reached: ...". Empty as long as it is good. Where it is set, the next call needs
-            a new link; over HTTP what is under way may still be answered.
-        refusal: Over HTTP, what the egress guard has against it.
-        secrets: Knows which secrets the server was given; `open_link` sets it.
+        ended: Why the link can no longer be used, in words that follow "the server": "exited with code 3",
+            "sent a line longer than 16MiB", "could not be reached: ...". Empty while it is usable. Once it is
+            set, the next call needs a new link; over HTTP, calls in progress may still get a response.
+        refusal: Over HTTP, the refusal of the egress guard, if any.
+        secrets: Knows the secrets that the server was given; `open_link` sets it.
     """
 
     ended: str
@@ -108,15 +110,15 @@ class Link(Protocol):
 
     @property
     def garbage(self) -> int:
-        """How many lines or events came that are no messages, such as banners."""
+        """Number of lines or events that were not valid messages, such as banners."""
         ...
 
     def said(self) -> str:
-        """The end of what the server wrote to stderr: 64 KiB at most, secrets masked; empty over HTTP."""
+        """The last 64 KiB that the server wrote to stderr, with secrets masked; empty over HTTP."""
         ...
 
     async def __aenter__(self) -> TransportStreams:
-        """Start the server, or make ready to connect."""
+        """Start the server, or prepare to connect."""
         ...
 
     async def __aexit__(
@@ -126,29 +128,32 @@ class Link(Protocol):
         trace: TracebackType | None,
         /,
     ) -> None:
-        """End it, and all that belongs to it."""
+        """End the link, and everything that it has started."""
         ...
 
 
 def open_link(server: Server, world: NetworkEnvironment, tokens: TokenCache | None = None) -> Link:
-    """The link to a server; nothing is started before it is entered.
+    """Create the link to a server. Nothing is started or sent before it is entered.
 
     Args:
         server: The server.
-        world: What may be reached.
-        tokens: Shared by links over HTTP, so that the same credentials get one token.
+        world: The environment: trust, secrets and egress rules.
+        tokens: Token cache shared by links over HTTP, so that the same credentials get one token.
 
     Raises:
-        Untrusted: Nobody has agreed to what it takes to start or reach the server.
-        MissingSecret: Something that `${...}` names is not there; `pointer` tells where, e.g. `/env/TOKEN`.
-        MissingHook: A hook of `auth` is not there.
-        DocumentError: There is an error in `auth`, which was told when it was read.
-        StartFailure: What is looked up makes no address, or can't be sent.
+        Untrusted: The server is not trusted to be started or contacted.
+        MissingSecret: A variable in `${...}` has no value; `pointer` is its place, such as `/env/TOKEN`.
+        MissingHook: A hook of `auth` cannot be found.
+        DocumentError: `auth` contains an error, which was reported when it was read.
+        StartFailure: The looked-up values do not form a valid URL, or cannot be sent.
     """
+    # Before the link is created, which already reads secrets.
     world.trust.check_server(server)
     link: Link = _link(server, world, tokens)
-    link.secrets = world.secrets  # has every secret of the server since its texts were looked up just now
-    _keep_quiet()  # once the modules are there that log
+    # Creating the link has looked up the texts of the server, which registered its secrets for masking.
+    link.secrets = world.secrets
+    # After the import of the SDK, because its loggers must exist.
+    _keep_quiet()
     return link
 
 
@@ -157,7 +162,7 @@ def _link(server: Server, world: NetworkEnvironment, tokens: TokenCache | None) 
         from toolcrib.servers.mcp.stdio import StdioLink  # noqa: PLC0415 -- needs the extra
 
         return StdioLink(server, world)
-    from toolcrib.servers.mcp.http_transports import (  # noqa: PLC0415 -- no process needs it
+    from toolcrib.servers.mcp.http_transports import (  # noqa: PLC0415 -- not needed for processes
         EndpointClient,
         SseLink,
         StreamableHttpLink,
@@ -171,10 +176,14 @@ _OURS: ContextVar[bool] = ContextVar("whether what runs here belongs to a link o
 
 
 def _keep_quiet() -> None:
-    """Let the SDK and its HTTP client log nothing of what this context does from now on: it is servers' text.
+    """Suppress logs of the SDK and its HTTP client about the links of this context.
 
-    Whoever uses the SDK besides us keeps its logs. Who gives `mcp` or `httpx2` a level by name wants to see ours, too.
+    The logs of an application that uses the SDK itself are kept. To see the logs of our links, too, set a
+    level for the logger `mcp` or `httpx2`.
     """
+    # The SDK logs text of the server, which may contain secrets and control characters. A filter on a logger
+    # does not apply to its child loggers, so each one gets it. The names are copied, because other threads
+    # may add loggers.
     _OURS.set(True)
     for name in [*logging.root.manager.loggerDict]:
         if name == "client" or name.partition(".")[0] in _TALKATIVE:
@@ -182,10 +191,11 @@ def _keep_quiet() -> None:
 
 
 def _not_of_ours(record: logging.LogRecord) -> bool:
-    """Whether a record is none that the SDK makes of a link of ours."""
+    """Whether a record may be logged: not made for one of our links, or requested by a level."""
     if not _OURS.get() and CALL_TRACE.get() is None:
         return True
-    if record.name == "client":  # as the SDK calls one of its own
+    # The session module of the SDK logs as `client`, a name that an application may use as well.
+    if record.name == "client":
         return not record.pathname.endswith(_SESSION)
     return logging.getLogger(record.name.partition(".")[0]).level != logging.NOTSET
 
@@ -195,27 +205,29 @@ _SESSION = str(Path("mcp", "client", "session.py"))
 
 
 Secret = Callable[[SecretVariable], bool]
-"""Whether what a variable stands for is masked."""
+"""Decides whether the value of a variable is masked."""
 
 
 def mask_nothing(_variable: SecretVariable) -> bool:
-    """For what everybody may see: commands, folders."""
+    """Mask nothing, for public texts such as commands and folders."""
     return False
 
 
 def mask_without_default(variable: SecretVariable) -> bool:
-    """A value with a default that anybody can read, such as a time zone, is shown, unless its name is that of a secret."""
+    """Mask values of variables without a default, and of those with the name of a secret."""
+    # A variable with a default in a readable file, such as a time zone, is rarely a secret, and masking its
+    # value would hide ordinary words everywhere.
     return not variable.default or is_secret_name(variable.name)
 
 
 class ServerTexts:
-    """Texts of a server with everything looked up; what is missing is told at the end, all of it.
+    """Looks up the variables in the texts of a server; `check` reports all missing ones together.
 
-    Secrets that are written out in its arguments or its url are masked from now on.
+    Literal secrets in the arguments and the URL of the server are registered for masking.
 
     Args:
-        server: Whose they are: its folders (`${workspaceFolder}`) are known, and are no secrets.
-        secrets: Where the rest is looked up.
+        server: The server. Its folders (`${workspaceFolder}`) are known, and are not secrets.
+        secrets: Resolves the other variables.
     """
 
     def __init__(self, server: Server, secrets: SecretResolver) -> None:
@@ -226,21 +238,22 @@ class ServerTexts:
             secrets.register(secret)
 
     def filled(self, text: str, pointer: str, *, secret: Secret = mask_without_default) -> str:
-        """A text as it is meant."""
+        """Return a text with its variables replaced; a missing one becomes an empty text."""
         return "".join(
             unescape_dollars(piece) if isinstance(piece, str) else self._value(piece, pointer, secret(piece))
             for piece in split_variables(text)
         )
 
     def named(self, name: str, text: str, pointer: str) -> str:
-        """The text of a header or variable; what has the name of a secret is one, however it is written."""
+        """Return the text of a header or variable. If its name is that of a secret, any value is masked."""
         value = self.filled(text, pointer)
         if is_secret_name(name):
             self._secrets.register(value)
         return value
 
     def address(self, text: str, pointer: str) -> str:
-        """An address; what is looked up for it is masked where it stands behind the host."""
+        """Return a URL with its variables replaced. Values after the host are masked."""
+        # Messages must still be able to name the host, so it is never registered as a secret.
         whole = ""
         for piece in split_variables(text):
             if isinstance(piece, str):
@@ -252,19 +265,22 @@ class ServerTexts:
         return whole
 
     def check(self) -> None:
-        """Raise what is missing.
+        """Report the missing variables.
 
         Raises:
-            MissingSecret: With the pointer of the first place, and the words of all.
+            MissingSecret: Variables are missing; the message lists all of them, the pointer is that of the
+                first.
         """
         if not self._missing:
             return
         first = self._missing[0]
         message = "; ".join(dict.fromkeys(f"{each.message} (at {each.pointer})" for each in self._missing))
         hint = "; ".join(dict.fromkeys(each.hint for each in self._missing if each.hint))
+        # `type(first)`: a subclass such as `UnusableSecret` has its own code.
         raise type(first)(first.variable, message, hint=hint, pointer=first.pointer)
 
     def _value(self, variable: SecretVariable, pointer: str, secret: bool) -> str:
+        # Only the plain form: with a default or a source, a variable of this name is an ordinary one.
         if variable.text == f"${{{variable.name}}}" and variable.name in self._known:
             return self._known[variable.name]
         try:

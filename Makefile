@@ -10,9 +10,9 @@ TEST_OPTIONS ?=
 CONFORMANCE_OPTIONS ?=
 FUZZ_MINUTES ?= 10
 
-# Three workers take the files in their order: the long ones of docs and integration, which often wait for programs that they
+# Four workers on two cores take the files in their order: the long ones of docs and integration, which often wait for programs that they
 # start, come before the many short ones.
-SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
+SPREAD := -n 4 --dist loadfile --no-loadscope-reorder
 
 # Compiled tests and modules are kept, even where the environment asks for none: rewriting the asserts of all tests in each
 # worker takes a minute.

@@ -120,7 +120,7 @@ def test_nor_from_a_folder_within_it(verb, canaries):
             )
             for kind in ("folder", "archive")
         ],
-        one_in=3,
+        one_in=5,
     ),
 )
 def test_a_pack_from_elsewhere_answers_from_its_mocks_alone(verb, kind, canaries, tmp_path):
@@ -245,7 +245,7 @@ CHANGES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("change", sample(CHANGES, one_in=3))
+@pytest.mark.parametrize("change", sample(CHANGES, one_in=5))
 def test_a_change_of_a_trusted_project_asks_again(change, canaries):
     put(canaries.top, {"beside.py": "1", "package/__init__.py": "", "package/part.py": "1"})
     changed(canaries.top, "server.py", "open(", "import beside\nfrom package import part\nopen(")

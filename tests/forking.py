@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SERVER = '''
-import gc, importlib, json, os, pkgutil, select, signal, socket, sys
+import gc, importlib, json, os, pkgutil, runpy, select, signal, socket, sys
 
 listening, command = socket.socket(socket.AF_UNIX), sys.argv[2]
 listening.bind(sys.argv[1])
@@ -23,7 +23,6 @@ listening.listen()
 sys.path[0] = os.path.dirname(command)
 
 import toolcrib
-from toolcrib.cli import main
 
 for module in pkgutil.walk_packages(toolcrib.__path__, "toolcrib."):
     if not module.name.endswith("__main__"):
@@ -57,9 +56,8 @@ def become(words, environment, folder, files):
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [command, *words]
-    sys.modules["__main__"].__file__ = command  # which processes that it starts import
     importlib.invalidate_caches()  # something may have been installed
-    main()
+    runpy.run_path(command, run_name="__main__")
     sys.exit()
 
 running = {}  # pid -> a handle of the process, the connection of its client
@@ -114,14 +112,15 @@ os._exit(code)
 
 
 @contextmanager
-def forked_command(python: Path, folder: Path) -> Iterator[Path]:
+def forked_command(python: Path, folder: Path, script: Path | None = None) -> Iterator[Path]:
     """The folder with a command `toolcrib` that does what the one next to an interpreter does.
 
     Args:
         python: The interpreter of the environment.
         folder: An empty folder; its path is short enough for the address of a socket.
+        script: What the command runs instead, a Python file.
     """
-    command, address = python.parent / "toolcrib", folder / "socket"
+    command, address = script or python.parent / "toolcrib", folder / "socket"
     place = folder / "bin"
     place.mkdir()
     client = folder / "client.py"

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 WATCHED = Path(__file__).parent / "watched.py"
+ALONE = (sys.executable, str(WATCHED))
+"""The command that writes down what it does, in a process that imports everything itself."""
 
 SECRET = "canary-6b1f0c-secret"
 """In the variable CANARY_SECRET and in the file ~/.ssh/id_rsa."""
@@ -149,13 +151,14 @@ class Hostile:
         port: Where a server listens that counts connections.
     """
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, watched: Sequence[str]) -> None:
         self.top, self.pack, self.home = folder / "repo", folder / "pack", folder / "home"
         self.archive = folder / "pack.zip"
         self.mark = folder / "mark"
         self.port = port
         self.connections: list[str] = []
         self._folder = folder
+        self._watched = watched
         self._number = 0
         told = {"port": port, "mark": str(self.mark), "python": sys.executable}
         put(self.home, {".ssh/id_rsa": SECRET, "data/rows.json": '{"a": {"from": "outside"}}'})
@@ -208,7 +211,7 @@ class Hostile:
         self._number += 1
         log = self._folder / f"events-{self._number}"
         done = subprocess.run(
-            [sys.executable, str(WATCHED), str(log), *words],
+            [*self._watched, str(log), *words],
             cwd=folder or self.top,
             env=self.environment(**more),
             input=given,
@@ -242,10 +245,10 @@ def put(folder: Path, files: dict[str, str]) -> None:
 
 
 @contextmanager
-def hostile(folder: Path) -> Iterator[Hostile]:
+def hostile(folder: Path, watched: Sequence[str] = ALONE) -> Iterator[Hostile]:
     """The files in a folder, while a server counts who connects."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        found = Hostile(folder, listening.getsockname()[1])
+        found = Hostile(folder, listening.getsockname()[1], watched)
         listening.settimeout(0.2)
         ended = threading.Event()
 

@@ -43,10 +43,7 @@ class Watched(type(os.environ)):
 
 
 def main() -> None:
-    before = os.environ
-    os.environ = Watched(  # noqa: B003 -- only what is looked up from now on is of interest
-        before._data, before.encodekey, before.decodekey, before.encodevalue, before.decodevalue
-    )
+    os.environ.__class__ = Watched  # the object itself: modules that are already imported may hold it
     sys.addaudithook(hear)
     sys.argv = ["toolcrib", *sys.argv[2:]]
     from toolcrib.cli import main as run  # noqa: PLC0415 -- what it imports is watched as well

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from hostile_workspace import Hostile, hostile, put
-from sampling import sample
+from forking import forked_command
+from hostile_workspace import ALONE, WATCHED, Hostile, hostile, put
+from sampling import THOROUGH, sample
 from toolcrib.cli.entry import VERBS
 
 OPENAI = ("--provider", "openai", "--model", "m")
@@ -74,9 +76,19 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """The command that writes down what it does; forked, unless everything is run."""
+    if THOROUGH or not hasattr(os, "pidfd_open"):
+        yield ALONE
+        return
+    with forked_command(Path(sys.executable), tmp_path_factory.mktemp("forking"), WATCHED) as place:
+        yield [str(place / "toolcrib")]
+
+
 @pytest.fixture
-def canaries(tmp_path):
-    with hostile(tmp_path) as found:
+def canaries(tmp_path, watched):
+    with hostile(tmp_path, watched) as found:
         put(
             found.top,
             {"tasks.jsonl": '{"task": "t", "calls": [{"tool": "send", "arguments": {}, "result": "x"}]}\n'},

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from toolcrib.core.errors import near_misses
 from toolcrib.core.model import JSON
@@ -128,6 +129,8 @@ HEALTH: Final = "/healthz"
 IDLE: Final = 30 * 60.0
 """Seconds until an unused session of a handshake revision ends."""
 
+_HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
+
 _JSON: Final = (b"content-type", b"application/json")
 _PLAIN: Final = (b"x-content-type-options", b"nosniff")
 
@@ -209,7 +212,7 @@ class McpApp:
             return GuardAnswer(
                 400, json.dumps({"jsonrpc": "2.0", "id": error.request, "error": told}).encode()
             )
-        if _in_session(headers):
+        if _takes_json(headers):
             choose_reply_form(message, self._answers_at_once)
         return None
 
@@ -276,9 +279,12 @@ def _whole(receive: Receive) -> Receive:
     return received
 
 
-def _in_session(headers: Headers) -> bool:
-    """Whether a request belongs to a session of a handshake revision."""
-    return any(name == b"mcp-session-id" for name, _value in headers)
+def _takes_json(headers: Headers) -> bool:
+    """Whether a request belongs to a session, or to a revision without sessions; it then opens none."""
+    return any(
+        name == b"mcp-session-id" or (name == b"mcp-protocol-version" and value not in _HANDSHAKE)
+        for name, value in headers
+    )
 
 
 async def _answered(send: Send, answer: GuardAnswer, *, body: bool = True) -> None:

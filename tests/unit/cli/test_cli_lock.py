@@ -328,7 +328,11 @@ def test_a_changed_command_is_reported_at_the_start_and_by_doctor(project, toolc
     project.server("time", NOW)
     ended(toolcrib("lock"), exit_codes.OK)
     project.server("time", NOW, version="2.0")
-    changed = "toolcrib.yaml:1: the server `time` does not match toolcrib.lock: `args` changed; review the changes"
+    changed = (
+        "toolcrib.yaml:1: the server `time` does not match toolcrib.lock: `args` changed; review the changes"
+    )
     toolcrib("call", "time__now", "zone=UTC")
-    assert [record.levelname for record in caplog.records if record.message.startswith(changed)] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if record.message.startswith(changed)] == [
+        "WARNING"
+    ]
     assert changed in toolcrib("doctor").output

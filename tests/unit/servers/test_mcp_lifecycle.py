@@ -370,10 +370,11 @@ async def test_a_changed_command_that_a_lock_only_warns_of_is_logged_at_the_star
         with caplog.at_level(logging.WARNING, "toolcrib"):
             assert (await calling.call("echo")).outcome is Outcome.OK
             assert (await calling.call("echo")).outcome is Outcome.OK
-    assert [record.message for record in caplog.records] == [
+    (told,) = [record.message for record in caplog.records]
+    assert told == (
         "toolcrib.yaml:3: the server `scripted` does not match toolcrib.lock: `args` and `command` changed; "
         "review the changes with `toolcrib lock scripted`, accept them with `toolcrib lock --update scripted`"
-    ]
+    )
 
 
 async def test_a_server_that_a_lock_refuses_is_not_started(tmp_path):

@@ -216,7 +216,8 @@ class JoinedWrites:
 
     def close(self) -> None:
         """Send what is held, and close the transport."""
-        self.write(b"")
+        if self._head:
+            self.write(b"")
         self._transport.close()
 
     def __getattr__(self, name: str) -> Any:

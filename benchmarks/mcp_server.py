@@ -128,7 +128,8 @@ def servers(folder: Path) -> dict[str, Words]:
         ]
 
     peers = {
-        name: theirs(name.partition("_")[0].replace("sdk", "mcp"), *peer.options) for name, peer in PEERS.items()
+        name: theirs(name.partition("_")[0].replace("sdk", "mcp"), *peer.options)
+        for name, peer in PEERS.items()
     }
     return {"ours": ours, **peers}
 
@@ -252,7 +253,9 @@ def listed(serving: Serving, rounds: int) -> Iterator[Row]:
         times = interleaved({name: serving.listings(name, era) for name in serving.ports}, rounds)
         for name in [name for name in serving.ports if name in PEERS]:
             measure = f"tools/list of {MANY:,} tools over HTTP, {era}"
-            yield Row(measure, PEERS[name].title, times["ours"], times[name], PEERS[name].listing, faster=True)
+            yield Row(
+                measure, PEERS[name].title, times["ours"], times[name], PEERS[name].listing, faster=True
+            )
 
 
 def listed_by_sdk(serving: Serving, rounds: int) -> Iterator[Row]:

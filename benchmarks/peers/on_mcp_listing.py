@@ -26,9 +26,7 @@ async def prepared() -> None:
     servers = dict(given.split("=", 1) for given in sys.argv[1:])
     async with AsyncExitStack() as stack:
         clients = {name: await stack.enter_async_context(Client(url)) for name, url in servers.items()}
-        await worker.serve(
-            ("mcp",), {name: partial(listing, client) for name, client in clients.items()}
-        )
+        await worker.serve(("mcp",), {name: partial(listing, client) for name, client in clients.items()})
 
 
 worker.main(prepared)

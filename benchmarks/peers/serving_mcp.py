@@ -19,7 +19,6 @@ from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool
 
-
 Check = Callable[[Any], None]
 
 

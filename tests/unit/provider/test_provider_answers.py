@@ -322,9 +322,16 @@ async def test_what_arrived_before_the_mark_is_the_answer(name: str) -> None:
     parts, finish = await heard(name, THOUGHT[name], TEXT[name], *CALL[name], "[DONE]")
     call = ToolCall("a", "get", {"x": 1}, '{"x":1}')
     assert (parts, finish.reason) == ((Reasoning("Hm."), Text("Hi."), call), "length")
-    parts, finish = await heard(name, TEXT[name], *CALL[name][:-1], "[DONE]")
-    call = ToolCall("a", "get", None, '{"x":')
-    assert (parts, finish.reason) == ((Text("Hi."), call), "length")
+
+
+@pytest.mark.parametrize("some", [1, 2])
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_call_without_the_rest_of_its_arguments_is_not_kept(name: str, some: int) -> None:
+    handler = events(TEXT[name], *CALL[name][:some], "[DONE]")
+    async with speaking(name, handler, clock=Waiting(), attempts=3) as (provider, server):
+        with pytest.raises(ProviderError) as raised:
+            await said(provider)
+    assert (raised.value.code, raised.value.retryable, len(server.requests)) == ("answer_cut_off", True, 1)
 
 
 async def test_a_reason_without_the_last_event_counts_before_the_mark() -> None:
@@ -348,13 +355,15 @@ async def test_a_turn_that_ends_with_the_mark(name: str) -> None:
     async with speaking(name, events(*PREAMBLE[name], TEXT[name], "[DONE]")) as (provider, _):
         conversation = await ProviderMiddleware(provider, tools).run("Hello")
     assert (conversation.stop, conversation.text) == (Stop.ANSWERED, "Hi.")
-    for call in (CALL[name], CALL[name][:-1]):
-        async with speaking(name, events(TEXT[name], *call, "[DONE]")) as (provider, _):
-            conversation = await ProviderMiddleware(provider, tools).run("Hello")
-        (record,) = conversation.calls
-        assert (conversation.stop, record.tool, record.reached) == (Stop.LENGTH, "get", False)
-        assert (record.outcome, record.code) == (Outcome.LIMIT_EXCEEDED, "answer_cut_off")
-        assert conversation.messages[1].text == "Hi."
+    async with speaking(name, events(TEXT[name], *CALL[name], "[DONE]")) as (provider, _):
+        conversation = await ProviderMiddleware(provider, tools).run("Hello")
+    (record,) = conversation.calls
+    assert (conversation.stop, record.tool, record.reached) == (Stop.LENGTH, "get", False)
+    assert (record.outcome, record.code) == (Outcome.LIMIT_EXCEEDED, "answer_cut_off")
+    assert conversation.messages[1].text == "Hi."
+    async with speaking(name, events(TEXT[name], *CALL[name][:-1], "[DONE]")) as (provider, _):
+        conversation = await ProviderMiddleware(provider, tools).run("Hello")
+    assert (conversation.stop, conversation.text, conversation.calls) == (Stop.PROVIDER_FAILED, "Hi.", ())
 
 
 # Several choices.

@@ -32,8 +32,8 @@ from toolcrib.http.event_stream import EventStream, StreamEvent
 from toolcrib.http.headers import fault_of_name, header_fault, seconds_to_wait
 from toolcrib.http.messages import parse_origin
 from toolcrib.provider.messages import ToolCall
-from toolcrib.provider.models.assembler import parse_arguments
-from toolcrib.provider.models.protocol import Delta, Finish, ProviderError, Request
+from toolcrib.provider.models.assembler import Assembler, parse_arguments
+from toolcrib.provider.models.protocol import CallDelta, Delta, Finish, ProviderError, Request
 from toolcrib.security.egress import EgressRefused, is_loopback
 from toolcrib.security.redaction import is_secret_name
 from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, split_variables
@@ -795,18 +795,21 @@ class ServedModel(ABC):
                     yield delta
                 return
             reader, began, done = self.reader(answer), False, False
+            calls: list[CallDelta] = []
             async with aclosing(answer.events()) as events:
                 async for event in events:
                     done = event.data.strip() == DONE
                     if not done:
                         for delta in reader.add(event):
                             began = True
+                            if isinstance(delta, CallDelta):
+                                calls.append(delta)
                             yield delta
                     if done or reader.done:
                         break
             finish = reader.finish
             # The mark says that everything was sent, so what arrived is the answer, even without a reason.
-            if finish is None and done and began:
+            if finish is None and done and began and _are_whole(calls):
                 finish = reader.unfinished()
             if finish is None:
                 raise answer.cut_off()
@@ -839,6 +842,18 @@ class ServedModel(ABC):
     @abstractmethod
     def reader(self, answer: ServiceAnswer) -> AnswerReader:
         """Create the reader of a streamed answer."""
+
+
+def _are_whole(calls: Iterable[CallDelta]) -> bool:
+    """Whether the arguments of all calls are complete; if nothing of them was sent, they may be missing."""
+    assembler = Assembler()
+    for call in calls:
+        for _piece in assembler.add(call):
+            pass
+    return all(
+        isinstance(part, ToolCall) and part.written and part.arguments is not None
+        for part in assembler.parts()
+    )
 
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})

@@ -118,6 +118,7 @@ def _with_servers(
     loaded: LoadedDocuments, chosen: _SourceSelection, offered: Mapping[str, Catalogue], *, remembers: bool
 ) -> ImportedTools:
     """Add the tools of the servers, from their answers, the lock file or the cache."""
+    chosen.add_servers(loaded)
     if not chosen.servers:
         return ImportedTools(loaded)
     from toolcrib.servers.lock import read_lock  # noqa: PLC0415 -- few projects have servers
@@ -202,6 +203,19 @@ class _SourceSelection:
         self.servers.update(servers)
         self.problems += problems
         return True
+
+    def add_servers(self, loaded: LoadedDocuments) -> None:
+        """Add the servers that foreign documents configure; those of the project and of the program come first."""
+        if not loaded.servers:
+            return
+        from toolcrib.loading.servers import merge_servers, parse_servers  # noqa: PLC0415 -- few documents have servers
+
+        blocks, duplicates = merge_servers(loaded.servers)
+        first = next(iter(blocks.values())).spot().source
+        servers, problems = parse_servers({}, below=blocks)
+        self._beside = self._beside or first
+        self.problems += (*duplicates, *map(_without_variables, problems))
+        self.servers = {**servers, **self.servers}
 
     def _add_found(self, *, needed: bool) -> None:
         for folder in _places_to_look():
@@ -335,6 +349,13 @@ def _holds(folder: Path, place: Path) -> bool:
     if folder == place or not place.is_relative_to(folder):
         return False
     return not any(part.startswith(".") for part in place.relative_to(folder).parts)
+
+
+def _without_variables(problem: Problem) -> Problem:
+    """The problem of a server in a foreign document, in which `${VAR}` is literal."""
+    if problem.code != "literal_secret":
+        return problem
+    return problem._replace(hint="configure the server in `toolcrib.yaml`, where `${VAR}` is looked up")
 
 
 def _missing(path: str, entry: SourceEntry) -> Problem:

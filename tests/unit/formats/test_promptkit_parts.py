@@ -618,20 +618,90 @@ def test_assertions_that_promptkit_alone_has_are_never_judged(tmp_path):
         content: Hi
         assertions:
           - {type: agent_invoked, params: {agent: x}}
-          - {type: content_includes, params: {patterns: [x], weight: 3, min_score: null}}
+          - {type: content_includes, params: {patterns: [x], weight: 3}}
+          - {type: content_includes, params: {patterns: [x], min_score: null}}
           - {type: toxicity}
     """
     found = read(put(tmp_path, arena_files(scenario=scenario)))
     assert agent_of(found)["turns"][0]["assertions"] == [
         {"type": "agent_invoked", "unsupported": "agents as tools are not supported"},
+        {"type": "content_includes", "unsupported": "unknown key `weight`"},
         {"type": "content_includes", "params": {"patterns": ["x"]}},
         {"type": "toxicity", "unsupported": "use `llm_judge`"},
     ]
     assert told(found) == [
         ("no_counterpart", "one.scenario.yaml", 12),
         ("unknown_key", "one.scenario.yaml", 13),
-        ("no_counterpart", "one.scenario.yaml", 14),
+        ("no_counterpart", "one.scenario.yaml", 15),
     ]
+
+
+UNCHECKED = {
+    "{type: state_is, params: {state: done}}": "no_counterpart",
+    "{type: transitioned_to, params: {state: done}}": "no_counterpart",
+    "{type: spoke_in_state, params: {state: done}}": "no_counterpart",
+    "{type: pii_leakage}": "no_counterpart",
+    "{type: audio_emotion, params: {labels: [calm]}}": "no_counterpart",
+    "{type: faithfulness, params: {context: x}}": "no_counterpart",
+    "{type: llm_judge, params: {criteria: Good?}}": "no_counterpart",
+    "{type: llm_judge, params: {criteria: Good?, judge: strict}}": "no_counterpart",
+    "{type: assertion, params: {eval_type: llm_judge, eval_params: {criteria: Good?}, min_score: 1}}": "no_counterpart",
+    "{type: assertion, params: {eval_type: pii_leakage, min_score: 1}}": "unknown_assertion",
+    "{type: my_own_eval, params: {anything: [1]}}": "unknown_assertion",
+    "{type: ''}": "unknown_assertion",
+    "{type: tools_called, params: {names: [look_up]}}": "missing_key",
+    "{type: tools_called, params: {tool_names: [look_up], min_calls: many}}": "wrong_type",
+    "{type: content_includes, params: {patterns: [x], match_mode: most}}": "not_allowed",
+    "{type: content_matches, params: {pattern: '(?<=a)b'}}": "invalid_pattern",
+    "{type: guardrail_triggered, params: {validator: toxicity}}": "unknown_assertion",
+    "{type: content_includes, params: {patterns: [x]}, pass_threshold: 3}": "wrong_value",
+    "{type: content_includes, params: {patterns: [x]}, when: {tool_called_pattern: '('}}": "invalid_pattern",
+    "{type: workflow_tool_access, params: {rules: [{state: done, allowed: [look_up]}]}}": "",
+}
+BESIDE = """
+turns:
+  - role: user
+    content: Hi
+    assertions:
+      - {type: content_includes, params: {patterns: [found]}}
+      - %s
+"""
+
+
+@pytest.mark.parametrize("written", UNCHECKED)
+async def test_an_assertion_that_can_not_be_checked_is_skipped_and_the_others_are_judged(tmp_path, written):
+    files = arena_files(scenario=BESIDE % written)
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        found = [problem for problem in runtime.problems if problem.severity != "notice"]
+        (scenario,) = runtime.scenarios
+        report = await run_scenario(runtime, scenario)
+    assert {problem.severity for problem in found} <= {"warning"}
+    if UNCHECKED[written]:
+        assert found[0].code == UNCHECKED[written]
+        assert (found[0].source.rpartition("/")[2], found[0].line) == ("one.scenario.yaml", 13)
+    assert report.verdict == "passed", str(report)
+    assert len(report.skipped) == 1
+    assert report.skipped[0].found
+
+
+async def test_a_run_whose_assertions_are_all_skipped_is_not_judged(tmp_path):
+    files = arena_files(scenario=BESIDE.replace("content_includes", "spoke_in_state") % "{type: pii_leakage}")
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        report = await run_scenario(runtime, runtime.scenarios[0])
+    assert report.verdict == "not judged"
+    assert not report.failed
+    assert [each.type for each in report.skipped] == ["spoke_in_state", "pii_leakage"]
+
+
+@pytest.mark.parametrize(("mode", "verdict"), [("any", "passed"), ("all", "failed")], ids=["any", "all"])
+async def test_match_mode_of_content_includes_is_honoured(tmp_path, mode, verdict):
+    written = "{type: content_includes, params: {patterns: [nowhere, found], match_mode: MODE}}".replace(
+        "MODE", mode
+    )
+    files = arena_files(scenario=BESIDE % written)
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        report = await run_scenario(runtime, runtime.scenarios[0])
+    assert report.verdict == verdict, str(report)
 
 
 def test_a_local_server_is_reached_as_openai_is(tmp_path):

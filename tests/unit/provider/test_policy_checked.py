@@ -129,7 +129,9 @@ class Free(Model):
 
 @pytest.mark.parametrize("model", [Model, Reaching])
 def test_a_bound_on_cost_needs_prices_unless_a_model_is_free(model):
-    with pytest.raises(ConfigurationError, match=r"policy/max_cost: unknown_prices: `max_cost` requires prices"):
+    with pytest.raises(
+        ConfigurationError, match=r"policy/max_cost: unknown_prices: `max_cost` requires prices"
+    ):
         loop(model(), ToolPolicy(max_cost=1))
     loop(model(), ToolPolicy(max_cost=1), prices=Prices(input=1))
     loop(Free(), ToolPolicy(max_cost=1))

@@ -55,9 +55,14 @@ def _weighed(problem: Problem, scenario: Scenario) -> Problem:
     if scenario.agent is None or scenario.agent.unknown_tools == "error":
         return problem
     # `without_idle` removes a choice that is not possible; other faults of a choice remain.
-    impossible = scenario.agent.policy.tool_choice == "required" or problem.code in {"unknown_tool", "wrong_value"}
+    impossible = scenario.agent.policy.tool_choice == "required" or problem.code in {
+        "unknown_tool",
+        "wrong_value",
+    }
     if problem.pointer == "/agent/policy/tool_choice" and impossible:
-        return problem._replace(severity="warning", hint=f"{problem.hint}; until then the model chooses freely")
+        return problem._replace(
+            severity="warning", hint=f"{problem.hint}; until then the model chooses freely"
+        )
     if problem.code not in _NAMELESS:
         return problem
     hint = f"{problem.hint}; until then the mock is unused, and a call ends with `not_found`"

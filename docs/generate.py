@@ -500,6 +500,16 @@ FINER = (
 )
 
 FINER_CODES = (
+    ("disabled", "unavailable", "The tool is disabled in the project or by a profile."),
+    ("not_in_toolset", "unavailable", "The tool is not in the active toolset."),
+    ("closed", "unavailable", "No tool is offered because the project file has errors."),
+    ("not_bound", "unavailable", "The tool cannot be bound in its mode."),
+    ("mock_failed", "internal", "The mock failed; with file and line."),
+    (
+        "passthrough_not_allowed",
+        "denied",
+        "The mock forwards the call to another mode, which this run does not allow.",
+    ),
     (
         "http_404",
         "tool_error",
@@ -511,6 +521,8 @@ FINER_CODES = (
     ("duplicate_key", "invalid_result", "An object in the response contains a key twice."),
     ("bad_text", "invalid_result", "The response is not valid in its charset."),
     ("unsupported_charset", "invalid_result", "The charset of the response is not supported."),
+    ("no_items", "invalid_result", "`pagination.items` found no list on a page."),
+    ("bad_cursor", "invalid_result", "The next page cannot be requested with the cursor of the response."),
     ("select_failed", "invalid_result", "`select` cannot be evaluated for the response."),
     (
         "untrusted_workspace",
@@ -549,8 +561,18 @@ FINER_CODES = (
     (
         "max_calls",
         "limit_exceeded",
-        "The call exceeds this limit of the policy, or follows a call that does. The other limits on calls and cost have their own codes.",
+        "The call exceeds this limit of the policy, or follows a call that does.",
     ),
+    ("max_calls_per_minute", "limit_exceeded", "As `max_calls`."),
+    ("max_calls_per_tool", "limit_exceeded", "As `max_calls`."),
+    ("max_calls_per_turn", "limit_exceeded", "As `max_calls`."),
+    ("max_cost", "limit_exceeded", "The conversation has reached this limit of the policy."),
+    (
+        "max_identical",
+        "limit_exceeded",
+        "The same call was requested more than this number of times in a row.",
+    ),
+    ("max_failures", "limit_exceeded", "The tool failed this number of times with the same outcome."),
     ("unknown_handle", "tool_error", "`read_result` refers to a result that was not truncated."),
     ("offset_too_large", "tool_error", "`read_result` refers to an offset beyond the end of a result."),
     ("missing_extra", "unavailable", "A required extra is not installed."),
@@ -603,6 +625,9 @@ FINER_CODES = (
         "limit_exceeded",
         "The arguments are larger than `limits.input_size`. Nothing was called.",
     ),
+    ("result_too_deep", "limit_exceeded", "The result is nested too deep to be sent by `serve mcp`."),
+    ("server_ending", "unavailable", "`serve mcp` is shutting down; nothing was called."),
+    ("server_ended", "cancelled", "`serve mcp` shut down before the call finished."),
     ("queue_full", "overloaded", "Too many calls are waiting."),
     ("circuit_open", "overloaded", "The origin failed too often in a row."),
     ("connect_failed", "transport_error", "No connection could be established."),

@@ -44,7 +44,7 @@ class Message(NamedTuple):
     Attributes:
         kind: `problem`, `outcome`, `error` or `command line`.
         code: The code; for the last two kinds the class of the exception if it has no code of its own.
-        template: The text in the source, with the fields in braces; empty if the code joins several texts.
+        template: The text in the source, with the fields in braces.
         example: A text that a test has seen.
     """
 
@@ -157,9 +157,8 @@ def update() -> None:
         if len(text) <= LONGEST and not PRIVATE.search(text):
             key = (kind, code, template_for(text))
             found[key] = min(found.get(key, text), text, key=lambda each: (abs(len(each) - 70), each))
-    with_template = {key[:2] for key in found if key[2]}
-    found = {key: example for key, example in found.items() if key[2] or key[:2] not in with_template}
-    lines = [json.dumps([*key, example], ensure_ascii=False) for key, example in sorted(found.items())]
+    # Without a template, the text is not of the package: a server, an API or a test has written it.
+    lines = [json.dumps([*key, text], ensure_ascii=False) for key, text in sorted(found.items()) if key[2]]
     INVENTORY.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 
 

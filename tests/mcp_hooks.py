@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from toolcrib import RealClock
@@ -17,6 +18,15 @@ def answer(question: Any) -> dict[str, Any]:
 
 async def answer_later(question: Any) -> dict[str, Any]:
     return answer(question)
+
+
+def log_and_answer(question: Any) -> dict[str, Any]:
+    logging.getLogger("client").warning("of the project")
+    return answer(question)
+
+
+async def log_and_answer_later(question: Any) -> dict[str, Any]:
+    return log_and_answer(question)
 
 
 def decline(_question: Any) -> None:

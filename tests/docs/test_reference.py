@@ -49,6 +49,11 @@ def test_every_problem_code_has_a_message_in_the_inventory(codes):
     assert codes - listed == set(), "see docs/messages.py for how to update the inventory"
 
 
+def test_every_code_of_an_outcome_with_a_message_is_on_its_page(codes):
+    found = {entry.code for entry in script("messages").inventory() if entry.kind == "outcome"}
+    assert found - {*first_cells("outcomes.md")} - codes == {"other"}  # of a descriptor's `errors`
+
+
 def test_every_matcher_operator_is_on_its_page_once():
     assert sorted(first_cells("matchers.md")) == sorted(OPERATORS)
 

@@ -618,8 +618,9 @@ def _row(
     if isinstance(answer, NotReady):
         findings.error(f"server `{server.name}` cannot be used: {answer.message}", answer.hint)
         return row | {"fault": answer.message}
-    verdict = engine_of(runtime).world.judge(server, answer)
-    told = [*dict.fromkeys(verdict.refused.values()), *verdict.warnings]
+    judge = engine_of(runtime).world.judge
+    verdict = judge(server, answer)
+    told = [*dict.fromkeys(verdict.refused.values()), *judge(server, None).warnings, *verdict.warnings]
     for text in (*told, *answer.remarks, *(f"`{name}`: {why}" for name, why in answer.refused.items())):
         findings.warning(f"server `{server.name}`: {text}")
     protocol = answer.info.get("protocol")

@@ -28,12 +28,11 @@ ToolcribError                   code, hint; the base class, never raised itself
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from toolcrib.core.model import JSON, Result
+    from toolcrib.core.model import Result
 
 Severity = Literal["error", "warning", "notice"]
 
@@ -314,45 +313,3 @@ def error_for(outcome: str) -> type[CallError]:
     """
     # Derived from the classes, so that a new outcome needs no second entry that could be forgotten.
     return {cls.outcome: cls for cls in CallError.__subclasses__()}[outcome]
-
-
-class CallProgress(NamedTuple):
-    """How far a call had progressed when an exception ended it, for outer layers.
-
-    Attributes:
-        attempts: Number of attempts made.
-        queue: The tool or origin whose queue the call was waiting in; empty if it was not queued.
-        reached: Whether the tool may have received the call.
-        meta: Entries to add to the `meta` of the result.
-    """
-
-    attempts: int = 1
-    queue: str = ""
-    reached: bool = True
-    meta: Mapping[str, JSON] = MappingProxyType({})
-
-
-def attach_progress(
-    error: BaseException,
-    *,
-    attempts: int,
-    queue: str = "",
-    reached: bool = True,
-    meta: Mapping[str, JSON] = MappingProxyType({}),
-) -> None:
-    """Record on an exception how far its call had progressed.
-
-    Without `meta`, the `meta` that an inner layer attached is kept.
-    """
-    # Stored on the exception because a cancelled task returns no result that could carry it. `__dict__` is
-    # used because BaseException declares no such attribute.
-    error.__dict__["toolcrib_progress"] = CallProgress(
-        attempts, queue, reached, meta or progress_of(error).meta
-    )
-
-
-def progress_of(error: BaseException | None) -> CallProgress:
-    """Return the progress attached to an exception; the defaults of `CallProgress` if there is none."""
-    # Most errors pass no layer that attaches progress.
-    progress = None if error is None else error.__dict__.get("toolcrib_progress")
-    return progress if isinstance(progress, CallProgress) else CallProgress()

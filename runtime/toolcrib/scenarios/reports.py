@@ -61,7 +61,7 @@ class NotRun(NamedTuple):
         kind: `scenario`, `examples` of a tool, `tool`, or an unreadable `file`.
         name: Name of the scenario or tool; empty for a file.
         source: Path of the file.
-        line: First line in the file, from 1.
+        line: First line in the file, from 1; 0 for a folder.
         code: Code of the problem, such as `server_down`.
         reason: Why it did not run.
         outcome: `unavailable` or `denied`, which fail the run; None if it was skipped on purpose.
@@ -78,7 +78,7 @@ class NotRun(NamedTuple):
     def __str__(self) -> str:
         what = {"scenario": self.name, "examples": f"the examples of {self.name}"}.get(self.kind, self.name)
         outcome = f"{self.outcome}: " if self.outcome is not None else ""
-        place = f"{self.source}:{self.line}"
+        place = f"{self.source}:{self.line}" if self.line else self.source
         return f"{what} ({place}): {outcome}{self.reason}" if what else f"{place}: {outcome}{self.reason}"
 
 

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from copy import deepcopy
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from toolcrib.core.call_progress import record_progress
 from toolcrib.core.clock import format_duration, parse_duration
-from toolcrib.core.errors import ExpressionError, Problem, attach_progress, did_you_mean
+from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Call, Descriptor, Outcome, Result
 from toolcrib.core.pointers import keys_of
 from toolcrib.core.protocols import CallNext
@@ -502,8 +503,8 @@ async def _sleep(attempt: Attempt, seconds: float, kind: str) -> None:
     """Wait before the tool is reached. A cancellation reports that it was not, so the call may be repeated."""
     try:
         await attempt.call.context.session.clock.sleep(seconds)
-    except asyncio.CancelledError as error:
-        attach_progress(error, attempts=1, reached=False, meta={"fault": {"kind": kind}})
+    except asyncio.CancelledError:
+        record_progress(attempt.call.id, attempts=1, reached=False, meta={"fault": {"kind": kind}})
         raise
 
 

@@ -322,3 +322,17 @@ def test_with_a_lock_the_tools_are_known_without_starting_the_server(project, to
     started = project.starts("time")
     assert "time__now" in toolcrib("list").stdout
     assert project.starts("time") == started
+
+
+def test_a_changed_command_is_reported_at_the_start_and_by_doctor(project, toolcrib, caplog):
+    project.server("time", NOW)
+    ended(toolcrib("lock"), exit_codes.OK)
+    project.server("time", NOW, version="2.0")
+    changed = (
+        "toolcrib.yaml:1: the server `time` does not match toolcrib.lock: `args` changed; review the changes"
+    )
+    toolcrib("call", "time__now", "zone=UTC")
+    assert [record.levelname for record in caplog.records if record.message.startswith(changed)] == [
+        "WARNING"
+    ]
+    assert changed in toolcrib("doctor").output

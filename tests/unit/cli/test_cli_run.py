@@ -125,6 +125,14 @@ def test_documents_that_are_refused_fail_the_run_and_the_rest_runs(good, write, 
     assert "3 scenarios passed" in result.stdout
 
 
+def test_a_linked_folder_that_was_not_read_is_named_without_a_line(good, tmp_path, toolcrib):
+    (tmp_path / "elsewhere").mkdir()
+    (good / "descriptors" / "linked").symlink_to(tmp_path / "elsewhere")
+    result = toolcrib("run")
+    assert result.exit_code == 0
+    assert "  descriptors/linked: the folder is a symlink, and was not read" in result.stdout
+
+
 def test_nothing_that_fits_has_a_code_of_its_own(good, toolcrib):
     result = toolcrib("run", "-k", "nothing_like_it")
     assert (result.exit_code, result.stdout) == (exit_codes.NOTHING_SELECTED, "")

@@ -37,6 +37,13 @@ async def test_a_hook_answers_a_process_too():
         assert json.loads((await calling.call("ask")).value)["action"] == "accept"
 
 
+@pytest.mark.parametrize("hook", ["log_and_answer", "log_and_answer_later"])
+async def test_what_a_hook_logs_is_kept(server, hook, caplog):
+    async with Calling(server._replace(elicitation=f"mcp_hooks:{hook}"), "ask") as calling:
+        assert (await calling.call("ask")).outcome is Outcome.OK
+    assert [record.message for record in caplog.records if record.name == "client"] == ["of the project"]
+
+
 async def test_a_hook_may_decline(server):
     async with Calling(server._replace(elicitation="mcp_hooks:decline"), "ask") as calling:
         assert json.loads((await calling.call("ask")).value) == {"action": "decline", "content": None}

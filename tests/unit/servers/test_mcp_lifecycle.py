@@ -14,8 +14,9 @@ from mcp_calling import Calling, http_server, over_http, over_http_from_a_proces
 from mcp_scripts import scripted
 from mcp_sdk_server import listening_on, sdk_server
 from toolcrib import Outcome, RealClock, VirtualClock
-from toolcrib.core.server_config import LockVerdict, Server
+from toolcrib.core.server_config import Catalogue, LockVerdict, Server
 from toolcrib.security.secrets import SecretResolver
+from toolcrib.servers.lock import Lock, LockedServer
 
 READS = {"annotations": {"read_only": True}}
 
@@ -359,6 +360,21 @@ async def test_what_a_lock_warns_of_is_logged_once(caplog):
             for _turn in range(2):
                 await calling.call("echo")
         assert [record.message for record in caplog.records] == ["`echo` has a new description"]
+
+
+async def test_a_changed_command_that_a_lock_only_warns_of_is_logged_at_the_start(caplog):
+    server = child(places={"": "toolcrib.yaml:3"})
+    locked = LockedServer.of(server._replace(command="python", args=("server.py",)), Catalogue("scripted"))
+    lock = Lock("toolcrib.lock", {"scripted": locked}, there=True)
+    async with Calling(server, "echo", judge=lock.judge("warn")) as calling:
+        with caplog.at_level(logging.WARNING, "toolcrib"):
+            assert (await calling.call("echo")).outcome is Outcome.OK
+            assert (await calling.call("echo")).outcome is Outcome.OK
+    (told,) = [record.message for record in caplog.records]
+    assert told == (
+        "toolcrib.yaml:3: the server `scripted` does not match toolcrib.lock: `args` and `command` changed; "
+        "review the changes with `toolcrib lock scripted`, accept them with `toolcrib lock --update scripted`"
+    )
 
 
 async def test_a_server_that_a_lock_refuses_is_not_started(tmp_path):

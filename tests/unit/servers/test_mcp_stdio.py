@@ -25,7 +25,7 @@ from toolcrib.core.clock import RealClock
 from toolcrib.core.server_config import Server
 from toolcrib.security.secrets import MissingSecret, SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
-from toolcrib.servers.mcp.stdio import LineSplitter, LineTooLong
+from toolcrib.servers.mcp.stdio import LineSplitter, LineTooLong, resolve_command
 from toolcrib.servers.mcp.transports import Link, StartFailure, open_link, trace_call
 
 
@@ -203,6 +203,12 @@ async def test_variables_are_looked_up_in_arguments_too_and_masked():
         assert await Wire(streams).call("echo", {}) == {}
     hide = there.secrets.hide_in_text
     assert hide("hunter2-hunter2 and written-out-9 in Europe/Berlin") == "*** and *** in Europe/Berlin"
+
+
+def test_the_command_is_shown_without_its_arguments():
+    server = Server("shop", command="python", args=("--token=${KEY}",), root="/")
+    command = resolve_command(server, SecretResolver({"KEY": "hunter2-hunter2"}))
+    assert repr(command) == "ServerCommand(shop: python with 1 arguments)"
 
 
 def test_all_that_is_missing_is_told_at_once():
@@ -460,8 +466,8 @@ def test_logs_of_others_are_left_alone(caplog):
     ours = Context()
     ours.run(open_link, scripted(), world())
     for there in (ours.run, Context().run):
-        there(logging.getLogger("client").warning, "of an application")
+        there(logging.getLogger("client").warning, "of the SDK's session, or of an application")
         there(logging.getLogger("mcp.shared.jsonrpc_dispatcher").error, "of the SDK")
     told = [record.message for record in caplog.records]
-    assert told == ["of an application", "of an application", "of the SDK"]
+    assert told == ["of the SDK's session, or of an application", "of the SDK"]
     assert logging.getLogger("mcp").level == logging.NOTSET

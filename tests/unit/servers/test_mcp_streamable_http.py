@@ -20,6 +20,7 @@ from toolcrib.core.server_config import Server
 from toolcrib.security.egress import EgressGuard
 from toolcrib.security.secrets import MissingSecret, SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
+from toolcrib.servers.mcp.http_transports import resolve_endpoint
 from toolcrib.servers.mcp.transports import CallTrace, Link, StartFailure, open_link, trace_call
 
 CANARY = "canary-7e21"
@@ -404,6 +405,15 @@ async def test_what_is_looked_up_has_to_be_an_address_and_a_header():
         open_link(server._replace(url="https://${HOST}/"), world())
     assert missing.value.pointer == "/url"
     assert "(at /headers/X-Key)" in missing.value.message
+
+
+def test_the_endpoint_is_shown_without_its_path_and_headers():
+    server = Server(
+        "web", transport="http", url="https://example.com/mcp/canary?key=1", headers={"X-Key": "canary"}
+    )
+    assert (
+        repr(resolve_endpoint(server, NetworkEnvironment.ordinary())) == "ServerEndpoint(https://example.com)"
+    )
 
 
 async def test_secrets_are_in_no_error_and_no_log(caplog):

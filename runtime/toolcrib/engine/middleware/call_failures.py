@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolcrib.core.errors import progress_of
+from toolcrib.core.call_progress import CallProgress, progress_of
 from toolcrib.core.model import NO_USAGE, NOTHING, Call, Descriptor, Outcome, Result, Usage
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import Path
@@ -59,18 +59,21 @@ def is_cancelled_by_caller() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def cancelled_result(call: Call, message: str, error: BaseException | None = None) -> Result:
-    """Build the result of a cancelled call, with the progress that is attached to `error`."""
-    given = progress_of(error)
-    acted = given.attempts and given.reached and may_have_acted(call.tool)
-    details = {"may_have_acted": True} if acted else {}
-    ended = Result.failed(Outcome.CANCELLED, message, details=details)
-    return ended._replace(usage=Usage(given.attempts), meta=given.meta)
+def cancelled_by_caller(call: Call) -> Result:
+    """Build the result of a call whose caller cancelled it, with the progress that it had made."""
+    return _cancelled(call, "the caller cancelled the call", progress_of(call.id))
 
 
 def cancelled_by_tool(call: Call) -> Result:
     """Build the result of a call whose tool cancelled itself."""
-    return cancelled_result(call, f"`{call.tool.name}` cancelled itself")
+    return _cancelled(call, f"`{call.tool.name}` cancelled itself", CallProgress())
+
+
+def _cancelled(call: Call, message: str, given: CallProgress) -> Result:
+    acted = given.attempts and given.reached and may_have_acted(call.tool)
+    details = {"may_have_acted": True} if acted else {}
+    ended = Result.failed(Outcome.CANCELLED, message, details=details)
+    return ended._replace(usage=Usage(given.attempts), meta=given.meta)
 
 
 def result_of_error(call: Call, error: BaseException) -> Result | None:

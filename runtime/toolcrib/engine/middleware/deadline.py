@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from toolcrib.core.call_progress import CallProgress, progress_of
 from toolcrib.core.clock import format_duration
-from toolcrib.core.errors import CallProgress, progress_of
 from toolcrib.core.model import Call, Outcome, Result, Usage
 from toolcrib.core.protocols import CallNext
 from toolcrib.engine.middleware.call_failures import may_have_acted, without_attempts
@@ -23,11 +23,11 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
         try:
             async with clock.timeout(seconds) as timer:
                 return await call_next(call._replace(deadline=clock.monotonic() + seconds))
-        except TimeoutError as error:
+        except TimeoutError:
             # The tool itself may raise TimeoutError; that is an error of the tool, not the deadline.
             if not timer.expired():
                 raise
-            return _late(call, seconds, progress_of(error.__cause__))
+            return _late(call, seconds, progress_of(call.id))
 
     return deadline
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from toolcrib.core.model import Call, Result
 from toolcrib.core.protocols import CallNext
-from toolcrib.engine.middleware.call_failures import attempts_of, cancelled_result, result_of_error
+from toolcrib.engine.middleware.call_failures import attempts_of, cancelled_by_caller, result_of_error
 from toolcrib.engine.middleware.layer import LayerContext, never_waits
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
             ended = result_of_error(call, error)
             if ended is None:
                 if isinstance(error, asyncio.CancelledError):
-                    finished(cancelled_result(call, "the caller cancelled the call", error))
+                    finished(cancelled_by_caller(call))
                 raise
             result = ended
         return finished(result)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from toolcrib.core.errors import DocumentError, ExpressionError, Problem, attach_progress, progress_of
+from toolcrib.core.call_progress import progress_of, record_progress
+from toolcrib.core.errors import DocumentError, ExpressionError, Problem
 from toolcrib.core.model import JSON, Call, Descriptor, InjectedFault, Outcome, Result
 from toolcrib.core.protocols import BoundTool, CallNext
 from toolcrib.core.text import canonical
@@ -228,12 +229,12 @@ class _Layer:
             record.happens(seen)
         try:
             ended = await injection.happen(self._bound.attempt(call, call_next, number))
-        except asyncio.CancelledError as error:
-            given = progress_of(error)
+        except asyncio.CancelledError:
+            given = progress_of(call.id)
             if not injection.certain:
                 record.misses(seen._replace(instead="the call was cancelled before the tool answered"))
             elif not given.reached:
-                attach_progress(error, attempts=given.attempts, reached=False, meta={"fault": told})
+                record_progress(call.id, attempts=given.attempts, reached=False, meta={"fault": told})
             raise
         except ExpressionError as error:
             record.misses(seen._replace(instead=f"it failed: {error.message}"))

@@ -10,8 +10,8 @@ from functools import partial
 from threading import RLock
 from weakref import WeakSet
 
+from toolcrib.core.call_progress import record_progress
 from toolcrib.core.clock import format_duration
-from toolcrib.core.errors import attach_progress
 from toolcrib.core.model import JSON, Bounds, Call, Outcome, Rate, Result
 from toolcrib.core.protocols import CallNext, Clock
 from toolcrib.engine.middleware.call_failures import without_attempts
@@ -162,9 +162,9 @@ async def _admitted(call: Call, own: LimiterUse, shared: LimiterUse, lock: RLock
                     for side in sides:
                         side.limiter.enter(side.bounds, clock.monotonic())
                 return None
-    except asyncio.CancelledError as error:
+    except asyncio.CancelledError:
         # The deadline outside turns this into a timeout, and names the queue in its message.
-        attach_progress(error, attempts=0, queue=awaited.name)
+        record_progress(call.id, attempts=0, queue=awaited.name)
         raise
     finally:
         with lock:

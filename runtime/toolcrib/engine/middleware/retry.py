@@ -8,8 +8,8 @@ from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING
 
+from toolcrib.core.call_progress import record_progress
 from toolcrib.core.clock import RealClock, format_duration
-from toolcrib.core.errors import attach_progress
 from toolcrib.core.model import JSON, Call, Limits, Outcome, Result, Usage
 from toolcrib.core.protocols import CallNext
 from toolcrib.engine.middleware.call_failures import attempts_of
@@ -111,8 +111,8 @@ class _Attempts:
         )
         try:
             result: Result = await attempts(self._attempt)
-        except asyncio.CancelledError as error:
-            attach_progress(error, attempts=self._made)
+        except asyncio.CancelledError:
+            record_progress(self._call.id, attempts=self._made)
             raise
         tried = self._made - 1 + attempts_of(result)  # zero for the last one if the breaker stopped it
         return self._told(result)._replace(usage=Usage(tried))

@@ -66,6 +66,7 @@ _TOOLS: Final = {"tool_names": "tools", "tool_name": "tools", "tool": "tools"}
 
 SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "content_excludes": {"words": "patterns"},
+    "field_presence": {"required_fields": "fields"},
     "invariant_fields_preserved": _TOOL,
     "json_path": {"jmespath_expression": "expression"},
     "llm_judge_tool_calls": _TOOLS,

@@ -179,16 +179,17 @@ def pattern_test(pattern: str) -> Callable[[str], bool]:
     return matcher.matches
 
 
-def contains_text(part: str, text: str) -> bool:
-    """Whether a text contains another one, ignoring case."""
-    return part.casefold() in text.casefold()
+def contains_text(part: str, text: str, *, exact: bool = False) -> bool:
+    """Whether a text contains another one; case is ignored unless `exact` is set."""
+    return part in text if exact else part.casefold() in text.casefold()
 
 
-def contains_words(part: str, text: str) -> bool:
-    """Whether a text contains another one as whole words, ignoring case."""
+def contains_words(part: str, text: str, *, exact: bool = False) -> bool:
+    """Whether a text contains another one as whole words; case is ignored unless `exact` is set."""
+    part, text = (part, text) if exact else (part.casefold(), text.casefold())
     # Not `\b`: it would require a word character at the edge of the part, which may end with a sign such as
     # `%`.
-    return re.search(rf"(?<!\w){re.escape(part.casefold())}(?!\w)", text.casefold()) is not None
+    return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", text) is not None
 
 
 _TOLD: Final = 12

@@ -128,7 +128,7 @@ class ServerEndpoint(NamedTuple):
 
     def __repr__(self) -> str:
         # Path, query and headers may contain secrets.
-        return f"Endpoint({self.request('GET').origin})"
+        return f"{type(self).__name__}({self.request('GET').origin})"
 
     @property
     def url(self) -> str:

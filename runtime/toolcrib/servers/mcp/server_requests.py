@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.hooks import load_hook
 from toolcrib.core.server_config import Server
+from toolcrib.servers.mcp.transports import project_code
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
@@ -200,11 +201,12 @@ class ServerRequestHooks:
         """The answer of a hook, or a protocol error if the hook fails."""
         hook = self._functions[kind]
         try:
-            if iscoroutinefunction(hook):
-                return await hook(question)
-            # A hook may wait for a person, and must not block the event loop meanwhile.
-            answer = await asyncio.to_thread(hook, question)
-            return await answer if isawaitable(answer) else answer
+            with project_code():
+                if iscoroutinefunction(hook):
+                    return await hook(question)
+                # A hook may wait for a person, and must not block the event loop meanwhile.
+                answer = await asyncio.to_thread(hook, question)
+                return await answer if isawaitable(answer) else answer
         except Exception as error:  # noqa: BLE001 -- hooks of the project may raise anything
             # Only the type: the text of the exception may contain secrets, and a model reads the result.
             _log.exception("the hook `%s` of the server `%s` failed", kind, self._server.name)
@@ -239,14 +241,13 @@ def _accepted(answer: Mapping[Any, Any], schema: Mapping[str, Any]) -> Any:
     from mcp.types import ElicitResult  # noqa: PLC0415 -- as above
     from pydantic import ValidationError  # noqa: PLC0415 -- as above
 
-    properties = schema.get("properties")
-    fields = properties if isinstance(properties, dict) else {}
-    defaults = {
-        name: field["default"]
-        for name, field in fields.items()
-        if isinstance(field, dict) and "default" in field
-    }
+    from toolcrib.schema.validation import compile_defaults  # noqa: PLC0415 -- most servers ask nothing
+
+    fill = compile_defaults(dict(schema))
+    content: Any = dict(answer)
+    if fill is not None:
+        content = fill(content)
     try:
-        return ElicitResult(action="accept", content={**defaults, **answer})
+        return ElicitResult(action="accept", content=content)
     except ValidationError:
         return None

@@ -74,7 +74,7 @@ class ServerCommand(NamedTuple):
 
     # Arguments and variables may contain secrets, and logs may show a `repr`.
     def __repr__(self) -> str:
-        return f"Command({self.name}: {self.argv[0]} with {len(self.argv) - 1} arguments)"
+        return f"{type(self).__name__}({self.name}: {self.argv[0]} with {len(self.argv) - 1} arguments)"
 
 
 def resolve_command(server: Server, secrets: SecretResolver) -> ServerCommand:

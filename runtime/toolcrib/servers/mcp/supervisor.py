@@ -443,7 +443,7 @@ class Supervisor:
     async def _lived(self, life: _Life) -> ServerUnavailable | None:
         """Run one connection from start to end; the error if it did not start."""
         # The lock is checked first: a changed command must not run even once.
-        refused = check_lock(self.server, self._judge(self.server, None))
+        refused = check_lock(self.server, self.judged(None))
         if refused is not None:
             return refused
         failure = await life.lived(self._era)
@@ -468,8 +468,8 @@ class Supervisor:
         self._why = None
         self.say(connection)
 
-    def judged(self, catalogue: Catalogue) -> LockVerdict:
-        """The lock's verdict on a tool list. Each warning is logged once."""
+    def judged(self, catalogue: Catalogue | None) -> LockVerdict:
+        """The lock's verdict on a tool list, or before the start on the endpoint. Each warning is logged once."""
         verdict = self._judge(self.server, catalogue)
         for warning in verdict.warnings:
             if warning not in self._warned:

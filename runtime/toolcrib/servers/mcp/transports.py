@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -194,14 +193,25 @@ def _not_of_ours(record: logging.LogRecord) -> bool:
     """Whether a record may be logged: not made for one of our links, or requested by a level."""
     if not _OURS.get() and CALL_TRACE.get() is None:
         return True
-    # The session module of the SDK logs as `client`, a name that an application may use as well.
-    if record.name == "client":
-        return not record.pathname.endswith(_SESSION)
-    return logging.getLogger(record.name.partition(".")[0]).level != logging.NOTSET
+    # The session module of the SDK logs as `client`, a name that an application may use as well: its level says
+    # nothing of our links. Code of the project that runs here is marked by `project_code`.
+    return (
+        record.name != "client" and logging.getLogger(record.name.partition(".")[0]).level != logging.NOTSET
+    )
 
 
 _TALKATIVE = ("mcp", "httpx2")
-_SESSION = str(Path("mcp", "client", "session.py"))
+
+
+@contextmanager
+def project_code() -> Iterator[None]:
+    """Run code of the project, such as a hook, in the context of a link: it is no part of the link or of its call."""
+    ours, call_trace = _OURS.set(False), CALL_TRACE.set(None)
+    try:
+        yield
+    finally:
+        CALL_TRACE.reset(call_trace)
+        _OURS.reset(ours)
 
 
 Secret = Callable[[SecretVariable], bool]
@@ -226,12 +236,12 @@ class ServerTexts:
     Literal secrets in the arguments and the URL of the server are registered for masking.
 
     Args:
-        server: The server. Its folders (`${workspaceFolder}`) are known, and are not secrets.
+        server: The server. Its known variables (`${workspaceFolder}`, `${PATH}`) are not secrets.
         secrets: Resolves the other variables.
     """
 
     def __init__(self, server: Server, secrets: SecretResolver) -> None:
-        self._known = server.folders()
+        self._known = server.known_variables()
         self._secrets = secrets
         self._missing: list[MissingSecret] = []
         for secret in written_secrets(server):

@@ -136,7 +136,9 @@ class McpDispatcher(JSONRPCDispatcher[Any]):
         return {**(params or {}), "_meta": {**meta, CLIENT_CAPABILITIES_META_KEY: self._capabilities}}
 
 
-async def negotiate_version(session: ClientSession, era: Era, over: anyio.Event, *, asks: bool = False) -> None:
+async def negotiate_version(
+    session: ClientSession, era: Era, over: anyio.Event, *, asks: bool = False
+) -> None:
     """Agree on a protocol version with a server.
 
     Args:

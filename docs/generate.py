@@ -634,8 +634,16 @@ FINER_CODES = (
         "invalid_arguments",
         "The session of the call does not exist, has ended, or belongs to the client of another token.",
     ),
-    ("two_sessions", "invalid_arguments", "The argument `session` and `_meta` of the call name different sessions."),
-    ("too_many_sessions", "overloaded", "The client of `serve mcp`, or all clients together, have too many open sessions."),
+    (
+        "two_sessions",
+        "invalid_arguments",
+        "The argument `session` and `_meta` of the call name different sessions.",
+    ),
+    (
+        "too_many_sessions",
+        "overloaded",
+        "The client of `serve mcp`, or all clients together, have too many open sessions.",
+    ),
     ("queue_full", "overloaded", "Too many calls are waiting."),
     ("circuit_open", "overloaded", "The origin failed too often in a row."),
     ("connect_failed", "transport_error", "No connection could be established."),

@@ -321,6 +321,7 @@ def _case(report: ScenarioReport) -> ET.Element:
     properties = ET.SubElement(case, "properties")
     told = {"seed": str(report.seed), "virtual": _seconds(report.virtual)}
     told |= {f"matrix.{key}": _text(value) for key, value in scenario.values.items()}
+    told |= {"not_judged": str(len(report.skipped))} if report.skipped else {}
     for name, value in told.items():
         ET.SubElement(properties, "property", name=name, value=_safe(value))
     if report.failed:

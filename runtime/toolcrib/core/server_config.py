@@ -26,7 +26,7 @@ SEPARATOR = "__"
 class Server(NamedTuple):
     """How to reach a server, and which of its tools to offer.
 
-    Text values are stored as written. `${VAR}` is resolved when the server starts, from `folders` first.
+    Text values are stored as written. `${VAR}` is resolved when the server starts, from `known_variables` first.
 
     Attributes:
         name: Name of the server, and the prefix before `__` in the names of its imported tools.
@@ -83,14 +83,16 @@ class Server(NamedTuple):
         """Return `file:line` of a key, or of the server if the key is not set."""
         return self.places.get(key) or self.places.get("", "")
 
-    def folders(self) -> dict[str, str]:
-        """Return the values of `${workspaceFolder}` and related variables."""
+    def known_variables(self) -> dict[str, str]:
+        """Return the values of `${workspaceFolder}` and related variables, and of `${PATH}`: none of them is secret."""
         # Editors define these variables for `mcpServers` files; the environment does not contain them.
         folder = os.path.abspath(self.root)
         return {
             "workspaceFolder": folder,
             "workspaceFolderBasename": os.path.basename(folder),
             "userHome": os.path.expanduser("~"),
+            # Every server inherits it; a server that adds folders to it reads nothing more.
+            "PATH": os.environ.get("PATH", os.defpath),
         }
 
 
@@ -133,6 +135,12 @@ class LockVerdict(NamedTuple):
 
 LONGEST_NAME = 128
 """Maximum length of a tool's name in characters, as in descriptors."""
+
+
+def place_of_server(name: str) -> str:
+    """Return the source of the values that a descriptor inherits from a server."""
+    return f"server {name}"
+
 
 COPIED_KEYS = ("title", "description", "inputSchema", "outputSchema", "annotations", "icons")
 """Keys that are copied from a tool's definition to its descriptor."""

@@ -34,11 +34,13 @@ from toolcrib.loading.projects import (
 )
 from toolcrib.loading.reader import LoadedDocuments
 from toolcrib.loading.reload import PreviousLoad, keep_last_good
+from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario_links import check_links, tools_of, with_namespace
 from toolcrib.loading.snapshot import LoadedProject, sorted_problems
 from toolcrib.loading.sources import SourcePath, files_beside, load, real_path
 from toolcrib.registry.catalog import Card, idle_globs, idle_toolset_globs
 from toolcrib.registry.registry import Registry, without_duplicates
+from toolcrib.security.tool_policy import allows
 
 DEFAULT_PATHS = ("descriptors", "packs")
 """Folders to read if no path is given and no project is found; missing ones are skipped."""
@@ -118,6 +120,7 @@ def _with_servers(
     loaded: LoadedDocuments, chosen: _SourceSelection, offered: Mapping[str, Catalogue], *, remembers: bool
 ) -> ImportedTools:
     """Add the tools of the servers, from their answers, the lock file or the cache."""
+    chosen.add_servers(loaded)
     if not chosen.servers:
         return ImportedTools(loaded)
     from toolcrib.servers.lock import read_lock  # noqa: PLC0415 -- few projects have servers
@@ -202,6 +205,19 @@ class _SourceSelection:
         self.servers.update(servers)
         self.problems += problems
         return True
+
+    def add_servers(self, loaded: LoadedDocuments) -> None:
+        """Add the servers that foreign documents configure; those of the project and of the program come first."""
+        if not loaded.servers:
+            return
+        from toolcrib.loading.servers import merge_servers, parse_servers  # noqa: PLC0415 -- few documents have servers
+
+        blocks, duplicates = merge_servers(loaded.servers)
+        first = next(iter(blocks.values())).spot().source
+        servers, problems = parse_servers({}, below=blocks)
+        self._beside = self._beside or first
+        self.problems += (*duplicates, *map(_without_variables, problems))
+        self.servers = {**servers, **self.servers}
 
     def _add_found(self, *, needed: bool) -> None:
         for folder in _places_to_look():
@@ -337,6 +353,13 @@ def _holds(folder: Path, place: Path) -> bool:
     return not any(part.startswith(".") for part in place.relative_to(folder).parts)
 
 
+def _without_variables(problem: Problem) -> Problem:
+    """The problem of a server in a foreign document, in which `${VAR}` is literal."""
+    if problem.code != "literal_secret":
+        return problem
+    return problem._replace(hint="configure the server in `toolcrib.yaml`, where `${VAR}` is looked up")
+
+
 def _missing(path: str, entry: SourceEntry) -> Problem:
     message = f"`{path}` does not exist"
     hint = "source paths are relative to the project folder"
@@ -367,7 +390,7 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
     ]
     for scenario in loaded.scenarios:
         full = with_namespace(scenario, registry.cards)
-        if unlisted and any(name not in registry and server_of(name, unlisted) for name in tools_of(full)):
+        if unlisted and _awaits_servers(full, registry, unlisted):
             postponed.append(full)  # its tools may exist once the servers are listed
             continue
         faults = check_links(full, registry, kinds, loaded.refused, loaded.unread)
@@ -400,6 +423,22 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
     stock = stock._replace(toolsets=_toolsets(stock))
     # Documents that extend others share parts; report a problem in a shared part only once.
     return stock._replace(problems=sorted_problems(dict.fromkeys((*problems, *check_settings(stock, kinds)))))
+
+
+def _awaits_servers(scenario: Scenario, registry: Registry, unlisted: Collection[str]) -> bool:
+    """Whether a scenario can only be checked against the tools of servers that are not listed yet."""
+
+    def awaited(name: str) -> bool:
+        return name not in registry and server_of(name, unlisted) is not None
+
+    if any(map(awaited, tools_of(scenario))):
+        return True
+    if scenario.agent is None:
+        return False
+    policy = scenario.agent.policy
+    if policy.tool_choice != "required" or any(allows(policy, tool) for tool in registry.cards):
+        return awaited(policy.tool_choice)
+    return any(is_of_unlisted(glob, unlisted) for glob in policy.allow)
 
 
 def undeclared_needs(loaded: LoadedDocuments, kinds: Kinds) -> Iterator[Problem]:

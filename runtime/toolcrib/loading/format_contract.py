@@ -105,6 +105,7 @@ class Conversion:
         tools: Its tools.
         scenarios: Its scenarios.
         files: The tool files that it names, which may not be read yet.
+        servers: The MCP servers that it configures, by name; they count only outside packs.
         pack: The equivalent `pack.yaml` of a document that is a pack; None for any other.
         pack_problems: Its problems, with positions.
         overrides: Overrides of the tools of a pack.
@@ -114,6 +115,7 @@ class Conversion:
     tools: Sequence[ForeignTool] = ()
     scenarios: Sequence[Document] = ()
     files: Sequence[NamedFile] = ()
+    servers: Mapping[str, ServerBlock] = field(default_factory=dict)
     pack: Document | None = None
     pack_problems: Sequence[Problem] = ()
     overrides: OverrideFile = NO_OVERRIDES

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fixture
@@ -44,9 +44,13 @@ from toolcrib.loading.packs import (
     parse_readable_part,
     valid_pack_part,
 )
+from toolcrib.loading.project_discovery import PROJECT_FILES
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import is_scenario, parse_scenario
 from toolcrib.registry.names import full_name, short_name
+
+if TYPE_CHECKING:
+    from toolcrib.loading.servers import ServerBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +322,7 @@ class LoadedDocuments:
         refused_packs: Pack file that was rejected -> name of the pack, if readable, and its first problem.
         unread: `file:line` of the first error of each file whose text is unreadable as a whole.
         ignored: Files that a glob of `ignore` excludes.
+        servers: The MCP servers that foreign documents configure, in load order, without checks.
     """
 
     tools: tuple[Descriptor, ...] = ()
@@ -330,6 +335,7 @@ class LoadedDocuments:
     refused_packs: Mapping[str, tuple[str, Problem]] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    servers: tuple[Mapping[str, ServerBlock], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,6 +403,7 @@ class DocumentReader:
         self._problems: dict[str, list[Problem]] = {}
         self._waiting: list[_PendingFile] = []
         self._named: list[NamedFile] = []
+        self._servers: list[Mapping[str, ServerBlock]] = []
         self._fruitless: set[str] = set()
         self._globs: dict[str, set[str]] = {}
         self.touched: set[str] = set()
@@ -446,6 +453,7 @@ class DocumentReader:
             refused_packs=self._refused_packs,
             unread=tuple(place for key, place in self._unread.items() if key not in data),
             ignored=tuple(self.ignored),
+            servers=tuple(self._servers),
         )
 
     def knows(self, key: str) -> bool:
@@ -618,12 +626,28 @@ class DocumentReader:
             self._scenarios, left_out = foreign.drop_duplicates(self._scenarios)
             told += left_out
         self._named += read.files
+        if read.servers:
+            told += self._add_servers(read.servers, where)
         drafts = [
             DescriptorDraft(tool.document, where, tool.problems, tool.reword)
             for tool in read.tools
             if where.tools
         ]
         return _Classification(document, told=told, fruits=fruits, drafts=drafts)
+
+    def _add_servers(self, servers: Mapping[str, ServerBlock], where: DocumentContext) -> list[Problem]:
+        """Add the servers of a document outside packs; those inside are ignored, which is reported."""
+        if where.pack is None:
+            self._servers.append(servers)
+            return []
+        # Loading a pack of somebody else must not configure servers of a project.
+        hint = f"configure it under `servers` in {PROJECT_FILES[0]}"
+        return [
+            block.spot().problem(
+                "server_left_out", f"the server `{name}` of a pack is ignored", hint, "warning"
+            )
+            for name, block in servers.items()
+        ]
 
     def _foreign_pack(self, document: Document, where: DocumentContext) -> tuple[Pack, list[Problem]]:
         """The pack of a foreign document, or its readable part, and its problems."""

@@ -131,7 +131,7 @@ def needs_of_server(server: Server, root: str) -> Iterator[Need]:
         block = {"url": server.url, "headers": dict(server.headers), "auth": server.auth}
         yield from needs_of_http(block, user=user, place=place, root=root)
         target = ""
-    folders = server.folders()
+    known = server.known_variables()
     written: JSON = {
         "command": server.command,
         "args": list(server.args),
@@ -139,7 +139,7 @@ def needs_of_server(server: Server, root: str) -> Iterator[Need]:
         "env": dict(server.env),
     }
     for variable in look_ups(written) if target else ():
-        if variable.name not in folders:
+        if variable.name not in known:
             yield make_need("read", variable.text, to=target, user=user, place=place)
     for role, hook in (("elicitation", server.elicitation), ("sampling", server.sampling)):
         if hook:
@@ -147,10 +147,10 @@ def needs_of_server(server: Server, root: str) -> Iterator[Need]:
 
 
 def _start(server: Server, root: str, user: str, place: str) -> Need:
-    folders = server.folders()
-    argv = [_known(text, folders) for text in (server.command, *server.args)]
-    environment = {name: _known(text, folders) for name, text in server.env.items()}
-    folder = _joined(server.root, _known(server.cwd, folders))
+    known = server.known_variables()
+    argv = [_known(text, known) for text in (server.command, *server.args)]
+    environment = {name: _known(text, known) for name, text in server.env.items()}
+    folder = _joined(server.root, _known(server.cwd, known))
     files = files_of_command(argv, environment, folder, root)
     details = [f"in {server.cwd}"] if server.cwd else []
     details += [f"env {name}={exact_variable(server, name)}" for name in sorted(server.env)]
@@ -165,10 +165,10 @@ def _start(server: Server, root: str, user: str, place: str) -> Need:
     )
 
 
-def _known(text: str, folders: Mapping[str, str]) -> str:
-    """Replace `${workspaceFolder}` and related variables. Other look-ups stay as written."""
-    for name, folder in folders.items():
-        text = text.replace(f"${{{name}}}", folder)
+def _known(text: str, known: Mapping[str, str]) -> str:
+    """Replace the known variables of a server. Other look-ups stay as written."""
+    for name, value in known.items():
+        text = text.replace(f"${{{name}}}", value)
     return text
 
 

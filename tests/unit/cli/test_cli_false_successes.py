@@ -5,6 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from arenas import arena_files
 from toolcrib.cli import exit_codes
 
 MOCK = """
@@ -209,6 +210,41 @@ def test_what_was_asserted_and_not_judged_is_neither_passed_nor_failed(write, to
     (case,) = ET.parse(tmp_path / "report.xml").getroot().iter("testcase")
     assert case.find("skipped") is not None
     assert toolcrib("run", "--strict").exit_code == exit_codes.PROBLEMS
+
+
+def test_every_form_of_a_report_counts_the_assertions_of_an_arena_that_were_skipped(
+    write, toolcrib, tmp_path
+):
+    scenario = """
+    turns:
+      - role: user
+        content: Hi
+        assertions:
+          - {type: content_includes, params: {patterns: [found]}}
+          - {type: spoke_in_state, params: {state: done}}
+          - {type: tools_caled, params: {tool_names: [look_up]}}
+    """
+    write(arena_files(scenario=scenario))
+    result = toolcrib("run", ".")
+    assert result.exit_code == exit_codes.OK
+    for place in (
+        "one.scenario.yaml:13:18: warning: no_counterpart",
+        "one.scenario.yaml:14:18: warning: unknown_",
+    ):
+        assert f"scenarios/{place}" in result.stderr
+    assert "did you mean `tools_called`" in result.stderr
+    assert "`spoke_in_state`: a scenario has one prompt, without states or steps" in result.stdout
+    assert "2 assertions or guardrails not judged\n" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("1 scenario passed in ")
+    document = json.loads(toolcrib("run", ".", "--json").stdout)
+    counts = {key: document[key] for key in ("passed", "failed", "not_judged", "skipped")}
+    assert counts == {"passed": 1, "failed": 0, "not_judged": 0, "skipped": 2}
+    assert [skip["type"] for skip in document["scenarios"][0]["skipped"]] == ["spoke_in_state", "tools_caled"]
+    toolcrib("run", ".", "--junit", str(tmp_path / "report.xml"))
+    (case,) = ET.parse(tmp_path / "report.xml").getroot().iter("testcase")
+    assert {each.get("name"): each.get("value") for each in case.iter("property")}["not_judged"] == "2"
+    assert case.findtext("system-out").count("was not judged") == 2
+    assert toolcrib("run", ".", "--strict").exit_code == exit_codes.PROBLEMS
 
 
 def test_scenarios_of_a_pack_that_was_refused_are_listed(write, toolcrib):

@@ -363,6 +363,30 @@ def test_a_parameter_list_becomes_a_closed_schema():
 
 
 @pytest.mark.parametrize(
+    ("item_type", "items"),
+    [
+        ({"type": "string", "description": "A pattern."}, {"type": "string", "description": "A pattern."}),
+        # As Andy.Tools writes a parameter, with all its keys.
+        ({"name": "", "required": False, "type": "int", "min_value": 1}, {"type": "integer", "minimum": 1}),
+        (
+            {"type": "list", "max_length": 2, "item_type": {"type": "str", "allowed_values": ["a"]}},
+            {"type": "array", "maxItems": 2, "items": {"type": "string", "enum": ["a"]}},
+        ),
+        (
+            {"type": "object", "schema": {"required": ["id"], "properties": {"id": {"type": "string"}}}},
+            {"required": ["id"], "properties": {"id": {"type": "string"}}, "type": "object"},
+        ),
+        ({}, {}),
+        ({"type": "any"}, {}),
+    ],
+)
+def test_the_type_of_items_may_be_a_parameter_again(item_type, items):
+    parameter = {"name": "tags", "type": "array", "item_type": item_type}
+    schema = only({"name": "s", "parameters": [parameter]}, "a.json").input_schema
+    assert schema["properties"]["tags"] == {"type": "array", "items": items}
+
+
+@pytest.mark.parametrize(
     ("parameter", "code", "pointer"),
     [
         ({"name": "a", "typ": "string"}, "unknown_key", "/parameters/0/typ"),
@@ -376,9 +400,19 @@ def test_a_parameter_list_becomes_a_closed_schema():
             "/parameters/0/item_type",
         ),
         (
-            {"name": "a", "type": "array", "item_type": {}},
+            {"name": "a", "type": "array", "item_type": {"type": "strng"}},
             "invalid_schema",
-            "/parameters/0/item_type",
+            "/parameters/0/item_type/type",
+        ),
+        (
+            {"name": "a", "type": "array", "item_type": {"properties": {}}},
+            "unknown_key",
+            "/parameters/0/item_type/properties",
+        ),
+        (
+            {"name": "a", "type": "array", "item_type": {"type": "array", "item_type": {"typ": "int"}}},
+            "unknown_key",
+            "/parameters/0/item_type/item_type/typ",
         ),
         ({"name": "a", "type": {}}, "invalid_schema", "/parameters/0/type"),
         ({"type": "string"}, "missing_key", "/parameters/0"),

@@ -210,6 +210,7 @@ def test_variables_are_put_in_by_whoever_says_them_last(tmp_path):
     system_template: "{{a}} {{ b }} {{c}} {{.d}} {{ e }} ${HOME} {{user_context}} {{f}}"
     variables: [{name: a, default: 1.10}, {name: b, default: b1}, {name: c, required: true}]
     optional_vars: {d: "{{a}}!"}
+    allowed_tools: [look_up]
     """
     files = arena_files(
         prompt=prompt, scenario=ONE + "\nvariables: {c: c3}\ncontext_metadata: {user_role: boss}"
@@ -227,6 +228,7 @@ def test_fragments_come_from_their_files(tmp_path):
     task_type: help
     system_template: "{{rules}} {{tone}} {{ gone }}"
     fragments: [{name: rules, path: fragments/rules.txt}, {name: tone, path: fragments/tone.yaml}, {name: gone}]
+    allowed_tools: [look_up]
     """
     files = {"fragments/rules.txt": "Be good.", "fragments/tone.yaml": "spec: {content: Be kind.}"}
     found = read(put(tmp_path, arena_files(prompt=prompt) | files))
@@ -270,17 +272,83 @@ def test_validators_are_guardrails(tmp_path):
     task_type: help
     validators:
       - {type: banned_words, params: {words: [damn]}, fail_on_violation: true}
-      - {type: length, params: {max_characters: 100}}
+      - {type: length, params: {max_characters: 100, direction: output, message: Too long.}}
       - {type: sentiment, params: {}}
       - {type: max_length, params: {max: 3}, enabled: false}
+      - {type: max_length, params: {max: 5}, monitor: true}
+      - {type: length, params: {max: 5, direction: input}}
+    allowed_tools: [look_up]
     """
     found = read(put(tmp_path, arena_files(prompt=prompt)))
     assert agent_of(found)["guardrails"] == [
-        {"type": "banned_words", "params": {"words": ["damn"]}},
-        {"type": "length", "params": {"max_characters": 100}},
+        {"type": "banned_words", "params": {"words": ["damn"]}, "rewrite": True},
+        {"type": "length", "params": {"max_characters": 100}, "message": "Too long.", "rewrite": True},
         {"type": "sentiment", "unsupported": "unknown assertion type `sentiment`"},
+        {"type": "max_length", "params": {"max": 5}},
+        {"type": "length", "unsupported": "unknown key `direction`"},
     ]
-    assert told(found) == [("no_counterpart", "help.yaml", 10)]
+    assert told(found) == [("no_counterpart", "help.yaml", 10), ("no_counterpart", "help.yaml", 13)]
+
+
+REFUSAL = "Sorry, we can't provide this response as it would violate our content policy."
+REWRITTEN = {
+    "{type: length, params: {max_characters: 8}}": "Oh Damn,",
+    "{type: max_length, params: {max: 8, max_tokens: 1}}": "Oh Damn,",
+    "{type: max_length, params: {max_tokens: 1}}": REFUSAL,
+    "{type: length, params: {max: 100}}": "Oh Damn, it broke.",
+    "{type: banned_words, params: {words: [damn]}}": REFUSAL,
+    "{type: banned_words, params: {words: [damn], case_sensitive: false}}": REFUSAL,
+    "{type: banned_words, params: {words: [damn], case_sensitive: true}}": "Oh Damn, it broke.",
+    "{type: banned_words, params: {words: [Damn], case_sensitive: true}, message: No.}": "No.",
+    "{type: banned_words, params: {words: [damn], message: No.}}": "No.",
+    "{type: banned_words, params: {words: [dam]}}": "Oh Damn, it broke.",
+    "{type: content_excludes, params: {patterns: [DAM], case_sensitive: true}}": "Oh Damn, it broke.",
+    "{type: banned_words, params: {words: [damn]}, monitor: true}": "Oh Damn, it broke.",
+    # Only the first guardrail that fires rewrites.
+    "{type: length, params: {max: 4}}, {type: banned_words, params: {words: [damn]}}": "Oh D",
+    "{type: banned_words, params: {words: [damn]}, message: No.}, {type: length, params: {max: 2}}": "No.",
+}
+
+
+@pytest.mark.parametrize("written", REWRITTEN)
+async def test_a_guardrail_rewrites_the_reply_as_promptkit_does(tmp_path, written):
+    said = REWRITTEN[written]
+    prompt = f"task_type: help\nallowed_tools: [look_up]\nvalidators: [{written}]"
+    scenario = "turns: [{role: user, content: Hi}, {role: user, content: Bye}]"
+    answers = "scenarios: {one: {turns: {1: 'Oh Damn, it broke.', 2: Bye.}}}"
+    files = arena_files(prompt=prompt, scenario=scenario, answers=answers)
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        report = await run_scenario(runtime, runtime.scenarios[0])
+    first, _second = report.as_json()["agent"]["turns"]
+    assert first["entries"][-1] == {"kind": "says", "text": said}
+    assert report.passed, str(report)
+
+
+async def test_a_rewritten_reply_keeps_its_calls_and_the_guardrail_was_triggered(tmp_path):
+    prompt = "task_type: help\nallowed_tools: [look_up]\nvalidators: [{type: length, params: {max: 4}}]"
+    scenario = """
+    turns:
+      - role: user
+        content: Hi
+        assertions:
+          - {type: guardrail_triggered, params: {validator: length}}
+          - {type: max_length, params: {max: 4}}
+          - {type: tools_called, params: {tool_names: [look_up]}}
+      - role: user
+        content: Bye
+        assertions:
+          - {type: guardrail_triggered, params: {validator: length, should_trigger: false}}
+    conversation_assertions:
+      - {type: guardrail_triggered, params: {validator: length}}
+      - {type: content_excludes, params: {patterns: [looking]}}
+    """
+    call = "{content: 'I am looking', tool_calls: [{name: look_up}]}"
+    answers = f"scenarios: {{one: {{turns: {{1: {call}, 2: Yes, 3: Bye}}}}}}"
+    files = arena_files(prompt=prompt, scenario=scenario, answers=answers)
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        report = await run_scenario(runtime, runtime.scenarios[0])
+    assert report.passed, str(report)
+    assert [step.result.outcome for step in report.steps] == ["ok"]
 
 
 async def test_a_guardrail_is_asked_by_an_assertion(tmp_path):
@@ -515,6 +583,47 @@ def test_failures_of_a_turn_can_not_be_told_where_a_model_calls(tmp_path):
     assert told(found) == [("no_counterpart", "one.scenario.yaml", 7)]
 
 
+NO_TOOLS = {
+    "task_type: help": ("no", 6),
+    "task_type: help\nallowed_tools: []": ("an empty", 7),
+    "task_type: help\nallowed_tools: null": ("no", 6),
+}
+
+
+@pytest.mark.parametrize("prompt", NO_TOOLS)
+async def test_a_prompt_without_allowed_tools_has_none_and_says_so(tmp_path, prompt):
+    missing, line = NO_TOOLS[prompt]
+    files = arena_files(prompt=prompt)
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        (problem,) = runtime.problems
+        report = await run_scenario(runtime, runtime.scenarios[0])
+    assert (problem.code, problem.severity) == ("no_tools_allowed", "warning")
+    assert (problem.source.rpartition("/")[2], problem.line) == ("help.yaml", line)
+    assert problem.message == (
+        f"the prompt `help` has {missing} `allowed_tools`, so as in PromptKit the model is offered no tools; "
+        "every call is denied"
+    )
+    (turn, _other) = report.as_json()["agent"]["turns"]
+    assert [entry["outcome"] for entry in turn["entries"] if "outcome" in entry] == ["denied"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "spec", "warned"),
+    [
+        ("task_type: help", "", False),
+        ("task_type: help\nallowed_tools: []", "tools: [{file: tools/look_up.tool.yaml}]", False),
+        ("task_type: help", "tools: [{file: tools/look_up.tool.yaml}]", True),
+        ("task_type: help", "mcp_servers: [{name: fs, command: serve}]", True),
+        ("task_type: help\ntools: [look_up]", "", False),
+    ],
+)
+def test_a_prompt_without_tools_is_told_where_there_are_any(tmp_path, prompt, spec, warned):
+    found = read(put(tmp_path, arena_files(spec, prompt=prompt, answers="defaultResponse: Hi")))
+    assert [problem.code for problem in found.problems if problem.code == "no_tools_allowed"] == (
+        ["no_tools_allowed"] if warned else []
+    )
+
+
 # Users who are played.
 
 PLAYED = """
@@ -618,20 +727,90 @@ def test_assertions_that_promptkit_alone_has_are_never_judged(tmp_path):
         content: Hi
         assertions:
           - {type: agent_invoked, params: {agent: x}}
-          - {type: content_includes, params: {patterns: [x], weight: 3, min_score: null}}
+          - {type: content_includes, params: {patterns: [x], weight: 3}}
+          - {type: content_includes, params: {patterns: [x], min_score: null}}
           - {type: toxicity}
     """
     found = read(put(tmp_path, arena_files(scenario=scenario)))
     assert agent_of(found)["turns"][0]["assertions"] == [
         {"type": "agent_invoked", "unsupported": "agents as tools are not supported"},
+        {"type": "content_includes", "unsupported": "unknown key `weight`"},
         {"type": "content_includes", "params": {"patterns": ["x"]}},
         {"type": "toxicity", "unsupported": "use `llm_judge`"},
     ]
     assert told(found) == [
         ("no_counterpart", "one.scenario.yaml", 12),
         ("unknown_key", "one.scenario.yaml", 13),
-        ("no_counterpart", "one.scenario.yaml", 14),
+        ("no_counterpart", "one.scenario.yaml", 15),
     ]
+
+
+UNCHECKED = {
+    "{type: state_is, params: {state: done}}": "no_counterpart",
+    "{type: transitioned_to, params: {state: done}}": "no_counterpart",
+    "{type: spoke_in_state, params: {state: done}}": "no_counterpart",
+    "{type: pii_leakage}": "no_counterpart",
+    "{type: audio_emotion, params: {labels: [calm]}}": "no_counterpart",
+    "{type: faithfulness, params: {context: x}}": "no_counterpart",
+    "{type: llm_judge, params: {criteria: Good?}}": "no_counterpart",
+    "{type: llm_judge, params: {criteria: Good?, judge: strict}}": "no_counterpart",
+    "{type: assertion, params: {eval_type: llm_judge, eval_params: {criteria: Good?}, min_score: 1}}": "no_counterpart",
+    "{type: assertion, params: {eval_type: pii_leakage, min_score: 1}}": "unknown_assertion",
+    "{type: my_own_eval, params: {anything: [1]}}": "unknown_assertion",
+    "{type: ''}": "unknown_assertion",
+    "{type: tools_called, params: {names: [look_up]}}": "missing_key",
+    "{type: tools_called, params: {tool_names: [look_up], min_calls: many}}": "wrong_type",
+    "{type: content_includes, params: {patterns: [x], match_mode: most}}": "not_allowed",
+    "{type: content_matches, params: {pattern: '(?<=a)b'}}": "invalid_pattern",
+    "{type: guardrail_triggered, params: {validator: toxicity}}": "unknown_assertion",
+    "{type: content_includes, params: {patterns: [x]}, pass_threshold: 3}": "wrong_value",
+    "{type: content_includes, params: {patterns: [x]}, when: {tool_called_pattern: '('}}": "invalid_pattern",
+    "{type: workflow_tool_access, params: {rules: [{state: done, allowed: [look_up]}]}}": "",
+}
+BESIDE = """
+turns:
+  - role: user
+    content: Hi
+    assertions:
+      - {type: content_includes, params: {patterns: [found]}}
+      - %s
+"""
+
+
+@pytest.mark.parametrize("written", UNCHECKED)
+async def test_an_assertion_that_can_not_be_checked_is_skipped_and_the_others_are_judged(tmp_path, written):
+    files = arena_files(scenario=BESIDE % written)
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        found = [problem for problem in runtime.problems if problem.severity != "notice"]
+        (scenario,) = runtime.scenarios
+        report = await run_scenario(runtime, scenario)
+    assert {problem.severity for problem in found} <= {"warning"}
+    if UNCHECKED[written]:
+        assert found[0].code == UNCHECKED[written]
+        assert (found[0].source.rpartition("/")[2], found[0].line) == ("one.scenario.yaml", 13)
+    assert report.verdict == "passed", str(report)
+    assert len(report.skipped) == 1
+    assert report.skipped[0].found
+
+
+async def test_a_run_whose_assertions_are_all_skipped_is_not_judged(tmp_path):
+    files = arena_files(scenario=BESIDE.replace("content_includes", "spoke_in_state") % "{type: pii_leakage}")
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        report = await run_scenario(runtime, runtime.scenarios[0])
+    assert report.verdict == "not judged"
+    assert not report.failed
+    assert [each.type for each in report.skipped] == ["spoke_in_state", "pii_leakage"]
+
+
+@pytest.mark.parametrize(("mode", "verdict"), [("any", "passed"), ("all", "failed")], ids=["any", "all"])
+async def test_match_mode_of_content_includes_is_honoured(tmp_path, mode, verdict):
+    written = "{type: content_includes, params: {patterns: [nowhere, found], match_mode: MODE}}".replace(
+        "MODE", mode
+    )
+    files = arena_files(scenario=BESIDE % written)
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        report = await run_scenario(runtime, runtime.scenarios[0])
+    assert report.verdict == verdict, str(report)
 
 
 def test_a_local_server_is_reached_as_openai_is(tmp_path):

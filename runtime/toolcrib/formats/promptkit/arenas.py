@@ -6,15 +6,16 @@ Parts without a counterpart are reported.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON
+from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.protocols import Files
 from toolcrib.formats.promptkit import convert_descriptor
+from toolcrib.formats.promptkit.arena_servers import servers_of
 from toolcrib.formats.promptkit.foreign_descriptors import is_arena, normalise
 from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.model_providers import ArenaProvider, ProviderChooser, unknown_prices
@@ -26,77 +27,7 @@ from toolcrib.loading.documents.files import SKIPPED_FOLDERS, SUFFIXES
 from toolcrib.loading.format_contract import Conversion, ForeignTool, NamedFile
 from toolcrib.loading.reader import DocumentContext
 from toolcrib.loading.scenarios.model import Scenario
-
-_SAME: Final = ("command", "args", "env", "url", "headers")
-_SCOPES: Final = {"run": "runtime", "scenario": "session", "session": "session"}
-_TRANSPORTS: Final = {"stdio": "stdio", "sse": "sse", "streamable_http": "http", "http": "http"}
-_KNOWN: Final = frozenset({*_SAME, "name", "working_dir", "transport", "scope", "timeout_ms", "tool_filter"})
-_OF_SOURCES: Final = ("source", "source_args")
-
-
-def servers_of(spec: SourceNode) -> tuple[dict[str, JSON], list[Problem]]:
-    """The servers of an arena by their names here, and their problems.
-
-    PromptKit calls the tools of a server `fs` `mcp__fs__read_file`. The server is therefore named `mcp__fs`
-    here, which gives its tools the same names.
-    """
-    servers: dict[str, JSON] = {}
-    problems: list[Problem] = []
-    for node in spec.part("mcp_servers").each():
-        entry = _server(node, problems)
-        if entry is not None:
-            name = node.part("name").text
-            servers[f"mcp__{name}"] = entry
-            message = f"the server `{name}` is ignored: servers are configured in a project"
-            hint = "run `toolcrib import promptkit` to write a `toolcrib.yaml` with it"
-            problems.append(node.problem("no_counterpart", message, hint, "warning"))
-    return servers, problems
-
-
-def _server(node: SourceNode, problems: list[Problem]) -> dict[str, JSON] | None:
-    """A server in the form of `servers` of a project; None if it is not supported, which is reported."""
-    if not node.part("name").text:
-        problems.append(node.problem("missing_key", "missing `name` of the server"))
-        return None
-    if node.part("source"):
-        message = "servers that are started from a `source` are not supported"
-        hint = "use `command` and `args`, for example `docker run -i --rm IMAGE`"
-        problems.append(node.part("source").problem("no_counterpart", message, hint, "warning"))
-        return None
-    for key, part in node.entries():
-        if key not in _KNOWN and key not in _OF_SOURCES:
-            problems.append(
-                part.problem("unknown_key", f"unknown key `{key}`; it has no effect", severity="warning")
-            )
-    entry: dict[str, JSON] = {key: _literal(node.part(key).value) for key in _SAME if node.part(key)}
-    if node.part("working_dir").text:
-        entry["cwd"] = node.part("working_dir").text
-    if node.part("url"):
-        # PromptKit's default, for servers from before streamable HTTP.
-        entry["transport"] = _TRANSPORTS.get(node.part("transport").text, "sse")
-    scope = _SCOPES.get(node.part("scope").text, "runtime")
-    if scope != "runtime":
-        entry["scope"] = scope
-    if isinstance(node.part("timeout_ms").value, int):
-        entry["timeouts"] = {"start": f"{node.part('timeout_ms').value}ms"}
-    entry["import"] = _import(node.part("tool_filter"))
-    return entry
-
-
-def _literal(value: JSON) -> JSON:
-    # PromptKit does not expand variables, so `${...}` is literal text.
-    if isinstance(value, str):
-        return value.replace("${", "$${")
-    if isinstance(value, list):
-        return [_literal(item) for item in value]
-    return {key: _literal(item) for key, item in value.items()} if isinstance(value, dict) else str(value)
-
-
-def _import(chosen: SourceNode) -> JSON:
-    """The filter of a server's tools; an allowlist takes precedence over a blocklist."""
-    allowed: list[JSON] = [node.text for node in chosen.part("allowlist").each()]
-    blocked: list[JSON] = [node.text for node in chosen.part("blocklist").each()]
-    return {"only": allowed} if allowed else {"except": blocked} if blocked else True
+from toolcrib.loading.servers import ServerBlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +38,14 @@ class Arena:
         tools: The tools that it defines inline, as manifests.
         tool_files: The files of tools that it refers to: path relative to the arena, path for people, reference.
         scenarios: Its scenarios in our form.
+        servers: Its MCP servers, by name.
         problems: All its problems, with positions.
     """
 
     tools: tuple[Document, ...] = ()
     tool_files: tuple[tuple[str, str, SourceNode], ...] = ()
     scenarios: tuple[ComposedDocument, ...] = ()
+    servers: Mapping[str, ServerBlock] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
 
@@ -130,13 +63,15 @@ def read_arena(document: Document, files: Files | None) -> Arena:
     if not library.is_good(arena, "Arena"):
         return Arena(tools=tools, problems=_told(problems))
     spec = arena.part("spec")
-    problems += servers_of(spec)[1]
+    servers, faults = servers_of(spec)
+    problems += faults
     setting = _setting(arena, library)
     scenarios = [scenario_of(name, node, labels, setting) for name, node, labels in _scenarios(spec, library)]
     return Arena(
         tools=tools,
         tool_files=tuple(_tool_files(spec, library)),
         scenarios=tuple(scenario for scenario in scenarios if scenario is not None),
+        servers=servers,
         problems=_told(problems),
     )
 
@@ -280,7 +215,9 @@ def convert_arena(document: Document, where: DocumentContext) -> Conversion:
     scenarios = [
         each for each in arena.scenarios if where.only in ("", each.source) or _same(each.source, where.only)
     ]
-    return Conversion(tools=tools, scenarios=scenarios, files=files, problems=problems)
+    # A scenario that is run alone is looked for in every arena above it, also in those that do not contain it.
+    servers = arena.servers if scenarios or not where.only else NOTHING
+    return Conversion(tools=tools, scenarios=scenarios, files=files, servers=servers, problems=problems)
 
 
 def _same(file: str, other: str) -> bool:
@@ -334,4 +271,5 @@ def _texts(folder: Path, but: Path | None) -> list[Path]:
 def _found(document: Document) -> ArenaSummary:
     node = SourceNode(document, "", document.value)
     name = node.part("metadata", "name").text or Path(document.source).resolve().parent.name
-    return ArenaSummary(name, servers_of(node.part("spec"))[0])
+    servers = servers_of(node.part("spec"))[0]
+    return ArenaSummary(name, {name: dict(block.said) for name, block in servers.items()})

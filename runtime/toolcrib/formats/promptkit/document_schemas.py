@@ -155,12 +155,17 @@ _VARIABLE = _object(
 )
 _VALIDATOR = _object(
     _with(
-        {"type": TEXT, "params": {"type": ["object", "null"]}, "enabled": FLAG, "message": TEXT},
-        "guardrails do not change replies; use `guardrail_triggered` to check for violations",
+        {
+            "type": TEXT,
+            "params": {"type": ["object", "null"]},
+            "enabled": FLAG,
+            "message": TEXT,
+            "monitor": FLAG,
+            "monitor_only": FLAG,
+        },
+        "a violation rewrites the reply and does not fail the run; use `guardrail_triggered` to check for it",
         "id",
         "fail_on_violation",
-        "monitor",
-        "monitor_only",
     ),
     "type",
 )
@@ -246,6 +251,17 @@ _PROVIDER_SPEC = _object(
 _PERSONA_SPEC: Shape = {"type": ["object", "null"]}
 _REF = _object({"file": TEXT}, "file")
 _GONE_WITH = "conversations with tools do not use it"
+_SERVER = _object(
+    {
+        **dict.fromkeys(("name", "command", "working_dir", "url", "transport", "scope", "source"), TEXT),
+        "args": _list(TEXT),
+        "env": _map(TEXT),
+        "headers": _map(TEXT),
+        "timeout_ms": INTEGER,
+        "tool_filter": _object({"allowlist": _list(TEXT), "blocklist": _list(TEXT)}),
+        "source_args": ANYTHING,
+    }
+)
 _ARENA_SPEC = _object(
     _with(
         {
@@ -260,7 +276,7 @@ _ARENA_SPEC = _object(
             "judges": _list(_object({"name": TEXT, "provider": TEXT, "model": TEXT}, "name", "provider")),
             "judge_specs": _map(_object({"provider": TEXT, "model": TEXT}, "provider")),
             "globals": _object({"conversation_assertions": _list(ASSERTION)}),
-            "mcp_servers": _list({"type": ["object", "null"]}),
+            "mcp_servers": _list(_SERVER),
             "self_play": _object(
                 {
                     "enabled": FLAG,

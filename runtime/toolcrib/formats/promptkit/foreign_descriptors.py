@@ -491,7 +491,10 @@ class _DescriptorBuilder:
                 schema[new] = entry[old]
                 self.note((*path, new), f"{place}/{old}")
         item_type = entry.get("item_type", "any")
-        if item_type != "any":
+        if isinstance(item_type, dict):
+            # A parameter again, whose `name` and `required` have no meaning for an item.
+            schema["items"] = self._parameter(item_type, (*path, "items"), f"{place}/item_type")
+        elif item_type != "any":
             schema["items"] = {
                 "type": _TYPES.get(item_type, item_type) if isinstance(item_type, str) else item_type
             }

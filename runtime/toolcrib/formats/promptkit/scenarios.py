@@ -19,6 +19,7 @@ from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.mock_responses import (
     ConversationCourse,
     ResponseSection,
+    calls_of,
     reply_script,
     responses_for_persona,
     responses_for_scenario,
@@ -37,6 +38,7 @@ from toolcrib.formats.promptkit.prompts import (
     guardrails,
     policy_keys,
     prompt_of_scenario,
+    report_no_tools,
     report_unenforced_bounds,
     system_prompt,
 )
@@ -258,6 +260,9 @@ _THEIRS_ALONE: Final[Mapping[str, str]] = {
             "composition_output",
             "composition_parallel_complete",
             "composition_step_output",
+            "spoke_in_state",
+            "state_is",
+            "transitioned_to",
             "workflow_complete",
             "workflow_state_is",
             "workflow_transition_order",
@@ -305,58 +310,85 @@ _THEIRS_ALONE: Final[Mapping[str, str]] = {
 """Assertion types of PromptKit without a counterpart -> the reason, or an alternative."""
 
 
-def convert_assertion(node: SourceNode, problems: list[Problem], *, of_turn: bool) -> PlacedValue:
-    """Convert an assertion; one without a counterpart is reported and never checked.
+def convert_assertion(
+    node: SourceNode, problems: list[Problem], *, of_turn: bool, judged: bool = True
+) -> PlacedValue:
+    """Convert an assertion; an unsupported one is reported and never checked.
 
     An assertion of a turn that checks calls sees the whole conversation up to that turn, as in PromptKit.
+
+    Args:
+        node: The assertion.
+        problems: Receives the reason why it is not checked.
+        of_turn: Whether it belongs to a turn.
+        judged: Whether the conversation has a judge model.
     """
-    kind, params, when = node.part("type"), node.part("params"), node.part("when")
-    why = _THEIRS_ALONE.get(kind.text)
+    kind, params = node.part("type"), node.part("params")
+    message, given = _message(node)
+    when = {key: value for key, value in (node.part("when").value or {}).items() if value}
+    threshold = node.part("pass_threshold")
+    entry: dict[str, JSON] = {"type": kind.text or _NAMELESS}
+    entry |= {"params": given} if given else {}
+    entry |= {"message": message.text} if message.text else {}
+    entry |= {"when": when} if when else {}
+    entry |= {"pass_threshold": threshold.value} if threshold.value else {}
+    gaps = _gaps(node, entry, judged=judged)
+    if gaps:
+        problems += [problem for _why, problem in gaps]
+        # One assertion that cannot be checked must not prevent the run, in which the others are checked.
+        return place_object(
+            node,
+            {"type": place_value(entry["type"], kind), "unsupported": place_value(gaps[0][0], kind)},
+        )
+    scope = of_turn and "scope" not in given and _of_calls(kind.text, given)
+    places = {"type": kind, "params": params, "message": message, "when": node.part("when")}
+    parts: dict[str, PlacedValue | None] = {
+        key: place_value(value, places.get(key, threshold)) for key, value in entry.items()
+    }
+    return place_object(node, {**parts, "scope": place_value("conversation", node) if scope else None})
+
+
+_NAMELESS: Final = "unnamed"
+"""Type of an assertion without one."""
+
+
+def _gaps(node: SourceNode, entry: Mapping[str, JSON], *, judged: bool) -> list[tuple[str, Problem]]:
+    """The reasons why an assertion is not checked, each with its problem; empty if it is checked."""
+    kind = node.part("type")
+    why, hint = _THEIRS_ALONE.get(kind.text), ""
+    if why is None and _asks_judge(entry) and not judged:
+        why, hint = "the arena has no usable judge", "add a judge with a model to `judges` of the arena"
     if why is not None:
         message = f"the assertion `{kind.text}` is not supported and not checked: {why}"
-        problems.append(kind.problem("no_counterpart", message, severity="warning"))
-        return place_object(
-            node, {"type": place_value(kind.text, kind), "unsupported": place_value(why, kind)}
-        )
-    message_node, given = _message(node, _known(kind.text, params, problems))
-    scope = of_turn and "scope" not in given and _of_calls(kind.text, given)
-    threshold = node.part("pass_threshold")
-    return place_object(
-        node,
-        {
-            "type": place_value(kind.text, kind),
-            "params": place_value(given, params) if given else None,
-            "message": place_value(message_node.text, message_node) if message_node.text else None,
-            "when": place_value({key: value for key, value in when.value.items() if value}, when)
-            if when.value
-            else None,
-            "scope": place_value("conversation", node) if scope else None,
-            "pass_threshold": place_value(threshold.value, threshold) if threshold.value else None,
-        },
-    )
+        return [(why, kind.problem("no_counterpart", message, hint, "warning"))]
+    faults: list[Problem] = []
+    check_assertions([entry], "", faults)
+    return [(fault.message, _unchecked(node, fault)) for fault in faults]
 
 
-def _message(node: SourceNode, given: dict[str, Any]) -> tuple[SourceNode, dict[str, Any]]:
+def _unchecked(node: SourceNode, fault: Problem) -> Problem:
+    """The problem of an assertion that is not checked because of a fault."""
+    at = node
+    for key in keys_of(fault.pointer)[1:]:
+        part = at.part(int(key) if isinstance(at.value, list) else key)
+        # A missing parameter has no place of its own.
+        at = part or at
+    return at.problem(fault.code, f"{fault.message}; the assertion is not checked", fault.hint, "warning")
+
+
+def _asks_judge(entry: Mapping[str, JSON]) -> bool:
+    """Whether an assertion, or the one within a wrapper, needs a judge model."""
+    params = entry.get("params")
+    held = params.get("eval_type") if isinstance(params, dict) else None
+    return any(isinstance(name, str) and name.startswith("llm_judge") for name in (entry["type"], held))
+
+
+def _message(node: SourceNode) -> tuple[SourceNode, dict[str, Any]]:
     """The message of an assertion, which may be one of its parameters, and the other parameters."""
     message, within = node.part("message"), node.part("params", "message")
-    rest = {key: value for key, value in given.items() if key != "message"}
-    return (message if message.text or not within else within), rest
-
-
-def _known(kind: str, params: SourceNode, problems: list[Problem]) -> dict[str, Any]:
-    """The parameters that the type has here; PromptKit ignores others, so they are reported and dropped."""
-    given = {key: value for key, value in (params.value or {}).items() if value is not None}
-    faults: list[Problem] = []
-    check_assertions([{"type": kind, "params": given}], "", faults)
-    for fault in faults:
-        path = keys_of(fault.pointer)
-        if fault.code == "unknown_key" and path[:-1] == ["0", "params"] and path[-1] in given:
-            del given[path[-1]]
-            told = params.part(path[-1]).problem(
-                "unknown_key", f"{fault.message}; it has no effect", fault.hint, "warning"
-            )
-            problems.append(told)
-    return given
+    given = {key: value for key, value in (node.part("params").value or {}).items() if value is not None}
+    given.pop("message", None)
+    return (message if message.text or not within else within), given
 
 
 def _of_calls(kind: str, params: Mapping[str, JSON]) -> bool:
@@ -367,6 +399,9 @@ def _of_calls(kind: str, params: Mapping[str, JSON]) -> bool:
     held = params.get("eval_type")
     return _of_calls(held, {}) if isinstance(held, str) else own not in SPEAKING
 
+
+_OFFERING: Final = ("tools", "tool_specs", "mcp_servers")
+"""Keys of an arena that provide tools."""
 
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _USER: Final = "user"
@@ -433,6 +468,7 @@ class _Conversation:
         self._mocks = self._mocked()
         self._personas: dict[str, Persona] = {}
         self._readable = True
+        self._judge = judge_keys(setting.spec, setting.providers, self._problems)
 
     def document(self, labels: SourceNode) -> ComposedDocument | None:
         """The whole scenario; None if it has no messages, or they cannot be read."""
@@ -490,6 +526,11 @@ class _Conversation:
         policy = policy_keys(sources, prompt.allowed if prompt else None)
         listed = self._whole()
         scripted = self._chosen.scripted
+        if prompt is not None:
+            calls = [call for entry in self._mocks.entries.values() for call in calls_of(entry)]
+            offers = any(spec.part(key).value for key in _OFFERING)
+            for problem in report_no_tools(prompt, calls if scripted else [], offers=offers):
+                self._library.tell(problem)
         guards = guardrails(prompt, self._library) if prompt else []
         parts = {
             **provider_keys(self._chosen),
@@ -499,7 +540,7 @@ class _Conversation:
             "prices": prices(self._chosen),
             "system": system_prompt(prompt, scenario, self._library) if prompt else None,
             "policy": place_object(sources[0], policy) if any(policy.values()) else None,
-            "judge": judge_keys(spec, self._setting.providers, self._problems),
+            "judge": self._judge,
             # Warnings, because PromptKit ignores unused responses and unknown tools.
             "unused_turns": place_value("warn", scenario) if scripted else None,
             "unknown_tools": place_value("warn", scenario),
@@ -530,7 +571,8 @@ class _Conversation:
         return place_object(node, parts)
 
     def _assertions(self, nodes: Iterable[SourceNode], *, of_turn: bool) -> list[PlacedValue]:
-        return [convert_assertion(node, self._problems, of_turn=of_turn) for node in nodes]
+        judged = self._judge is not None
+        return [convert_assertion(node, self._problems, of_turn=of_turn, judged=judged) for node in nodes]
 
     def _faults(self, index: int, said: UserTurn, course: ConversationCourse | None) -> list[PlacedValue]:
         return list(turn_faults(said.node, index, course, self._problems))

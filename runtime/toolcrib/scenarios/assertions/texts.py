@@ -44,7 +44,9 @@ def describe_reply(text: str) -> str:
 
 
 def content_includes(params: Params, trajectory: Trajectory) -> AssertionVerdict:
-    """The reply contains all texts."""
+    """The reply contains all texts, or any of them."""
+    if params.get("match_mode") == "any":
+        return _any_in(params["patterns"], (trajectory.reply,))
     return _all_in(params["patterns"], trajectory.reply)
 
 
@@ -62,12 +64,14 @@ def _all_in(parts: Sequence[str], reply: str) -> AssertionVerdict:
 
 def content_includes_any(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Any message contains one of the texts."""
-    found = [
-        part for part in params["patterns"] if any(contains_text(part, text) for text in trajectory.texts)
-    ]
+    return _any_in(params["patterns"], trajectory.texts)
+
+
+def _any_in(parts: Sequence[str], texts: Sequence[str]) -> AssertionVerdict:
+    found = [part for part in parts if any(contains_text(part, text) for text in texts)]
     if found:
         return passed(f"{_quoted(found)} was said")
-    return failed(f"none of {_quoted(params['patterns'])} was said; {describe_reply(trajectory.reply)}")
+    return failed(f"none of {_quoted(parts)} was said; {describe_reply(texts[-1] if texts else '')}")
 
 
 def content_excludes(params: Params, trajectory: Trajectory) -> AssertionVerdict:
@@ -77,7 +81,7 @@ def content_excludes(params: Params, trajectory: Trajectory) -> AssertionVerdict
         f'"{shorten(part)}" was said: "{shorten(text, _SHOWN)}"'
         for text in trajectory.texts
         for part in params["patterns"]
-        if within(part, text)
+        if within(part, text, exact=params.get("case_sensitive", False))
     ]
     return verdict(not found, "; ".join(found) or f"none of {_quoted(params['patterns'])} was said")
 

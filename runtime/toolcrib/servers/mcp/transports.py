@@ -249,12 +249,12 @@ class ServerTexts:
     Literal secrets in the arguments and the URL of the server are registered for masking.
 
     Args:
-        server: The server. Its folders (`${workspaceFolder}`) are known, and are not secrets.
+        server: The server. Its known variables (`${workspaceFolder}`, `${PATH}`) are not secrets.
         secrets: Resolves the other variables.
     """
 
     def __init__(self, server: Server, secrets: SecretResolver) -> None:
-        self._known = server.folders()
+        self._known = server.known_variables()
         self._secrets = secrets
         self._missing: list[MissingSecret] = []
         for secret in written_secrets(server):

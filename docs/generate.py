@@ -633,6 +633,22 @@ FINER_CODES = (
     ("result_too_deep", "limit_exceeded", "The result is nested too deep to be sent by `serve mcp`."),
     ("server_ending", "unavailable", "`serve mcp` is shutting down; nothing was called."),
     ("server_ended", "cancelled", "`serve mcp` shut down before the call finished."),
+    ("session_needed", "invalid_arguments", "With `serve mcp --sessions handle`, the call names no session."),
+    (
+        "unknown_session",
+        "invalid_arguments",
+        "The session of the call does not exist, has ended, or belongs to the client of another token.",
+    ),
+    (
+        "two_sessions",
+        "invalid_arguments",
+        "The argument `session` and `_meta` of the call name different sessions.",
+    ),
+    (
+        "too_many_sessions",
+        "overloaded",
+        "The client of `serve mcp`, or all clients together, have too many open sessions.",
+    ),
     ("queue_full", "overloaded", "Too many calls are waiting."),
     ("circuit_open", "overloaded", "The origin failed too often in a row."),
     ("connect_failed", "transport_error", "No connection could be established."),

@@ -118,6 +118,7 @@ _SENTENCES: Final[Mapping[Outcome, str]] = {
 }
 
 _FINER: Final[Mapping[str, str]] = {
+    "too_many_sessions": "too many sessions are open; use one of them again",
     "client_tool_deferred": "the application that runs this server must fulfil the tool, and it has no handler for it",
     "consent_declined": "the person asked for consent declined the call",
     "rate_limited": "the tool was called too often",

@@ -604,7 +604,12 @@ FINER_CODES = (
         "timeout",
         "The MCP server sent nothing about the call for longer than `timeouts.idle`.",
     ),
-    ("too_large", "limit_exceeded", "The response of the MCP server, or a line of it, is too large."),
+    ("too_large", "limit_exceeded", "The response of the MCP server is larger than `limits.output_size`."),
+    (
+        "unidentified_response",
+        "unknown_outcome",
+        "A response of the MCP server is larger than `limits.output_size`, and which of the waiting calls it answers is unknown.",
+    ),
     ("session_over", "unknown_outcome", "The MCP server no longer knows the session."),
     ("http_status", "unknown_outcome", "The MCP server returned a status that the protocol does not define."),
     ("host_not_named", "denied", "Neither `url` nor `hosts` contains the host."),

@@ -124,6 +124,8 @@ _FINER: Final[Mapping[str, str]] = {
     "rate_limited": "the tool was called too often",
     "result_too_large": "the result is too large; ask for less",
     "response_too_large": "the result is too large; ask for less",
+    "too_large": "the result is too large; ask for less",
+    "unidentified_response": "the result may be too large, and the call may have acted; check before you call again, and ask for less",
     "result_too_deep": "the result is nested too deep to be sent",
     "server_ending": "the server is shutting down; call again when it is back",
     "untrusted_workspace": "the tool needs something that is not trusted yet, so nothing was started, contacted or read; "

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from in_memory import runtime_of
+from mcp_calling import Calling
+from mcp_scripts import scripted
 from served_sessions import MovedClock
+from toolcrib.core.clock import RealClock
 from toolcrib.core.model import Descriptor, Result
 from toolcrib.engine import engine_of
 from toolcrib.serve.mcp.client_sessions import HANDLE_BYTES, ClientSessions, conflict_of, with_argument
@@ -148,3 +153,27 @@ def test_the_argument_is_added_to_a_schema_and_leaves_the_rest_alone(schema):
     assert {key: added[key] for key in schema if key not in {"properties", "required"}} == {
         key: schema[key] for key in schema if key not in {"properties", "required"}
     }
+
+
+async def test_the_server_of_a_session_ends_with_it():
+    clock = MovedClock()
+    server = scripted("child", scope="session", era="handshake", start_timeout=20.0)
+    async with Calling(server, "kin", clock=clock) as calling:
+        assert engine_of(calling.runtime).keeps_state(calling.runtime.registry["kin"])
+        sessions = ClientSessions(calling.runtime, Options(sessions="handle", session_age=60))
+        kin = []
+        for _ in range(2):
+            handle = sessions.open("").value["session"]
+            session, _arguments = sessions.of_call("", {"session": handle}, {}, keeps_state=True)
+            kin.append(json.loads((await session.call("kin")).value)[0])
+            await clock.move(30)
+        async with asyncio.timeout(20):
+            while is_alive(kin[0]):
+                await RealClock().sleep(0.01)
+        assert is_alive(kin[1])
+        sessions.close()
+
+
+def is_alive(number: int) -> bool:
+    stat = Path(f"/proc/{number}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"

@@ -1,8 +1,8 @@
 """Large invalid values: the time to validate them, the delay of other requests, and the overrun of a deadline.
 
-    python benchmarks/large_values.py [--beside RUNTIME]
+    python benchmarks/large_values.py [--compare RUNTIME]
 
-`--beside` is the folder `runtime` of another commit: a mocked call of this one is measured beside one of that.
+`--compare` is the folder `runtime` of another commit, whose mocked call is compared with that of this one.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _worker(runtime: Path) -> Iterator[Round]:
         target.close()
 
 
-def beside(other: Path, rounds: int) -> Row:
+def compared(other: Path, rounds: int) -> Row:
     """A mocked call of this version and of another."""
     with _worker(Path(__file__).parents[1] / "runtime") as ours, _worker(other) as theirs:
         times = interleaved({"ours": ours, "theirs": theirs}, rounds)
@@ -198,9 +198,9 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--beside", type=Path)
+    parser.add_argument("--compare", type=Path)
     given = parser.parse_args()
-    measures = partial(beside, given.beside.absolute(), given.rounds) if given.beside else None
+    measures = partial(compared, given.compare.absolute(), given.rounds) if given.compare else None
     for row in rows(given.rounds) if measures is None else [measures()]:
         print(line(row), flush=True)
 

@@ -97,7 +97,7 @@ def timed(worker: Worker, contender: str, callers: int) -> Round:
     return lambda: worker.time(contender, count, callers)
 
 
-def beside_httpx(ours: Worker, rounds: int) -> Iterator[Row]:
+def compared_with_httpx(ours: Worker, rounds: int) -> Iterator[Row]:
     """The cost of the layers over the HTTP client, and the floor."""
     names = {name for goal in GOALS for name in (goal.ours, BASES[goal.base])}
     alone = interleaved({name: timed(ours, name, 1) for name in sorted(names)}, rounds)
@@ -109,7 +109,7 @@ def beside_httpx(ours: Worker, rounds: int) -> Iterator[Row]:
         yield Row(f"{AT_ONCE}{goal.title}", goal.base, at_once[goal.ours], at_once[base], goal.at_once)
 
 
-def beside_peers(ours: Worker, theirs: Mapping[str, Worker], rounds: int) -> Iterator[Row]:
+def compared_with_peers(ours: Worker, theirs: Mapping[str, Worker], rounds: int) -> Iterator[Row]:
     """Sequential and concurrent calls of other runtimes."""
     ways = [(peer.script, way) for peer in PEERS for way in peer.ways]
     for callers, measure in ((1, SEQUENTIAL), (CALLERS, AT_ONCE)):
@@ -209,14 +209,14 @@ def rows(versions: dict[str, str] | None = None, rounds: int = ROUNDS) -> Iterat
     with ExitStack() as stack:
         origin = f"http://127.0.0.1:{stack.enter_context(serving(python_of('server')))}"
         ours = stack.enter_context(Worker(sys.executable, "toolcrib_live", origin))
-        yield from beside_httpx(ours, rounds)
+        yield from compared_with_httpx(ours, rounds)
         theirs = {
             peer.script: stack.enter_context(Worker(python_of(peer.environment), peer.script, origin))
             for peer in PEERS
         }
         for worker in (*theirs.values(), ours):
             (versions if versions is not None else {}).update(worker.about["versions"])
-        yield from beside_peers(ours, theirs, rounds)
+        yield from compared_with_peers(ours, theirs, rounds)
 
 
 if __name__ == "__main__":

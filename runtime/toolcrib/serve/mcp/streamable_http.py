@@ -9,11 +9,14 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextvars import ContextVar
+from functools import cache
 from stat import S_IROTH
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from urllib.parse import unquote
 
 from anyio import current_time
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
@@ -40,7 +43,7 @@ from toolcrib.serve.mcp.options import (
     Options,
     Say,
 )
-from toolcrib.serve.mcp.server import TOOLSET, ToolServer, notify_changes
+from toolcrib.serve.mcp.server import PRINCIPAL, TOOLSET, ToolServer, notify_changes
 from toolcrib.serve.mcp.tool_list import PAGES, EncodedPages
 
 if TYPE_CHECKING:
@@ -164,6 +167,9 @@ class McpApp:
             if answer is not None:
                 await _answered(send, answer)
                 return
+        principal = scope[PRINCIPAL] = self._guard.principal_of(headers)
+        if principal:
+            scope["user"] = _user(principal)
         pages = scope[PAGES] = EncodedPages()
         try:
             await self._pass_on(scope, _whole(receive), _without_echo(insert_pages(send, pages)))
@@ -223,6 +229,12 @@ class McpApp:
         if method not in {"GET", "HEAD"}:
             return GuardAnswer(405, headers=((b"allow", b"GET, HEAD"),))
         return GuardAnswer(200, json.dumps({"status": "ok", "tools": self._tools()}).encode())
+
+
+@cache
+def _user(principal: str) -> AuthenticatedUser:
+    # With it, the SDK lets no other principal use a session of a handshake revision.
+    return AuthenticatedUser(AccessToken(token="", client_id=principal, scopes=[]))
 
 
 async def read_body(receive: Receive) -> tuple[bytes | None, Receive]:
@@ -395,8 +407,8 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
         say: Prints a line for the user: the address, reloads, warnings.
 
     Raises:
-        ConfigurationError: The address cannot be listened on or needs a (longer) token, or the certificate is
-            unusable.
+        ConfigurationError: The address cannot be listened on or needs a (longer) token, the certificate is unusable, or a
+            tool cannot be served with sessions by handle.
     """
     address = address.checked()
     tls = None
@@ -405,10 +417,10 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
 
         tls = tls_context(address.tls)
     limits = limits_within_descriptors(address.limits)
+    # Lists are the same for all clients, but with a token they must not be in shared caches.
+    tool_server = ToolServer(runtime, options, shared=not address.tokens)
     listeners = await bind_listeners(address)
     ports = sorted({listener.getsockname()[1] for listener in listeners})
-    # Lists are the same for all clients, but with a token they must not be in shared caches.
-    tool_server = ToolServer(runtime, options, shared=not address.token)
     guard = RequestGuard(address, ports)
     app = McpApp(tool_server, guard, lambda: _toolsets(runtime, options), tool_server.count, limits.sessions)
     server = HttpServer(app, limits, tls, say)
@@ -421,7 +433,8 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
             notify_changes(runtime, tool_server, options, say),
         ):
             await server.listen(listeners, shutdown)
-            say(opening_line(runtime, options, f"at {_url(address, ports[0])}"))
+            shared = options.sessions == "principal" and not address.tokens
+            say(opening_line(runtime, options, f"at {_url(address, ports[0])}", shared=shared))
             for warning in _warnings(address, limits):
                 say(warning)
             await shutdown.asked.wait()

@@ -42,7 +42,7 @@ from pydantic import ValidationError
 
 import toolcrib
 from toolcrib.core.clock import RealClock
-from toolcrib.core.model import JSON, NOTHING, Progress
+from toolcrib.core.model import JSON, NOTHING, OUTPUT_SIZE, Progress
 from toolcrib.core.server_config import Catalogue, LockVerdict, Server
 from toolcrib.servers.mcp.failures import (
     CONNECTION_CLOSED,
@@ -376,6 +376,7 @@ class ServerConnection:
         *,
         progress: OnProgress | None = None,
         trace: Mapping[str, str] = NOTHING,
+        most: int = OUTPUT_SIZE,
     ) -> dict[str, Any]:
         """Call a tool once, and return the raw response.
 
@@ -384,6 +385,7 @@ class ServerConnection:
             arguments: The arguments.
             progress: Called with each progress notification.
             trace: W3C trace context headers, passed on in `_meta`.
+            most: Maximum size of the response in bytes.
 
         Raises:
             ProtocolError: The server returned a JSON-RPC error.
@@ -396,7 +398,7 @@ class ServerConnection:
             self._hooks.unanswered.clear()
         self.calls += 1
         try:
-            with trace_call() as call_trace:
+            with trace_call(most) as call_trace:
                 try:
                     return await self._idle_timer.bear(
                         lambda heard: self._exchange(tool, arguments, _told(progress, heard), trace)

@@ -50,11 +50,16 @@ from toolcrib.security.egress import EgressGuard, EgressRefused, is_metadata, re
 from toolcrib.security.hosts import host_and_port, printable
 from toolcrib.servers.environment import NetworkEnvironment, normal_origin
 from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, check_duplicate_keys
-from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, LinkTrouble, ServerTexts, StartFailure
+from toolcrib.servers.mcp.transports import (
+    CALL_TRACE,
+    CallTrace,
+    LinkTrouble,
+    ServerTexts,
+    StartFailure,
+    Streams,
+)
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
-
     from toolcrib.http.client import HTTPClient
 
 BOUNDS = ExchangeBounds(body=OUTPUT_SIZE)
@@ -387,7 +392,7 @@ class StreamableHttpLink:
         """Nothing: what it writes to stderr stays with it."""
         return ""
 
-    async def __aenter__(self) -> TransportStreams:
+    async def __aenter__(self) -> Streams:
         """Prepare to send."""
         endpoint = self._caller.endpoint
         async with AsyncExitStack() as stack:
@@ -779,7 +784,7 @@ class SseLink:
         """Nothing: what it writes to stderr stays with it."""
         return ""
 
-    async def __aenter__(self) -> TransportStreams:
+    async def __aenter__(self) -> Streams:
         """Connect, and read the message endpoint.
 
         Raises:

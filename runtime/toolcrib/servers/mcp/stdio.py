@@ -27,11 +27,9 @@ from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.servers.mcp.child_process import SAID, ChildProcess
 from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, PendingRequests
-from toolcrib.servers.mcp.transports import LinkTrouble, ServerTexts, StartFailure, mask_nothing
+from toolcrib.servers.mcp.transports import LinkTrouble, ServerTexts, StartFailure, Streams, mask_nothing
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
-
     from toolcrib.security.egress import EgressRefused
 
 # A short list: our environment usually contains API keys, which a third-party server must not receive.
@@ -260,7 +258,7 @@ class StdioLink:
         """Number of lines that were not valid messages."""
         return self._intake.garbage
 
-    async def __aenter__(self) -> TransportStreams:
+    async def __aenter__(self) -> Streams:
         """Start the process.
 
         Raises:

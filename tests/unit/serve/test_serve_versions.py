@@ -14,8 +14,9 @@ import pytest
 
 from serving_mcp import BASICS, ERAS, client, command, process, quiet_sdk, serve, stdio, texts, write
 from toolcrib.core.dependencies import MissingMember, missing_import
+from toolcrib.core.errors import ConfigurationError
 from toolcrib.serve.mcp.http_server import check_uvicorn
-from toolcrib.serve.mcp.sdk_connection import missing_connection
+from toolcrib.serve.mcp.sdk_connection import check_connections, missing_connection
 
 pytestmark = [quiet_sdk]
 
@@ -247,3 +248,14 @@ def test_a_whole_package_that_is_missing_lacks_no_member(name):
 async def test_the_installed_versions_lack_nothing():
     assert await check_uvicorn() is None
     assert missing_connection() is None
+
+
+def test_what_is_refused_has_a_code():
+    lack = MissingMember("mcp", "x")
+    with pytest.raises(ConfigurationError) as caught:
+        check_connections(lack)
+    assert caught.value.code == "unsupported_version"
+    assert str(caught.value).startswith(
+        f"cannot keep the sessions of clients apart over HTTP: mcp {MCP} has no `x`\n    hint: pip install 'mcp>="
+    )
+    check_connections(None)

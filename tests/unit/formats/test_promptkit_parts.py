@@ -210,6 +210,7 @@ def test_variables_are_put_in_by_whoever_says_them_last(tmp_path):
     system_template: "{{a}} {{ b }} {{c}} {{.d}} {{ e }} ${HOME} {{user_context}} {{f}}"
     variables: [{name: a, default: 1.10}, {name: b, default: b1}, {name: c, required: true}]
     optional_vars: {d: "{{a}}!"}
+    allowed_tools: [look_up]
     """
     files = arena_files(
         prompt=prompt, scenario=ONE + "\nvariables: {c: c3}\ncontext_metadata: {user_role: boss}"
@@ -227,6 +228,7 @@ def test_fragments_come_from_their_files(tmp_path):
     task_type: help
     system_template: "{{rules}} {{tone}} {{ gone }}"
     fragments: [{name: rules, path: fragments/rules.txt}, {name: tone, path: fragments/tone.yaml}, {name: gone}]
+    allowed_tools: [look_up]
     """
     files = {"fragments/rules.txt": "Be good.", "fragments/tone.yaml": "spec: {content: Be kind.}"}
     found = read(put(tmp_path, arena_files(prompt=prompt) | files))
@@ -270,17 +272,83 @@ def test_validators_are_guardrails(tmp_path):
     task_type: help
     validators:
       - {type: banned_words, params: {words: [damn]}, fail_on_violation: true}
-      - {type: length, params: {max_characters: 100}}
+      - {type: length, params: {max_characters: 100, direction: output, message: Too long.}}
       - {type: sentiment, params: {}}
       - {type: max_length, params: {max: 3}, enabled: false}
+      - {type: max_length, params: {max: 5}, monitor: true}
+      - {type: length, params: {max: 5, direction: input}}
+    allowed_tools: [look_up]
     """
     found = read(put(tmp_path, arena_files(prompt=prompt)))
     assert agent_of(found)["guardrails"] == [
-        {"type": "banned_words", "params": {"words": ["damn"]}},
-        {"type": "length", "params": {"max_characters": 100}},
+        {"type": "banned_words", "params": {"words": ["damn"]}, "rewrite": True},
+        {"type": "length", "params": {"max_characters": 100}, "message": "Too long.", "rewrite": True},
         {"type": "sentiment", "unsupported": "unknown assertion type `sentiment`"},
+        {"type": "max_length", "params": {"max": 5}},
+        {"type": "length", "unsupported": "unknown key `direction`"},
     ]
-    assert told(found) == [("no_counterpart", "help.yaml", 10)]
+    assert told(found) == [("no_counterpart", "help.yaml", 10), ("no_counterpart", "help.yaml", 13)]
+
+
+REFUSAL = "Sorry, we can't provide this response as it would violate our content policy."
+REWRITTEN = {
+    "{type: length, params: {max_characters: 8}}": "Oh Damn,",
+    "{type: max_length, params: {max: 8, max_tokens: 1}}": "Oh Damn,",
+    "{type: max_length, params: {max_tokens: 1}}": REFUSAL,
+    "{type: length, params: {max: 100}}": "Oh Damn, it broke.",
+    "{type: banned_words, params: {words: [damn]}}": REFUSAL,
+    "{type: banned_words, params: {words: [damn], case_sensitive: false}}": REFUSAL,
+    "{type: banned_words, params: {words: [damn], case_sensitive: true}}": "Oh Damn, it broke.",
+    "{type: banned_words, params: {words: [Damn], case_sensitive: true}, message: No.}": "No.",
+    "{type: banned_words, params: {words: [damn], message: No.}}": "No.",
+    "{type: banned_words, params: {words: [dam]}}": "Oh Damn, it broke.",
+    "{type: content_excludes, params: {patterns: [DAM], case_sensitive: true}}": "Oh Damn, it broke.",
+    "{type: banned_words, params: {words: [damn]}, monitor: true}": "Oh Damn, it broke.",
+    # Only the first guardrail that fires rewrites.
+    "{type: length, params: {max: 4}}, {type: banned_words, params: {words: [damn]}}": "Oh D",
+    "{type: banned_words, params: {words: [damn]}, message: No.}, {type: length, params: {max: 2}}": "No.",
+}
+
+
+@pytest.mark.parametrize("written", REWRITTEN)
+async def test_a_guardrail_rewrites_the_reply_as_promptkit_does(tmp_path, written):
+    said = REWRITTEN[written]
+    prompt = f"task_type: help\nallowed_tools: [look_up]\nvalidators: [{written}]"
+    scenario = "turns: [{role: user, content: Hi}, {role: user, content: Bye}]"
+    answers = "scenarios: {one: {turns: {1: 'Oh Damn, it broke.', 2: Bye.}}}"
+    files = arena_files(prompt=prompt, scenario=scenario, answers=answers)
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        report = await run_scenario(runtime, runtime.scenarios[0])
+    first, _second = report.as_json()["agent"]["turns"]
+    assert first["entries"][-1] == {"kind": "says", "text": said}
+    assert report.passed, str(report)
+
+
+async def test_a_rewritten_reply_keeps_its_calls_and_the_guardrail_was_triggered(tmp_path):
+    prompt = "task_type: help\nallowed_tools: [look_up]\nvalidators: [{type: length, params: {max: 4}}]"
+    scenario = """
+    turns:
+      - role: user
+        content: Hi
+        assertions:
+          - {type: guardrail_triggered, params: {validator: length}}
+          - {type: max_length, params: {max: 4}}
+          - {type: tools_called, params: {tool_names: [look_up]}}
+      - role: user
+        content: Bye
+        assertions:
+          - {type: guardrail_triggered, params: {validator: length, should_trigger: false}}
+    conversation_assertions:
+      - {type: guardrail_triggered, params: {validator: length}}
+      - {type: content_excludes, params: {patterns: [looking]}}
+    """
+    call = "{content: 'I am looking', tool_calls: [{name: look_up}]}"
+    answers = f"scenarios: {{one: {{turns: {{1: {call}, 2: Yes, 3: Bye}}}}}}"
+    files = arena_files(prompt=prompt, scenario=scenario, answers=answers)
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        report = await run_scenario(runtime, runtime.scenarios[0])
+    assert report.passed, str(report)
+    assert [step.result.outcome for step in report.steps] == ["ok"]
 
 
 async def test_a_guardrail_is_asked_by_an_assertion(tmp_path):
@@ -513,6 +581,47 @@ def test_failures_of_a_turn_can_not_be_told_where_a_model_calls(tmp_path):
     (fault,) = own(found)["one"]["faults"]
     assert "when" not in fault
     assert told(found) == [("no_counterpart", "one.scenario.yaml", 7)]
+
+
+NO_TOOLS = {
+    "task_type: help": ("no", 6),
+    "task_type: help\nallowed_tools: []": ("an empty", 7),
+    "task_type: help\nallowed_tools: null": ("no", 6),
+}
+
+
+@pytest.mark.parametrize("prompt", NO_TOOLS)
+async def test_a_prompt_without_allowed_tools_has_none_and_says_so(tmp_path, prompt):
+    missing, line = NO_TOOLS[prompt]
+    files = arena_files(prompt=prompt)
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        (problem,) = runtime.problems
+        report = await run_scenario(runtime, runtime.scenarios[0])
+    assert (problem.code, problem.severity) == ("no_tools_allowed", "warning")
+    assert (problem.source.rpartition("/")[2], problem.line) == ("help.yaml", line)
+    assert problem.message == (
+        f"the prompt `help` has {missing} `allowed_tools`, so as in PromptKit the model is offered no tools; "
+        "every call is denied"
+    )
+    (turn, _other) = report.as_json()["agent"]["turns"]
+    assert [entry["outcome"] for entry in turn["entries"] if "outcome" in entry] == ["denied"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "spec", "warned"),
+    [
+        ("task_type: help", "", False),
+        ("task_type: help\nallowed_tools: []", "tools: [{file: tools/look_up.tool.yaml}]", False),
+        ("task_type: help", "tools: [{file: tools/look_up.tool.yaml}]", True),
+        ("task_type: help", "mcp_servers: [{name: fs, command: serve}]", True),
+        ("task_type: help\ntools: [look_up]", "", False),
+    ],
+)
+def test_a_prompt_without_tools_is_told_where_there_are_any(tmp_path, prompt, spec, warned):
+    found = read(put(tmp_path, arena_files(spec, prompt=prompt, answers="defaultResponse: Hi")))
+    assert [problem.code for problem in found.problems if problem.code == "no_tools_allowed"] == (
+        ["no_tools_allowed"] if warned else []
+    )
 
 
 # Users who are played.

@@ -89,7 +89,7 @@ class RequestGuard:
             ports: The ports that it listens on.
         """
         ports = tuple(ports)
-        self._token = address.token.encode()
+        self._tokens = tuple(token.encode() for token in address.tokens)
         self._own_hosts = frozenset(_hosts(address, ports))
         self._own_origins = frozenset(_own_origins(address, ports))
         self._origins = frozenset(origin.encode("latin-1").lower() for origin in address.origins)
@@ -102,7 +102,7 @@ class RequestGuard:
             headers: Headers, with lower-case names.
             public: Whether the request needs no token.
         """
-        host, origin, proof = _values(headers, b"host"), _values(headers, b"origin"), b""
+        host, origin = _values(headers, b"host"), _values(headers, b"origin")
         # A second `Host` is an attempt to get a request past a proxy; RFC 9112, 3.2 requires a refusal. The
         # body names an option only, so that a page learns nothing about this machine.
         if len(host) != 1 or not self._is_own(host[0].lower()):
@@ -117,13 +117,29 @@ class RequestGuard:
                 if self.shares_with(headers)
                 else GuardAnswer(405, headers=((b"allow", b"GET, POST, DELETE"),))
             )
-        if self._token and not public:
-            proofs = _values(headers, b"authorization")
-            scheme, _, proof = (proofs[0] if len(proofs) == 1 else b"").partition(b" ")
-            # In constant time: the time of `==` reveals how many characters of a guess are right.
-            if scheme.lower() != b"bearer" or not hmac.compare_digest(proof.strip(), self._token):
-                return refusal(401, "A bearer token is required", (b"www-authenticate", b"Bearer"))
+        if self._tokens and not public and self._presented(headers) is None:
+            return refusal(401, "A bearer token is required", (b"www-authenticate", b"Bearer"))
         return None
+
+    def principal_of(self, headers: Headers) -> str:
+        """The principal of a request that may pass: the number of its token; empty if no token is required."""
+        if not self._tokens:
+            return ""
+        # Most servers have a single token, and `check` has compared it already.
+        index = 0 if len(self._tokens) == 1 else self._presented(headers)
+        return f"token {0 if index is None else index + 1}"
+
+    def _presented(self, headers: Headers) -> int | None:
+        """The index of the token that a request presents; None without a valid one."""
+        proofs = _values(headers, b"authorization")
+        scheme, _, proof = (proofs[0] if len(proofs) == 1 else b"").partition(b" ")
+        if scheme.lower() != b"bearer":
+            return None
+        proof = proof.strip()
+        # In constant time, and always with all tokens: the time of `==` reveals how many characters of a guess
+        # are right, and an early end would reveal which token it is.
+        same = [hmac.compare_digest(proof, token) for token in self._tokens]
+        return same.index(True) if True in same else None
 
     def shares_with(self, headers: Headers) -> Headers:
         """The CORS headers that let the calling page read the answer; empty unless its origin is allowed."""
@@ -192,6 +208,42 @@ def _is_param(name: str) -> bool:
     return name.startswith(_PARAM_HEADER) and _TOKEN_CHARACTERS.issuperset(name)
 
 
+class JoinedWrites:
+    """A transport that sends the head of a response together with its body, if the head announces its length.
+
+    uvicorn writes them separately. Each write is a system call and wakes the client, which together takes a tenth of
+    the time of a short request.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        """Write to a transport.
+
+        Args:
+            transport: The transport of the connection.
+        """
+        self._transport = transport
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        """Send data, or hold a head until the next write, which follows at once, or until the transport closes."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/") and b"\r\ncontent-length:" in data:
+            self._head = data
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Send what is held, and close the transport."""
+        if self._head:
+            self.write(b"")
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the transport's own."""
+        return getattr(self._transport, name)
+
+
 class ClientConnection(H11Protocol):
     """A connection that is aborted if its client takes too long to send the head or the body of a request.
 
@@ -230,7 +282,7 @@ class ClientConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called by asyncio: wait for the first request."""
         self._transport = transport
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport))  # type: ignore[arg-type]
         self._watch()
 
     def handle_events(self) -> None:
@@ -616,5 +668,5 @@ async def bind_listeners(address: ListenAddress) -> list[socket]:
         bound.close()
     # A name such as `localhost` can resolve to a public address, so the bound addresses are checked, too.
     if not all(is_loopback(listener.getsockname()[0]) for listener in listeners):
-        address.check_token()
+        address.check_tokens()
     return listeners

@@ -456,7 +456,8 @@ class Supervisor:
         if refused is not None:
             return refused
         failure = await life.lived(self._era)
-        if failure is not None and life.broke_off and self._era == "auto":
+        asks = self.server.elicitation or self.server.sampling  # the handshake was its first message already
+        if failure is not None and life.broke_off and self._era == "auto" and not asks:
             # Some servers exit if the first message is not a handshake. Remember it for the next start.
             self._era = "handshake"
             failure = await life.lived("handshake")

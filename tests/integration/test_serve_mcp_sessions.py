@@ -72,12 +72,14 @@ async def test_clients_of_two_tokens_in_both_eras(era, tmp_path):
 
 async def test_clients_without_a_token_share_a_session_and_are_said_to(tmp_path):
     async with serving(notebook(tmp_path)) as server:
-        said = await server.until_said("share one session")
-        assert "--sessions handle" in said
+        assert server.said[0].endswith(
+            "; clients share one session: use tokens or `--sessions handle` to separate them"
+        )
         await note(server, "ours")
         assert await server.notes() == ["ours"]
-    async with serving(notebook(tmp_path), HANDLES) as server:
-        assert len(server.said) == 1
+    for options, tokens in ((HANDLES, ()), (Options(watch=False), TOKENS[:1])):
+        async with serving(notebook(tmp_path), options, tokens) as server:
+            assert "share" not in server.said[0]
 
 
 async def test_only_tools_that_keep_state_take_a_handle(tmp_path):

@@ -452,9 +452,8 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
             notify_changes(runtime, tool_server, options, say),
         ):
             await server.listen(listeners, shutdown)
-            say(opening_line(runtime, options, f"at {_url(address, ports[0])}"))
-            if options.sessions == "principal" and not address.tokens:
-                say(_SHARED)
+            shared = options.sessions == "principal" and not address.tokens
+            say(opening_line(runtime, options, f"at {_url(address, ports[0])}", shared=shared))
             for warning in (*untold, *app.warnings(), *_warnings(address, limits)):
                 say(warning)
             await shutdown.asked.wait()
@@ -463,12 +462,6 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
             if cut:
                 say(f"cancelled {cut} call{'' if cut == 1 else 's'} in flight")
             tool_server.close()
-
-
-_SHARED: Final = (
-    "clients of MCP 2026-07-28 share one session, because they have no tokens; use `--sessions handle` or a token for "
-    "each client to keep their data apart"
-)
 
 
 def _warnings(address: ListenAddress, limits: ClientLimits) -> Iterator[str]:

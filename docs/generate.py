@@ -576,6 +576,11 @@ FINER_CODES = (
     ("unknown_handle", "tool_error", "`read_result` refers to a result that was not truncated."),
     ("offset_too_large", "tool_error", "`read_result` refers to an offset beyond the end of a result."),
     ("missing_extra", "unavailable", "A required extra is not installed."),
+    (
+        "unsupported_version",
+        "unavailable",
+        "The installed version of a package lacks something that toolcrib uses.",
+    ),
     ("unknown_server", "unavailable", "No MCP server has this name."),
     (
         "server_down",

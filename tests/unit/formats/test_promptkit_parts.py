@@ -793,6 +793,27 @@ async def test_an_assertion_that_can_not_be_checked_is_skipped_and_the_others_ar
     assert report.skipped[0].found
 
 
+JUDGED = {
+    "{type: llm_judge, params: {criteria: Good?}}": "",
+    "{type: llm_judge, params: {criteria: Good?, judge: j}}": "",
+    "{type: llm_judge_conversation, params: {criteria: Good?, judge: j, min_score: 0.8}}": "",
+    "{type: llm_judge, params: {criteria: Good?, judge: other}}": "unknown key `judge`",
+    "{type: llm_judge, params: {criteria: Good?, prompt: strict}}": "unknown key `prompt`",
+    "{type: tools_called, params: {tools: [look_up], judge: j}}": "unknown key `judge`",
+}
+
+
+@pytest.mark.parametrize("written", JUDGED)
+@pytest.mark.parametrize(
+    "judges", ["judges: [{name: j, provider: gpt}]", "judge_specs: {j: {provider: gpt}}"], ids=["list", "map"]
+)
+def test_the_only_judge_may_be_named(tmp_path, judges, written):
+    spec = f"provider_specs: {{gpt: {{id: gpt, type: openai, model: m}}}}\n{judges}"
+    (_first, second) = agent(tmp_path, spec, scenario=BESIDE % written)["turns"][0]["assertions"]
+    assert second.get("unsupported", "") == JUDGED[written]
+    assert "judge" not in second.get("params", {})
+
+
 async def test_a_run_whose_assertions_are_all_skipped_is_not_judged(tmp_path):
     files = arena_files(scenario=BESIDE.replace("content_includes", "spoke_in_state") % "{type: pii_leakage}")
     async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:

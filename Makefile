@@ -20,7 +20,7 @@ SPREAD := -n 4 --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all coverage lint format docs bench conformance servers fuzz release clean
+.PHONY: help run test test-all coverage lint format docs bench conformance servers prerelease fuzz release clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -61,6 +61,9 @@ conformance:  ## run the official MCP suite, real servers and real clients
 
 servers:  ## list, validate and call MCP servers of the package registries
 	@$(PYTHON) conformance/servers.py $(SERVERS_OPTIONS)
+
+prerelease:  ## test MCP against the newest pre-releases of its packages
+	@PYTHON=$(PYTHON) .ci/prerelease
 
 fuzz: $(VENV)/developing  ## try the readers with what nobody would write, for FUZZ_MINUTES
 	$(BIN)/python tests/fuzz/run.py --minutes $(FUZZ_MINUTES)

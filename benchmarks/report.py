@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import statistics
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +28,7 @@ import peers
 import startup
 import trust
 from peers import PeerMissing
-from rounds import STRICT, Row, line, shown, spoken
+from rounds import STRICT, Row, line, shown
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
@@ -81,8 +80,8 @@ def cells(row: Row) -> str:
     """The row as a line of a Markdown table."""
     found = row.ratio
     return (
-        f"| {row.measure} | {spoken(statistics.median(row.ours))} | {row.base} | "
-        f"{spoken(statistics.median(row.theirs))} | {found} | {shown(found.low)} to {shown(found.high)} | "
+        f"| {row.measure} | {row.typical(row.ours)} | {row.base} | "
+        f"{row.typical(row.theirs)} | {found} | {shown(found.low)} to {shown(found.high)} | "
         f"{len(row.ours)} | {row.goal} | {row.verdict} |"
     )
 

@@ -9,7 +9,7 @@ import gc
 import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 RESAMPLES = 2_000
 
@@ -45,6 +45,7 @@ class Row(NamedTuple):
         theirs: Seconds of each round of the base.
         times: The goal: at most this ratio of times, or at least this speed-up for `faster`. None for no goal.
         faster: Whether `times` is a speed-up.
+        unit: `s` for seconds, or `B` for bytes.
     """
 
     measure: str
@@ -53,6 +54,12 @@ class Row(NamedTuple):
     theirs: Sequence[float]
     times: float | None
     faster: bool = False
+    unit: Literal["s", "B"] = "s"
+
+    def typical(self, measured: Sequence[float]) -> str:
+        """The median of what was measured, in the unit that fits it."""
+        median = statistics.median(measured)
+        return spoken(median) if self.unit == "s" else f"{shown(median / 2**20)} MiB"
 
     @property
     def ratio(self) -> Ratio:
@@ -142,6 +149,6 @@ def line(row: Row) -> str:
     interval = f", 95 % interval {shown(found.low)} to {shown(found.high)}" if strict else ""
     judged = f"; goal {row.goal}: {row.verdict}" if row.goal else ""
     return (
-        f"{row.measure}\n    {spoken(statistics.median(row.ours))} vs {spoken(statistics.median(row.theirs))} "
+        f"{row.measure}\n    {row.typical(row.ours)} vs {row.typical(row.theirs)} "
         f"({row.base}): {found}{interval}{judged}"
     )

@@ -219,16 +219,23 @@ class ProviderMiddleware:
                     plans = turn.judge()
                 for event in turn.take_events():
                     yield event
-                if plans:
+                # A single call that never waits needs no generator either.
+                alone = len(plans) == 1 and self._runner.make_at_once(
+                    plans[0], turn.reader.tool.name, turn.record
+                )
+                if plans and not alone:
                     async with aclosing(
                         self._runner.make(plans, turn.reader, turn.spilled, turn.record)
                     ) as steps:
                         async for _step in steps:
                             for event in turn.take_events():
                                 yield event
+                for event in turn.take_events():
+                    yield event
                 plans = None
                 turn.end_round()
-                await self._write(turn)
+                if self._config.sink is not None:
+                    await self._write(turn)
                 stop = turn.stop_reason()
                 # A scripted model and mocks never suspend: without this, a long turn would block all other tasks.
                 if stop is None:

@@ -30,6 +30,7 @@ from toolcrib.provider.loop.timeline import Event, Timeline
 from toolcrib.provider.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from toolcrib.provider.models.assembler import AnswerPart, Assembler
 from toolcrib.provider.models.protocol import (
+    NO_TOKENS,
     CallDelta,
     Delta,
     Finish,
@@ -111,7 +112,7 @@ class ConversationTurn:
         self._starts: dict[str, CallStart] = {}
         self._finish: Finish | None = None
         self._decoder: StreamDecoder | None = None
-        self._aware = any(message.calls for message in self._messages)
+        self._aware = bool(known)
         self._spoke = False
         self._required = ""
         self._failed: tuple[Stop, str] | None = None
@@ -189,8 +190,9 @@ class ConversationTurn:
         self._aware = self._aware or bool(self._calls)
         self._requested = {call.id: call for call in self._calls}
         self._open = self._requested.copy()
+        now = self._gate.now() if self._calls else 0.0
         for call in self._calls:
-            self._note(call)
+            self._note(call, now)
             shown = call.arguments
             if self._heard:
                 shown = self._redactor.arguments(call.name, shown)
@@ -240,10 +242,13 @@ class ConversationTurn:
         offering = self._gate.offering
         tool = offering.tool_of(part.name)
         arguments = None if part.arguments is None else offering.restored(tool, part.arguments)
+        if tool == part.name and arguments is part.arguments:
+            return part
         return ToolCall(part.id, tool, arguments, part.written, "" if tool == part.name else part.name)
 
     def _spend(self, tokens: Tokens) -> None:
-        self._tokens = self._tokens.plus(tokens)
+        if tokens is not NO_TOKENS:
+            self._tokens = self._tokens.plus(tokens)
         # A service that reports no tokens would make `max_cost` ineffective, so the turn ends.
         bound = self._settings.rulebook.policy.max_cost is not None
         self._unpriced = bound and self._settings.costly and not any(tokens)
@@ -289,9 +294,9 @@ class ConversationTurn:
                 self._settle(made, refusal)
         return plans
 
-    def _note(self, call: ToolCall) -> None:
+    def _note(self, call: ToolCall, now: float) -> None:
         self._records[call.id] = CallRecord(
-            call.id, call.name, call.arguments, self._turn, self._round, at=self._gate.now()
+            call.id, call.name, call.arguments, self._turn, self._round, at=now
         )
 
     # Results.
@@ -365,19 +370,23 @@ class ConversationTurn:
 
     def _recorded(self, call: ToolCall, result: Result, code: str) -> CallRecord:
         begun = self._starts.get(call.id)
-        record = self._records[call.id]
-        return record._replace(
-            arguments=call.arguments,
+        record, usage = self._records[call.id], result.usage
+        return CallRecord(
+            call.id,
+            record.tool,
+            call.arguments,
+            record.turn,
+            record.round,
             outcome=result.outcome,
             value=result.value,
             content=result.content,
             code=code,
             message=result.message,
-            reached=result.usage.attempts > 0,
-            attempts=result.usage.attempts,
-            duration=result.usage.duration,
-            at=self._begun_at(record),
+            reached=usage.attempts > 0,
+            duration=usage.duration,
+            at=record.at if begun is None else begun.at,
             states=NOTHING if begun is None else begun.states,
+            attempts=usage.attempts,
         )
 
     def _begun_at(self, record: CallRecord) -> float:
@@ -388,6 +397,12 @@ class ConversationTurn:
         """End the round: add its results to the conversation, in the order of the calls."""
         self._call_usage.settle(self._records[call.id] for call in self._calls if call.id in self._results)
         if not self._results:
+            return
+        if self._messages[-1].calls:  # nobody has said anything since
+            added = [self._results[call.id] for call in self._calls if call.id in self._results]
+            self._messages += added
+            self._new += added
+            self._results = {}
             return
         # Results must directly follow their calls. The user may have said something since, when calls were
         # pending; that moves behind the results.
@@ -660,7 +675,7 @@ class StreamDecoder:
                     self._ids[number] = self._settle(part.id)
                     if number not in self._tools:
                         self._held.append(number)
-                part = part._replace(id=self._ids[number])  # noqa: PLW2901 -- the same call
+                part = ToolCall(self._ids[number], part.name, part.arguments, part.written)  # noqa: PLW2901 -- the same call
                 number += 1
             parts.append(part)
         # Without an end, the last call may be cut off, so no call may be made.

@@ -99,7 +99,7 @@ class Assembler:
         call.sound = call.sound and sound
         new = call.add(delta.id, delta.name, written)
         # The first piece is yielded even if it is empty: it fixes the position of the call among the texts.
-        if begins or any(new[1:]):
+        if begins or new.arguments or new.id or new.name:
             found.append(new)
         return found
 

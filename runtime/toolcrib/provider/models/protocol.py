@@ -12,9 +12,9 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Iterable,
     Mapping,
 )
+from types import AsyncGeneratorType
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
 from toolcrib.core.errors import ConfigurationError, ToolcribError
@@ -94,6 +94,10 @@ class Tokens(NamedTuple):
         return Tokens(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
+NO_TOKENS: Final = Tokens()
+"""Counts of an answer of a provider that reports none."""
+
+
 class Finish(NamedTuple):
     """The end of an answer; later pieces are ignored.
 
@@ -105,7 +109,7 @@ class Finish(NamedTuple):
     """
 
     reason: str = "stop"
-    tokens: Tokens = Tokens()
+    tokens: Tokens = NO_TOKENS
     model: str = ""
 
     @property
@@ -242,6 +246,9 @@ class CheckedResponse:
     async def __aenter__(self) -> Self:
         try:
             deltas: Any = self._provider.respond(self._request)
+            if type(deltas) is AsyncGeneratorType:  # almost always; the protocol classes are slow
+                self._next, self._close = deltas.__anext__, deltas.aclose
+                return self
             if not isinstance(deltas, AsyncIterable):
                 raise _no_generator(self._provider, deltas)  # noqa: TRY301 -- handled like an error of the provider
             self._next = aiter(deltas).__anext__
@@ -297,8 +304,9 @@ def _is_sound(delta: Any) -> bool:
     form = _FORMS.get(kind)
     if form is None or not all(map(isinstance, delta, form)):
         return False
-    counts: Iterable[Any] = delta.tokens if type(delta) is Finish else ()
-    return all(isinstance(count, int) and count >= 0 for count in counts)
+    if kind is not Finish or delta.tokens is NO_TOKENS:
+        return True
+    return all(isinstance(count, int) and count >= 0 for count in delta.tokens)
 
 
 def _no_generator(provider: Provider, given: object) -> ProviderError:

@@ -108,6 +108,7 @@ def open_project(
             lock_file=chosen.lock_file if chosen.servers else "",
             unlisted=brought.unlisted,
             waiting=brought.waiting,
+            unbound=brought.unbound,
             locked=brought.locked,
             remembered=brought.remembered,
         ),

@@ -165,12 +165,16 @@ def subject_of_tool(
     modes = tool.bindings if mode is None else (mode,)
     remotes = {each: executors.remote_of(each, tool.name, tool.bindings.get(each)) for each in modes}
 
+    servers = trust.contents.servers
+
     def needs(workspace: Workspace) -> Iterator[Need]:
         for each, remote in remotes.items():
-            if remote is None or not trust.is_home(remote.server, workspace):
+            # A tool that names no server may get any of them, so its needs must not depend on the one that is known.
+            open_ = remote is not None and (not remote.server or f"{each}.server" in tool.origin.settings)
+            named = [*servers] if remote is None or open_ else [remote.server]
+            if remote is None or not named or not all(trust.is_home(name, workspace) for name in named):
                 yield from executors.needs_of(each, tool, workspace)
 
-    servers = trust.contents.servers
     homes = [servers[remote.server] for remote in remotes.values() if remote and remote.server in servers]
     imported = next((home.file for home in homes if home.source == tool.origin.source), None)
     files = _files_of(tool.origin)

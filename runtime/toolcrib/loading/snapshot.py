@@ -23,10 +23,12 @@ class PendingDescriptor(NamedTuple):
     Attributes:
         server: Name of the server.
         mode: The mode whose block names the server; in other modes the descriptor is complete.
+        others: Further servers that must be asked, if the block names none.
     """
 
     server: str
     mode: str
+    others: tuple[str, ...] = ()
 
 
 Model: TypeAlias = "tuple[str, str, str, Mapping[str, JSON]]"
@@ -53,6 +55,7 @@ class LoadedProject(NamedTuple):
         lock_file: The lock file of these servers; empty if there are none.
         unlisted: Servers whose imported tools are not known yet.
         waiting: Name of a tool -> the server and the mode for which it waits, because the server's schema is not known yet.
+        unbound: Name of a tool whose block names no server -> why none could be chosen.
         locked: Servers whose tools are known from the lock file only.
         data: Row files whose paths name a variable: the document, the path as written, the variable.
         models: Models that scenarios name: `scenario NAME`, the document, `file:line`, and `provider, base_url, api_key` as
@@ -81,6 +84,7 @@ class LoadedProject(NamedTuple):
     lock_file: str = ""
     unlisted: tuple[str, ...] = ()
     waiting: Mapping[str, PendingDescriptor] = NOTHING
+    unbound: Mapping[str, Problem] = NOTHING
     locked: tuple[str, ...] = ()
     data: tuple[tuple[str, str, str], ...] = ()
     models: tuple[Model, ...] = ()

@@ -41,7 +41,7 @@ class Peer(NamedTuple):
 
 PACKAGES = {
     "langchain": ("langchain-core", "langchain-community", "aiohttp"),
-    "mcp": ("mcp",),
+    "mcp": ("mcp", "jsonschema-rs"),
     "fastmcp": ("fastmcp",),
     "utcp": ("utcp", "utcp-http"),
     "server": ("uvloop",),

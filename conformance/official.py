@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -50,17 +51,20 @@ HEAD = ("status", "scenario", "checks passed")
 
 EXPECTED = environments.HERE / "expected.toml"
 
+PASSING = environments.HERE / "passing.json"
+"""The checks that pass in the whole requirement sets, each with the number of times that the suite makes it."""
+
 
 class Expected(NamedTuple):
     """What is known of a whole requirement set.
 
     Attributes:
-        floor: At least so many checks pass.
+        passing: `scenario: check` -> how often it passes.
         failing: `scenario: check` -> why it fails.
         void: Scenarios in which nothing is checked.
     """
 
-    floor: int
+    passing: Mapping[str, int]
     failing: Mapping[str, str]
     void: frozenset[str]
 
@@ -76,9 +80,10 @@ class Checks(NamedTuple):
 def expected() -> dict[tuple[Side, str], Expected]:
     """The expectations that are kept beside this file."""
     document = tomllib.loads(EXPECTED.read_text(encoding="utf-8"))
+    passing = json.loads(PASSING.read_text(encoding="utf-8"))
     return {
         (side, revision): Expected(
-            part["floor"],
+            passing[f"{side} {revision}"],
             dict(_reasons(part.get("failing", {}), document["reasons"])),
             frozenset(part.get("void", ())),
         )
@@ -102,11 +107,14 @@ def tools_profile(side: Side, revision: str, target: Sequence[str], scenarios: S
     return Section(f"MCP {side}, tools profile, {revision}", HEAD, rows, faults)
 
 
-def requirement_set(side: Side, revision: str, target: Sequence[str]) -> Section:
-    """Run all that a revision requires, and hold it against what is expected, check by check."""
+def requirement_set(side: Side, revision: str, target: Sequence[str], *, write: bool = False) -> Section:
+    """Run all that a revision requires, and hold it against what is expected, check by check.
+
+    With `write`, the checks that pass are not compared: `write_passing` keeps them.
+    """
     known = expected()[side, revision]
-    ran, found = _suite(side, target, ["--requirements", revision], f"{revision}-full")
-    passed = sum(len(checks.passed) for checks in found.values())
+    ran, found = _suite(side, target, ["--requirements", revision], _set_label(revision))
+    passed = _passed(found)
     failed = {
         f"{name}: {check}": text for name, checks in found.items() for check, text in checks.failed.items()
     }
@@ -125,10 +133,10 @@ def requirement_set(side: Side, revision: str, target: Sequence[str]) -> Section
         for name, checks in found.items()
         if not checks.passed and not checks.failed and name not in known.void
     ]
-    if passed < known.floor:
-        faults.append(
-            f"{passed} checks passed, at least {known.floor} must: {ran.err[-2000:] or ran.out[-2000:]}"
-        )
+    if not write:
+        faults += unexpected_passes(passed, known.passing)
+    if not passed:
+        faults.append(f"no check passed: {ran.err[-2000:] or ran.out[-2000:]}")
     rows = [
         (
             _word(checks, all(f"{name}: {check}" in known.failing for check in checks.failed)),
@@ -137,8 +145,43 @@ def requirement_set(side: Side, revision: str, target: Sequence[str]) -> Section
         )
         for name, checks in sorted(found.items())
     ]
-    note = f"{passed} checks passed (at least {known.floor} must), {len(failed)} failed, {len(known.failing)} of them expected"
+    note = (
+        f"{sum(passed.values())} checks passed, {sum(known.passing.values())} of them expected, "
+        f"{len(failed)} failed, {len(known.failing)} of them expected"
+    )
     return Section(f"MCP {side}, whole requirement set, {revision}", HEAD, rows, faults, note)
+
+
+def unexpected_passes(passed: Mapping[str, int], known: Mapping[str, int]) -> list[str]:
+    """The checks that pass less often than they did, and those that are not listed yet."""
+    return [
+        f"{key} passed {now} of {before} times" if now < before else f"{key} passes: {_HOW_TO_LIST}"
+        for key in sorted({*passed, *known})
+        if (now := passed.get(key, 0)) != (before := known.get(key, 0))
+    ]
+
+
+_HOW_TO_LIST = f'list it in {PASSING.name} with `python conformance/run.py --only " set " --write`'
+
+
+def write_passing() -> None:
+    """Write down what passed in the last run of each whole requirement set."""
+    kept = json.loads(PASSING.read_text(encoding="utf-8")) if PASSING.exists() else {}
+    sides: tuple[Side, ...] = ("server", "client")
+    for side in sides:
+        for revision in REVISIONS:
+            passed = _passed(_results(side, _set_label(revision)))
+            if passed:
+                kept[f"{side} {revision}"] = dict(sorted(passed.items()))
+    PASSING.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+
+
+def _set_label(revision: str) -> str:
+    return f"{revision}-full"
+
+
+def _passed(found: Mapping[str, Checks]) -> Counter[str]:
+    return Counter(f"{name}: {check}" for name, checks in found.items() for check in checks.passed)
 
 
 def _word(checks: Checks, is_known: bool) -> str:
@@ -157,7 +200,7 @@ def _suite(
     side: Side, target: Sequence[str], options: Sequence[str], label: str
 ) -> tuple[Ran, dict[str, Checks]]:
     """One run of the suite, and what it wrote of each scenario."""
-    results = environments.BUILD / "results" / f"{side}-{label}"
+    results = _folder(side, label)
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir(parents=True)
     command = [
@@ -170,7 +213,17 @@ def _suite(
     command += ["--timeout", "180000", "--output-dir", str(results)]
     ran = run(command, env=environments.bare_environment(), cwd=results, timeout=600)
     (results / "said.log").write_text(f"{ran.out}\n{ran.err}", encoding="utf-8")
-    return ran, {
+    return ran, _results(side, label)
+
+
+def _folder(side: Side, label: str) -> Path:
+    return environments.BUILD / "results" / f"{side}-{label}"
+
+
+def _results(side: Side, label: str) -> dict[str, Checks]:
+    """What the last run wrote of each scenario."""
+    results = _folder(side, label)
+    return {
         _scenario_of(file.parent.relative_to(results), side): _checks_of(
             json.loads(file.read_text(encoding="utf-8"))
         )

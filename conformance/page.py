@@ -35,7 +35,7 @@ All scenarios for a server with tools and for a client that calls tools pass:
 
 SETS = """\
 Each revision also has a full set of requirements. The checks below fail, with the reason above each list. The run fails if
-another check fails, if one of these passes, or if fewer checks pass than stated.
+another check fails, if one of these passes, or if a check that conformance/passing.json lists does not pass, and names it.
 """
 
 SERVERS = """\
@@ -92,7 +92,7 @@ def _profiles() -> Iterator[str]:
 def _sets() -> Iterator[str]:
     for (side, revision), known in expected().items():
         yield f"### {side.capitalize()}, revision {revision}\n"
-        yield f"At least {known.floor} checks pass."
+        yield f"{sum(known.passing.values())} checks pass."
         by_reason = sorted(known.failing.items(), key=lambda item: (item[1], item[0]))
         for why, group in groupby(by_reason, key=lambda item: item[1]):
             yield f"\n{why}\n"

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import environments
 import page
 from environments import BUILD, LOGS, PROJECT
-from official import REVISIONS, TIMED, TOOLS_PROFILE, requirement_set, tools_profile
+from official import REVISIONS, TIMED, TOOLS_PROFILE, requirement_set, tools_profile, write_passing
 from processes import ServerFailed, free_port, left_over, serving
 from real_clients import PACK, real_clients
 from real_servers import real_servers
@@ -47,7 +47,9 @@ def main() -> int:
     """Run all parts, and return 1 if anything is not as it must be."""
     reader = argparse.ArgumentParser(prog="make conformance", description=__doc__.split(".", 1)[0])
     reader.add_argument(
-        "--write", action="store_true", help="write the reference page anew instead of comparing it"
+        "--write",
+        action="store_true",
+        help="write passing.json and the reference page anew instead of comparing them",
     )
     reader.add_argument("--only", metavar="WORD", default="", help="run only the parts whose name holds this")
     reader.add_argument(
@@ -55,7 +57,9 @@ def main() -> int:
     )
     asked = reader.parse_args()
     parts = [
-        part for part in _parts() if asked.only in part.name and not (asked.quick and " set " in part.name)
+        part
+        for part in _parts(write=asked.write)
+        if asked.only in part.name and not (asked.quick and " set " in part.name)
     ]
     with _alone():
         return _run(parts, whole=not (asked.only or asked.quick), write=asked.write)
@@ -82,6 +86,8 @@ def _run(parts: Sequence[Part], *, whole: bool, write: bool) -> int:
     sections = [part.section for part in sorted(done, key=lambda part: part.section.title)]
     tables = "\n".join(section.as_markdown() for section in sections)
     (BUILD / "tables.md").write_text(f"# Conformance over MCP\n\n{tables}", encoding="utf-8")
+    if write:
+        write_passing()
     faults = [f"still running: {command}" for command in left_over(environments.SCRATCH_HOME)]
     if whole and not any(section.faults for section in sections):
         faults += page.compared(sections, write=write)
@@ -91,18 +97,18 @@ def _run(parts: Sequence[Part], *, whole: bool, write: bool) -> int:
     return 1 if faults else 0
 
 
-def _parts() -> Iterator[Part]:
+def _parts(*, write: bool) -> Iterator[Part]:
     """The parts, those that take longest first; what is timed comes before all of them, and alone."""
     yield Part(TIMED, partial(_client_profile, "2025-11-25", [TIMED]))
     yield Part("real clients", real_clients)
     for revision in reversed(REVISIONS):
         scenarios = [scenario for scenario in TOOLS_PROFILE["client", revision] if scenario != TIMED]
-        yield Part(f"client set {revision}", partial(_client_set, revision))
+        yield Part(f"client set {revision}", partial(_client_set, revision, write=write))
         yield Part(f"server tools {revision}", partial(_server_profile, revision))
         yield Part(f"client tools {revision}", partial(_client_profile, revision, scenarios))
     yield Part("real servers", real_servers)
     for revision in REVISIONS:
-        yield Part(f"server set {revision}", partial(_server_set, revision))
+        yield Part(f"server set {revision}", partial(_server_set, revision, write=write))
 
 
 def _run_all(parts: Sequence[Part]) -> Iterator[Done]:
@@ -125,8 +131,8 @@ def _client_profile(revision: str, scenarios: Sequence[str]) -> Section:
     return tools_profile("client", revision, _client(), scenarios)
 
 
-def _client_set(revision: str) -> Section:
-    return requirement_set("client", revision, _client())
+def _client_set(revision: str, *, write: bool) -> Section:
+    return requirement_set("client", revision, _client(), write=write)
 
 
 def _client() -> list[str]:
@@ -140,8 +146,10 @@ def _server_profile(revision: str) -> Section:
     )
 
 
-def _server_set(revision: str) -> Section:
-    return _served(revision, "set", lambda url: requirement_set("server", revision, ["--url", url]))
+def _server_set(revision: str, *, write: bool) -> Section:
+    return _served(
+        revision, "set", lambda url: requirement_set("server", revision, ["--url", url], write=write)
+    )
 
 
 def _served(revision: str, what: str, judge: Callable[[str], Section]) -> Section:

@@ -7,6 +7,8 @@ async with speaking("openai", events({...}, {...}, "[DONE]")) as (provider, serv
 from __future__ import annotations
 
 import json
+import socket
+import struct
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -59,9 +61,15 @@ async def speaking(
             await provider.aclose()  # type: ignore[attr-defined]
 
 
-def in_chunks(chunks: Iterable[bytes], *, ended: bool = True) -> Handler:
+EVENT_STREAM = "text/event-stream; charset=utf-8"
+
+
+def in_chunks(
+    chunks: Iterable[bytes], *, ended: bool = True, status: int = 200, kind: str | None = EVENT_STREAM
+) -> Handler:
     """A handler that sends an event stream in these pieces, and hangs up in its middle unless it is `ended`."""
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
+    told = "" if kind is None else f"Content-Type: {kind}\r\n"
+    head = f"HTTP/1.1 {status} Well\r\n{told}Transfer-Encoding: chunked\r\n\r\n".encode()
     listed = list(chunks)
 
     async def answer(_reader: StreamReader, writer: StreamWriter, _head: Head) -> None:
@@ -90,6 +98,19 @@ def text_of(*events: Any, named: bool = False) -> bytes:
 def events(*told: Any, named: bool = False, ended: bool = True) -> Handler:
     """A handler that sends events, each in a piece of its own."""
     return in_chunks([text_of(event, named=named) for event in told], ended=ended)
+
+
+def resetting(raw: bytes) -> Handler:
+    """A handler that writes these bytes, waits until they are sent, and resets the connection."""
+
+    async def answer(_reader: StreamReader, writer: StreamWriter, _head: Head) -> None:
+        writer.write(raw)
+        await writer.drain()
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+
+    return answer
 
 
 async def said(provider: Any, request: Request = ASKED) -> list[Any]:

@@ -134,7 +134,11 @@ class CallSession(Protocol):
 class BoundTool(Protocol):
     """A tool bound to a mode: compiled once, called any number of times.
 
-    An optional member `timeout` replaces the descriptor's deadline of a call, in seconds.
+    Optional members:
+
+    - `timeout` replaces the descriptor's deadline of a call, in seconds.
+    - `own_defaults`: an attribute, true if the tool applies the defaults of its input schema itself. Calls then
+      carry only the arguments that were given.
 
     Attributes:
         waits: Whether a call may wait. If so, the runtime enforces a deadline.

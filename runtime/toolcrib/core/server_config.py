@@ -136,6 +136,12 @@ class LockVerdict(NamedTuple):
 LONGEST_NAME = 128
 """Maximum length of a tool's name in characters, as in descriptors."""
 
+
+def place_of_server(name: str) -> str:
+    """Return the source of the values that a descriptor inherits from a server."""
+    return f"server {name}"
+
+
 COPIED_KEYS = ("title", "description", "inputSchema", "outputSchema", "annotations", "icons")
 """Keys that are copied from a tool's definition to its descriptor."""
 

@@ -13,7 +13,7 @@ from toolcrib.core.errors import NotReady, Problem, did_you_mean
 from toolcrib.core.model import NOTHING, Descriptor, Outcome, Schema
 from toolcrib.core.pointers import file_and_line
 from toolcrib.core.protocols import Kinds, Remote
-from toolcrib.core.server_config import Catalogue, Server, descriptor_of, tool_names_of
+from toolcrib.core.server_config import Catalogue, Server, descriptor_of, place_of_server, tool_names_of
 from toolcrib.engine.server_choice import choose_server
 from toolcrib.loading.reader import LoadedDocuments
 from toolcrib.loading.snapshot import PendingDescriptor
@@ -160,6 +160,7 @@ def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds:
     ]
     source, line = _place_of(server)
     loaded = parse(source, documents, kinds, line=line) if documents else LoadedDocuments()
+    tools = tuple(_as_inherited(tool, server.name) for tool in loaded.tools)
     refused = {name: catalogue.refused[tool] for tool, name in names.items() if tool in catalogue.refused}
     refused |= {name: f"{fault.message} (at {fault.pointer})" for name, fault in loaded.refused.items()}
     whose = {name: f"the tool `{tool}` of the server `{server.name}`" for tool, name in names.items()}
@@ -168,7 +169,14 @@ def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds:
     }
     told = [*(f"the server `{server.name}`: {remark}" for remark in catalogue.remarks), *remarks]
     problems = (*faults.values(), *(_remark(text, source, line) for text in told))
-    return LoadedDocuments(tools=loaded.tools, problems=problems, refused=faults)
+    return LoadedDocuments(tools=tools, problems=problems, refused=faults)
+
+
+def _as_inherited(tool: Descriptor, server: str) -> Descriptor:
+    """An imported tool whose keys are those of the server, and not of the document that configures the server."""
+    told = dict.fromkeys((key for key in INHERITED if key in tool.origin.written), place_of_server(server))
+    origin = tool.origin._replace(written=tool.origin.written - told.keys(), settings=told)
+    return tool._replace(origin=origin)
 
 
 def _remark(text: str, source: str, line: int) -> Problem:
@@ -195,7 +203,7 @@ def _completed(
     taken = {key: value for key, value in taken.items() if key not in tool.origin.settings}
     if "input_schema" in taken:
         taken["input_schema"] = _without(theirs.input_schema, remote.fixed)
-    told = dict.fromkeys(taken, f"server {remote.server}")
+    told = dict.fromkeys(taken, place_of_server(remote.server))
     digest = hashlib.sha256(f"{tool.origin.digest}{theirs.origin.digest}".encode()).hexdigest()
     origin = tool.origin._replace(digest=digest, settings={**told, **tool.origin.settings})
     tool = tool._replace(**taken, origin=origin)

@@ -34,11 +34,13 @@ from toolcrib.loading.projects import (
 )
 from toolcrib.loading.reader import LoadedDocuments
 from toolcrib.loading.reload import PreviousLoad, keep_last_good
+from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario_links import check_links, tools_of, with_namespace
 from toolcrib.loading.snapshot import LoadedProject, sorted_problems
 from toolcrib.loading.sources import SourcePath, files_beside, load, real_path
 from toolcrib.registry.catalog import Card, idle_globs, idle_toolset_globs
 from toolcrib.registry.registry import Registry, without_duplicates
+from toolcrib.security.tool_policy import allows
 
 DEFAULT_PATHS = ("descriptors", "packs")
 """Folders to read if no path is given and no project is found; missing ones are skipped."""
@@ -389,7 +391,7 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
     ]
     for scenario in loaded.scenarios:
         full = with_namespace(scenario, registry.cards)
-        if unlisted and any(name not in registry and server_of(name, unlisted) for name in tools_of(full)):
+        if unlisted and _awaits_servers(full, registry, unlisted):
             postponed.append(full)  # its tools may exist once the servers are listed
             continue
         faults = check_links(full, registry, kinds, loaded.refused, loaded.unread)
@@ -422,6 +424,22 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
     stock = stock._replace(toolsets=_toolsets(stock))
     # Documents that extend others share parts; report a problem in a shared part only once.
     return stock._replace(problems=sorted_problems(dict.fromkeys((*problems, *check_settings(stock, kinds)))))
+
+
+def _awaits_servers(scenario: Scenario, registry: Registry, unlisted: Collection[str]) -> bool:
+    """Whether a scenario can only be checked against the tools of servers that are not listed yet."""
+
+    def awaited(name: str) -> bool:
+        return name not in registry and server_of(name, unlisted) is not None
+
+    if any(map(awaited, tools_of(scenario))):
+        return True
+    if scenario.agent is None:
+        return False
+    policy = scenario.agent.policy
+    if policy.tool_choice != "required" or any(allows(policy, tool) for tool in registry.cards):
+        return awaited(policy.tool_choice)
+    return any(is_of_unlisted(glob, unlisted) for glob in policy.allow)
 
 
 def undeclared_needs(loaded: LoadedDocuments, kinds: Kinds) -> Iterator[Problem]:

@@ -438,6 +438,20 @@ class Session:
             return await chain.bound.execute(self._made(chain, arguments, self._context))
         return await dry_run(chain, self._made(chain, arguments, self._context))
 
+    def check_arguments(self, name: str, arguments: Mapping[str, JSON]) -> dict[str, JSON] | Result:
+        """Check the arguments of a call without making it.
+
+        Returns:
+            The arguments that the tool would get, with defaults and repairs; or the result of the call if it would
+            be refused for them.
+        """
+        chain = self._chain(_name(name))
+        if chain is None:
+            return self._runtime.not_found(name, self.registry)
+        call = self._made(chain, arguments, self._context)
+        checked = argument_layer.ArgumentCheck(chain.tool, chain.bound).repaired(call)
+        return checked if isinstance(checked, Result) else checked[0].arguments
+
     async def _call(self, name: str, arguments: Mapping[str, JSON] | None, context: CallContext) -> Result:
         # Reading the attribute first is cheaper than the method call, which only raises.
         if self._runtime.closed:

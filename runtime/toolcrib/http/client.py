@@ -300,6 +300,7 @@ class StreamedResponse:
         self._wire = wire
         self._settle = settle
         self._body: AsyncIterator[bytes] = aiter(cast("AsyncIterator[bytes]", answer.stream))
+        self._ahead = b""
         self._read = False
 
     def header(self, name: str) -> str:
@@ -330,12 +331,27 @@ class StreamedResponse:
             message = "unsupported content coding: a streamed response must be sent without one"
             raise HTTPError(HTTPFailure.UNSUPPORTED_CODING, message, sent=True)
 
+    async def peek(self, enough: Callable[[bytes], bool]) -> bytes:
+        """The first bytes of the body, as many as are enough unless it ends before; they are read again later.
+
+        Raises:
+            HTTPError: The connection was closed early, or `hang_up` was called.
+        """
+        start = b""
+        while not enough(start) and (chunk := await self.chunk()):
+            start += chunk
+        self._ahead = start
+        return start
+
     async def chunk(self) -> bytes:
         """The next bytes of the body, not decoded; empty at the end.
 
         Raises:
             HTTPError: The connection was closed early, or `hang_up` was called.
         """
+        if self._ahead:
+            ahead, self._ahead = self._ahead, b""
+            return ahead
         try:
             chunk = await anext(self._body, b"")
         except (httpcore.NetworkError, httpcore.ProtocolError):
@@ -428,8 +444,9 @@ class StreamingClient:
         # Copies, because each stream removes itself from the set when it is closed.
         for wire in list(self._wires):
             wire.hang_up(client_closed())
-        for wire in list(self._wires):
-            await wire.gone
+        # Not `await wire.gone`: a cancellation would cancel the future that belongs to the connection.
+        if gone := [wire.gone for wire in self._wires]:
+            await asyncio.wait(gone)
 
     async def _made(
         self, request: HTTPRequest, bounds: ExchangeBounds, hosts: Collection[str]

@@ -46,7 +46,7 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
         self._chunks: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._full = False
-        self._ended = False
+        self._ended = self._reset = False
         self._asked = False
         self._head_left: int | None = 0
         self._start = b""
@@ -102,6 +102,9 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
             raise bad_response("it does not begin with `HTTP/`")
         if not self._chunks:
             self.told_end = True
+            # The end of a connection can be the end of a body, but a reset cannot.
+            if self._reset:
+                raise httpcore.ReadError
             return b""
         return self._taken(max_bytes)
 
@@ -151,12 +154,15 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
         self._ended = True
         self._wake()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
+    def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""
         self._ended = True
+        self._reset = isinstance(exc, ConnectionResetError)
         self._opened.discard(self)
         self._wake()
-        self.gone.set_result(None)
+        # Whoever waited for it may have been cancelled meanwhile, and the future with them.
+        if not self.gone.done():
+            self.gone.set_result(None)
 
     def pause_writing(self) -> None:
         """Called by asyncio."""

@@ -85,8 +85,7 @@ def _wrong(
             yield told
         else:
             logging.getLogger("toolcrib").warning("%s", told)
-    # Only a provider with `world` calls a service that costs money; a scripted model is free.
-    if policy.max_cost is not None and config.prices is None and hasattr(provider, "world"):
+    if policy.max_cost is not None and config.prices is None and not is_free(provider):
         yield "policy/max_cost: unknown_prices: `max_cost` requires prices; pass `Config(prices=Prices(...))`"
     if config.result_limit < LEAST_LIMIT:
         yield f"config/result_limit: out_of_range: expected at least {LEAST_LIMIT}, got {config.result_limit}"
@@ -96,6 +95,11 @@ def _wrong(
     if dialect not in DIALECTS:
         near = did_you_mean(dialect, DIALECTS) or f"known dialects: {', '.join(DIALECTS)}"
         yield f"provider/dialect: unknown_dialect: unknown dialect `{dialect}`; {near}"
+
+
+def is_free(provider: Provider) -> bool:
+    """Whether answers cost nothing. Any other provider may call a service, even if it wraps another provider."""
+    return bool(getattr(provider, "free", False))
 
 
 def dialect_of(provider: Provider) -> str:

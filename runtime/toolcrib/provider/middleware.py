@@ -26,7 +26,14 @@ from toolcrib.engine import engine_of
 from toolcrib.engine.middleware.call_failures import is_cancelled_by_caller
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.provider.config import Config, check_conversation, check_setup, dialect_of, unused_tool_name
+from toolcrib.provider.config import (
+    Config,
+    check_conversation,
+    check_setup,
+    dialect_of,
+    is_free,
+    unused_tool_name,
+)
 from toolcrib.provider.conversations import Answer, Conversation, SinkFailed, append_once
 from toolcrib.provider.loop.approvals import ApprovalGate, check_answers
 from toolcrib.provider.loop.calls import CallRunner, PlannedCall, ResultReader, yield_to_event_loop
@@ -96,7 +103,7 @@ class ProviderMiddleware:
             config.result_limit,
             config.content_limit,
             config.settings,
-            costly=hasattr(provider, "world"),
+            costly=not is_free(provider),
         )
 
     async def run(

@@ -352,7 +352,7 @@ def renamed(policy: ToolPolicy, full: Callable[[str], str]) -> ToolPolicy:
 
 
 def without_idle(policy: ToolPolicy, tools: Collection[str]) -> ToolPolicy:
-    """Return the policy without names and globs that match no tool. Loading has already reported them."""
+    """Return the policy without what matches no tool, and without an impossible choice. Loading has reported them."""
 
     def idle(glob: str) -> bool:
         return glob != "*" and not any(fnmatchcase(tool, glob) for tool in tools)
@@ -364,6 +364,8 @@ def without_idle(policy: ToolPolicy, tools: Collection[str]) -> ToolPolicy:
         key: {glob: said for glob, said in getattr(policy, key).items() if not idle(glob)}
         for key in ("max_calls_per_tool", "requires_before", "cooldown")
     }
-    if policy.tool_choice not in {*CHOICES, *tools}:
+    allowed = {tool for tool in tools if allows(policy, tool)}
+    possible = allowed if policy.tool_choice == "required" else policy.tool_choice in {*CHOICES, *allowed}
+    if not possible:
         kept["tool_choice"] = "auto"
     return replace(policy, **kept)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from arenas import arena_files
+from arenas import arena_files, manifest
 from toolcrib.cli import exit_codes
 
 SERVER = str(Path(__file__).parents[2] / "mcp_scripts.py")
@@ -115,3 +115,27 @@ def test_a_server_that_is_down_is_reported(arena, toolcrib):
     assert result.exit_code == exit_codes.PROBLEMS
     assert "the command of the server `mcp__fs`, `no-such-command`, was not found in PATH" in result.stderr
     assert "1 scenario could not be run" in result.stdout
+
+
+REQUIRED = 'task_type: help\nallowed_tools: ["mcp__fs__*"]\ntool_policy: {tool_choice: required}'
+
+
+@pytest.mark.parametrize("verb", ["run", "validate"])
+def test_a_required_choice_is_met_by_the_tools_of_a_server(arena, toolcrib, verb):
+    folder = arena()
+    (folder / "a/prompts/help.yaml").write_text(manifest("PromptConfig", "help", REQUIRED), encoding="utf-8")
+    result = toolcrib(verb, "a")
+    assert (result.exit_code, "contradiction" in result.output) == (exit_codes.OK, False), result.output
+
+
+def test_a_choice_that_nothing_can_meet_is_a_warning_and_the_scenario_runs(write, toolcrib):
+    write(
+        arena_files(prompt="task_type: help\nallowed_tools: [nosuch]\ntool_policy: {tool_choice: required}")
+    )
+    result = toolcrib("run", ".")
+    assert (
+        "warning: contradiction: `tool_choice` requires a call, but the policy allows no tool"
+        in result.stderr
+    )
+    assert "; until then the model chooses freely" in result.stderr
+    assert result.exit_code == exit_codes.OK, result.output

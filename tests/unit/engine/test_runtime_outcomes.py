@@ -307,11 +307,27 @@ def test_arguments_that_are_no_object_are_refused():
         assert "object" in result.message
 
 
-def test_a_default_that_breaks_a_repair_is_refused():
+@pytest.mark.parametrize("given", [3, "3"])
+def test_a_default_that_contradicts_an_argument_is_left_out(given):
     inputs = (
         "{properties: {a: {type: integer}, b: {default: 1}}, dependentSchemas: {b: {properties: {a: false}}}}"
     )
-    assert call(echo(inputs), {"a": "3"}).outcome is Outcome.INVALID_ARGUMENTS
+    assert call(echo(inputs), {"a": given}).value == {"a": 3}
+    assert call(echo(inputs), {}).value == {"b": 1}
+    assert call(echo(inputs), {"a": "x"}).outcome is Outcome.INVALID_ARGUMENTS
+
+
+def test_defaults_that_contradict_each_other_are_left_out():
+    inputs = "{properties: {a: {default: 1}, b: {default: 2}}, oneOf: [{required: [a]}, {required: [b]}]}"
+    assert call(echo(inputs), {"a": 5}).value == {"a": 5}
+    assert call(echo(inputs), {}).outcome is Outcome.INVALID_ARGUMENTS
+
+
+def test_a_default_that_its_own_schema_refuses_is_not_filled_in():
+    inputs = "{properties: {x: {type: string, default: null}, n: {type: integer, default: 1}}}"
+    assert call(echo(inputs), {}).value == {"n": 1}
+    assert call(echo(inputs), {"x": "a"}).value == {"n": 1, "x": "a"}
+    assert call(echo(inputs), {"x": None}).value == {"n": 1}
 
 
 def test_a_tool_without_an_input_schema_takes_no_arguments():

@@ -82,6 +82,17 @@ def test_the_servers_of_an_arena_are_servers_of_a_direct_run(tmp_path):
     assert problems_of(stock) == []
 
 
+@pytest.mark.parametrize("choice", ["required", "mcp__fs__read"])
+def test_a_choice_is_no_contradiction_before_the_servers_were_asked(tmp_path, choice):
+    prompt = f'task_type: help\nallowed_tools: ["mcp__fs__*"]\ntool_policy: {{tool_choice: {choice}}}'
+    files = arena_files(
+        "mcp_servers: [{name: fs, command: serve}]", prompt=prompt, answers="defaultResponse: Hi"
+    )
+    stock = opened(put(tmp_path, files))
+    assert problems_of(stock) == []
+    assert ([each.name for each in stock.postponed], stock.scenarios) == (["one"], ())
+
+
 def test_a_scenario_alone_brings_the_servers_of_its_arena_only(tmp_path):
     files = arena_files("mcp_servers: [{name: fs, command: serve}]")
     other = manifest("Arena", "other", "mcp_servers: [{name: other, command: serve}]")

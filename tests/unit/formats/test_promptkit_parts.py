@@ -210,6 +210,7 @@ def test_variables_are_put_in_by_whoever_says_them_last(tmp_path):
     system_template: "{{a}} {{ b }} {{c}} {{.d}} {{ e }} ${HOME} {{user_context}} {{f}}"
     variables: [{name: a, default: 1.10}, {name: b, default: b1}, {name: c, required: true}]
     optional_vars: {d: "{{a}}!"}
+    allowed_tools: [look_up]
     """
     files = arena_files(
         prompt=prompt, scenario=ONE + "\nvariables: {c: c3}\ncontext_metadata: {user_role: boss}"
@@ -227,6 +228,7 @@ def test_fragments_come_from_their_files(tmp_path):
     task_type: help
     system_template: "{{rules}} {{tone}} {{ gone }}"
     fragments: [{name: rules, path: fragments/rules.txt}, {name: tone, path: fragments/tone.yaml}, {name: gone}]
+    allowed_tools: [look_up]
     """
     files = {"fragments/rules.txt": "Be good.", "fragments/tone.yaml": "spec: {content: Be kind.}"}
     found = read(put(tmp_path, arena_files(prompt=prompt) | files))
@@ -273,6 +275,7 @@ def test_validators_are_guardrails(tmp_path):
       - {type: length, params: {max_characters: 100}}
       - {type: sentiment, params: {}}
       - {type: max_length, params: {max: 3}, enabled: false}
+    allowed_tools: [look_up]
     """
     found = read(put(tmp_path, arena_files(prompt=prompt)))
     assert agent_of(found)["guardrails"] == [
@@ -513,6 +516,47 @@ def test_failures_of_a_turn_can_not_be_told_where_a_model_calls(tmp_path):
     (fault,) = own(found)["one"]["faults"]
     assert "when" not in fault
     assert told(found) == [("no_counterpart", "one.scenario.yaml", 7)]
+
+
+NO_TOOLS = {
+    "task_type: help": ("no", 6),
+    "task_type: help\nallowed_tools: []": ("an empty", 7),
+    "task_type: help\nallowed_tools: null": ("no", 6),
+}
+
+
+@pytest.mark.parametrize("prompt", NO_TOOLS)
+async def test_a_prompt_without_allowed_tools_has_none_and_says_so(tmp_path, prompt):
+    missing, line = NO_TOOLS[prompt]
+    files = arena_files(prompt=prompt)
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        (problem,) = runtime.problems
+        report = await run_scenario(runtime, runtime.scenarios[0])
+    assert (problem.code, problem.severity) == ("no_tools_allowed", "warning")
+    assert (problem.source.rpartition("/")[2], problem.line) == ("help.yaml", line)
+    assert problem.message == (
+        f"the prompt `help` has {missing} `allowed_tools`, so as in PromptKit the model is offered no tools; "
+        "every call is denied"
+    )
+    (turn, _other) = report.as_json()["agent"]["turns"]
+    assert [entry["outcome"] for entry in turn["entries"] if "outcome" in entry] == ["denied"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "spec", "warned"),
+    [
+        ("task_type: help", "", False),
+        ("task_type: help\nallowed_tools: []", "tools: [{file: tools/look_up.tool.yaml}]", False),
+        ("task_type: help", "tools: [{file: tools/look_up.tool.yaml}]", True),
+        ("task_type: help", "mcp_servers: [{name: fs, command: serve}]", True),
+        ("task_type: help\ntools: [look_up]", "", False),
+    ],
+)
+def test_a_prompt_without_tools_is_told_where_there_are_any(tmp_path, prompt, spec, warned):
+    found = read(put(tmp_path, arena_files(spec, prompt=prompt, answers="defaultResponse: Hi")))
+    assert [problem.code for problem in found.problems if problem.code == "no_tools_allowed"] == (
+        ["no_tools_allowed"] if warned else []
+    )
 
 
 # Users who are played.

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from http_servers import Server, answering, answering_each, answering_raw, serving
+from served_models import resetting
+from toolcrib.core.clock import RealClock
 from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest
 from toolcrib.http.client import StreamedResponse, StreamingClient
 from toolcrib.security.egress import EgressGuard, EgressRefused
@@ -204,3 +206,51 @@ async def test_nothing_is_sent_where_nothing_may_be():
             await answer(streamer, server)
         assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECT_FAILED, False)
         assert server.accepted == 0
+
+
+async def test_a_reset_is_not_the_end_of_a_body():
+    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf"
+
+    async with serving(resetting(head)) as server:
+        fault = await failure(server)
+    assert fault.fault is HTTPFailure.CONNECTION_BROKEN
+    async with serving(answering_raw(head)) as server, streaming(server) as streamer:
+        incoming = await answer(streamer, server)
+        assert await incoming.whole() == b"half"
+        await incoming.aclose()
+
+
+async def test_the_start_of_a_body_can_be_looked_at():
+    async with serving(answering(200, {}, b"abc")) as server, streaming(server) as streamer:
+        for enough, start in ((1, b"abc"), (9, b"abc")):
+            incoming = await answer(streamer, server)
+            assert await incoming.peek(lambda seen, enough=enough: len(seen) >= enough) == start
+            assert await incoming.whole() == b"abc"
+            await incoming.aclose()
+        assert server.accepted == 1
+
+
+async def test_a_close_that_is_cancelled_in_the_middle_of_a_write():
+    reported: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
+    writing = asyncio.Event()
+
+    async def deaf(reader, _writer, _head):
+        await reader.read(1)
+        writing.set()
+        await asyncio.Event().wait()
+
+    async with serving(deaf, reads=False) as server:
+        streamer = StreamingClient(EgressGuard([f"{HOST}:{server.port}"]))
+        large = request(server, "POST", body=b"x" * 50_000_000)
+        sending = asyncio.create_task(streamer.send(large, ExchangeBounds(), hosts=[HOST]))
+        await writing.wait()
+        closing = asyncio.create_task(streamer.aclose())
+        await RealClock().sleep(0)  # the transport is aborted, and tells so in the next turn of the loop
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        with pytest.raises(HTTPError):
+            await sending
+        await streamer.aclose()
+    assert reported == []

@@ -234,11 +234,15 @@ async def test_cost_is_checked_before_each_request_also_of_later_turns():
     assert (await talk(Model(), ToolPolicy(max_cost=0), prices=PRICES)).rounds == 0
 
 
+class Free(Model):
+    free = True
+
+
 async def test_a_cost_that_nobody_knows_is_too_much():
-    conversation = await talk(Model(asks("get_order", finish=COSTLY)), ToolPolicy(max_cost=100))
+    conversation = await talk(Free(asks("get_order", finish=COSTLY)), ToolPolicy(max_cost=100))
     assert conversation.stop is Stop.MAX_COST
     assert "is unknown" in conversation.detail
-    free = await talk(Model(asks("get_order"), [TextDelta("a"), Finish()]), ToolPolicy(max_cost=100))
+    free = await talk(Free(asks("get_order"), [TextDelta("a"), Finish()]), ToolPolicy(max_cost=100))
     assert free.stop is Stop.ANSWERED
 
 

@@ -9,6 +9,7 @@ import pytest
 from loop_models import Model, loop
 from toolcrib import ConfigurationError, ProviderMiddleware, Registry, Runtime, Server
 from toolcrib.provider import Prices, ToolPolicy
+from toolcrib.provider.models.scripted import Scripted
 from toolcrib.security.tool_policy import check_policy
 
 NAMES = ("get_order", "refund_order", "slow")
@@ -118,13 +119,23 @@ def test_all_problems_come_at_once_with_near_misses():
     assert "config/result_limit: out_of_range: expected at least 256, got 10" in told
 
 
-def test_a_bound_on_cost_needs_prices_where_a_model_costs_something():
-    class Paid(Model):
-        world = None
+class Reaching(Model):
+    world = None
 
-    with pytest.raises(ConfigurationError, match="unknown_prices"):
-        loop(Paid(), ToolPolicy(max_cost=1))
-    loop(Paid(), ToolPolicy(max_cost=1), prices=Prices(input=1))
+
+class Free(Model):
+    free = True
+
+
+@pytest.mark.parametrize("model", [Model, Reaching])
+def test_a_bound_on_cost_needs_prices_unless_a_model_is_free(model):
+    with pytest.raises(
+        ConfigurationError, match=r"policy/max_cost: unknown_prices: `max_cost` requires prices"
+    ):
+        loop(model(), ToolPolicy(max_cost=1))
+    loop(model(), ToolPolicy(max_cost=1), prices=Prices(input=1))
+    loop(Free(), ToolPolicy(max_cost=1))
+    loop(Scripted.of([{"say": "hi"}]), ToolPolicy(max_cost=1))
 
 
 @pytest.mark.parametrize("price", [-1, math.inf, "1", True])

@@ -346,7 +346,7 @@ async def test_events_that_were_not_asked_for_and_those_that_do_not_come() -> No
     ("told", "ended", "code", "text"),
     [
         ([choice(content="a")], True, "answer_cut_off", "ended prematurely"),
-        ([choice(content="a"), "[DONE]"], True, "answer_cut_off", "ended prematurely"),
+        (["[DONE]"], True, "answer_cut_off", "ended prematurely"),
         ([choice(content="a")], False, "connection_broken", "connection"),
         ([choice(content="a"), "{"], True, "bad_answer", "an event is not valid JSON"),
         ([choice(content="a"), "[]"], True, "bad_answer", "an event is not a JSON object"),

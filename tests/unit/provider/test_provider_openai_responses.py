@@ -258,7 +258,7 @@ async def test_several_thoughts_have_a_line_between_them() -> None:
     ("pieces", "code", "text"),
     [
         (PIECES[:-1], "answer_cut_off", "ended prematurely"),
-        ([*PIECES[:-1], "[DONE]"], "answer_cut_off", "ended prematurely"),
+        ([PIECES[0], "[DONE]"], "answer_cut_off", "ended prematurely"),
         (
             [PIECES[7], event("output_item.done", 1, item={**TEXT, "content": []})],
             "bad_answer",

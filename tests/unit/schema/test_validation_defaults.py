@@ -66,6 +66,56 @@ FILLED = {
         {"children": [{"children": [{}]}]},
         {"depth": 0, "children": [{"depth": 0, "children": [{"depth": 0}]}]},
     ),
+    "its own subschema refuses it": (
+        {"properties": {"a": {"type": "string", "default": None}, "b": {"default": 1}}},
+        {},
+        {"b": 1},
+    ),
+    "refused within": (
+        {"properties": {"a": {"properties": {"b": {"type": "string", "default": 1}, "c": {"default": 2}}}}},
+        {"a": {}},
+        {"a": {"c": 2}},
+    ),
+    "refused within a default": (
+        {
+            "properties": {
+                "a": {"default": {}, "properties": {"b": {"enum": [1], "default": 2}, "c": {"default": 3}}}
+            }
+        },
+        {},
+        {"a": {"c": 3}},
+    ),
+    "refused by another part of allOf": (
+        {
+            "properties": {"a": {"default": None}, "b": {"default": 1}},
+            "allOf": [{"properties": {"a": {"type": "string"}}}],
+        },
+        {},
+        {"b": 1},
+    ),
+    "refused by a reference": (
+        {
+            "properties": {"a": {"$ref": "#/$defs/s", "default": None}, "b": {"default": 1}},
+            "$defs": {"s": {"type": "string"}},
+        },
+        {},
+        {"b": 1},
+    ),
+    "refused by draft 7": (
+        {"$schema": DRAFT_7, "properties": {"a": {"const": 1, "default": 2}, "b": {"default": 1}}},
+        {},
+        {"b": 1},
+    ),
+    "null by anyOf": (
+        {"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}}},
+        {},
+        {"a": None},
+    ),
+    "whole with what is within it": (
+        {"properties": {"a": {"default": {}, "required": ["b"], "properties": {"b": {"default": 1}}}}},
+        {},
+        {"a": {"b": 1}},
+    ),
     "another kind of value": ({"properties": {"a": {"default": 1}}}, [], []),
     "another kind of value for a list": ({"items": INNER}, "x", "x"),
 }
@@ -96,6 +146,7 @@ NONE = {
         "definitions": {"a": {}},
         **INNER,
     },
+    "refused by its own subschema": {"properties": {"a": {"type": "string", "default": None}}},
     "endless": {"properties": {"a": {"$ref": "#", "default": {}}}},
     "dangling": {"properties": {"a": {"$ref": "#/$defs/x"}}},
 }

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result, Schema, as_result
+from toolcrib.core.protocols import BoundTool
 from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.core.text import format_size
 from toolcrib.engine.middleware.call_failures import mask_violation, without_attempts
@@ -39,13 +40,15 @@ class ArgumentCheck:
 
     Attributes:
         fill: Adds the defaults; None if the schema has none.
+        sends: Whether the tool gets the defaults; it does not if it applies those of its schema itself.
         judge: Whether the schema accepts arguments that are JSON and have their defaults.
     """
 
-    __slots__ = ("_validator", "fill", "judge")
+    __slots__ = ("_validator", "fill", "judge", "sends")
 
-    def __init__(self, tool: Descriptor) -> None:
+    def __init__(self, tool: Descriptor, bound: BoundTool | None = None) -> None:
         self._validator, self.fill = _compiled(tool.input_schema)
+        self.sends = self.fill is not None and not getattr(bound, "own_defaults", False)
         self.judge = self._validator.judge
 
     def repaired(self, call: Call) -> tuple[Call, list[JSON]] | Result:
@@ -54,7 +57,6 @@ class ArgumentCheck:
         Large arguments take long, so run this in a thread then.
         """
         tool, validator = call.tool, self._validator
-        judge, fill = self.judge, self.fill
         given: JSON = call.arguments
         too_much = describe_excess(given, DEPTH, tool.limits.input_size)
         fault = None
@@ -65,28 +67,41 @@ class ArgumentCheck:
             return _too_large(tool, too_much)
         if fault is not None:
             return invalid_arguments(tool, ViolationReport([mask_violation(fault, validator)]))
-        filled = given if fill is None else fill(given)
-        report = ViolationReport([]) if judge(filled) else validator.explain(filled)
-        if report.faults and tool.coerce != "off" and tool.input_schema is not False:
+        accepted = self._accepted(given)
+        if accepted is not None:
+            return call.with_arguments(accepted), []
+        filled = self.fill(given) if self.fill is not None and self.sends else given
+        report = left = validator.explain(filled)
+        if tool.coerce != "off" and tool.input_schema is not False:
             from toolcrib.schema.coercion import repair  # noqa: PLC0415 -- most arguments are valid
 
-            repaired, repairs, report = repair(validator, filled, tool.coerce, report)
-            # A repair may create an object whose members have defaults of their own.
-            filled = repaired if fill is None else fill(repaired)
-            if repairs and not judge(filled):
-                report = validator.explain(filled)
-        else:
-            repairs = []
-        if report.faults or not isinstance(filled, dict):
-            return invalid_arguments(tool, report)
-        shown: list[JSON] = [_shown(each) for each in repairs]
-        return call.with_arguments(filled), shown
+            # The second time without defaults: one of them may be what is wrong.
+            for start in [filled] if filled is given else [filled, given]:
+                found = report if start is filled else validator.explain(start)
+                repaired = repair(validator, start, tool.coerce, found)
+                accepted = self._accepted(repaired.value) if repaired.repairs else None
+                if accepted is not None:
+                    shown: list[JSON] = [_shown(each) for each in repaired.repairs]
+                    return call.with_arguments(accepted), shown
+                left = repaired.left if start is filled else left
+        return invalid_arguments(tool, left)
+
+    def _accepted(self, given: JSON) -> dict[str, JSON] | None:
+        """The arguments for the tool, with or without defaults; None if the schema accepts neither."""
+        if not isinstance(given, dict):
+            return None
+        filled = given if self.fill is None else self.fill(given)
+        if isinstance(filled, dict) and self.judge(filled):
+            return filled if self.sends else given
+        # Defaults may contradict each other or an argument, as under `oneOf`. They never make a valid call invalid.
+        return given if filled is not given and self.judge(given) else None
 
 
 def layer(context: LayerContext, call_next: Link) -> Link:
     """Build the layer of a tool."""
-    check = ArgumentCheck(context.tool)
-    fill, judge, room = check.fill, check.judge, budget_for_bytes(context.tool.limits.input_size)
+    check = ArgumentCheck(context.tool, context.bound)
+    fill, judge = check.fill if check.sends else None, check.judge
+    room = budget_for_bytes(context.tool.limits.input_size)
 
     @never_waits
     def arguments(call: Call) -> Awaitable[Answer]:

@@ -28,7 +28,7 @@ from toolcrib.core.model import (
     Result,
     Schema,
 )
-from toolcrib.core.server_config import Catalogue, LockVerdict, Server
+from toolcrib.core.server_config import Catalogue, LockVerdict, Server, place_of_server
 from toolcrib.core.subschemas import cached_per_schema, closed_names
 from toolcrib.core.text import DuplicateKey, canonical, compact, decode_json, format_size
 from toolcrib.executors.mcp.argument_overlay import ArgumentOverlay
@@ -324,6 +324,7 @@ class BoundMcp:
         origin: `mcp:` and the name of the server. The tools of a server share its limits and its circuit
             breaker.
         repeatable: Whether a call may be attempted again after an attempt that may have acted.
+        own_defaults: Whether the input schema is the server's, which applies its own defaults.
     """
 
     waits = True
@@ -343,6 +344,8 @@ class BoundMcp:
         annotations = tool.annotations
         self.origin = f"mcp:{server.name}"
         self.repeatable = annotations.idempotent or annotations.read_only
+        # The server distinguishes an argument that was not given from one with the value of its default.
+        self.own_defaults = tool.origin.settings.get("input_schema") == place_of_server(server.name)
         self._tool = tool
         self._target = CallTarget(server, remote, tool.name, self.repeatable)
         self._overlay = overlay

@@ -27,6 +27,7 @@ class ReachingMock(BoundMock):
     Attributes:
         origin: The origin whose limits and circuit breaker its calls share: that of the mode it forwards to,
             if any.
+        own_defaults: Whether it forwards to a tool that applies the defaults of its input schema itself.
         repeatable: Whether a failed attempt may be repeated without a second effect.
     """
 
@@ -38,7 +39,9 @@ class ReachingMock(BoundMock):
         self._elsewhere = elsewhere
         self._others: dict[str, BoundTool] = {}
         modes = {reply.elsewhere for rule in rules for reply in rule.replies} - {""}
-        origins = [getattr(self._other(mode), "origin", None) for mode in sorted(modes)]
+        others = [self._other(mode) for mode in sorted(modes)]
+        origins = [getattr(other, "origin", None) for other in others]
+        self.own_defaults = any(getattr(other, "own_defaults", False) for other in others)
         self.origin: str = next(filter(None, origins), f"mock:{descriptor.name}")
         self.repeatable = descriptor.annotations.idempotent or descriptor.annotations.read_only
 

@@ -109,6 +109,25 @@ class ArenaPrompt(NamedTuple):
         return place_names(named) if named else place_list(self.spec, [])
 
 
+def report_no_tools(prompt: ArenaPrompt, calls: Sequence[SourceNode], *, offers: bool) -> Iterator[Problem]:
+    """A warning for a prompt that allows no tool, although its conversation needs some.
+
+    Args:
+        prompt: The prompt.
+        calls: The calls in the mock responses of the conversation.
+        offers: Whether the arena has tools.
+    """
+    if prompt.allowed.value:
+        return
+    listed = prompt.spec.part("allowed_tools") or prompt.spec.part("tools")
+    # An empty list is deliberate, unless the mock responses call tools.
+    if calls or (offers and not listed):
+        missing = "an empty" if listed else "no"
+        message = f"the prompt `{prompt.name}` has {missing} `allowed_tools`, so as in PromptKit the model is offered no tools; every call is denied"
+        node = listed or prompt.spec
+        yield node.problem("no_tools_allowed", message, "list the tools under `allowed_tools`", "warning")
+
+
 def prompt_of_scenario(
     prompts: list[ArenaPrompt], scenario: SourceNode, library: ArenaLibrary
 ) -> ArenaPrompt | None:

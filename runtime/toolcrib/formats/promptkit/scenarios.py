@@ -19,6 +19,7 @@ from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.mock_responses import (
     ConversationCourse,
     ResponseSection,
+    calls_of,
     reply_script,
     responses_for_persona,
     responses_for_scenario,
@@ -37,6 +38,7 @@ from toolcrib.formats.promptkit.prompts import (
     guardrails,
     policy_keys,
     prompt_of_scenario,
+    report_no_tools,
     report_unenforced_bounds,
     system_prompt,
 )
@@ -398,6 +400,9 @@ def _of_calls(kind: str, params: Mapping[str, JSON]) -> bool:
     return _of_calls(held, {}) if isinstance(held, str) else own not in SPEAKING
 
 
+_OFFERING: Final = ("tools", "tool_specs", "mcp_servers")
+"""Keys of an arena that provide tools."""
+
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _USER: Final = "user"
 _SILENT: Final = ("assistant", "system", "tool")
@@ -521,6 +526,11 @@ class _Conversation:
         policy = policy_keys(sources, prompt.allowed if prompt else None)
         listed = self._whole()
         scripted = self._chosen.scripted
+        if prompt is not None:
+            calls = [call for entry in self._mocks.entries.values() for call in calls_of(entry)]
+            offers = any(spec.part(key).value for key in _OFFERING)
+            for problem in report_no_tools(prompt, calls if scripted else [], offers=offers):
+                self._library.tell(problem)
         guards = guardrails(prompt, self._library) if prompt else []
         parts = {
             **provider_keys(self._chosen),

@@ -52,7 +52,18 @@ def check_links(
 
 def _weighed(problem: Problem, scenario: Scenario) -> Problem:
     # With `unknown_tools: warning`, a test may intentionally let the model call tools that do not exist.
-    if scenario.agent is None or scenario.agent.unknown_tools == "error" or problem.code not in _NAMELESS:
+    if scenario.agent is None or scenario.agent.unknown_tools == "error":
+        return problem
+    # `without_idle` removes a choice that is not possible; other faults of a choice remain.
+    impossible = scenario.agent.policy.tool_choice == "required" or problem.code in {
+        "unknown_tool",
+        "wrong_value",
+    }
+    if problem.pointer == "/agent/policy/tool_choice" and impossible:
+        return problem._replace(
+            severity="warning", hint=f"{problem.hint}; until then the model chooses freely"
+        )
+    if problem.code not in _NAMELESS:
         return problem
     hint = f"{problem.hint}; until then the mock is unused, and a call ends with `not_found`"
     return problem._replace(severity="warning", hint=hint if problem.code == "unknown_tool" else problem.hint)

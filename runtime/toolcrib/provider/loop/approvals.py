@@ -14,9 +14,8 @@ from typing import Any, Protocol
 
 from toolcrib.core.clock import format_duration, parse_duration
 from toolcrib.core.errors import ConfigurationError, did_you_mean
-from toolcrib.core.model import Call, CallContext, Client, Descriptor, Outcome, Result
+from toolcrib.core.model import Client, Descriptor, Outcome, Result
 from toolcrib.core.text import DuplicateKey, NotFinite, decode_json, truncate
-from toolcrib.engine.middleware.arguments import ArgumentCheck
 from toolcrib.engine.session import Session
 from toolcrib.executors.client import DEFERRED
 from toolcrib.provider.conversations import Answer, Conversation, Pending
@@ -95,11 +94,9 @@ class ApprovalGate:
     def _asked(self, call: ToolCall) -> Result | Pending:
         """Build the pending call for an approval."""
         # Check the arguments first: people should not be asked about a call that would fail anyway.
-        tool, arguments = self._session.registry[call.name], call.arguments or {}
-        repaired = ArgumentCheck(tool).repaired(Call(tool, arguments, CallContext(self._session)))
-        if isinstance(repaired, Result):
-            return repaired
-        prepared = repaired[0].arguments
+        prepared = self._session.check_arguments(call.name, call.arguments or {})
+        if isinstance(prepared, Result):
+            return prepared
         what = f"`{call.name}` requires approval"
         return Pending(call.id, call.name, prepared, Outcome.NEEDS_APPROVAL.value, what)
 

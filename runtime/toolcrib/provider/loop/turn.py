@@ -54,7 +54,7 @@ class TurnSettings(NamedTuple):
         limit: Maximum bytes of one result that the model sees.
         content_limit: Maximum bytes of base64 of the parts of one result.
         settings: Provider settings.
-        costly: Whether the provider calls a service, so that every answer costs something.
+        costly: Whether every answer costs something.
     """
 
     rulebook: Rulebook

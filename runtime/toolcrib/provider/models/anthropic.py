@@ -221,15 +221,21 @@ def _begun(index: int, block: dict[str, Any], answer: ServiceAnswer) -> Iterator
     """Decode the start of a block, which is the whole block in an answer that is not streamed."""
     kind = block.get("type")
     if kind == "text":
-        yield TextDelta(text_of(block.get("text")))
+        yield from _prose(TextDelta, block.get("text"))
     elif kind == "thinking":
-        yield ReasoningDelta(text_of(block.get("thinking")))
+        yield from _prose(ReasoningDelta, block.get("thinking"))
     elif kind == "tool_use":
         # In a stream, `input` is an empty object here and its JSON text follows in pieces.
         written = object_of(block.get("input"))
         yield CallDelta(index, text_of(block.get("id")), text_of(block.get("name")), written or "")
     elif kind != "redacted_thinking":
         raise answer.unreadable(f"the answer has a block of the unknown type `{kind}`")
+
+
+def _prose(kind: type[TextDelta | ReasoningDelta], text: Any) -> Iterator[Delta]:
+    # Blocks begin with an empty text, which is no piece of the answer yet.
+    if text := text_of(text):
+        yield kind(text)
 
 
 def _handed_back(block: dict[str, Any]) -> JSON:
@@ -273,7 +279,7 @@ class _Reader:
         self._reason: Any = None
 
     def add(self, event: StreamEvent) -> Iterator[Delta]:
-        value = self._answer.read(event.data, "an event")
+        value = self._answer.read_event(event)
         kind, index = text_of(value.get("type")) or event.type, count_of(value.get("index"))
         if kind == "message_start":
             message = object_of(value.get("message"))
@@ -291,8 +297,11 @@ class _Reader:
             self._reason = object_of(value.get("delta")).get("stop_reason")
             self._count(value)
         elif kind == "message_stop":
-            self.finish = _finish(self._reason, self._blocks.values(), self._usage, self._model)
+            self.finish = self.unfinished()
             self.done = True
+
+    def unfinished(self) -> Finish:
+        return _finish(self._reason, self._blocks.values(), self._usage, self._model)
 
     def _count(self, value: dict[str, Any]) -> None:
         """Update the token counts."""
@@ -303,11 +312,11 @@ class _Reader:
     def _piece(self, index: int, delta: dict[str, Any]) -> Iterator[Delta]:
         kind = delta.get("type")
         if kind == "text_delta":
-            yield TextDelta(text_of(delta.get("text")))
+            yield from _prose(TextDelta, delta.get("text"))
         elif kind == "input_json_delta":
             yield CallDelta(index, arguments=text_of(delta.get("partial_json")))
         elif kind == "thinking_delta":
-            yield ReasoningDelta(text_of(delta.get("thinking")))
+            yield from _prose(ReasoningDelta, delta.get("thinking"))
         elif kind == "signature_delta":
             block = self._blocks.setdefault(index, {})
             block["signature"] = text_of(block.get("signature")) + text_of(delta.get("signature"))

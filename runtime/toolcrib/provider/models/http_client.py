@@ -12,10 +12,11 @@ import json
 import random
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from codecs import BOM_UTF8
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from copy import copy
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 from toolcrib import __version__
@@ -31,8 +32,8 @@ from toolcrib.http.event_stream import EventStream, StreamEvent
 from toolcrib.http.headers import fault_of_name, header_fault, seconds_to_wait
 from toolcrib.http.messages import parse_origin
 from toolcrib.provider.messages import ToolCall
-from toolcrib.provider.models.assembler import parse_arguments
-from toolcrib.provider.models.protocol import Delta, Finish, ProviderError, Request
+from toolcrib.provider.models.assembler import Assembler, parse_arguments
+from toolcrib.provider.models.protocol import CallDelta, Delta, Finish, ProviderError, Request
 from toolcrib.security.egress import EgressRefused, is_loopback
 from toolcrib.security.redaction import is_secret_name
 from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, split_variables
@@ -104,17 +105,29 @@ BY_STATUS: Final[Mapping[int, tuple[str, bool]]] = {
 }
 """Maps a status to an error code, and whether a retry may succeed. Default: 4xx refused, 5xx failed."""
 
+_WITHOUT_BODY: Final = frozenset({204, 205})
+"""Statuses of success that have no body, and so no answer."""
+
 BY_KIND: Final[Mapping[str, tuple[str, bool]]] = {
     "api_error": ("provider_failed", True),
+    "internal_server_error": ("provider_failed", True),
     "server_error": ("provider_failed", True),
     "timeout_error": ("provider_failed", True),
+    "overloaded": ("provider_overloaded", True),
     "overloaded_error": ("provider_overloaded", True),
+    "engine_overloaded_error": ("provider_overloaded", True),
+    "server_is_overloaded": ("provider_overloaded", True),
+    "service_unavailable_error": ("provider_overloaded", True),
+    "slow_down": ("provider_overloaded", True),
     "rate_limit_error": ("rate_limited", True),
     "rate_limit_exceeded": ("rate_limited", True),
     "authentication_error": ("key_refused", False),
     "invalid_request_error": ("request_refused", False),
 }
-"""Maps the type of an error inside an answer to an error code, and whether a retry may succeed."""
+"""Maps the type of an error inside an answer to an error code, and whether a retry may succeed.
+
+Gateways write a status there as well; it counts like the status of a response.
+"""
 
 # Both OpenAI and Anthropic send this header, and their own SDKs obey it before the status.
 OPINIONS: Final[Mapping[str, bool]] = {"true": True, "false": False}
@@ -206,7 +219,7 @@ class ServiceClient:
         clock: Clock for the delays between attempts.
         headers: Further headers of every request; `${VAR}` in a value is resolved.
         timeout: Maximum seconds without any data.
-        attempts: Maximum number of attempts. A request is not repeated once its answer has started.
+        attempts: Maximum number of attempts. A request is not repeated once a piece of its answer was delivered.
 
     Raises:
         ConfigurationError: `invalid_base_url`, or a header is invalid.
@@ -241,8 +254,16 @@ class ServiceClient:
         wire.world = world
         return wire
 
-    async def ask(self, path: str, body: Mapping[str, JSON]) -> ServiceAnswer:
-        """Send a request and return its answer once the head has arrived. The caller must close the answer.
+    async def ask(self, path: str, body: Mapping[str, JSON], decode: AnswerDecoder) -> tuple[Delta, Deltas]:
+        """Send a request, and return the first piece of its answer and the rest, which the caller must close.
+
+        Until the first piece is known, the request can be repeated: services also report an overload, or lose
+        the connection, after the head of a successful response.
+
+        Args:
+            path: Path of the request.
+            body: Its body.
+            decode: Decodes an answer into pieces, at least one, and releases it.
 
         Raises:
             ProviderError: The request failed.
@@ -250,9 +271,10 @@ class ServiceClient:
         from tenacity import AsyncRetrying, retry_if_exception  # noqa: PLC0415 -- most processes use no model
 
         request = self._request(path, body)
+        exchange = _Exchange(self, request, decode)
         attempts = AsyncRetrying(
             sleep=self._clock.sleep,
-            retry=retry_if_exception(_may_pass),
+            retry=retry_if_exception(exchange.may_pass),
             wait=self._wait,
             stop=self._stops,
             reraise=True,
@@ -264,8 +286,8 @@ class ServiceClient:
         # Around the delays as well: a virtual clock must not skip them, because the service recovers in real
         # time.
         with self.outside():
-            incoming: StreamedResponse = await attempts(self._sent, streamer, request)
-        return ServiceAnswer(incoming, self)
+            begun: tuple[Delta, Deltas] = await attempts(exchange.begin, streamer)
+        return begun
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -360,14 +382,19 @@ class ServiceClient:
         except (ValueError, TypeError) as error:
             raise self.error(f"cannot send the request: {error}", code="request_refused") from None
 
-    async def _sent(self, streamer: StreamingClient, request: HTTPRequest) -> StreamedResponse:
-        """Make one attempt; an error response raises."""
+    async def send(self, streamer: StreamingClient, request: HTTPRequest) -> ServiceAnswer:
+        """Send a request once and read the head of its response. The caller must close the answer.
+
+        Raises:
+            ProviderError: The request failed, or the response is an error.
+        """
         try:
             incoming = await streamer.send(request, BOUNDS, hosts=(request.host,), silence=self._timeout)
         except (HTTPError, EgressRefused) as error:
             raise self.failed(error) from None
-        if incoming.status == 200:
-            return incoming
+        # Gateways also answer with 201 or 202.
+        if 200 <= incoming.status < 300 and incoming.status not in _WITHOUT_BODY:
+            return ServiceAnswer(incoming, self)
         try:
             raise await self._refusal(incoming)
         finally:
@@ -389,9 +416,7 @@ class ServiceClient:
             raw = await incoming.whole()
         except HTTPError:
             raw = b""  # the status is enough for an error
-        code, retryable = BY_STATUS.get(
-            status, ("request_refused" if status < 500 else "provider_failed", status >= 500)
-        )
+        code, retryable = _failure_of(status)
         message = error_message(raw) or (
             "redirects are not followed" if 300 <= status < 400 else "no error message"
         )
@@ -435,16 +460,35 @@ class ServiceClient:
 
 
 class ServiceAnswer:
-    """A successful response whose head was read."""
+    """A successful response whose head was read.
+
+    Attributes:
+        arrived: Whether a part of the answer was received before it failed, other than a report of an error.
+    """
 
     def __init__(self, incoming: StreamedResponse, wire: ServiceClient) -> None:
+        self.arrived = False
         self._incoming = incoming
         self._wire = wire
+        self._start = b""
 
-    @property
-    def streams(self) -> bool:
-        """Whether the answer is an event stream."""
-        return self._incoming.header("content-type").lower().startswith("text/event-stream")
+    async def is_stream(self) -> bool:
+        """Whether the answer is an event stream, as far as its first bytes tell; else, by its content type.
+
+        Raises:
+            ProviderError: The answer is interrupted.
+        """
+        # Services and gateways also send streams as `text/plain`, without a type, or as JSON, and JSON as a
+        # stream.
+        declared = self._incoming.header("content-type").lower().startswith("text/event-stream")
+        try:
+            if declared:
+                self._incoming.check_stream()
+            with self._wire.outside():
+                start = self._start = _without_blanks(await self._incoming.peek(_is_decisive))
+        except HTTPError as error:
+            raise self._wire.failed(error) from None
+        return not start.startswith(_JSON) if declared else _FIELD.match(start) is not None
 
     async def whole(self) -> dict[str, Any]:
         """Read an answer that is not streamed.
@@ -456,7 +500,11 @@ class ServiceAnswer:
             with self._wire.outside():
                 raw = await self._incoming.whole()
         except HTTPError as error:
+            # The service had the whole answer, and repeating the request would pay for another one.
+            self.arrived = bool(self._start)
             raise self._wire.failed(error) from None
+        if not raw.strip():
+            raise self.cut_off()
         return self.read(raw, "the answer")
 
     async def events(self) -> AsyncGenerator[StreamEvent, None]:
@@ -513,12 +561,25 @@ class ServiceAnswer:
         if not isinstance(value, dict):
             raise self.unreadable(f"{what} is not a JSON object")
         # Some services answer 200 and report the error in the body, also in the middle of a stream.
-        if isinstance(value.get("error"), dict | str) and value["error"]:
-            raise self.told(value["error"])
+        reported = value.get("error")
+        if value.get("type") == "error" or (reported and isinstance(reported, dict | str)):
+            raise self.told(value)
         return value
+
+    def read_event(self, event: StreamEvent) -> dict[str, Any]:
+        """Parse the JSON object of an event.
+
+        Raises:
+            ProviderError: The data is not a JSON object, or the event reports an error.
+        """
+        # In an event that is named `error`, the data is the error, in whatever form.
+        if event.type == "error":
+            raise self.told(_error_in(event.data))
+        return self.read(event.data, "an event")
 
     def unreadable(self, why: str) -> ProviderError:
         """Build the error for an answer that does not follow the format of the service."""
+        self.arrived = True
         return self._wire.error(why, code="bad_answer", retryable=True)
 
     def cut_off(self) -> ProviderError:
@@ -527,13 +588,92 @@ class ServiceAnswer:
 
     def told(self, error: Any) -> ProviderError:
         """Build the error that the service reports after its answer has started."""
-        kinds = [str(error.get(key)) for key in ("type", "code")] if isinstance(error, dict) else []
-        kind = next((each for each in kinds if each in BY_KIND), "")
-        code, retryable = BY_KIND.get(kind, ("provider_failed", False))
+        kinds = [*_kinds_of(error)]
         message = error_message_in({"error": error}) or "the service reported an error without a message"
-        return self._wire.error(
-            message, code=code, retryable=retryable, details={"type": kind} if kind else {}
+        if kind := next((each for each in kinds if each in BY_KIND), ""):
+            code, retryable = BY_KIND[kind]
+            return self._wire.error(message, code=code, retryable=retryable, details={"type": kind})
+        if status := next((each for each in kinds if _STATUS.fullmatch(each)), ""):
+            code, retryable = _failure_of(int(status))
+            return self._wire.error(message, code=code, retryable=retryable, details={"status": int(status)})
+        return self._wire.error(message, code="provider_failed")
+
+
+Deltas: TypeAlias = AsyncGenerator[Delta, None]
+"""The pieces of an answer."""
+
+AnswerDecoder: TypeAlias = Callable[[ServiceAnswer], Deltas]
+"""Decodes an answer into pieces, and releases it at the end."""
+
+
+class _Exchange:
+    """A request and the answer of its latest attempt."""
+
+    def __init__(self, client: ServiceClient, request: HTTPRequest, decode: AnswerDecoder) -> None:
+        self._client = client
+        self._request = request
+        self._decode = decode
+        self._answer: ServiceAnswer | None = None
+
+    async def begin(self, streamer: StreamingClient) -> tuple[Delta, Deltas]:
+        """Make one attempt, up to the first piece of the answer."""
+        self._answer = None
+        self._answer = await self._client.send(streamer, self._request)
+        deltas = self._decode(self._answer)
+        return await anext(deltas), deltas
+
+    def may_pass(self, error: BaseException) -> bool:
+        """Whether a further attempt may succeed, and costs nothing that was already paid for."""
+        # Not after a read timeout: the caller has already waited for `timeout` seconds (600 by default).
+        return (
+            isinstance(error, ProviderError)
+            and error.retryable
+            and error.code != HTTPFailure.READ_TIMEOUT.value
+            and not (self._answer is not None and self._answer.arrived)
         )
+
+
+DONE: Final = "[DONE]"
+"""Data of the event after the last piece of a stream."""
+
+_JSON: Final = (b"{", b"[")
+_FIELD: Final = re.compile(rb"(?:data|event|id|retry)?[:\r\n]")
+_LONGEST_FIELD: Final = len(b"event:")
+_MOST_BLANKS: Final = 4096
+"""Bytes at the start of an answer that are looked at; some services send blanks while the model computes."""
+
+_STATUS: Final = re.compile("[45][0-9][0-9]")
+
+
+def _without_blanks(start: bytes) -> bytes:
+    """The start of an answer without a byte order mark and blanks."""
+    return start.removeprefix(BOM_UTF8).lstrip()
+
+
+def _is_decisive(start: bytes) -> bool:
+    """Whether the start of an answer tells JSON and events apart."""
+    bare = _without_blanks(start)
+    return bare.startswith(_JSON) or len(bare) >= _LONGEST_FIELD or len(start) >= _MOST_BLANKS
+
+
+def _failure_of(status: int) -> tuple[str, bool]:
+    """The error code for a status, and whether a retry may succeed."""
+    return BY_STATUS.get(status, ("request_refused" if status < 500 else "provider_failed", status >= 500))
+
+
+def _error_in(data: str) -> Any:
+    """The error in the data of an event: JSON, or a text."""
+    try:
+        return decode_json(data)
+    except (ValueError, RecursionError):
+        return data
+
+
+def _kinds_of(error: Any) -> Iterator[str]:
+    """The types and codes of an error, innermost first."""
+    if isinstance(error, dict):
+        yield from _kinds_of(error.get("error"))
+        yield from (str(error.get(key)) for key in ("type", "code", "status"))
 
 
 def _checked(headers: Mapping[str, str]) -> dict[str, str]:
@@ -542,14 +682,6 @@ def _checked(headers: Mapping[str, str]) -> dict[str, str]:
         if fault := fault_of_name(name):
             raise ConfigurationError(fault.message, code=fault.code, hint=fault.hint)
     return {name.lower(): value for name, value in headers.items()}
-
-
-def _may_pass(error: BaseException) -> bool:
-    """Whether a further attempt may succeed."""
-    # Not after a read timeout: the caller has already waited for `timeout` seconds (600 by default).
-    return (
-        isinstance(error, ProviderError) and error.retryable and error.code != HTTPFailure.READ_TIMEOUT.value
-    )
 
 
 def _told_by(state: RetryCallState) -> float | None:
@@ -569,6 +701,10 @@ class AnswerReader(Protocol):
 
     finish: Finish | None
     done: bool
+
+    def unfinished(self) -> Finish:
+        """Build the end of an answer whose stream was completed without one."""
+        ...
 
     def add(self, event: StreamEvent, /) -> Iterable[Delta]:
         """Decode an event into pieces, without the end of the answer.
@@ -590,7 +726,7 @@ class ServedModel(ABC):
         clock: Clock for the delays between attempts (default: the system clock).
         headers: Further headers of every request; `${VAR}` in a value is resolved.
         timeout: Maximum seconds without any data.
-        attempts: Maximum number of attempts. A request is not repeated once its answer has started.
+        attempts: Maximum number of attempts. A request is not repeated once a piece of its answer was delivered.
 
     Attributes:
         dialect: The form in which tools are declared.
@@ -644,25 +780,42 @@ class ServedModel(ABC):
         # One provider may serve several runtimes, each with its own network environment.
         world = self.world or request.world
         wire = self._wire if world is None else self._wire.within(world)
-        answer = await wire.ask(self.PATH, self.body(request))
+        first, rest = await wire.ask(self.PATH, self.body(request), self._decoded)
+        async with aclosing(rest):
+            yield first
+            async for delta in rest:
+                yield delta
+
+    async def _decoded(self, answer: ServiceAnswer) -> Deltas:
+        """Decode an answer, and release it."""
         try:
             # The response decides, not the request: some services ignore `stream: true`.
-            if not answer.streams:
+            if not await answer.is_stream():
                 for delta in self.read_whole(await answer.whole(), answer):
                     yield delta
                 return
-            reader = self.reader(answer)
+            reader, began, done = self.reader(answer), False, False
+            calls: list[CallDelta] = []
             async with aclosing(answer.events()) as events:
                 async for event in events:
-                    for delta in reader.add(event):
-                        yield delta
-                    if reader.done:
+                    done = event.data.strip() == DONE
+                    if not done:
+                        for delta in reader.add(event):
+                            began = True
+                            if isinstance(delta, CallDelta):
+                                calls.append(delta)
+                            yield delta
+                    if done or reader.done:
                         break
-            if reader.finish is None:
+            finish = reader.finish
+            # The mark says that everything was sent, so what arrived is the answer, even without a reason.
+            if finish is None and done and began and _are_whole(calls):
+                finish = reader.unfinished()
+            if finish is None:
                 raise answer.cut_off()
             # Before the last piece: a consumer may stop at `Finish`, and the rest would then stay unread.
             await answer.rest()
-            yield reader.finish
+            yield finish
         finally:
             await answer.aclose()
 
@@ -689,6 +842,18 @@ class ServedModel(ABC):
     @abstractmethod
     def reader(self, answer: ServiceAnswer) -> AnswerReader:
         """Create the reader of a streamed answer."""
+
+
+def _are_whole(calls: Iterable[CallDelta]) -> bool:
+    """Whether the arguments of all calls are complete; if nothing of them was sent, they may be missing."""
+    assembler = Assembler()
+    for call in calls:
+        for _piece in assembler.add(call):
+            pass
+    return all(
+        isinstance(part, ToolCall) and part.written and part.arguments is not None
+        for part in assembler.parts()
+    )
 
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})

@@ -113,9 +113,9 @@ class OpenAIChat(ServedModel):
         choices = objects_of(value.get("choices"))
         if not choices:
             raise answer.unreadable("the answer has no `choices`")
-        end = _ChatEnd(value)
-        yield from end.read(object_of(choices[0].get("message")))
-        yield end.finish(choices[0].get("finish_reason"))
+        end, choice = _ChatEnd(value), min(choices, key=_index_of)
+        yield from end.read(object_of(choice.get("message")))
+        yield end.finish(choice.get("finish_reason"))
 
     def reader(self, answer: ServiceAnswer) -> AnswerReader:
         """Create the reader of a streamed answer."""
@@ -255,20 +255,30 @@ class _ChatReader:
         self._answer = answer
         self._end = _ChatEnd({})
         self._reason: Any = None
+        self._index: int | None = None
 
     def add(self, event: StreamEvent) -> Iterator[Delta]:
-        if event.data.strip() == "[DONE]":
-            self.done = True
-            return
-        value = self._answer.read(event.data, "an event")
+        value = self._answer.read_event(event)
         self._end.meet(value)
-        # There is one choice, because the setting `n` is reserved.
-        for choice in objects_of(value.get("choices"))[:1]:
+        # The setting `n` is reserved, but a service may have its own default. Choices can share an event or
+        # alternate.
+        choices = objects_of(value.get("choices"))
+        if choices and self._index is None:
+            self._index = min(map(_index_of, choices))
+        choice = next((each for each in choices if _index_of(each) == self._index), None)
+        if choice is not None:
             yield from self._end.read(object_of(choice.get("delta")))
             self._reason = choice.get("finish_reason") or self._reason
         # Renewed with each event, because the token counts follow after the finish reason.
         if self._reason:
             self.finish = self._end.finish(self._reason)
+
+    def unfinished(self) -> Finish:
+        return self._end.finish(None)
+
+
+def _index_of(choice: dict[str, Any]) -> int:
+    return count_of(choice.get("index"))
 
 
 def _calls(said: dict[str, Any]) -> list[dict[str, Any]]:
@@ -468,6 +478,8 @@ class _ResponsesOutput:
 
     def piece(self, index: int, kind: str, text: str) -> Iterator[Delta]:
         """Decode a piece of an item."""
+        if not text:
+            return
         self._said[index] = self._said.get(index, "") + text
         if kind == "arguments":
             yield CallDelta(index, arguments=text)
@@ -547,10 +559,7 @@ class _ResponsesReader:
         self._output = _ResponsesOutput(answer)
 
     def add(self, event: StreamEvent) -> Iterator[Delta]:
-        if event.data.strip() == "[DONE]":
-            self.done = True
-            return
-        value = self._answer.read(event.data, "an event")
+        value = self._answer.read_event(event)
         kind, index = text_of(value.get("type")) or event.type, count_of(value.get("output_index"))
         if kind in _PIECES:
             yield from self._output.piece(index, _PIECES[kind], text_of(value.get("delta")))
@@ -564,8 +573,9 @@ class _ResponsesReader:
             # The type of the last event implies the status, in case the response omits it.
             response = {"status": kind.removeprefix("response."), **object_of(value.get("response"))}
             self.finish, self.done = self._output.finish(response), True
-        elif kind == "error":
-            raise self._answer.told(value)
+
+    def unfinished(self) -> Finish:
+        return self._output.finish({})
 
 
 _BETWEEN: Final = "\n\n"

@@ -113,8 +113,8 @@ class Provider(Protocol):
     """A model. Only `respond` is required.
 
     Optional members: `dialect`, the form in which tools are declared (`formats.providers.DIALECTS`, default
-    `plain`); `world`, a network environment that replaces `Request.world` and marks a provider that calls a
-    service; and the coroutine function `aclose`.
+    `plain`); `world`, a network environment that replaces `Request.world`; `free`, true if answers cost nothing,
+    so that `max_cost` requires no prices; and the coroutine function `aclose`.
 
     Example:
         ```python

@@ -220,6 +220,7 @@ class Scripted:
     """
 
     dialect = "plain"
+    free = True
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from toolcrib.core.model import JSON, Schema
 from toolcrib.core.subschemas import Key, SchemaIndex, Site
+from toolcrib.schema.validation.validator import compile_parts
 
 _GROWTH: Final = 10_000
 """Maximum number of values in one default after its nested defaults are filled in."""
@@ -19,12 +20,18 @@ def compile_defaults(schema: Schema) -> Callable[[JSON], JSON] | None:
     Defaults are found through `properties`, `items`, `prefixItems`, `allOf` and local references, but not through
     `anyOf`, `oneOf` or `if`, because it is not known which branch applies. The given value is never modified: containers
     on the path to a change are copied, and a value without missing properties is returned itself. Nested defaults are
-    filled in, too; a default that would grow endlessly (or beyond 10,000 values) is omitted.
+    filled in, too; a default that would grow endlessly (or beyond 10,000 values) is omitted, and so is one that its own
+    subschema refuses, such as the null of `{"type": "string", "default": null}`.
     """
-    plans: dict[frozenset[Key], _Plan] = {}
     index = SchemaIndex(schema)
-    plan = _plan([index.root], index, plans)
-    _settle(plans.values())
+    return compile_defaults_at(index.root, index)
+
+
+def compile_defaults_at(site: Site, index: SchemaIndex) -> Callable[[JSON], JSON] | None:
+    """The same for one subschema of an indexed schema."""
+    plans: dict[frozenset[Key], _Plan] = {}
+    plan = _plan([site], index, plans)
+    _settle(plans.values(), index)
     _prune(plans.values())
     if not plan.works:
         return None
@@ -53,6 +60,7 @@ class _Plan:
 
     Attributes:
         written: Property -> its default as written.
+        judges: Property with a default -> the subschemas that describe it.
         defaults: Name, default with its nested defaults, and whether it must be copied.
         properties: Property -> plan of its value.
         prefix: Plans of the first items.
@@ -62,6 +70,7 @@ class _Plan:
 
     def __init__(self) -> None:
         self.written: dict[str, JSON] = {}
+        self.judges: dict[str, list[Site]] = {}
         self.defaults: list[tuple[str, JSON, bool]] = []
         self.properties: dict[str, _Plan] = {}
         self.prefix: list[_Plan] = []
@@ -127,6 +136,7 @@ def _plan(sites: Sequence[Site], index: SchemaIndex, plans: _Plans) -> _Plan:
             plan.properties.setdefault(name, _plan(index.below(sites, name), index, plans))
             if isinstance(inner, dict) and "default" in inner:
                 plan.written.setdefault(name, inner["default"])
+                plan.judges[name] = index.below(sites, name)
     lists = [each for site in sites for each in (site.get("prefixItems"), site.get("items"))]
     length = max((len(each) for each in lists if isinstance(each, list)), default=0)
     plan.prefix = [_plan(index.below(sites, position), index, plans) for position in range(length)]
@@ -139,21 +149,55 @@ class _EndlessError(Exception):
     """A default that grows endlessly."""
 
 
-def _settle(plans: Collection[_Plan]) -> None:
-    """Fill the nested defaults into every default; omit those that would grow endlessly."""
+def _settle(plans: Collection[_Plan], index: SchemaIndex) -> None:
+    """Fill the nested defaults into every default; omit those that would grow endlessly or do not fit."""
+    fits = _fitness(plans, index)
     for plan in plans:
         for name, written in plan.written.items():
             try:
-                default = _Growth().grow(plan.properties[name], written)
+                default = _Growth(fits).grow(plan.properties[name], written)
             except _EndlessError:
                 continue
-            plan.defaults.append((name, default, isinstance(default, dict | list)))
+            if fits(plan, name, default):
+                plan.defaults.append((name, default, isinstance(default, dict | list)))
+
+
+_Fits: TypeAlias = Callable[["_Plan", str, JSON], bool]
+"""Whether the subschemas of a property accept its default."""
+
+
+def _fitness(plans: Collection[_Plan], index: SchemaIndex) -> _Fits:
+    parts = {
+        f"{id(plan)} {number} {name}": site
+        for plan in plans
+        for name, judges in plan.judges.items()
+        for number, site in enumerate(judges)
+    }
+    try:
+        judge = compile_parts(index.root, parts) if parts else None
+    except ValueError:
+        judge = None  # references below an `$id` resolve differently, so no part can be judged alone
+    if judge is None:
+        return lambda _plan, _name, _default: True
+    accepts = judge.is_valid
+    known: dict[tuple[int, str], bool] = {}
+
+    def fits(plan: _Plan, name: str, default: JSON) -> bool:
+        # Remembered, because a nested default is the same wherever it is filled in.
+        key = (id(plan), name)
+        if key not in known:
+            numbers = range(len(plan.judges[name]))
+            known[key] = accepts({f"{id(plan)} {number} {name}": default for number in numbers})
+        return known[key]
+
+    return fits
 
 
 class _Growth:
     """The growth of one default."""
 
-    def __init__(self) -> None:
+    def __init__(self, fits: _Fits) -> None:
+        self._fits = fits
         self._under_way: set[tuple[int, str]] = set()
         self._made = 0
 
@@ -181,8 +225,10 @@ class _Growth:
             if key in self._under_way:
                 raise _EndlessError
             self._under_way.add(key)
-            grown[name] = self.grow(plan.properties[name], default)
+            whole = self.grow(plan.properties[name], default)
             self._under_way.discard(key)
+            if self._fits(plan, name, whole):
+                grown[name] = whole
         return grown
 
 

@@ -24,6 +24,7 @@ from toolcrib.core.model import JSON, Schema
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import Key, Path, SchemaIndex, Site, children, is_schema, pattern_validator
 from toolcrib.schema.dereference import WAYS, reference_problems
+from toolcrib.schema.validation.defaults import compile_defaults_at
 from toolcrib.schema.validation.explanation import Error, Explanation
 from toolcrib.schema.validation.json_values import as_json, count_elements
 from toolcrib.schema.validation.validator import compile_parts, compile_schema, refusal_text
@@ -63,7 +64,7 @@ def check_schema(schema: JSON, pointer: str = "") -> list[Problem]:
     - `remote_ref`: a reference is outside the schema (nothing is fetched); `dangling_ref`: it cannot be resolved;
       `endless_ref`: it refers back to itself without descending into the value; `schema_too_branchy`: more than 100,000
       ways to validate one value;
-    - `default_mismatch`, a warning: a default does not match its own subschema.
+    - `default_mismatch`, a warning: a default does not match its own subschema, so it is never filled in.
 
     Args:
         schema: The schema as written.
@@ -263,12 +264,21 @@ def _problems_of_compiling(index: SchemaIndex, sites: dict[Key, Site]) -> Iterat
     except ValueError:
         return  # references below an `$id` resolve differently, so these defaults cannot be checked separately
     effort = ErrorBudget(index)
-    unfit = ((name, site) for name, site in parts.items() if not judge.is_valid({name: site.get("default")}))
+    unfit = ((name, site) for name, site in parts.items() if not _fits(judge, name, site, index))
     for name, site in islice(unfit, _MOST):
         default = site.get("default")
         bearable = not effort.too_much(site, default)
         errors = judge.iter_errors({name: default}) if bearable else ()
         yield _mismatch(index, site, {name: default}, errors)
+
+
+def _fits(judge: jsonschema_rs.Validator, name: str, site: Site, index: SchemaIndex) -> bool:
+    """Whether a default matches its subschema, as written or with the defaults within it."""
+    default = site.get("default")
+    if judge.is_valid({name: default}):
+        return True
+    fill = compile_defaults_at(site, index) if isinstance(default, dict | list) else None
+    return fill is not None and judge.is_valid({name: fill(default)})
 
 
 def _mismatch(
@@ -285,7 +295,10 @@ def _mismatch(
     for told in Explanation(named, _ANYTHING, hides).of(errors, 1):
         message += f": expected {told.expected}, got {told.got}"
         path += told.path[1:]
-    return Problem(code="default_mismatch", message=message, pointer=pointer_to(path), severity="warning")
+    hint = "correct it or remove it; it is not filled in"
+    return Problem(
+        code="default_mismatch", message=message, pointer=pointer_to(path), hint=hint, severity="warning"
+    )
 
 
 SMALL: Final = 32 * 1024

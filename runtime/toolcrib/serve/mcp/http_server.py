@@ -189,6 +189,42 @@ def _is_param(name: str) -> bool:
     return name.startswith(_PARAM_HEADER) and _TOKEN_CHARACTERS.issuperset(name)
 
 
+class JoinedWrites:
+    """A transport that sends the head of a response together with its body, if the head announces its length.
+
+    uvicorn writes them separately. Each write is a system call and wakes the client, which together takes a tenth of
+    the time of a short request.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        """Write to a transport.
+
+        Args:
+            transport: The transport of the connection.
+        """
+        self._transport = transport
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        """Send data, or hold a head until the next write, which follows at once, or until the transport closes."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/") and b"\r\ncontent-length:" in data:
+            self._head = data
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Send what is held, and close the transport."""
+        if self._head:
+            self.write(b"")
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the transport's own."""
+        return getattr(self._transport, name)
+
+
 class ClientConnection(H11Protocol):
     """A connection that is aborted if its client takes too long to send the head or the body of a request.
 
@@ -219,7 +255,7 @@ class ClientConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called by asyncio: wait for the first request."""
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport))  # type: ignore[arg-type]
         self._watch()
 
     def handle_events(self) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -78,3 +79,36 @@ class Shutdown:
         if self.asked.is_set():
             self.hurried.set()
         self.asked.set()
+
+
+YOUNG: Final = 10_000
+"""Number of new containers that starts a garbage collection; Python's default is 700, fewer than ten calls make."""
+
+
+@contextmanager
+def frozen_heap() -> Iterator[Callable[[], None]]:
+    """Leave what exists out of garbage collections within the block.
+
+    Tools and modules live as long as the server. Without this, the collector visits their hundred thousand objects
+    again and again: 60 ms at a time, and a seventh of the time of a short call.
+
+    Yields:
+        Call it when tools have been replaced: it collects the old ones and leaves out the new ones.
+    """
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
+
+    def renew() -> None:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+
+    if frozen:  # the program that embeds the server does this itself
+        yield lambda: None
+        return
+    gc.freeze()
+    gc.set_threshold(max(YOUNG, thresholds[0]), *thresholds[1:])
+    try:
+        yield renew
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()

@@ -32,6 +32,7 @@ from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, NOTHING, Outcome, Partial, Progress, Result
 from toolcrib.engine import engine_of
 from toolcrib.engine.session import Session
+from toolcrib.serve.mcp.lifecycle import frozen_heap
 from toolcrib.serve.mcp.messages import COMPLETE, render_result
 from toolcrib.serve.mcp.options import Options, Say
 from toolcrib.serve.mcp.tool_list import PAGES, EncodedPages, ListingCache, ToolListing
@@ -385,26 +386,31 @@ def _trace_of(meta: Mapping[str, Any]) -> Mapping[str, str]:
 async def notify_changes(
     runtime: Runtime, server: ToolServer, options: Options, say: Say
 ) -> AsyncIterator[None]:
-    """Watch files (if configured) and notify clients of changes within the block."""
+    """Watch files (if configured) and notify clients of changes within the block.
+
+    The tools are left out of garbage collections meanwhile.
+    """
     changed = asyncio.Event()
     unfollow = engine_of(runtime).follow(changed.set)
-    tasks = [asyncio.create_task(_announced(changed, server))]
-    if options.watch:
-        tasks.append(asyncio.create_task(_followed(runtime, say)))
-    try:
-        yield
-    finally:
-        unfollow()
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+    with frozen_heap() as renew_heap:
+        tasks = [asyncio.create_task(_announced(changed, server, renew_heap))]
+        if options.watch:
+            tasks.append(asyncio.create_task(_followed(runtime, say)))
+        try:
+            yield
+        finally:
+            unfollow()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
 
-async def _announced(changed: asyncio.Event, server: ToolServer) -> None:
+async def _announced(changed: asyncio.Event, server: ToolServer, renew_heap: Callable[[], None]) -> None:
     # Setting the event again while it is set is free: a burst of changes makes one notification.
     while await changed.wait():
         changed.clear()
         await server.announce()
+        renew_heap()
 
 
 async def _followed(runtime: Runtime, say: Say) -> None:

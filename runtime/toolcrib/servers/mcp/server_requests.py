@@ -241,14 +241,13 @@ def _accepted(answer: Mapping[Any, Any], schema: Mapping[str, Any]) -> Any:
     from mcp.types import ElicitResult  # noqa: PLC0415 -- as above
     from pydantic import ValidationError  # noqa: PLC0415 -- as above
 
-    properties = schema.get("properties")
-    fields = properties if isinstance(properties, dict) else {}
-    defaults = {
-        name: field["default"]
-        for name, field in fields.items()
-        if isinstance(field, dict) and "default" in field
-    }
+    from toolcrib.schema.validation import compile_defaults  # noqa: PLC0415 -- most servers ask nothing
+
+    fill = compile_defaults(dict(schema))
+    content: Any = dict(answer)
+    if fill is not None:
+        content = fill(content)
     try:
-        return ElicitResult(action="accept", content={**defaults, **answer})
+        return ElicitResult(action="accept", content=content)
     except ValidationError:
         return None

@@ -668,7 +668,7 @@ def test_assertions_that_promptkit_alone_has_are_never_judged(tmp_path):
     """
     found = read(put(tmp_path, arena_files(scenario=scenario)))
     assert agent_of(found)["turns"][0]["assertions"] == [
-        {"type": "agent_invoked", "unsupported": "agents as tools are not supported"},
+        {"type": "agent_invoked", "unsupported": "use `tools_called` and `tool_result_includes` with the tools of the agent"},
         {"type": "content_includes", "unsupported": "unknown key `weight`"},
         {"type": "content_includes", "params": {"patterns": ["x"]}},
         {"type": "toxicity", "unsupported": "use `llm_judge`"},

@@ -15,6 +15,7 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.protocols import Files
 from toolcrib.formats.promptkit import convert_descriptor
+from toolcrib.formats.promptkit.arena_agents import tools_of_agents
 from toolcrib.formats.promptkit.arena_servers import servers_of
 from toolcrib.formats.promptkit.foreign_descriptors import is_arena, normalise
 from toolcrib.formats.promptkit.library import ArenaLibrary
@@ -36,6 +37,7 @@ class Arena:
 
     Attributes:
         tools: The tools that it defines inline, as manifests.
+        agents: The tools of its mocked agents, in our form.
         tool_files: The files of tools that it refers to: path relative to the arena, path for people, reference.
         scenarios: Its scenarios in our form.
         servers: Its MCP servers, by name.
@@ -43,6 +45,7 @@ class Arena:
     """
 
     tools: tuple[Document, ...] = ()
+    agents: tuple[Document, ...] = ()
     tool_files: tuple[tuple[str, str, SourceNode], ...] = ()
     scenarios: tuple[ComposedDocument, ...] = ()
     servers: Mapping[str, ServerBlock] = field(default_factory=dict)
@@ -64,11 +67,13 @@ def read_arena(document: Document, files: Files | None) -> Arena:
         return Arena(tools=tools, problems=_told(problems))
     spec = arena.part("spec")
     servers, faults = servers_of(spec)
-    problems += faults
-    setting = _setting(arena, library)
+    agents, strays = tools_of_agents(spec)
+    problems += (*faults, *strays)
+    setting = _setting(arena, library, agents)
     scenarios = [scenario_of(name, node, labels, setting) for name, node, labels in _scenarios(spec, library)]
     return Arena(
         tools=tools,
+        agents=tuple(agents),
         tool_files=tuple(_tool_files(spec, library)),
         scenarios=tuple(scenario for scenario in scenarios if scenario is not None),
         servers=servers,
@@ -101,7 +106,7 @@ def inline_tools(document: Document) -> Iterator[Document]:
         yield document.moved(value, moves)
 
 
-def _setting(arena: SourceNode, library: ArenaLibrary) -> ArenaContext:
+def _setting(arena: SourceNode, library: ArenaLibrary, agents: Sequence[Document]) -> ArenaContext:
     spec = arena.part("spec")
     providers = _by_id(_providers(spec, library))
     for provider in providers.values():
@@ -117,6 +122,7 @@ def _setting(arena: SourceNode, library: ArenaLibrary) -> ArenaContext:
         roles=roles,
         personas=frozenset(_personas(spec.part("self_play"), library)),
         choice=ProviderChooser(arena, tuple(providers.values()), busy, library),
+        agents=tuple(str(own.value["name"]) for own in agents if isinstance(own.value, dict)),
     )
 
 
@@ -208,6 +214,7 @@ def convert_arena(document: Document, where: DocumentContext) -> Conversion:
         converted = convert_descriptor(manifest, where)
         problems += converted.problems
         tools += converted.tools
+    tools += [ForeignTool(own) for own in (arena.agents if where.tools else ())]
     files = [
         NamedFile(path, source, at.document, at.pointer, where)
         for path, source, at in (arena.tool_files if where.tools else ())
@@ -226,9 +233,11 @@ def _same(file: str, other: str) -> bool:
 
 
 def tools_of(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
-    """The tools that an arena defines inline, converted, and their problems."""
+    """The tools that an arena defines inline, converted, those of its mocked agents, and their problems."""
     read = [normalise(manifest, files) or ([], []) for manifest in inline_tools(document)]
-    return [own for owns, _told in read for own in owns], [each for _owns, told in read for each in told]
+    agents, strays = tools_of_agents(SourceNode(document, "", document.value).part("spec"))
+    own = [each for owns, _told in read for each in owns]
+    return [*own, *agents], [*(each for _owns, told in read for each in told), *strays]
 
 
 class ArenaSummary(NamedTuple):

@@ -59,10 +59,8 @@ def choose_server(
     found = [server for server in candidates if _offers(servers[server], known[server], wanted)]
     if len(found) == 1:
         return ServerChoice(Remote(found[0], wanted, remote.fixed))
-    code, message, hint = (
-        _several(tool, mode, wanted, found) if found else _none(tool, mode, wanted, servers, known)
-    )
-    problem = Problem(code=code, message=message, pointer=f"/{mode}", hint=hint, severity="warning")
+    problem = _several(tool, mode, wanted, found) if found else _none(tool, mode, wanted, servers, known)
+    problem = problem._replace(pointer=f"/{mode}", severity="warning")
     line, column = tool.origin.locate(problem.pointer)
     return ServerChoice(problem=problem.at(tool.origin.source, line or tool.origin.line, column or 1))
 
@@ -80,10 +78,11 @@ def _offers(server: Server, catalogue: Catalogue, tool: str) -> bool:
     return tool in catalogue.tools and server.offers(tool)
 
 
-def _several(tool: Descriptor, mode: str, wanted: str, found: list[str]) -> tuple[str, str, str]:
+def _several(tool: Descriptor, mode: str, wanted: str, found: list[str]) -> Problem:
     named = ", ".join(f"`{server}`" for server in found)
     message = f"several servers offer the tool `{wanted}`: {named}; `{tool.name}` must name one of them"
-    return "ambiguous_server", message, f"write {_block(mode, found[0], wanted)}"
+    hint = f"write {_block(mode, found[0], wanted)}"
+    return Problem(code="ambiguous_server", message=message, hint=hint)
 
 
 def _none(
@@ -92,18 +91,19 @@ def _none(
     wanted: str,
     servers: Mapping[str, Server],
     known: Mapping[str, Catalogue],
-) -> tuple[str, str, str]:
+) -> Problem:
     named = ", ".join(f"`{server}`" for server in servers)
     server, _, inner = wanted.removeprefix(_MCP).partition(SEPARATOR)
     if wanted.startswith(_MCP) and inner:
         message = f"unknown server `{server}` in the name `{tool.name}`; the servers are {named}"
         holder = next((each for each in servers if _offers(servers[each], known[each], inner)), "")
         hint = f"write {_block(mode, holder, inner)}" if holder else did_you_mean(server, servers)
-        return "unknown_server", message, hint or "add it to `servers` in `toolcrib.yaml`"
+        hint = hint or "add it to `servers` in `toolcrib.yaml`"
+        return Problem(code="unknown_server", message=message, hint=hint)
     message = f"no server offers the tool `{wanted}`, so `{tool.name}` cannot be called in mode `{mode}`; the servers are {named}"
     offered = [each for server in servers for each in known[server].tools if servers[server].offers(each)]
     hint = did_you_mean(wanted, offered) or f"name the tool: {_block(mode, next(iter(servers)), '...')}"
-    return "unknown_remote_tool", message, hint
+    return Problem(code="unknown_remote_tool", message=message, hint=hint)
 
 
 def _block(mode: str, server: str, tool: str) -> str:

@@ -12,6 +12,7 @@ from toolcrib.core.pointers import file_and_line
 from toolcrib.executors import Executors
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES
 from toolcrib.loading.project_discovery import find_project
+from toolcrib.loading.scenarios.model import NO_PROVIDER
 from toolcrib.loading.scenarios.scenario_links import tools_of
 from toolcrib.loading.snapshot import LoadedProject, Model
 from toolcrib.security.trust import (
@@ -192,7 +193,7 @@ def models_of(scenario: Scenario) -> Iterator[Model]:
     own = {"provider": agent.provider, "base_url": agent.base_url, "api_key": agent.api_key}
     judge = {key: agent.judge.get(key) for key in own} if agent.judge else {}
     for said, pointer in ((own if not agent.chosen else {}, "/agent"), (judge, "/agent/judge")):
-        if said and said["provider"] not in {"scripted", "direct"}:
+        if said and said["provider"] not in {"scripted", "direct", NO_PROVIDER}:
             name = f"scenario {scenario.base or scenario.name}"
             yield name, scenario.origin.source, scenario.origin.place(pointer), said
 

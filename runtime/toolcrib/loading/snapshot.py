@@ -66,6 +66,8 @@ class LoadedProject(NamedTuple):
         refused_scenarios: Name of each rejected scenario, with its first problem.
         postponed: Scenarios that call tools of `unlisted` servers and cannot be checked yet.
         unread: `file:line` of the first error of each file that is unreadable as a whole.
+        unprovided: Scenarios that only run with a provider from the command line.
+        of_providers: The problems that have no effect if the agents get such a provider.
     """
 
     registry: Registry
@@ -94,6 +96,8 @@ class LoadedProject(NamedTuple):
     refused_scenarios: tuple[tuple[str, Problem], ...] = ()
     postponed: tuple[Scenario, ...] = ()
     unread: tuple[str, ...] = ()
+    unprovided: tuple[Scenario, ...] = ()
+    of_providers: tuple[Problem, ...] = ()
 
     @property
     def project(self) -> Project | None:

@@ -27,7 +27,7 @@ from toolcrib.loading.documents.document import Document, read_documents
 from toolcrib.loading.documents.files import SKIPPED_FOLDERS, SUFFIXES
 from toolcrib.loading.format_contract import Conversion, ForeignTool, NamedFile
 from toolcrib.loading.reader import DocumentContext
-from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.model import NO_PROVIDER, Scenario
 from toolcrib.loading.servers import ServerBlock
 
 
@@ -42,6 +42,7 @@ class Arena:
         scenarios: Its scenarios in our form.
         servers: Its MCP servers, by name.
         problems: All its problems, with positions.
+        of_providers: Those that have no effect if another provider is chosen.
     """
 
     tools: tuple[Document, ...] = ()
@@ -50,6 +51,7 @@ class Arena:
     scenarios: tuple[ComposedDocument, ...] = ()
     servers: Mapping[str, ServerBlock] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    of_providers: tuple[Problem, ...] = ()
 
 
 def read_arena(document: Document, files: Files | None) -> Arena:
@@ -78,6 +80,7 @@ def read_arena(document: Document, files: Files | None) -> Arena:
         scenarios=tuple(scenario for scenario in scenarios if scenario is not None),
         servers=servers,
         problems=_told(problems),
+        of_providers=tuple(library.of_providers),
     )
 
 
@@ -108,7 +111,9 @@ def inline_tools(document: Document) -> Iterator[Document]:
 
 def _setting(arena: SourceNode, library: ArenaLibrary, agents: Sequence[Document]) -> ArenaContext:
     spec = arena.part("spec")
+    told = len(library.problems)
     providers = _by_id(_providers(spec, library))
+    library.of_providers += library.problems[told:]
     for provider in providers.values():
         library.problems += unknown_prices(provider)
     roles = {role.part("id").text: role.part("provider") for role in spec.part("self_play", "roles").each()}
@@ -188,7 +193,7 @@ def drop_duplicates(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], list
     for scenario in scenarios:
         key = _key(scenario)
         known = best.get(key)
-        if known is None or (_asks_model(known) and not _asks_model(scenario)):
+        if known is None or _rank(known) > _rank(scenario):
             best[key] = scenario
     kept = [scenario for scenario in scenarios if best[_key(scenario)] is scenario]
     message = "this scenario belongs to several arenas; it runs only once"
@@ -202,8 +207,9 @@ def _key(scenario: Scenario) -> tuple[str, int, str]:
     return scenario.origin.source, scenario.origin.line, scenario.name
 
 
-def _asks_model(scenario: Scenario) -> bool:
-    return scenario.agent is not None and scenario.agent.provider != "scripted"
+def _rank(scenario: Scenario) -> int:
+    provider = scenario.agent.provider if scenario.agent is not None else ""
+    return {"scripted": 0, NO_PROVIDER: 2}.get(provider, 1)
 
 
 def convert_arena(document: Document, where: DocumentContext) -> Conversion:
@@ -224,7 +230,14 @@ def convert_arena(document: Document, where: DocumentContext) -> Conversion:
     ]
     # A scenario that is run alone is looked for in every arena above it, also in those that do not contain it.
     servers = arena.servers if scenarios or not where.only else NOTHING
-    return Conversion(tools=tools, scenarios=scenarios, files=files, servers=servers, problems=problems)
+    return Conversion(
+        tools=tools,
+        scenarios=scenarios,
+        files=files,
+        servers=servers,
+        problems=problems,
+        of_providers=arena.of_providers,
+    )
 
 
 def _same(file: str, other: str) -> bool:

@@ -452,8 +452,6 @@ def scenario_of(
         setting: Common data of the arena.
     """
     chosen = setting.choice.for_scenario(scenario)
-    if chosen is None or not chosen.readable:
-        return None
     return _Conversation(name, scenario, setting, chosen).document(labels)
 
 
@@ -539,7 +537,7 @@ class _Conversation:
                 self._library.tell(problem)
         guards = guardrails(prompt, self._library) if prompt else []
         parts = {
-            **provider_keys(self._chosen),
+            **provider_keys(self._chosen, scenario),
             "settings": request_settings(
                 self._chosen, prompt.spec if prompt else None, spec.part("defaults")
             ),

@@ -19,7 +19,7 @@ SPREAD := -n 4 --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all coverage lint format docs bench conformance fuzz release clean
+.PHONY: help run test test-all coverage lint format docs bench conformance prerelease fuzz release clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -57,6 +57,9 @@ bench: $(VENV)/developing  ## measure against goals and peers, and write benchma
 
 conformance:  ## run the official MCP suite, real servers and real clients
 	@$(PYTHON) conformance/run.py $(CONFORMANCE_OPTIONS)
+
+prerelease:  ## test MCP against the newest pre-releases of its packages
+	@PYTHON=$(PYTHON) .ci/prerelease
 
 fuzz: $(VENV)/developing  ## try the readers with what nobody would write, for FUZZ_MINUTES
 	$(BIN)/python tests/fuzz/run.py --minutes $(FUZZ_MINUTES)

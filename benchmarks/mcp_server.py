@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import socket
 import subprocess
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from mcp_raw import Era, HttpClient, first_answer, ready
 from peers import Worker, python_of
@@ -95,6 +96,26 @@ PEERS: Mapping[str, Peer] = {
 
 Words = Callable[[int, "int | None"], list[str]]
 """The command line of a server with a number of tools, over HTTP on a port or over stdio."""
+
+
+NOTEBOOK = {
+    "toolcrib.yaml": "project: notebook\nsources: [tools]\nstore: {notes: {file: notes.json, key: id}}\n",
+    "notes.json": json.dumps([{"id": f"n{number}", "text": f"Note {number}."} for number in range(1_550)]),
+    "tools/notes.tool.yaml": """\
+name: add_note
+description: Add a note.
+input_schema: {type: object, properties: {text: {type: string}}, required: [text], additionalProperties: false}
+mock: {effects: [{insert: notes, value: {id: "{{ uuid() }}", text: "{{ args.text }}"}}], result: added}
+---
+name: get_note
+description: Read a note.
+input_schema: {type: object, properties: {id: {type: string}}, required: [id], additionalProperties: false}
+mock: {crud: {get: notes, key: "{{ args.id }}"}}
+""",
+}
+"""Tools that keep state, with initial rows that all sessions share."""
+
+SESSIONS, SESSIONS_GOAL = 1_000, 1.1
 
 
 class Resident(NamedTuple):
@@ -284,6 +305,47 @@ def started(named: Mapping[str, Words], variables: Mapping[str, str], rounds: in
         yield Row(measure, PEERS[name].title, times["ours"], times[name], PEERS[name].start)
 
 
+def sessions_held(folder: Path, variables: Mapping[str, str], rounds: int) -> Row:
+    """Memory of a server with one session by handle, and then with many, each of which has written and read a row."""
+    for name, text in NOTEBOOK.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+    async def used(client: HttpClient, sessions: int, calls: int) -> None:
+        async def call(name: str, **arguments: str) -> Any:
+            params = {"name": name, "arguments": arguments}
+            answer = await client.exchange(client.request("tools/call", params))
+            result = answer.message["result"]
+            assert not result.get("isError"), result
+            return result.get("structuredContent")
+
+        handles = [(await call("open_session"))["session"] for _ in range(sessions)]
+        for number in range(calls):
+            handle = handles[number % sessions]
+            await call("add_note", session=handle, text=f"Note of call {number}.")
+            await call("get_note", session=handle, id="n7")
+
+    async def held() -> tuple[int, int]:
+        port = free_port()
+        words = [str(Path(sys.executable).parent / "toolcrib"), "serve", "mcp", str(folder)]
+        words += ["--transport", "http", "--port", str(port), "--sessions", "handle"]
+        with running(words, variables) as process:
+            await ready(port, process)
+            client = await HttpClient(port, "2026-07-28").open()
+            # As many calls as below, so that only the sessions make a difference.
+            await used(client, 1, SESSIONS)
+            one = resident(process.pid)
+            await used(client, SESSIONS - 1, SESSIONS - 1)
+            many = resident(process.pid)
+            await client.close()
+            return many, one
+
+    found = [asyncio.run(held()) for _ in range(rounds)]
+    many, one = zip(*found, strict=True)
+    measure = f"resident memory, {SESSIONS:,} MCP sessions by handle"
+    return Row(measure, "one session", many, one, SESSIONS_GOAL, unit="B")
+
+
 class Measures:
     """All measures of this file."""
 
@@ -300,6 +362,7 @@ class Measures:
             with Serving(FEW, named, variables) as serving:
                 yield from called(serving, self._rounds)
                 self.memory.append(serving.resident(f"resident memory, {FEW} tools, after the calls"))
+            yield sessions_held(folder / "notebook", variables, self._rounds)
             listing = {name: words for name, words in named.items() if name == "ours" or PEERS[name].listing}
             with Serving(MANY, listing, variables) as serving:
                 yield from listed(serving, min(LISTINGS, self._rounds))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import statistics
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +22,7 @@ import mocks
 import peers
 import startup
 import trust
-from rounds import STRICT, Row, line, shown, spoken
+from rounds import STRICT, Row, line, shown
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
@@ -68,8 +67,8 @@ def cells(row: Row) -> str:
     """The row as a line of a Markdown table."""
     found = row.ratio
     return (
-        f"| {row.measure} | {spoken(statistics.median(row.ours))} | {row.base} | "
-        f"{spoken(statistics.median(row.theirs))} | {found} | {shown(found.low)} to {shown(found.high)} | "
+        f"| {row.measure} | {row.typical(row.ours)} | {row.base} | "
+        f"{row.typical(row.theirs)} | {found} | {shown(found.low)} to {shown(found.high)} | "
         f"{len(row.ours)} | {row.goal} | {row.verdict} |"
     )
 

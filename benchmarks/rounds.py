@@ -9,7 +9,7 @@ import gc
 import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 RESAMPLES = 2_000
 
@@ -47,6 +47,7 @@ class Row(NamedTuple):
         times: At most this many times as long; or, for `faster`, at least this many times as fast. None where there
             is no goal.
         faster: Whether `times` says how many times as fast.
+        unit: `s` for seconds, or `B` for bytes.
     """
 
     measure: str
@@ -55,6 +56,12 @@ class Row(NamedTuple):
     theirs: Sequence[float]
     times: float | None
     faster: bool = False
+    unit: Literal["s", "B"] = "s"
+
+    def typical(self, measured: Sequence[float]) -> str:
+        """The median of what was measured, in the unit that fits it."""
+        median = statistics.median(measured)
+        return spoken(median) if self.unit == "s" else f"{shown(median / 2**20)} MiB"
 
     @property
     def ratio(self) -> Ratio:
@@ -144,6 +151,6 @@ def line(row: Row) -> str:
     interval = f", 95 % within {shown(found.low)} and {shown(found.high)}" if strict else ""
     judged = f"; goal {row.goal}: {row.verdict}" if row.goal else ""
     return (
-        f"{row.measure}\n    {spoken(statistics.median(row.ours))} beside {spoken(statistics.median(row.theirs))} "
+        f"{row.measure}\n    {row.typical(row.ours)} beside {row.typical(row.theirs)} "
         f"({row.base}): {found}{interval}{judged}"
     )

@@ -576,6 +576,11 @@ FINER_CODES = (
     ("unknown_handle", "tool_error", "`read_result` refers to a result that was not truncated."),
     ("offset_too_large", "tool_error", "`read_result` refers to an offset beyond the end of a result."),
     ("missing_extra", "unavailable", "A required extra is not installed."),
+    (
+        "unsupported_version",
+        "unavailable",
+        "The installed version of a package lacks something that toolcrib uses.",
+    ),
     ("unknown_server", "unavailable", "No MCP server has this name."),
     (
         "server_down",
@@ -605,7 +610,12 @@ FINER_CODES = (
         "timeout",
         "The MCP server sent nothing about the call for longer than `timeouts.idle`.",
     ),
-    ("too_large", "limit_exceeded", "The response of the MCP server, or a line of it, is too large."),
+    ("too_large", "limit_exceeded", "The response of the MCP server is larger than `limits.output_size`."),
+    (
+        "unidentified_response",
+        "unknown_outcome",
+        "A response of the MCP server is larger than `limits.output_size`, and which of the waiting calls it answers is unknown.",
+    ),
     ("session_over", "unknown_outcome", "The MCP server no longer knows the session."),
     ("http_status", "unknown_outcome", "The MCP server returned a status that the protocol does not define."),
     ("host_not_named", "denied", "Neither `url` nor `hosts` contains the host."),
@@ -629,6 +639,22 @@ FINER_CODES = (
     ("result_too_deep", "limit_exceeded", "The result is nested too deep to be sent by `serve mcp`."),
     ("server_ending", "unavailable", "`serve mcp` is shutting down; nothing was called."),
     ("server_ended", "cancelled", "`serve mcp` shut down before the call finished."),
+    ("session_needed", "invalid_arguments", "With `serve mcp --sessions handle`, the call names no session."),
+    (
+        "unknown_session",
+        "invalid_arguments",
+        "The session of the call does not exist, has ended, or belongs to the client of another token.",
+    ),
+    (
+        "two_sessions",
+        "invalid_arguments",
+        "The argument `session` and `_meta` of the call name different sessions.",
+    ),
+    (
+        "too_many_sessions",
+        "overloaded",
+        "The client of `serve mcp`, or all clients together, have too many open sessions.",
+    ),
     ("queue_full", "overloaded", "Too many calls are waiting."),
     ("circuit_open", "overloaded", "The origin failed too often in a row."),
     ("connect_failed", "transport_error", "No connection could be established."),

@@ -719,6 +719,19 @@ class Engine:
                 self._world = self._world._replace(servers=self.servers, judge=self._discovery.judge())
         return self._world
 
+    def keeps_state(self, tool: Descriptor) -> bool:
+        """Whether calls of a tool depend on earlier calls of their session."""
+        # A call that a mock forwards reaches another mode of its tool.
+        modes = tool.bindings if self.passthrough else [tool.mode]
+        return any(mode is not None and self._keeps_state(tool, mode) for mode in modes)
+
+    def _keeps_state(self, tool: Descriptor, mode: str) -> bool:
+        remote = self.executors.remote_of(mode, tool.name, tool.bindings.get(mode))
+        server = None if remote is None else self.servers.get(remote.server)
+        if server is not None and server.scope == "session":
+            return True
+        return self.executors.keeps_state(mode, tool)
+
     def _check_trust(self, tool: Descriptor) -> None:
         from toolcrib.engine.workspaces import subject_of_tool  # noqa: PLC0415 -- mocks need no trust
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
-
-import pytest
 
 CALL = """
 import asyncio, sys
@@ -31,12 +30,22 @@ def called_without(module):
     )
 
 
-@pytest.mark.parametrize("module", ["mcp.client.session", "anyio"])
-def test_a_missing_package_of_the_extra_is_told_with_what_to_install(module):
-    done = called_without(module)
+def test_a_missing_package_of_the_extra_is_told_with_what_to_install():
+    done = called_without("anyio")
     code, message = done.stdout.split("\n", 1)
     assert code == "missing_extra"
     assert "pip install 'toolcrib[mcp]'" in message
+
+
+def test_an_sdk_without_a_module_that_is_used_is_told_with_its_version():
+    done = called_without("mcp.client.session")
+    code, message = done.stdout.rstrip().split("\n", 1)
+    assert code == "unsupported_version"
+    version = importlib.metadata.version("mcp")
+    assert message.startswith(
+        f"MCP servers cannot be used: mcp {version} has no `client.session`; pip install 'mcp"
+    )
+    assert done.stderr == ""
 
 
 def test_what_else_can_not_be_imported_is_a_bug_and_no_missing_extra():

@@ -426,12 +426,16 @@ class BoundMcp:
         refused = self._refused_by(connection.verdict) or await self._unable(connection)
         if refused is not None:
             return refused
+        most = self._tool.limits.output_size
         try:
             raw = await connection.call(
-                target.tool, arguments, progress=self._listener(call.context), trace=call.context.trace
+                target.tool,
+                arguments,
+                progress=self._listener(call.context),
+                trace=call.context.trace,
+                most=most,
             )
             hide = self._secrets.hide_in_text
-            most = self._tool.limits.output_size
             make = partial(
                 result_of, raw, target, self._tool.output_schema, connection.catalogue, hide, most=most
             )

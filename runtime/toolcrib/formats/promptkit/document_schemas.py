@@ -155,12 +155,17 @@ _VARIABLE = _object(
 )
 _VALIDATOR = _object(
     _with(
-        {"type": TEXT, "params": {"type": ["object", "null"]}, "enabled": FLAG, "message": TEXT},
-        "guardrails do not change replies; use `guardrail_triggered` to check for violations",
+        {
+            "type": TEXT,
+            "params": {"type": ["object", "null"]},
+            "enabled": FLAG,
+            "message": TEXT,
+            "monitor": FLAG,
+            "monitor_only": FLAG,
+        },
+        "a violation rewrites the reply and does not fail the run; use `guardrail_triggered` to check for it",
         "id",
         "fail_on_violation",
-        "monitor",
-        "monitor_only",
     ),
     "type",
 )

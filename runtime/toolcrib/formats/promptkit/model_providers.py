@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from toolcrib.core.errors import Problem, did_you_mean
+from toolcrib.core.pointers import keys_of
 from toolcrib.formats.promptkit.document_schemas import MANIFESTS
 from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.source_nodes import PlacedValue, SourceNode, place_object, place_value
@@ -482,3 +483,9 @@ def judge_keys(
             own_model = {"model": place_value(model.text, model)} if model.text else {}
             found = place_object(node, {**service_of(provider.spec), **own_model})
     return found
+
+
+def judge_name(judge: PlacedValue) -> str:
+    """The name of a judge in its arena."""
+    node = judge.places[""]
+    return node.part("name").text or keys_of(node.pointer)[-1]

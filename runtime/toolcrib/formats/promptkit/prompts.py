@@ -180,13 +180,12 @@ def system_prompt(prompt: ArenaPrompt, scenario: SourceNode, library: ArenaLibra
 
 
 def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:
-    """The guardrails for each reply; a validator without a counterpart is reported and never checked."""
+    """The guardrails for each reply, which they rewrite; an unsupported validator is reported and never checked."""
     found = []
     for node in prompt.spec.part("validators").each():
         if node.part("enabled").value is False:
             continue
-        params: dict[str, JSON] = dict(node.part("params").value or {})
-        entry: dict[str, JSON] = {"type": node.part("type").text, **({"params": params} if params else {})}
+        entry = _guardrail(node)
         faults: list[Problem] = []
         check_guardrails([entry], "", faults)
         if faults:
@@ -195,6 +194,19 @@ def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:
             entry = {"type": entry["type"], "unsupported": faults[0].message}
         found.append(place_value(entry, node))
     return found
+
+
+def _guardrail(node: SourceNode) -> dict[str, JSON]:
+    params = {key: value for key, value in (node.part("params").value or {}).items() if value is not None}
+    message = params.pop("message", None)
+    # Without a direction, a guardrail checks what the model says.
+    if params.get("direction") == "output":
+        del params["direction"]
+    entry: dict[str, JSON] = {"type": node.part("type").text, **({"params": params} if params else {})}
+    said = node.part("message").text or message
+    entry |= {"message": said} if said else {}
+    watches = any(node.part(key).value is True for key in ("monitor", "monitor_only"))
+    return entry if watches else entry | {"rewrite": True}
 
 
 def _variables(prompt: ArenaPrompt, scenario: SourceNode) -> dict[str, str]:

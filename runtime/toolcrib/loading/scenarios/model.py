@@ -240,6 +240,7 @@ class GuardrailCheck(NamedTuple):
         unsupported: Why it cannot be evaluated; empty if it can.
         assertion: The assertion on texts; None if it is invalid or unsupported.
         fault: Why it is invalid; empty if it is valid.
+        rewrite: Whether a reply that violates it is rewritten.
     """
 
     type: str
@@ -248,6 +249,12 @@ class GuardrailCheck(NamedTuple):
     unsupported: str = ""
     assertion: Assertion | None = None
     fault: str = ""
+    rewrite: bool = False
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether it can rewrite replies."""
+        return self.rewrite and self.assertion is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

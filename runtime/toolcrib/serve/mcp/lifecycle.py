@@ -19,8 +19,15 @@ if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
 
 
-def opening_line(runtime: Runtime, options: Options, where: str) -> str:
-    """`serving 12 tools (10 mock, 2 live) at http://127.0.0.1:8000/mcp; profile ci; 1 problem`."""
+def opening_line(runtime: Runtime, options: Options, where: str, *, shared: bool = False) -> str:
+    """`serving 12 tools (10 mock, 2 live) at http://127.0.0.1:8000/mcp; profile ci; 1 problem`.
+
+    Args:
+        runtime: The tools.
+        options: Which tools are served, and how.
+        where: How clients reach the server.
+        shared: Whether clients share a session though they may belong to different people.
+    """
     cards = runtime.registry.query(toolset=options.toolset or None)
     modes = Counter(card.mode or "unbound" for card in cards)
     told = ", ".join(f"{many} {name}" for name, many in modes.most_common())
@@ -32,6 +39,8 @@ def opening_line(runtime: Runtime, options: Options, where: str) -> str:
         parts.append(f"profile {settings.profile}")
     if runtime.problems:
         parts.append(f"{_many(len(runtime.problems), 'problem')}: run `toolcrib validate`")
+    if shared:
+        parts.append("clients share one session: use tokens or `--sessions handle` to separate them")
     return "; ".join(parts)
 
 

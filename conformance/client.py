@@ -35,7 +35,7 @@ def project(url: str) -> dict[str, Any]:
     server = {
         "url": url,
         "import": True,
-        "era": "handshake" if REVISION and REVISION < "2026" else "auto",
+        "era": "auto" if not REVISION else "handshake" if REVISION < "2026" else "modern",
         "elicitation": "answers:fill_in",
         "sampling": "answers:complete",
     }

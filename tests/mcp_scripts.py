@@ -36,6 +36,8 @@ What can be asked for, any number of them (`=n` is a number; a size in bytes):
     half           writes half of the answer to tools/call, and exits
     hold           as die=3, and a process that it started holds its stdout
     hush           closes its stdout in the middle of tools/call, and runs on
+    say            answers no subscription and has the tools `hold`, which answers nothing, and `say`, which writes its `lines` and answers nothing;
+                   a line is a text and the length of its @PAD@. The notification `notifications/say` does the same
 
     At the end:
     stay           does not end when its stdin ends
@@ -81,6 +83,10 @@ class Script:
     def say(self, message: dict[str, Any]) -> None:
         self.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + self.end)
 
+    def say_lines(self, lines: list[Any]) -> None:
+        for text, padding in lines:
+            self.write(text.replace("@PAD@", "x" * padding).encode() + self.end)
+
     def spawn(self, **how: Any) -> None:
         streams = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr") if name not in how}
         self.kin.append(subprocess.Popen(SLEEPER, **{**streams, **how}).pid)
@@ -109,6 +115,8 @@ class Script:
                 with Path(self.asked["log"]).open("ab") as file:
                     file.write(line)
             message = json.loads(line)
+            if message.get("method") == "notifications/say":
+                self.say_lines(message["params"]["lines"])
             if "id" in message and "method" in message and "silent" not in self.asked:
                 self.answer(message)
         while "stay" in self.asked:
@@ -122,8 +130,11 @@ class Script:
                 {"id": request["id"], "result": {**told, "serverInfo": {"name": "scripted", "version": "1"}}}
             )
         elif method == "tools/list":
-            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "environ", "kin")]
+            names = ("echo", "environ", "kin", *(("hold", "say") if "say" in self.asked else ()))
+            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
             self.say({"id": request["id"], "result": {"tools": tools}})
+        elif method == "subscriptions/listen" and "say" in self.asked:
+            pass
         elif method == "ping":
             self.say({"id": request["id"], "result": {}})
         elif method == "tools/call":
@@ -132,6 +143,9 @@ class Script:
             self.say({"id": request["id"], "error": {"code": -32601, "message": "Method not found"}})
 
     def call(self, number: Any, tool: str, arguments: Any) -> None:
+        if "say" in self.asked and tool in ("hold", "say"):
+            self.say_lines((arguments or {}).get("lines", []))
+            return
         tools = {"echo": arguments or {}, "environ": dict(os.environ), "kin": self.kin}
         if tool not in tools:
             self.say({"id": number, "error": {"code": -32602, "message": f"Unknown tool: {tool}"}})

@@ -1,12 +1,17 @@
-"""The SDK's low-level server, bare: tools as JSON Schema, and handlers that check neither arguments nor results.
+"""The SDK's low-level server with tools as JSON Schema. Its handlers validate nothing unless `--validate` is given.
 
-python serving_mcp.py COUNT [PORT]     # over HTTP at /mcp where there is a port, else over stdio
+Usage: python serving_mcp.py COUNT [PORT] [--json] [--validate]
+
+It serves HTTP at /mcp on the port, or stdio without one. `--json` answers with one JSON body instead of an event
+stream. `--validate` checks arguments and results with the validator that toolcrib uses.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
+from collections.abc import Callable
+from typing import Any
 
 import anyio
 import worker
@@ -14,8 +19,24 @@ from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool
 
+Check = Callable[[Any], None]
 
-def server(count: int) -> Server:
+
+def validators(count: int) -> dict[str, tuple[Check, Check]]:
+    """Name -> checks of arguments and results, compiled once per tool, as toolcrib does."""
+    import jsonschema_rs  # noqa: PLC0415 -- only with `--validate`
+
+    def check(schema: dict[str, Any]) -> Check:
+        return jsonschema_rs.validator_for(schema).validate
+
+    return {f"tool_{number}": (check(worker.INPUT), check(worker.OUTPUT)) for number in range(count)}
+
+
+def unchecked(_value: Any) -> None:
+    """Accept everything."""
+
+
+def server(count: int, checks: dict[str, tuple[Check, Check]]) -> Server:
     tools = [
         Tool(
             name=f"tool_{number}",
@@ -30,7 +51,10 @@ def server(count: int) -> Server:
         return ListToolsResult(tools=tools)
 
     async def call_tool(_ctx, params) -> CallToolResult:
+        check_arguments, check_result = checks.get(params.name, (unchecked, unchecked))
+        check_arguments(params.arguments)
         answer = worker.body(**params.arguments)
+        check_result(answer)
         return CallToolResult(
             content=[TextContent(type="text", text=json.dumps(answer))], structured_content=answer
         )
@@ -44,13 +68,20 @@ async def over_stdio(served: Server) -> None:
 
 
 def main() -> None:
-    served = server(int(sys.argv[1]))
-    if len(sys.argv) == 2:
+    reader = argparse.ArgumentParser()
+    reader.add_argument("count", type=int)
+    reader.add_argument("port", type=int, nargs="?")
+    reader.add_argument("--json", action="store_true")
+    reader.add_argument("--validate", action="store_true")
+    given = reader.parse_args()
+    served = server(given.count, validators(given.count) if given.validate else {})
+    if given.port is None:
         anyio.run(over_stdio, served)
         return
     import uvicorn  # noqa: PLC0415 -- only where it serves HTTP
 
-    uvicorn.run(served.streamable_http_app(), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
+    app = served.streamable_http_app(json_response=given.json)
+    uvicorn.run(app, host="127.0.0.1", port=given.port, log_level="warning")
 
 
 main()

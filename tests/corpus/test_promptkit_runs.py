@@ -214,7 +214,8 @@ async def test_an_agent_that_misbehaves_is_found_out(shared_data, tmp_path):
         ],
         "tool-pattern-validation": [
             "tools_called tools_not_called tool_calls_with_args",
-            "-tools_called content_includes",
+            # The guardrail replaced the reply.
+            "-tools_called -content_includes",
             "-tool_call_sequence -tool_no_repeat -tool_anti_pattern -tool_call_count -no_tool_errors",
         ],
     }

@@ -7,6 +7,8 @@ What it says is how inputs are told apart: one that makes it say something new i
 from __future__ import annotations
 
 import asyncio
+import re
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -46,8 +48,7 @@ from toolcrib.security.secrets import MissingSecret, SecretResolver
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
 from toolcrib.servers.lock import parse_lock, render_lock
 from toolcrib.servers.mcp.failures import CallTarget, InvalidAnswer
-from toolcrib.servers.mcp.incoming_messages import parse_messages
-from toolcrib.servers.mcp.stdio import LineSplitter
+from toolcrib.servers.mcp.incoming_messages import MessageSplitter, parse_messages, read_head
 
 
 class Target(NamedTuple):
@@ -264,9 +265,10 @@ _CATALOGUE = Catalogue("shop", {"buy": {"name": "buy"}})
 
 def mcp_lines(data: bytes) -> str:
     """Lines of an MCP server: messages, and results of what they answer; and the same lines to our own server."""
-    cut = LineSplitter(10_000)
-    lines = [line for at in range(0, len(data), 7) for line in cut.add(data[at : at + 7])]
+    splitter = MessageSplitter(re.compile(rb"\n"), lambda _head: sys.maxsize)
+    lines = [bytes(line)[:-1] for at in range(0, len(data), 7) for line in splitter.add(data[at : at + 7])]
     assert lines == data.split(b"\n")[:-1]
+    read_head(data)
     said = set()
     for line in [*lines, data]:
         for told in parse_messages(line.decode("utf-8", "replace")):

@@ -194,7 +194,7 @@ async def test_a_token_is_asked_for(tmp_path):
         (["--allow-host", "*.example.com"], "is not a single host or origin"),
         (["--allow-origin", "example.com"], "is not a valid origin"),
         (["--token-env", "NO_SUCH_TOKEN"], "no token in `NO_SUCH_TOKEN`"),
-        (["--token-env", "A", "--token-file", __file__], "both set the token"),
+        (["--token-env", "A", "--token-env", "TOKEN"], "two of the tokens are equal"),
         (["--toolset", "no_such"], "unknown toolset `no_such`"),
         (["--profile", "no_such"], "no_such"),
         (["--port", "70000"], "70000"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import click
 from click.core import ParameterSource
@@ -24,7 +26,7 @@ from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import NOTHING
 from toolcrib.core.text import escape_terminal
 from toolcrib.serve.mcp import CertificateFiles, ListenAddress, Options, StdoutError, serve_http, serve_stdio
-from toolcrib.serve.mcp.options import NEW_TOKEN
+from toolcrib.serve.mcp.options import NEW_TOKEN, SessionMode
 
 
 @click.group("serve")
@@ -75,13 +77,35 @@ def command() -> None:
     help="Wait this long for calls in flight when a signal stops the server.",
 )
 @click.option(
-    "--token-env", metavar="NAME", help="Clients must present the token in this environment variable."
+    "--token-env",
+    "token_variables",
+    multiple=True,
+    metavar="NAME",
+    help="Clients must present the token in this environment variable. Can be repeated, for clients that do not share sessions.",
 )
 @click.option(
     "--token-file",
+    "token_files",
+    multiple=True,
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Clients must present the token in this file.",
+    help="Clients must present the token in this file. Can be repeated.",
+)
+@click.option(
+    "--sessions",
+    type=click.Choice(get_args(SessionMode)),
+    default=Options().sessions,
+    show_default=True,
+    help="How clients of MCP 2026-07-28 get their session: one per token, or one per handle, which the added tool "
+    "`open_session` returns and the tools that keep state take as the argument `session`.",
+)
+@click.option(
+    "--session-age",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    default=Options().session_age,
+    show_default=True,
+    help="End a session that a client opened or named after this time.",
 )
 @click.option(
     "--tls-cert",
@@ -125,8 +149,10 @@ def serve_mcp(
     no_watch: bool,
     page_size: int,
     drain: float,
-    token_env: str | None,
-    token_file: Path | None,
+    token_variables: tuple[str, ...],
+    token_files: tuple[Path, ...],
+    sessions: SessionMode,
+    session_age: float,
     tls_cert: Path | None,
     tls_key: Path | None,
     hosts: tuple[str, ...],
@@ -142,9 +168,9 @@ def serve_mcp(
     """
     if transport == "stdio":
         _refuse_options_of_http(context)
-    options = Options(toolset, inline_refs, not no_watch, page_size, drain)
+    options = Options(toolset, inline_refs, not no_watch, page_size, drain, sessions, session_age)
     tls = _certificate_files(tls_cert, tls_key)
-    address = ListenAddress(host, port, _token(token_env, token_file), hosts, origins, tls=tls)
+    address = ListenAddress(host, port, _tokens(token_variables, token_files), hosts, origins, tls=tls)
     modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
     if transport == "http":
         # An address that needs a token or a certificate is refused before anything is opened.
@@ -162,7 +188,20 @@ def serve_mcp(
             raise OutputError(error.strerror) from error
 
 
-_OF_HTTP = frozenset({"host", "port", "token_env", "token_file", "tls_cert", "tls_key", "hosts", "origins"})
+_OF_HTTP = frozenset(
+    {
+        "host",
+        "port",
+        "token_variables",
+        "token_files",
+        "sessions",
+        "session_age",
+        "tls_cert",
+        "tls_key",
+        "hosts",
+        "origins",
+    }
+)
 
 
 def _refuse_options_of_http(context: click.Context) -> None:
@@ -195,20 +234,25 @@ def _say(text: str) -> None:
     click.echo(f"toolcrib: {escape_terminal(text)}", err=True)
 
 
-def _token(variable: str | None, file: Path | None) -> str:
-    """Read the token that clients must present; empty for none.
+def _tokens(variables: Iterable[str], files: Iterable[Path]) -> tuple[str, ...]:
+    """Read the tokens, one of which clients must present.
 
     Raises:
-        click.UsageError: Both a variable and a file are given.
-        ConfigurationError: The variable or the file is empty or cannot be read.
+        ConfigurationError: A variable or a file is empty or cannot be read.
     """
-    if variable is not None and file is not None:
-        raise click.UsageError("`--token-env` and `--token-file` both set the token; use only one of them")
-    if variable is None and file is None:
-        return ""
-    place = f"`{variable}`" if file is None else f"`{file}`"
+    return (
+        *(_token(f"`{variable}`", partial(_variable, variable)) for variable in variables),
+        *(_token(f"`{file}`", partial(file.read_text, encoding="utf-8")) for file in files),
+    )
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name, "")
+
+
+def _token(place: str, read: Callable[[], str]) -> str:
     try:
-        token = os.environ.get(variable or "", "") if file is None else file.read_text(encoding="utf-8")
+        token = read()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read the token in {place}: {error}") from None
     if not token.strip():

@@ -209,6 +209,8 @@ class Executor(Protocol):
     - `release(session_id)`: a coroutine function that is awaited when a session ends.
     - `keeps_nothing`: a property, true if `aclose` has nothing to release.
     - `contained`: an attribute, true if calls stay within this process. Untrusted files may use such a mode.
+    - `keeps_state(descriptor)` returns whether calls depend on earlier calls of their session. Clients that are served
+      over MCP then name their session (`--sessions handle`).
     - `needs(descriptor, workspace)` returns the access that a tool of a mode that is not contained requires
       (`toolcrib.security.trust_needs.Need`). Without this method, the user must trust the whole block.
     - `reaches_out`: an attribute, true if calls have real effects although there is no `world`. Tests do not make
@@ -247,7 +249,7 @@ class Remote(NamedTuple):
     """The tool of a server that a descriptor refers to.
 
     Attributes:
-        server: Name of the server in the project.
+        server: Name of the server in the project; empty for the only one that offers the tool.
         tool: The server's name for the tool.
         fixed: Names of the arguments that the descriptor sets and callers cannot.
     """

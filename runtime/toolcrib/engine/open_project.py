@@ -34,7 +34,7 @@ from toolcrib.loading.projects import (
 )
 from toolcrib.loading.reader import LoadedDocuments
 from toolcrib.loading.reload import PreviousLoad, keep_last_good
-from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.model import NO_PROVIDER, Scenario
 from toolcrib.loading.scenarios.scenario_links import check_links, tools_of, with_namespace
 from toolcrib.loading.snapshot import LoadedProject, sorted_problems
 from toolcrib.loading.sources import SourcePath, files_beside, load, real_path
@@ -110,6 +110,7 @@ def open_project(
             lock_file=chosen.lock_file if chosen.servers else "",
             unlisted=brought.unlisted,
             waiting=brought.waiting,
+            unbound=brought.unbound,
             locked=brought.locked,
             remembered=brought.remembered,
         ),
@@ -383,7 +384,7 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
     registry = Registry(tools)
     problems = [*loaded.problems, *duplicates, *check_requirements(loaded.packs, loaded.refused_packs)]
     problems += undeclared_needs(loaded, kinds)
-    scenarios, postponed = [], []
+    scenarios, postponed, unprovided = [], [], []
     refused = [
         *((scenario.name, problem) for scenario, problem in loaded.refused_scenarios),
         *loaded.hindered_scenarios,
@@ -402,6 +403,8 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
         error = next((fault for fault in faults if fault.severity == "error"), None)
         if error is not None:
             refused.append((full.name, error))
+        elif full.agent is not None and full.agent.provider == NO_PROVIDER:
+            unprovided.append(full)
         else:
             scenarios.append(full)
     for scenario, _problem in loaded.refused_scenarios:
@@ -417,6 +420,8 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
         ignored=loaded.ignored,
         refused_scenarios=tuple(refused),
         postponed=tuple(postponed),
+        unprovided=tuple(unprovided),
+        of_providers=loaded.of_providers,
         unread=loaded.unread,
         models=tuple(model for scenario in loaded.scenarios for model in models_of(scenario)),
     )

@@ -199,6 +199,17 @@ class Executors:
         """Whether a mode declares that its calls stay within this process. The default is False."""
         return getattr(self.get(mode), "contained", False) is True
 
+    def keeps_state(self, mode: str, tool: Descriptor) -> bool:
+        """Whether calls of a tool in a mode depend on earlier calls of their session. The default is False."""
+        said = getattr(self.get(mode), "keeps_state", None)
+        if said is None or mode not in tool.bindings:
+            return False
+        try:
+            return said(tool) is True
+        except Exception as error:  # noqa: BLE001 -- third-party code may raise anything
+            self._give_up(mode, f"`keeps_state` failed: {_error_text(error)}")
+            return False
+
     def needs_of(self, mode: str, tool: Descriptor, workspace: Workspace) -> Iterable[Need]:
         """What a tool needs permission for in a mode; nothing if the mode is contained.
 

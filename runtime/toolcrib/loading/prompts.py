@@ -138,14 +138,27 @@ class Guardrail(NamedTuple):
     Attributes:
         type: Type of an assertion.
         params: Its parameters, as written.
-        message: The message if it fails.
+        message: The message if it fails, which also replaces a rewritten reply.
         unsupported: Why it cannot be evaluated; empty if it can.
+        rewrite: Whether a text that violates it is rewritten.
     """
 
     type: str
     params: Mapping[str, JSON] = NOTHING
     message: str = ""
     unsupported: str = ""
+    rewrite: bool = False
+
+
+def guardrail_of(entry: Mapping[str, Any]) -> Guardrail:
+    """The guardrail of a valid entry."""
+    return Guardrail(
+        entry["type"],
+        entry.get("params", {}),
+        entry.get("message", ""),
+        entry.get("unsupported", ""),
+        entry.get("rewrite", False),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,12 +371,7 @@ def _prompt(name: str, entry: Mapping[str, Any], origin: Origin) -> Prompt:
         ),
         tools=tools,
         policy=policy,
-        guardrails=tuple(
-            Guardrail(
-                each["type"], each.get("params", {}), each.get("message", ""), each.get("unsupported", "")
-            )
-            for each in entry.get("guardrails", ())
-        ),
+        guardrails=tuple(map(guardrail_of, entry.get("guardrails", ()))),
         pack=origin.pack,
         place=origin.place(f"/prompts/{pointer_step(name)}"),
     )

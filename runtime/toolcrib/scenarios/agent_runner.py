@@ -386,6 +386,7 @@ class AgentRunner:
             self.conversation._replace(calls=calls),
             turn,
             setup.guardrails,
+            firings=setup.firings,
             has_text=setup.has_text,
             states=states,
             hide=run.log.mask_text,

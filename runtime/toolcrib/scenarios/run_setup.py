@@ -62,7 +62,7 @@ def set_up_run(runtime: Runtime, scenario: Scenario) -> RunSetup:
 
 
 def _agent_setup(runtime: Runtime, scenario: Scenario, agent: Agent) -> AgentSetup:
-    from toolcrib.loading.prompts import Guardrail  # noqa: PLC0415 -- most scenarios have no agent
+    from toolcrib.loading.prompts import guardrail_of  # noqa: PLC0415 -- most scenarios have no agent
     from toolcrib.loading.scenarios.agent_checks import prompt_of  # noqa: PLC0415 -- as above
 
     prompt, error = None, None
@@ -70,10 +70,7 @@ def _agent_setup(runtime: Runtime, scenario: Scenario, agent: Agent) -> AgentSet
         prompt = prompt_of(agent.prompt, runtime.packs, scenario.origin) if agent.prompt else None
     except ConfigurationError as wrong:
         error = wrong
-    guardrails = [
-        Guardrail(each["type"], each.get("params", {}), unsupported=each.get("unsupported", ""))
-        for each in agent.guardrails
-    ]
+    guardrails = [guardrail_of(each) for each in agent.guardrails]
     guardrails += prompt.guardrails if prompt else ()
     return AgentSetup(agent, tuple(subjects_of_scenario(scenario)), prompt, _compiled(guardrails), error)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -26,6 +26,8 @@ from toolcrib.security.tool_policy import ToolPolicy, without_idle
 if TYPE_CHECKING:
     from toolcrib.loading.prompts import Prompt
     from toolcrib.loading.scenarios.model import Agent, AgentTurn, GuardrailCheck, Scenario
+    from toolcrib.scenarios.assertions.trajectories import GuardrailFiring
+    from toolcrib.scenarios.guarded_provider import GuardedProvider
     from toolcrib.scenarios.run_setup import AgentSetup
 
 FulfillCall: TypeAlias = Callable[["ClientStub", ClientCall], Awaitable[Result]]
@@ -113,6 +115,7 @@ class ConversationSetup:
         client: The client.
         context: The session and the judge for assertions.
         guardrails: The guardrails of the agent, then those of its prompt.
+        firings: The replies that they rewrote so far.
         providers: The providers to close.
     """
 
@@ -122,6 +125,7 @@ class ConversationSetup:
     client: ClientStub
     context: AssertionContext
     guardrails: tuple[GuardrailCheck, ...] = ()
+    firings: Sequence[GuardrailFiring] = ()
     providers: tuple[Provider, ...] = field(default=())
 
     async def aclose(self) -> None:
@@ -159,6 +163,7 @@ def open_conversation(
     make = _OWN.get(agent.provider, _opened)
     provider = make(runtime, session, scenario, agent, names)
     judge = _judge(runtime, session, agent)
+    guarded = _guarded(provider, setup.guardrails)
     config = Config(
         system=_system(agent, prompt, names),
         settings={**(prompt.settings if prompt else {}), **agent.settings},
@@ -166,14 +171,26 @@ def open_conversation(
         client=client,
     )
     return ConversationSetup(
-        middleware=ProviderMiddleware(provider, session, _policy(agent, prompt, session.registry), config),
+        middleware=ProviderMiddleware(
+            guarded or provider, session, _policy(agent, prompt, session.registry), config
+        ),
         script=provider if isinstance(provider, Scripted) else None,
         has_text=agent.provider != DIRECT,
         client=client,
         context=AssertionContext(call_tool=session.call, judge=judge),
         guardrails=setup.guardrails,
+        firings=guarded.firings if guarded is not None else (),
         providers=(provider, judge) if judge is not None else (provider,),
     )
+
+
+def _guarded(provider: Provider, guards: Sequence[GuardrailCheck]) -> GuardedProvider | None:
+    """The provider with guardrails that rewrite its replies; None if none of them does."""
+    if not any(guard.rewrites for guard in guards):
+        return None
+    from toolcrib.scenarios.guarded_provider import GuardedProvider  # noqa: PLC0415 -- few agents have such guardrails
+
+    return GuardedProvider(provider, guards)
 
 
 SCRIPTED, DIRECT = "scripted", "direct"

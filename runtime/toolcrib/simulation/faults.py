@@ -366,6 +366,7 @@ class Injection(NamedTuple):
         happen: Applies the fault to an attempt; raises ExpressionError if it is not possible.
         ready: Whether it can happen to a call now. Changes nothing.
         passed: Records that a call reaches the tool.
+        counts: Whether it depends on earlier calls of the session.
     """
 
     kind: str
@@ -376,6 +377,7 @@ class Injection(NamedTuple):
     happen: Callable[[Attempt], Awaitable[AttemptOutcome]]
     ready: Callable[[Call, Earlier], bool] = lambda _call, _earlier: True
     passed: Callable[[Call], None] = lambda _call: None
+    counts: bool = False
 
     async def inject(
         self,
@@ -645,7 +647,7 @@ def _rate_limit(subject: FaultContext) -> Injection:
         return AttemptOutcome(await attempt.call_next(attempt.call), happened=False)
 
     injection = _injection(subject, happen)
-    return injection._replace(ready=lambda call, _earlier: wait(call) > 0, passed=passed)
+    return injection._replace(ready=lambda call, _earlier: wait(call) > 0, passed=passed, counts=True)
 
 
 def _slow(subject: FaultContext) -> Injection:

@@ -129,7 +129,7 @@ def test_nobody_answers(tmp_path):
     files = arena_files(provider="type: gemini\nmodel: flash")
     del files["mock-responses.yaml"]
     found = read(put(tmp_path, files))
-    assert own(found) == {}
+    assert agent_of(found)["provider"] == "none"
     assert told(found) == [("no_provider", "one.scenario.yaml", 6)]
 
 
@@ -174,15 +174,16 @@ def test_mock_responses_that_are_not_there_are_an_error(tmp_path):
     files = arena_files()
     del files["mock-responses.yaml"]
     found = read(put(tmp_path, files))
-    assert (told(found), own(found)) == ([("file_unreadable", "mock.yaml", 9)], {})
+    assert told(found) == [("file_unreadable", "mock.yaml", 9)]
+    assert agent_of(found)["provider"] == "none"
 
 
 @pytest.mark.parametrize("answers", ["scenarios: {one: [", "scenarios: [one]", "defaultResponse: [x]"])
 @pytest.mark.parametrize("provider", ["type: openai", "type: mock\nadditional_config: {mock_config: m.yaml}"])
 def test_mock_responses_that_can_not_be_read_are_told_once(tmp_path, answers, provider):
     files = arena_files(provider=provider.replace("m.yaml", "mock-responses.yaml"), answers=answers)
-    (problem, *more), scenarios = told(found := read(put(tmp_path, files))), own(found)
-    assert (problem[1], more, scenarios) == ("mock-responses.yaml", [], {})
+    (problem, *more), agent = told(found := read(put(tmp_path, files))), agent_of(found)
+    assert (problem[1], more, agent["provider"]) == ("mock-responses.yaml", [], "none")
 
 
 @pytest.mark.parametrize("entry", ["x: Hello", "2: [Hello]", "2: {tool_calls: [{arguments: {}}]}"])
@@ -272,18 +273,83 @@ def test_validators_are_guardrails(tmp_path):
     task_type: help
     validators:
       - {type: banned_words, params: {words: [damn]}, fail_on_violation: true}
-      - {type: length, params: {max_characters: 100}}
+      - {type: length, params: {max_characters: 100, direction: output, message: Too long.}}
       - {type: sentiment, params: {}}
       - {type: max_length, params: {max: 3}, enabled: false}
+      - {type: max_length, params: {max: 5}, monitor: true}
+      - {type: length, params: {max: 5, direction: input}}
     allowed_tools: [look_up]
     """
     found = read(put(tmp_path, arena_files(prompt=prompt)))
     assert agent_of(found)["guardrails"] == [
-        {"type": "banned_words", "params": {"words": ["damn"]}},
-        {"type": "length", "params": {"max_characters": 100}},
+        {"type": "banned_words", "params": {"words": ["damn"]}, "rewrite": True},
+        {"type": "length", "params": {"max_characters": 100}, "message": "Too long.", "rewrite": True},
         {"type": "sentiment", "unsupported": "unknown assertion type `sentiment`"},
+        {"type": "max_length", "params": {"max": 5}},
+        {"type": "length", "unsupported": "unknown key `direction`"},
     ]
-    assert told(found) == [("no_counterpart", "help.yaml", 10)]
+    assert told(found) == [("no_counterpart", "help.yaml", 10), ("no_counterpart", "help.yaml", 13)]
+
+
+REFUSAL = "Sorry, we can't provide this response as it would violate our content policy."
+REWRITTEN = {
+    "{type: length, params: {max_characters: 8}}": "Oh Damn,",
+    "{type: max_length, params: {max: 8, max_tokens: 1}}": "Oh Damn,",
+    "{type: max_length, params: {max_tokens: 1}}": REFUSAL,
+    "{type: length, params: {max: 100}}": "Oh Damn, it broke.",
+    "{type: banned_words, params: {words: [damn]}}": REFUSAL,
+    "{type: banned_words, params: {words: [damn], case_sensitive: false}}": REFUSAL,
+    "{type: banned_words, params: {words: [damn], case_sensitive: true}}": "Oh Damn, it broke.",
+    "{type: banned_words, params: {words: [Damn], case_sensitive: true}, message: No.}": "No.",
+    "{type: banned_words, params: {words: [damn], message: No.}}": "No.",
+    "{type: banned_words, params: {words: [dam]}}": "Oh Damn, it broke.",
+    "{type: content_excludes, params: {patterns: [DAM], case_sensitive: true}}": "Oh Damn, it broke.",
+    "{type: banned_words, params: {words: [damn]}, monitor: true}": "Oh Damn, it broke.",
+    # Only the first guardrail that fires rewrites.
+    "{type: length, params: {max: 4}}, {type: banned_words, params: {words: [damn]}}": "Oh D",
+    "{type: banned_words, params: {words: [damn]}, message: No.}, {type: length, params: {max: 2}}": "No.",
+}
+
+
+@pytest.mark.parametrize("written", REWRITTEN)
+async def test_a_guardrail_rewrites_the_reply_as_promptkit_does(tmp_path, written):
+    said = REWRITTEN[written]
+    prompt = f"task_type: help\nallowed_tools: [look_up]\nvalidators: [{written}]"
+    scenario = "turns: [{role: user, content: Hi}, {role: user, content: Bye}]"
+    answers = "scenarios: {one: {turns: {1: 'Oh Damn, it broke.', 2: Bye.}}}"
+    files = arena_files(prompt=prompt, scenario=scenario, answers=answers)
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        report = await run_scenario(runtime, runtime.scenarios[0])
+    first, _second = report.as_json()["agent"]["turns"]
+    assert first["entries"][-1] == {"kind": "says", "text": said}
+    assert report.passed, str(report)
+
+
+async def test_a_rewritten_reply_keeps_its_calls_and_the_guardrail_was_triggered(tmp_path):
+    prompt = "task_type: help\nallowed_tools: [look_up]\nvalidators: [{type: length, params: {max: 4}}]"
+    scenario = """
+    turns:
+      - role: user
+        content: Hi
+        assertions:
+          - {type: guardrail_triggered, params: {validator: length}}
+          - {type: max_length, params: {max: 4}}
+          - {type: tools_called, params: {tool_names: [look_up]}}
+      - role: user
+        content: Bye
+        assertions:
+          - {type: guardrail_triggered, params: {validator: length, should_trigger: false}}
+    conversation_assertions:
+      - {type: guardrail_triggered, params: {validator: length}}
+      - {type: content_excludes, params: {patterns: [looking]}}
+    """
+    call = "{content: 'I am looking', tool_calls: [{name: look_up}]}"
+    answers = f"scenarios: {{one: {{turns: {{1: {call}, 2: Yes, 3: Bye}}}}}}"
+    files = arena_files(prompt=prompt, scenario=scenario, answers=answers)
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        report = await run_scenario(runtime, runtime.scenarios[0])
+    assert report.passed, str(report)
+    assert [step.result.outcome for step in report.steps] == ["ok"]
 
 
 async def test_a_guardrail_is_asked_by_an_assertion(tmp_path):
@@ -668,7 +734,10 @@ def test_assertions_that_promptkit_alone_has_are_never_judged(tmp_path):
     """
     found = read(put(tmp_path, arena_files(scenario=scenario)))
     assert agent_of(found)["turns"][0]["assertions"] == [
-        {"type": "agent_invoked", "unsupported": "agents as tools are not supported"},
+        {
+            "type": "agent_invoked",
+            "unsupported": "use `tools_called` and `tool_result_includes` with the tools of the agent",
+        },
         {"type": "content_includes", "unsupported": "unknown key `weight`"},
         {"type": "content_includes", "params": {"patterns": ["x"]}},
         {"type": "toxicity", "unsupported": "use `llm_judge`"},
@@ -726,6 +795,27 @@ async def test_an_assertion_that_can_not_be_checked_is_skipped_and_the_others_ar
     assert report.verdict == "passed", str(report)
     assert len(report.skipped) == 1
     assert report.skipped[0].found
+
+
+JUDGED = {
+    "{type: llm_judge, params: {criteria: Good?}}": "",
+    "{type: llm_judge, params: {criteria: Good?, judge: j}}": "",
+    "{type: llm_judge_conversation, params: {criteria: Good?, judge: j, min_score: 0.8}}": "",
+    "{type: llm_judge, params: {criteria: Good?, judge: other}}": "unknown key `judge`",
+    "{type: llm_judge, params: {criteria: Good?, prompt: strict}}": "unknown key `prompt`",
+    "{type: tools_called, params: {tools: [look_up], judge: j}}": "unknown key `judge`",
+}
+
+
+@pytest.mark.parametrize("written", JUDGED)
+@pytest.mark.parametrize(
+    "judges", ["judges: [{name: j, provider: gpt}]", "judge_specs: {j: {provider: gpt}}"], ids=["list", "map"]
+)
+def test_the_only_judge_may_be_named(tmp_path, judges, written):
+    spec = f"provider_specs: {{gpt: {{id: gpt, type: openai, model: m}}}}\n{judges}"
+    (_first, second) = agent(tmp_path, spec, scenario=BESIDE % written)["turns"][0]["assertions"]
+    assert second.get("unsupported", "") == JUDGED[written]
+    assert "judge" not in second.get("params", {})
 
 
 async def test_a_run_whose_assertions_are_all_skipped_is_not_judged(tmp_path):

@@ -36,9 +36,9 @@ def test_which_hosts_only_this_machine_reaches(host, only_here):
         with pytest.raises(ConfigurationError, match="--token-env") as refused:
             ListenAddress(host).checked()
         assert refused.value.code == "token_needed"
-        assert ListenAddress(host, token="t" * 16).checked().token == "t" * 16
+        assert ListenAddress(host, tokens=("t" * 16,)).checked().tokens == ("t" * 16,)
         with pytest.raises(ConfigurationError, match="expected at least 16 characters, got 15") as refused:
-            ListenAddress(host, token="t" * 15).checked()
+            ListenAddress(host, tokens=("t" * 15,)).checked()
         assert refused.value.code == "token_too_short"
         assert "t" * 15 not in str(refused.value)
 
@@ -46,7 +46,7 @@ def test_which_hosts_only_this_machine_reaches(host, only_here):
 @pytest.mark.parametrize("token", ["with blank", "nöt-ascii", "line\nbreak"])
 def test_a_token_that_no_header_can_carry(token):
     with pytest.raises(ConfigurationError, match="header"):
-        ListenAddress(token=token).checked()
+        ListenAddress(tokens=(token,)).checked()
 
 
 def judged(guard: RequestGuard, method: str = "POST", *, public: bool = False, **headers: str) -> int | None:
@@ -56,7 +56,7 @@ def judged(guard: RequestGuard, method: str = "POST", *, public: bool = False, *
 
 
 def test_an_address_of_the_network_is_no_origin_of_its_own():
-    guard = RequestGuard(ListenAddress("192.168.1.4", 80, token="t"), [80])
+    guard = RequestGuard(ListenAddress("192.168.1.4", 80, tokens=("t",)), [80])
     proof = {"authorization": "Bearer t"}
     assert judged(guard, host="192.168.1.4", **proof) is None
     assert judged(guard, host="192.168.1.4:80", **proof) is None
@@ -65,7 +65,7 @@ def test_an_address_of_the_network_is_no_origin_of_its_own():
 
 
 def test_the_token_comes_after_host_and_origin():
-    guard = RequestGuard(ListenAddress(token="t"), [8000])
+    guard = RequestGuard(ListenAddress(tokens=("t",)), [8000])
     assert judged(guard, host="evil.test") == 421
     assert judged(guard, host="localhost", origin="http://evil.test") == 403
     assert judged(guard, host="localhost") == 401
@@ -74,7 +74,7 @@ def test_the_token_comes_after_host_and_origin():
 
 
 def test_two_of_a_header_are_one_too_many():
-    guard = RequestGuard(ListenAddress(token="t"), [8000])
+    guard = RequestGuard(ListenAddress(tokens=("t",)), [8000])
     host, proof = (b"host", b"localhost"), (b"authorization", b"Bearer t")
     origin = (b"origin", b"http://localhost:8000")
     assert guard.check("POST", [host, proof, origin], public=False) is None

@@ -69,7 +69,7 @@ def test_a_cursor_of_somebody_else_is_refused_or_names_a_tool(cursor):
 
 def test_a_page_is_made_once_for_a_registry_and_revision():
     registry = registry_of("a", "b")
-    listings = ListingCache(Options())
+    listings = ListingCache(Options(), lambda _tool: False)
     listing = listings.of(registry, "")
     assert listing.page("2026-07-28", None) is listings.of(registry, "").page("2026-07-28", None)
     assert listing.page("2025-11-25", None) is not listing.page("2026-07-28", None)
@@ -98,7 +98,7 @@ def test_pages_that_begin_anywhere_are_given_but_not_kept():
 def test_only_what_is_offered_is_listed_and_named():
     toolset = Toolset("few", tools=("a*",))
     registry = registry_of("a1", "a2", "b.b").with_toolsets([toolset]).disabled("a2")
-    listings = ListingCache(Options())
+    listings = ListingCache(Options(), lambda _tool: False)
     assert walked(listings.of(registry, "")) == ["a1", "b_b"]
     assert listings.of(registry, "").named == {"a1": "a1", "b_b": "b.b", "b.b": "b.b"}
     assert walked(listings.of(registry, "few")) == ["a1"]

@@ -114,7 +114,7 @@ async def failure(handler: Handler, **fields: Any) -> str:
         ),
         (
             answering(200, {"Content-Type": "text/event-stream"}, b"data: " + b"x" * (16 * 1024 * 1024)),
-            "closed its stream: the server sent an event larger than 16MiB",
+            "sent an event larger than 16MiB before its message endpoint",
         ),
     ],
 )
@@ -157,7 +157,6 @@ async def test_a_server_that_is_not_there_and_one_that_may_not_be_reached():
     [
         (Old(answers=b"", more=False), "aborted its stream: the connection closed"),
         (Old(answers=chunk(b""), more=False), "ended its stream"),
-        (Old(answers=event("x" * (16 * 1024 * 1024))), "larger than 16MiB"),
         (Old(answers=event("{}") * 101), "sent more than 100 events that are not MCP messages"),
     ],
 )
@@ -196,6 +195,38 @@ async def test_a_message_that_is_not_taken_ends_its_call_alone(posted, code):
             assert call_trace.trouble.code == code
             assert link.ended == ""
             assert len((await client.list_tools()).tools) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"jsonrpc": "2.0", "id": @ID@, "result": {"x": "@PAD@"}}',
+        '{"jsonrpc": "2.0", "result": {"id": 99, "x": "@PAD@"}, "id": @ID@}',
+        "@PAD@",
+    ],
+)
+async def test_an_event_that_is_too_large_ends_its_call_alone(text):
+    other = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"x": "x" * 17_000_000}}
+    stray = {"jsonrpc": "2.0", "id": 99, "result": {"x": "x" * 17_000_000}}
+    more = event("x" * 17_000_000, "log") + event(other) + event(stray)
+
+    async def handle(reader, writer, head):
+        if head.method == "POST" and head.json.get("method") == "tools/call":
+            filled = text.replace("@ID@", str(head.json["id"])).replace("@PAD@", "x" * 17_000_000)
+            old.answers = more + event(filled)
+        await old(reader, writer, head)
+
+    old = Old()
+    async with serving(handle) as server:
+        link = link_to(server)
+        async with Client(link, mode="legacy") as client:
+            with trace_call() as call_trace, pytest.raises(MCPError):
+                await client.call_tool("echo", {})
+            assert call_trace.trouble is not None
+            assert call_trace.trouble.code == "too_large"
+            assert call_trace.trouble.message == "the server sent an event larger than 16MiB"
+            assert len((await client.list_tools()).tools) == 1
+            assert (link.ended, link.garbage) == ("", 0)
 
 
 async def test_an_answer_that_is_none_ends_its_call_at_once():

@@ -105,11 +105,86 @@ async def test_an_answer_with_another_id_is_waited_past():  # D78
         assert (await calling.call("echo")).outcome is Outcome.TIMEOUT
 
 
-async def test_a_line_that_is_too_long_is_too_large():  # D79
-    async with Calling(child("long=20000000"), "echo", "kin") as calling:
+# The server numbers the requests of these tests: 1 is the handshake, 2 the list, 3 the call of `environ`.
+LARGE = 17 * 1024 * 1024
+
+
+async def mark_of(calling):
+    """What the environment of the server's process holds, and of no other."""
+    return json.loads((await calling.call("environ")).value)["TOOLCRIB_CHILD"]
+
+
+def line(number, padding=0):
+    text = {"type": "text", "text": "@PAD@"}
+    return [json.dumps({"jsonrpc": "2.0", "id": number, "result": {"content": [text]}}), padding]
+
+
+async def test_a_reply_that_is_too_large_loses_its_call_and_nothing_else():  # D79
+    async with Calling(child("say"), "hold", "say", "environ") as calling:
+        process = await mark_of(calling)
+        held, said = await asyncio.gather(
+            calling.call("hold"), calling.call("say", {"lines": [line(5, LARGE), line(4, 3), line(4, 4)]})
+        )
+        assert (held.outcome, held.value) == (Outcome.OK, "xxx")
+        assert (said.outcome, said.error.code) == (Outcome.LIMIT_EXCEEDED, "too_large")
+        assert said.message == (
+            "`say` (server `scripted`): the server sent a line longer than 16MiB; request less data, "
+            "or raise `limits.output_size`"
+        )
+        assert (said.error.retryable, said.error.details) == (False, {"may_have_acted": True})
+        assert await mark_of(calling) == process
+        assert (await calling.call("say", {"lines": [line(7, 2)]})).value == "xx"
+
+
+@pytest.mark.parametrize("annotations", [{}, READS])
+async def test_a_reply_that_is_too_large_and_unknown_loses_all_calls_and_not_the_server(annotations):
+    tools = ({"name": "hold", **annotations}, {"name": "say", **annotations}, "environ")
+    async with Calling(child("say"), *tools) as calling:
+        process = await mark_of(calling)
+        held, said = await asyncio.gather(
+            calling.call("hold"), calling.call("say", {"lines": [["@PAD@", LARGE]]})
+        )
+        for result in (held, said):
+            assert (result.outcome, result.error.code) == (Outcome.UNKNOWN_OUTCOME, "unidentified_response")
+            assert (result.error.details == {"may_have_acted": True}) is (not annotations)
+        ending = "" if annotations else "; the call was sent, so it may have acted"
+        assert held.message == (
+            "`hold` (server `scripted`): the server sent a line longer than 16MiB without an `id` in its first 64KiB, "
+            f"while 2 requests waited; request less data, or raise `limits.output_size`{ending}"
+        )
+        assert await mark_of(calling) == process
+        (only,) = await asyncio.gather(calling.call("say", {"lines": [["@PAD@", LARGE]]}))
+        assert (only.outcome, only.error.code) == (Outcome.LIMIT_EXCEEDED, "too_large")
+        assert await mark_of(calling) == process
+
+
+async def test_the_limit_of_a_tool_is_that_of_its_replies():
+    large = {"name": "say", "limits": {"output_size": "20MiB"}}
+    small = {"name": "hold", "limits": {"output_size": "100KiB"}}
+    async with Calling(child("say"), large, small, "environ") as calling:
+        process = await mark_of(calling)
+        held, said = await asyncio.gather(
+            calling.call("hold"), calling.call("say", {"lines": [line(4, 100 * 1024), line(5, LARGE)]})
+        )
+        assert (held.outcome, held.error.code) == (Outcome.LIMIT_EXCEEDED, "too_large")
+        assert "a line longer than 100KiB" in held.message
+        assert (said.outcome, len(said.value)) == (Outcome.OK, LARGE)
+        assert await mark_of(calling) == process
+
+
+async def test_a_server_whose_tool_list_is_too_large_is_not_started():
+    server = Server(
+        "flood",
+        command="python",
+        args=("-S", "-c", "import sys; sys.stdin.readline(); print('x' * 17_000_000); sys.stdin.read()"),
+        era="handshake",
+    )
+    async with Calling(server, "echo") as calling:
         result = await calling.call("echo")
-        assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "too_large")
-        assert "a line longer than 16MiB" in result.message
+        assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "server_down")
+        assert result.message == (
+            "cannot start the server `flood`: it did not answer: the server sent a line longer than 16MiB"
+        )
 
 
 async def test_a_message_that_is_none_breaks_the_protocol():

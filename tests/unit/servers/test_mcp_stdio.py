@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mcp import Client
 from mcp.shared.message import SessionMessage
@@ -25,7 +26,8 @@ from toolcrib.core.clock import RealClock
 from toolcrib.core.server_config import Server
 from toolcrib.security.secrets import MissingSecret, SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
-from toolcrib.servers.mcp.stdio import LineSplitter, LineTooLong, resolve_command
+from toolcrib.servers.mcp.incoming_messages import MessageSplitter, OversizedMessage, read_head
+from toolcrib.servers.mcp.stdio import resolve_command
 from toolcrib.servers.mcp.transports import Link, StartFailure, open_link, trace_call
 
 
@@ -39,6 +41,10 @@ class Wire:
         params = {"name": tool, "arguments": arguments}
         request = JSONRPCRequest(jsonrpc="2.0", id=number, method="tools/call", params=params)
         await self.write.send(SessionMessage(request))
+
+    async def say(self, *lines: Any, number: int) -> None:
+        """Have the server write lines, each of which is a text and the length of its `@PAD@`."""
+        await self.send(number, "say", {"lines": lines})
 
     async def next(self) -> Any:
         """The next message; None at the end."""
@@ -260,8 +266,9 @@ async def test_a_line_of_twenty_megabytes_is_too_long():  # D79
         assert answer.id == 1
         assert call_trace.trouble is not None
         assert call_trace.trouble.code == "too_large"
-        assert await wire.next() is None
-        assert link.ended == "sent a line longer than 16MiB"
+        await wire.write.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=2, method="ping")))
+        assert (await wire.next()).id == 2
+        assert (link.ended, link.garbage) == ("", 0)
 
 
 async def test_a_line_of_just_sixteen_megabytes_is_not():
@@ -270,12 +277,35 @@ async def test_a_line_of_just_sixteen_megabytes_is_not():
         assert isinstance(await wire.next(), JSONRPCResponse)
 
 
-async def test_a_flood_without_a_newline_ends_the_link():
+@pytest.mark.parametrize(
+    ("most", "long", "fits"),
+    [
+        (100_000, 100_000, True),
+        (100_000, 100_001, False),
+        (20_000_000, 20_000_000, True),
+        (1, 65_536, True),
+        (1, 65_537, False),
+    ],
+)
+async def test_the_limit_of_a_line_is_that_of_its_call(most, long, fits):
+    async with entered("say") as (_, wire):
+        with trace_call(most):
+            await wire.send(1, "hold")
+        start, end = '{"jsonrpc": "2.0", "id": 1, "result": {"x": "', '"}}'
+        # A call with another limit changes nothing.
+        await wire.say([f"{start}@PAD@{end}", long - len(start + end)], number=2)
+        answer = await wire.next()
+        assert answer.id == 1
+        assert isinstance(answer, JSONRPCResponse) is fits
+
+
+async def test_a_flood_without_a_newline_ends_its_request_and_not_the_link():
     async with entered("flood") as (link, wire):
         await wire.send(1)
-        assert isinstance(await wire.next(), JSONRPCError)
-        assert await wire.next() is None
-        assert link.ended == "sent a line longer than 16MiB"
+        answer = await wire.next()
+        assert isinstance(answer, JSONRPCError)
+        assert answer.error.message == "the server sent a line longer than 16MiB"
+        assert link.ended == ""
 
 
 @pytest.mark.parametrize(
@@ -446,20 +476,222 @@ async def test_only_calls_are_told_of_as_begun():
         assert not call_trace.begun
 
 
-@given(st.lists(st.binary(max_size=20), max_size=20), st.integers(1, 60))
-def test_lines_are_the_same_however_they_come(chunks, longest):
+BYTES = st.sampled_from([b"\n", b"\r", b"\r\n", b"x", b"yy", b" "])
+
+
+@given(st.lists(st.lists(BYTES, max_size=12).map(b"".join), max_size=20), st.integers(0, 12))
+@pytest.mark.parametrize("end", [rb"\n", rb"(?>\r\n|\n|\r)(?:\r\n|\n|\r)"])
+def test_messages_are_the_same_however_they_come(end, chunks, limit):
+    def cut(pieces):
+        splitter = MessageSplitter(re.compile(end), lambda _head: limit, head=0)
+        return [part for piece in pieces for part in splitter.add(piece)], splitter.unfinished()
+
     whole = b"".join(chunks)
-    expected = whole.split(b"\n")
-    lines, found = LineSplitter(longest), []
-    try:
-        for data in chunks:
-            found += lines.add(data)
-    except LineTooLong:
-        assert max(map(len, expected)) > longest
-    else:
-        assert found == expected[:-1]
-        assert max(map(len, expected)) <= longest
-        assert lines.unfinished() == bool(expected[-1].strip())
+    parts, unfinished = cut(chunks)
+    # A CR at the end of a chunk ends an event at once, so the LF of its CRLF begins the next one.
+    if b"\r" not in whole:
+        assert cut([whole]) == (parts, unfinished)
+    ends = [found.end() for found in re.finditer(end, whole)]
+    expected = [whole[at:to] for at, to in zip([0, *ends], ends, strict=False)]
+    good = [part for part in expected if len(re.split(end, part)[0]) <= limit]
+    found = [part for part in parts if not isinstance(part, OversizedMessage)]
+    if b"\r" not in whole or end == rb"\n":
+        assert found == good
+        rest = whole[ends[-1] if ends else 0 :]
+        assert len(parts) == len(expected) + (len(rest) > limit)
+        assert unfinished == (len(rest) > limit or bool(rest.strip()))
+    assert all(len(part) <= limit + 4 for part in found)
+
+
+def test_a_message_that_is_too_large_is_not_kept():
+    splitter = MessageSplitter(re.compile(rb"\n"), lambda _head: 100_000)
+    (large,) = [part for _ in range(1000) for part in splitter.add(b"x" * 10_000)]
+    assert (large.limit, len(large.head)) == (100_000, 65_536)
+    assert len(splitter._rest) < 10
+    assert [*splitter.add(b"x\nyes\nno")] == [b"yes\n"]
+
+
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [
+        ('{"jsonrpc": "2.0", "id": 7, "result": {"x', (7, "", False)),
+        ('\ufeff {"result": {"id": 3, "x": [{}, "}"]}, "id": "7"', ("7", "", False)),
+        ('{"result": {"id": 3, "x": "', (None, "", False)),
+        ('{"result": [{"id": 3', (None, "", False)),
+        ('{"result": "a\\"b{", "\\u0069d": 7, "x', (7, "", False)),
+        ('{"id": 7', (None, "", False)),  # perhaps 70
+        ('{"id": "7', (None, "", False)),
+        ('{"id": 7.0, "x"', (None, "", False)),
+        ('{"id": true, "x"', (None, "", False)),
+        ('{"id": null, "error": {"message": "', (None, "", False)),
+        ('{"id": ' + "9" * 5000 + ', "result": "', (None, "", False)),
+        ('{"id": 7, "id": 8, "x', (7, "", False)),
+        ('{"method": "notifications/message", "params": {"id": 7, "', (None, "notifications/message", True)),
+        ('{"id": 7, "params": {"x": 1}, "method": "ping", "x": "', (7, "ping", True)),
+        ('{"id": 7, "params": {"x', (7, "", True)),
+        ('[{"id": 7, "result": {}}, {"', (None, "", False)),
+        ("a log line", (None, "", False)),
+        ('{"a\\x": 1, "id": 7', (None, "", False)),
+        ("{" * 1000, (None, "", False)),
+        ("", (None, "", False)),
+    ],
+)
+def test_what_the_beginning_of_a_message_tells(text, head):
+    assert read_head(text) == head
+    assert read_head(text.encode()) == head
+
+
+@given(st.text('{}[]":,\\idx 7\n', max_size=60))
+def test_any_beginning_is_read(text):
+    read_head(text)
+    read_head('{"id": 7, ' + text)
+
+
+def reply(number, **members):
+    return json.dumps({"jsonrpc": "2.0", "id": number, **members})
+
+
+LARGE = 70_000
+RESULT = {"content": []}
+
+
+# What a server may write for request n: the line, the length of its padding, and what ends: `good` or an error code of
+# request n, of the only one that waits (`only`), or of all that wait (`any`).
+REPLIES = {
+    "good": lambda n: (reply(n, result=RESULT), 0, ("n", "good")),
+    "id as text": lambda n: (reply(str(n), result=RESULT), 0, ("n", "good")),
+    "an error": lambda n: (reply(n, error={"code": -32603, "message": "no"}), 0, ("n", "good")),
+    "another id": lambda n: (reply(n + 1000, result=RESULT), 0, None),
+    "another id as text": lambda _: (reply("x", result=RESULT), 0, None),
+    "no id": lambda _: ('{"jsonrpc": "2.0", "result": {}}', 0, ("only", "protocol_violation")),
+    "id null": lambda _: (reply(None, result=RESULT), 0, ("only", "protocol_violation")),
+    "id true": lambda _: (reply(True, result=RESULT), 0, ("only", "protocol_violation")),
+    "no result": lambda n: (reply(n), 0, None),
+    "a bad result": lambda n: (reply(n, result=None), 0, ("n", "protocol_violation")),
+    "a bad result and id as text": lambda n: (reply(str(n), result=7), 0, ("n", "protocol_violation")),
+    "a bad result and another id": lambda n: (reply(n + 1000, result=None), 0, None),
+    "half": lambda n: (reply(n, result=RESULT)[:-3], 0, ("n", "protocol_violation")),
+    "half and another id": lambda n: (reply(n + 1000, result=RESULT)[:-3], 0, None),
+    "two ids": lambda n: (
+        f'{{"id": {n}, {reply(n + 1, result=RESULT)[1:]}',
+        0,
+        ("only", "protocol_violation"),
+    ),
+    "large": lambda n: (reply(n, result={"x": "@PAD@"}), LARGE, ("n", "too_large")),
+    "large and id last": lambda n: (
+        f'{{"jsonrpc": "2.0", "result": {{"id": {n}, "x": "@PAD@"}}, "id": {n}}}',
+        LARGE,
+        ("any", "too_large"),
+    ),
+    "large and another id": lambda n: (reply(n + 1000, result={"x": "@PAD@"}), LARGE, None),
+    "large and no message": lambda _: ("@PAD@", LARGE, ("any", "too_large")),
+    "a large notification": lambda n: (
+        f'{{"method": "notifications/message", "params": {{"id": {n}, "data": "@PAD@"}}}}',
+        16 * 1024 * 1024,
+        None,
+    ),
+    "a log line": lambda n: (f'{{"id": {n}, "level": "info"}}', 0, None),
+}
+
+
+def outcome_of_replies(count, cancelled, replies):
+    """What ends which request, in order, by the rules of the table."""
+    waiting = [number for number in range(1, count + 1) if number not in cancelled]
+    for kind, number in replies:
+        effect = REPLIES[kind](number)[2]
+        if effect is None:
+            continue
+        whose, how = effect
+        ended = [number] if whose == "n" else waiting[:] if whose == "any" or len(waiting) == 1 else []
+        ended = [each for each in ended if each in waiting]
+        for each in ended:
+            waiting.remove(each)
+            yield each, how if len(ended) == 1 or whose == "n" else "unidentified_response"
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(1, 4),
+    st.sets(st.integers(1, 4), max_size=2),
+    st.lists(st.tuples(st.sampled_from(sorted(REPLIES)), st.integers(1, 4)), max_size=8),
+)
+@example(2, set(), [("a large notification", 1), ("good", 2), ("good", 1)])
+@example(3, set(), [("large and id last", 2), ("good", 3)])
+@example(2, {1}, [("a bad result", 1), ("large", 1), ("good", 1), ("good", 2), ("good", 2)])
+def test_a_bad_reply_loses_its_request_and_nothing_else(count, cancelled, replies):
+    async def happened():
+        async with entered("say") as (link, wire):
+            traces = {}
+            for number in range(1, count + 1):
+                with trace_call(1) as traces[number]:
+                    await wire.send(number, "hold")
+            for number in cancelled & traces.keys():
+                params = {"requestId": number}
+                off = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
+                await wire.write.send(SessionMessage(off))
+            # A notification makes the server write: a call would be one more request that waits.
+            lines = [REPLIES[kind](number)[:2] for kind, number in replies]
+            params = {"lines": lines}
+            say = JSONRPCNotification(jsonrpc="2.0", method="notifications/say", params=params)
+            await wire.write.send(SessionMessage(say))
+            expected, found = [*outcome_of_replies(count, cancelled, replies)], []
+            while len(found) < len(expected):
+                message = await wire.next()
+                if isinstance(message, JSONRPCNotification):
+                    assert message.params is None
+                # The SDK drops a response to no request.
+                elif str(message.id) in {str(number) for number, _ in expected[len(found) :]}:
+                    trouble = traces[int(message.id)].trouble
+                    found.append((int(message.id), "good" if trouble is None else trouble.code))
+            assert found == expected
+            await wire.write.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=9, method="ping")))
+            while isinstance(message := await wire.next(), JSONRPCNotification) or message.id != 9:
+                pass
+            assert link.ended == ""
+
+    asyncio.run(happened())
+
+
+async def test_a_request_of_the_server_that_is_too_large_is_passed_on_without_its_content():
+    async with entered("say") as (link, wire):
+        await wire.send(1, "hold")
+        line = '{"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {"x": "@PAD@"}}'
+        await wire.say([line, 16 * 1024 * 1024], [reply(1, result=RESULT), 0], number=2)
+        asked = await wire.next()
+        assert isinstance(asked, JSONRPCRequest)
+        assert (asked.id, asked.method, asked.params) == (1, "sampling/createMessage", None)
+        assert (await wire.next()).id == 1
+        assert link.ended == ""
+
+
+async def test_a_subscription_is_not_taken_for_a_request_that_a_reply_may_answer():
+    async with entered("say") as (_, wire):
+        listen = JSONRPCRequest(jsonrpc="2.0", id="listen-1", method="subscriptions/listen", params={})
+        await wire.write.send(SessionMessage(listen))
+        with trace_call(1) as call_trace:
+            await wire.send(1, "say", {"lines": [["@PAD@", LARGE]]})
+        assert (await wire.next()).id == 1
+        assert call_trace.trouble is not None
+        assert call_trace.trouble.code == "too_large"
+
+
+async def test_what_is_not_a_message_is_logged(caplog):
+    with caplog.at_level(logging.DEBUG, "toolcrib"):
+        async with entered("say") as (_, wire):
+            lines = [
+                ["banner", 0],
+                [reply(7, result=RESULT), 0],
+                ['{"method": "x", "params": "@PAD@"}', 17_000_000],
+            ]
+            await wire.say(*lines, [reply(1, result=RESULT), 0], number=1)
+            assert (await wire.next()).id == 7
+            assert isinstance(await wire.next(), JSONRPCNotification)
+            assert (await wire.next()).id == 1
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("DEBUG", "the server `scripted` sent output that is not a valid MCP message"),
+        ("DEBUG", "the server `scripted` sent a response to no pending request"),
+        ("WARNING", "the server `scripted` sent a line longer than 16MiB, which was discarded"),
+    ]
 
 
 def test_logs_of_others_are_left_alone(caplog):

@@ -297,6 +297,142 @@ async def test_an_exchange_that_fails_is_told_and_takes_nothing_with_it(raw, cod
         assert [tool.name for tool in (await client.list_tools()).tools] == ["echo"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"id": 1000}, "the response has the ID of another request"),
+        ({"id": "x"}, "the response has the ID of another request"),
+        ({"result": None}, "the response is not a valid MCP message"),
+        ({"result": [1]}, "the response is not a valid MCP message"),
+        ({"id": [1]}, "the response is not a valid MCP message"),
+        ({"method": "ping"}, "the body is not a response"),
+    ],
+)
+async def test_a_response_that_is_not_one_ends_its_call_alone(stream, members, message):
+    async def calls(_reader, writer, head):
+        answer = {**answer_to(head.json), **members}
+        if "method" in members:
+            del answer["result"]
+        raw = raw_answer(200, {"Content-Type": "application/json"}, json.dumps(answer).encode())
+        writer.write(STREAM + event(answer) + chunk(b"") if stream else raw)
+
+    async with serving(speaking(calls=calls)) as server, connected(at(server)) as (link, client):
+        call_trace = await trouble_of_call(client)
+        assert call_trace.begun
+        # The response may still follow on a stream.
+        follows = stream and members.keys() & {"id", "method"} and members.get("id") != [1]
+        expected = "the stream ended before the response arrived" if follows else message
+        assert call_trace.trouble is not None
+        assert call_trace.trouble.message == expected
+        assert call_trace.trouble.code == ("connection_broken" if follows else "protocol_violation")
+        assert link.ended == ""
+        assert len((await client.list_tools()).tools) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_id_of_a_response_may_be_a_text(stream):
+    async def calls(_reader, writer, head):
+        answer = {**answer_to(head.json), "id": str(head.json["id"])}
+        raw = raw_answer(200, {"Content-Type": "application/json"}, json.dumps(answer).encode())
+        writer.write(STREAM + event(answer) + chunk(b"") if stream else raw)
+
+    async with serving(speaking(calls=calls)) as server, connected(at(server)) as (_, client):
+        assert await call(client, {"n": 1}) == {"n": 1}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_error_without_an_id_is_for_the_request_that_it_answers(stream):
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Parse error"}}
+
+    async def calls(_reader, writer, _head):
+        raw = raw_answer(200, {"Content-Type": "application/json"}, json.dumps(error).encode())
+        writer.write(STREAM + event(error) + chunk(b"") if stream else raw)
+
+    async with serving(speaking(calls=calls)) as server, connected(at(server)) as (_, client):
+        with pytest.raises(MCPError, match="Parse error"):
+            await call(client)
+
+
+async def test_a_response_with_the_id_of_another_request_does_not_answer_that_one():
+    numbers: list[int] = []
+    both, wrong = asyncio.Event(), asyncio.Event()
+
+    async def calls(_reader, writer, head):
+        first = not numbers
+        numbers.append(head.json["id"])
+        if first:
+            await both.wait()
+        else:
+            both.set()
+            await wrong.wait()
+        answer = {**answer_to(head.json), "id": numbers[1]}
+        writer.write(raw_answer(200, {"Content-Type": "application/json"}, json.dumps(answer).encode()))
+
+    async with serving(speaking(calls=calls)) as server, connected(at(server)) as (_, client):
+        first = asyncio.ensure_future(trouble_of_call(client))
+        while not numbers:
+            await RealClock().sleep(0.01)
+        second = asyncio.ensure_future(call(client, {"n": 2}))
+        trouble = (await first).trouble
+        assert trouble is not None
+        assert trouble.code == "protocol_violation"
+        wrong.set()
+        assert await second == {"n": 2}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+async def test_events_that_are_not_the_response_lose_nothing(end, caplog):
+    large = "x" * 17_000_000
+    notes = [
+        json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"x": large}}),
+        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {"x": large}}),
+        json.dumps({"jsonrpc": "2.0", "id": 1000, "result": {"x": large}}),
+        json.dumps({"jsonrpc": "2.0", "id": 1000, "result": {}}),
+        json.dumps({"jsonrpc": "2.0", "id": 1000, "result": None}),
+        '{"method": "notifications/message", "method": "x"}',
+        "{}",
+        "banner",
+    ]
+
+    async def calls(_reader, writer, head):
+        writer.write(STREAM)
+        for text in [*notes, json.dumps(answer_to(head.json))]:
+            raw = f"event: message{end}data: {text}{end}{end}".encode()
+            # The last byte, which may be half of a CRLF, comes in a piece of its own.
+            writer.write(chunk(raw[:-1]) + chunk(raw[-1:]))
+            await writer.drain()
+        writer.write(chunk(b""))
+
+    async with serving(speaking(calls=calls)) as server, connected(at(server)) as (link, client):
+        with caplog.at_level(logging.WARNING, "toolcrib"):
+            assert await call(client, {"n": 1}) == {"n": 1}
+        assert link.ended == ""
+        answered = [head.json for head in server.requests if head.method == "POST" and "error" in head.json]
+        assert [(each["id"], each["error"]["code"]) for each in answered] == [(1, -32602)]
+    told = "the server `crm` sent an event larger than 16MiB, which was discarded"
+    assert [record.message for record in caplog.records] == [told] * 3
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("most", [100_000, 20_000_000])
+async def test_the_limit_of_a_response_is_that_of_its_call(stream, most):
+    async def calls(_reader, writer, head):
+        answer = {**answer_to(head.json), "result": {"content": [{"type": "text", "text": "x" * length}]}}
+        raw = raw_answer(200, {"Content-Type": "application/json"}, json.dumps(answer).encode())
+        writer.write(STREAM + event(answer) + chunk(b"") if stream else raw)
+
+    async with serving(speaking(calls=calls)) as server, connected(at(server)) as (_, client):
+        length = most - 1000
+        with trace_call(most):
+            assert len((await client.call_tool("echo", {})).content[0].text) == length
+        length = most
+        with trace_call(most) as call_trace, pytest.raises(MCPError):
+            await client.call_tool("echo", {})
+        assert call_trace.trouble is not None
+        assert call_trace.trouble.code == "response_too_large"
+
+
 async def test_an_event_may_have_four_megabytes():
     async def large(_reader, writer, head):
         answer = answer_to(head.json)

@@ -40,7 +40,6 @@ from toolcrib.executors.mock.variables import (
     MockState,
     Scope,
     StatefulScope,
-    is_stateful,
     scope_of,
     state_key,
 )
@@ -85,6 +84,11 @@ class MockExecutor:
         from toolcrib.executors.mock.checks import check_mock_block  # noqa: PLC0415
 
         return check_mock_block(descriptor)
+
+    def keeps_state(self, descriptor: Descriptor) -> bool:
+        """Whether the mock reads or changes the state of the session, or counts its calls."""
+        rules = compile_rules(descriptor, [])
+        return any(rule.counts or rule.keeps for rule in rules)
 
     def bind(self, descriptor: Descriptor) -> BoundMock:
         """Compile the block.
@@ -156,7 +160,7 @@ class BoundMock:
         self.waits = any(reply.waits for reply in replies)
         self._slot = state_key(descriptor.name)
         names = frozenset({"args"}).union(*(rule.names for rule in rules))
-        self.keeps = is_stateful(names) or any(reply.keeps for reply in replies)
+        self.keeps = any(rule.keeps for rule in rules)
         self._scope = self._scope_before = scope_of(frozenset() if self.keeps else names)
         if self.keeps:
             scope = _keeping(descriptor.fixture, descriptor.origin.pack)

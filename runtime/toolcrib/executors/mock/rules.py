@@ -17,7 +17,7 @@ from toolcrib.core.model import JSON, NOTHING, Descriptor, Machine
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.text import compact
 from toolcrib.executors.mock.replies import Reply, compile_reply
-from toolcrib.executors.mock.variables import MockState, Scope, names_for
+from toolcrib.executors.mock.variables import MockState, Scope, is_stateful, names_for
 from toolcrib.expressions import Expression, compile_condition
 from toolcrib.expressions.values import frozen
 
@@ -75,6 +75,18 @@ class MockRule(NamedTuple):
         readers = (self.args, self.call, self.state, self.condition, *self.replies)
         states = frozenset[str]() if self.state is None else frozenset({"state"})
         return states.union(*(reader.names for reader in readers if reader is not None))
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it reads or changes the state of the session."""
+        return is_stateful(self.names) or any(reply.keeps for reply in self.replies)
+
+    @property
+    def counts(self) -> bool:
+        """Whether its answer depends on the number of calls in the session."""
+        limited = len(self.replies) > 1 or self.after_last != "repeat" or self.call is not None
+        paced = any(reply.injection is not None and reply.injection.counts for reply in self.replies)
+        return limited or paced or not self.names.isdisjoint(("call", "session"))
 
     def matches(self, scope: Scope, number: int) -> bool:
         """Whether the call matches. Does not look at whether replies are left.

@@ -109,6 +109,20 @@ class ArenaPrompt(NamedTuple):
         return place_names(named) if named else place_list(self.spec, [])
 
 
+def offered_tools(prompt: ArenaPrompt, agents: Sequence[str], node: SourceNode) -> PlacedValue:
+    """The globs of the tools that a prompt offers: those that it allows, and the tools of agents.
+
+    Args:
+        prompt: The prompt.
+        agents: Names of the tools of the arena's agents.
+        node: The arena's agents.
+    """
+    values, places = prompt.allowed
+    more = [name for name in agents if name not in values]
+    at = {f"/{len(values) + index}": node for index in range(len(more))}
+    return PlacedValue([*values, *more], {**places, **at})
+
+
 def report_no_tools(prompt: ArenaPrompt, calls: Sequence[SourceNode], *, offers: bool) -> Iterator[Problem]:
     """A warning for a prompt that allows no tool, although its conversation needs some.
 
@@ -166,13 +180,12 @@ def system_prompt(prompt: ArenaPrompt, scenario: SourceNode, library: ArenaLibra
 
 
 def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:
-    """The guardrails for each reply; a validator without a counterpart is reported and never checked."""
+    """The guardrails for each reply, which they rewrite; an unsupported validator is reported and never checked."""
     found = []
     for node in prompt.spec.part("validators").each():
         if node.part("enabled").value is False:
             continue
-        params: dict[str, JSON] = dict(node.part("params").value or {})
-        entry: dict[str, JSON] = {"type": node.part("type").text, **({"params": params} if params else {})}
+        entry = _guardrail(node)
         faults: list[Problem] = []
         check_guardrails([entry], "", faults)
         if faults:
@@ -181,6 +194,19 @@ def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:
             entry = {"type": entry["type"], "unsupported": faults[0].message}
         found.append(place_value(entry, node))
     return found
+
+
+def _guardrail(node: SourceNode) -> dict[str, JSON]:
+    params = {key: value for key, value in (node.part("params").value or {}).items() if value is not None}
+    message = params.pop("message", None)
+    # Without a direction, a guardrail checks what the model says.
+    if params.get("direction") == "output":
+        del params["direction"]
+    entry: dict[str, JSON] = {"type": node.part("type").text, **({"params": params} if params else {})}
+    said = node.part("message").text or message
+    entry |= {"message": said} if said else {}
+    watches = any(node.part(key).value is True for key in ("monitor", "monitor_only"))
+    return entry if watches else entry | {"rewrite": True}
 
 
 def _variables(prompt: ArenaPrompt, scenario: SourceNode) -> dict[str, str]:

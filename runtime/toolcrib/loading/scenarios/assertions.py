@@ -114,7 +114,7 @@ def takes_text_list(schema: Mapping[str, Any], key: str) -> bool:
 
 
 _GUARDRAIL_KEYS: Final = ("type", "params", "message", "unsupported")
-"""Keys of an assertion that a guardrail can have."""
+"""Keys of an assertion that a guardrail can have; `rewrite` is its own."""
 
 _ALL_TYPES: Final = "see the types in `docs/reference/assertions.md`"
 
@@ -169,7 +169,7 @@ def _compile_guardrail(guard: Guardrail) -> GuardrailCheck:
     found = check_guardrails([{"type": guard.type, "params": {**guard.params}}], "", problems)
     if problems:
         return GuardrailCheck(guard.type, names, guard.message, fault=problems[0].message)
-    return GuardrailCheck(guard.type, names, guard.message, assertion=found[0])
+    return GuardrailCheck(guard.type, names, guard.message, assertion=found[0], rewrite=guard.rewrite)
 
 
 def _names_of(kind: JSON) -> frozenset[str]:
@@ -191,7 +191,9 @@ def assertion_entry_schema() -> dict[str, Any]:
 def guardrail_entry_schema() -> dict[str, Any]:
     """JSON Schema of a guardrail without its `params`. Do not modify the result."""
     form = assertion_entry_schema()
-    return {**form, "properties": {key: form["properties"][key] for key in _GUARDRAIL_KEYS}}
+    own = {key: form["properties"][key] for key in _GUARDRAIL_KEYS}
+    rewrite: dict[str, Any] = part_schema("agent")["$defs"]["agent_guardrail"]["properties"]["rewrite"]
+    return {**form, "properties": {**own, "rewrite": rewrite}}
 
 
 def _checked(

@@ -240,6 +240,7 @@ class GuardrailCheck(NamedTuple):
         unsupported: Why it cannot be evaluated; empty if it can.
         assertion: The assertion on texts; None if it is invalid or unsupported.
         fault: Why it is invalid; empty if it is valid.
+        rewrite: Whether a reply that violates it is rewritten.
     """
 
     type: str
@@ -248,6 +249,12 @@ class GuardrailCheck(NamedTuple):
     unsupported: str = ""
     assertion: Assertion | None = None
     fault: str = ""
+    rewrite: bool = False
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether it can rewrite replies."""
+        return self.rewrite and self.assertion is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,12 +326,16 @@ GRANT = "grant"
 """The client's answer that stands for the answer of the tool's mock."""
 
 
+NO_PROVIDER: Final = "none"
+"""Provider of an agent that only runs with a provider from the command line."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """The agent of a scenario.
 
     Attributes:
-        provider: `scripted`, `direct`, or the name of a provider of models.
+        provider: `scripted`, `direct`, `none` (`NO_PROVIDER`), or the name of a provider of models.
         model: Name of the model; empty for the provider's default.
         base_url: URL of the service; empty for the provider's default.
         api_key: The provider's key, in which `${VAR}` is looked up; None for the provider's default variable.

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from toolcrib.core.errors import did_you_mean
 from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.text import JSON_DECODER, text_for_model
-from toolcrib.loading.scenarios.model import SPEAKING, WRAPPER, Assertion
+from toolcrib.loading.scenarios.model import SPEAKING, WRAPPER, Assertion, GuardrailCheck
 from toolcrib.provider.messages import Message, ToolResult, system, user
 from toolcrib.provider.models.protocol import Finish, Provider, ProviderError, Request, TextDelta
 from toolcrib.scenarios.assertions import calls, texts
@@ -259,7 +259,8 @@ async def _wrapped(params: Params, trajectory: Trajectory, context: AssertionCon
 def guardrail_triggered(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Check whether a guardrail found something."""
     wanted, name = params.get("should_trigger", True), params["validator_type"]
-    guards = [each for each in trajectory.guardrails if name in each.names]
+    named = [(index, each) for index, each in enumerate(trajectory.guardrails) if name in each.names]
+    guards = [each for _index, each in named]
     unsupported = next((each.unsupported for each in guards if each.unsupported), "")
     if unsupported:
         return skipped(unsupported)
@@ -269,21 +270,27 @@ def guardrail_triggered(params: Params, trajectory: Trajectory) -> AssertionVerd
     fault = next((each.fault for each in guards if each.fault), "")
     if fault:
         return failed(f"guardrail `{name}` cannot be used: {fault}")
-    settled = [each.assertion for each in guards if each.assertion is not None]
-    found = [finding for guard in settled if (finding := _finding(guard, trajectory))]
+    found = [finding for index, guard in named if (finding := _finding(index, guard, trajectory))]
     message = f"`{name}` found {'; '.join(found) or 'nothing'}"
     if bool(found) is wanted:
         return passed(message)
     return failed(f"{message}, expected {'a finding' if wanted else 'nothing'}")
 
 
-def _finding(guard: Assertion, trajectory: Trajectory) -> str:
-    """What a guardrail finds in the texts; empty for nothing."""
-    for text in trajectory.texts:
-        found = _guarded(guard.type, guard.params, Trajectory(texts=(text,)))
-        if not found.passed:
-            return found.message
-    return ""
+def _finding(index: int, guard: GuardrailCheck, trajectory: Trajectory) -> str:
+    """What a guardrail finds in the replies of the model; empty for nothing."""
+    # The texts of the trajectory are those after the guardrail rewrote them.
+    if guard.rewrites:
+        return next((each.found for each in trajectory.firings if each.guard == index), "")
+    return next((found for text in trajectory.texts if (found := violation_of(guard, text))), "")
+
+
+def violation_of(guard: GuardrailCheck, text: str) -> str:
+    """What a guardrail finds in a text; empty for nothing."""
+    if guard.assertion is None:
+        return ""
+    found = _guarded(guard.assertion.type, guard.assertion.params, Trajectory(texts=(text,)))
+    return "" if found.passed else found.message
 
 
 def _guarded(kind: str, params: Params, trajectory: Trajectory) -> AssertionVerdict:

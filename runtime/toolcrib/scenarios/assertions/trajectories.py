@@ -27,6 +27,20 @@ def _as_it_is(text: str) -> str:
     return text
 
 
+class GuardrailFiring(NamedTuple):
+    """A reply that a guardrail rewrote.
+
+    Attributes:
+        turn: Number of the user's message that began the turn, from 1.
+        guard: Index of the guardrail.
+        found: What it found in the reply of the model.
+    """
+
+    turn: int
+    guard: int
+    found: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
     """The texts and calls of an agent.
@@ -39,6 +53,7 @@ class Trajectory:
         cost: Cost so far in US dollars; 0 without known prices.
         states: Named states of the mocks at the end; empty if unknown.
         guardrails: The guardrails of the agent and its prompt.
+        firings: The replies that guardrails rewrote; `texts` contains the rewritten ones.
         has_text: Whether the provider produces text.
         hide: Masks the secrets that the run knows.
         whole: The conversation so far, for assertions that look beyond the turn; None if this is it.
@@ -51,6 +66,7 @@ class Trajectory:
     cost: float = 0.0
     states: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     guardrails: tuple[GuardrailCheck, ...] = ()
+    firings: tuple[GuardrailFiring, ...] = ()
     has_text: bool = True
     hide: Callable[[str], str] = _as_it_is
     whole: Trajectory | None = None
@@ -62,6 +78,7 @@ class Trajectory:
         turn: int | None = None,
         guardrails: Sequence[GuardrailCheck] = (),
         *,
+        firings: Sequence[GuardrailFiring] = (),
         has_text: bool = True,
         states: Mapping[str, JSON] = NOTHING,
         hide: Callable[[str], str] = _as_it_is,
@@ -73,6 +90,7 @@ class Trajectory:
             turn: Number of the user's message that began the turn, from 1; None for all turns. Later turns are not
                 included.
             guardrails: The guardrails of the agent and its prompt.
+            firings: The replies that they rewrote.
             has_text: Whether the provider produces text.
             states: Named states of the mocks at the end.
             hide: Masks secrets in a text.
@@ -86,6 +104,7 @@ class Trajectory:
             cost=conversation.cost,
             states=states,
             guardrails=tuple(guardrails),
+            firings=tuple(each for each in firings if each.turn <= last),
             has_text=has_text,
             hide=hide,
         )
@@ -95,7 +114,10 @@ class Trajectory:
             return whole
         messages = tuple(_of_turns(conversation.messages, [turn]))
         calls = tuple(call for call in whole.calls if call.turn == turn)
-        return replace(whole, texts=_texts(messages), calls=calls, messages=messages, whole=whole)
+        firings = tuple(each for each in whole.firings if each.turn == turn)
+        return replace(
+            whole, texts=_texts(messages), calls=calls, messages=messages, firings=firings, whole=whole
+        )
 
     @property
     def reply(self) -> str:

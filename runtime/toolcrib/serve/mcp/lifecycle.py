@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -18,8 +19,15 @@ if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
 
 
-def opening_line(runtime: Runtime, options: Options, where: str) -> str:
-    """`serving 12 tools (10 mock, 2 live) at http://127.0.0.1:8000/mcp; profile ci; 1 problem`."""
+def opening_line(runtime: Runtime, options: Options, where: str, *, shared: bool = False) -> str:
+    """`serving 12 tools (10 mock, 2 live) at http://127.0.0.1:8000/mcp; profile ci; 1 problem`.
+
+    Args:
+        runtime: The tools.
+        options: Which tools are served, and how.
+        where: How clients reach the server.
+        shared: Whether clients share a session though they may belong to different people.
+    """
     cards = runtime.registry.query(toolset=options.toolset or None)
     modes = Counter(card.mode or "unbound" for card in cards)
     told = ", ".join(f"{many} {name}" for name, many in modes.most_common())
@@ -31,6 +39,8 @@ def opening_line(runtime: Runtime, options: Options, where: str) -> str:
         parts.append(f"profile {settings.profile}")
     if runtime.problems:
         parts.append(f"{_many(len(runtime.problems), 'problem')}: run `toolcrib validate`")
+    if shared:
+        parts.append("clients share one session: use tokens or `--sessions handle` to separate them")
     return "; ".join(parts)
 
 
@@ -78,3 +88,36 @@ class Shutdown:
         if self.asked.is_set():
             self.hurried.set()
         self.asked.set()
+
+
+YOUNG: Final = 10_000
+"""Number of new containers that starts a garbage collection; Python's default is 700, fewer than ten calls make."""
+
+
+@contextmanager
+def frozen_heap() -> Iterator[Callable[[], None]]:
+    """Leave what exists out of garbage collections within the block.
+
+    Tools and modules live as long as the server. Without this, the collector visits their hundred thousand objects
+    again and again: 60 ms at a time, and a seventh of the time of a short call.
+
+    Yields:
+        Call it when tools have been replaced: it collects the old ones and leaves out the new ones.
+    """
+    thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
+
+    def renew() -> None:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+
+    if frozen:  # the program that embeds the server does this itself
+        yield lambda: None
+        return
+    gc.freeze()
+    gc.set_threshold(max(YOUNG, thresholds[0]), *thresholds[1:])
+    try:
+        yield renew
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()

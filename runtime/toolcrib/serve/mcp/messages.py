@@ -118,11 +118,14 @@ _SENTENCES: Final[Mapping[Outcome, str]] = {
 }
 
 _FINER: Final[Mapping[str, str]] = {
+    "too_many_sessions": "too many sessions are open; use one of them again",
     "client_tool_deferred": "the application that runs this server must fulfil the tool, and it has no handler for it",
     "consent_declined": "the person asked for consent declined the call",
     "rate_limited": "the tool was called too often",
     "result_too_large": "the result is too large; ask for less",
     "response_too_large": "the result is too large; ask for less",
+    "too_large": "the result is too large; ask for less",
+    "unidentified_response": "the result may be too large, and the call may have acted; check before you call again, and ask for less",
     "result_too_deep": "the result is nested too deep to be sent",
     "server_ending": "the server is shutting down; call again when it is back",
     "untrusted_workspace": "the tool needs something that is not trusted yet, so nothing was started, contacted or read; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import INPUT_SIZE
@@ -31,6 +31,12 @@ SHORTEST_TOKEN: Final = 16
 NEW_TOKEN: Final = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"  # noqa: S105 -- a command, not a token
 """The command that generates a good token."""
 
+SessionMode: TypeAlias = Literal["principal", "handle"]
+"""How clients of MCP 2026-07-28 get their session: that of their token, or one that they open and name in each call."""
+
+SESSION_AGE: Final = 4 * 3600.0
+"""Seconds after which a session that a client opened or named ends."""
+
 ANYWHERE: Final = frozenset({"", "*", "0.0.0.0", "::"})  # noqa: S104 -- compared with, never bound to
 """Hosts that mean every address of the machine."""
 
@@ -48,6 +54,10 @@ class Options(NamedTuple):
         watch: Whether files are watched and clients notified of changes.
         page_tools: Maximum number of tools on a page of `tools/list`.
         drain: Seconds that calls in flight get when the server stops.
+        sessions: How clients of MCP 2026-07-28 get their session.
+        session_age: Seconds after which a session that a client opened or named ends.
+        open_sessions: Maximum number of such sessions.
+        open_sessions_each: Maximum number of such sessions of one token, or of all clients without a token.
     """
 
     toolset: str = ""
@@ -55,6 +65,10 @@ class Options(NamedTuple):
     watch: bool = True
     page_tools: int = PAGE_TOOLS
     drain: float = DRAIN
+    sessions: SessionMode = "principal"
+    session_age: float = SESSION_AGE
+    open_sessions: int = 10_000
+    open_sessions_each: int = 1_000
 
 
 class ClientLimits(NamedTuple):
@@ -92,7 +106,8 @@ class ListenAddress(NamedTuple):
     Attributes:
         host: Address or name to listen on.
         port: Port to listen on; 0 chooses a free one.
-        token: Bearer token that clients must present (RFC 6750); empty for none, which only loopback allows.
+        tokens: Bearer tokens (RFC 6750), one of which clients must present; none is allowed on loopback only. Clients
+            with different tokens never share a session.
         hosts: Accepted values of `Host`, in addition to those of the address itself.
         origins: Accepted values of `Origin`: web pages that may call.
         limits: Limits for clients.
@@ -101,7 +116,7 @@ class ListenAddress(NamedTuple):
 
     host: str = "127.0.0.1"
     port: int = 8000
-    token: str = ""
+    tokens: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     limits: ClientLimits = ClientLimits()
@@ -116,8 +131,8 @@ class ListenAddress(NamedTuple):
         """Return the address itself if it is safe to serve.
 
         Raises:
-            ConfigurationError: Other machines could call without a token, or with one that is too short; or an
-                allowed host or origin is invalid or a wildcard.
+            ConfigurationError: Other machines could call without a token, or with one that is too short; two tokens
+                are equal; or an allowed host or origin is invalid or a wildcard.
         """
         for value in (*self.hosts, *self.origins):
             _check_exact(value)
@@ -125,22 +140,27 @@ class ListenAddress(NamedTuple):
             _check_origin(origin)
         # A header value is visible ASCII (RFC 9110, 5.5), and a bearer token contains no space (RFC 6750,
         # 2.1).
-        if self.token and not (self.token.isascii() and self.token.isprintable() and " " not in self.token):
+        if not all(token.isascii() and token.isprintable() and " " not in token for token in self.tokens):
             raise ConfigurationError(
                 "the token contains characters that are not allowed in a header",
                 hint="use letters, digits and `-._~+/=`",
             )
+        if len({*self.tokens}) < len(self.tokens):
+            raise ConfigurationError(
+                "two of the tokens are equal, so their clients would share a session",
+                hint=f"generate another one: `{NEW_TOKEN}`",
+            )
         if not is_loopback(self.host):
-            self.check_token()
+            self.check_tokens()
         return self
 
-    def check_token(self) -> None:
-        """Check that the token is good enough for an address that other machines can reach.
+    def check_tokens(self) -> None:
+        """Check that the tokens are good enough for an address that other machines can reach.
 
         Raises:
-            ConfigurationError: It is missing or too short.
+            ConfigurationError: There is none, or one is too short.
         """
-        if not self.token:
+        if not self.tokens:
             raise ConfigurationError(
                 f"other machines can reach `{self.host}`, so a token is required",
                 code="token_needed",
@@ -149,15 +169,15 @@ class ListenAddress(NamedTuple):
         if self.has_short_token:
             raise ConfigurationError(
                 f"other machines can reach `{self.host}`, and the token is too short: expected at least "
-                f"{SHORTEST_TOKEN} characters, got {len(self.token)}",
+                f"{SHORTEST_TOKEN} characters, got {min(map(len, self.tokens))}",
                 code="token_too_short",
                 hint=f"generate a longer one: `{NEW_TOKEN}`",
             )
 
     @property
     def has_short_token(self) -> bool:
-        """Whether the token is set but short enough to be guessed."""
-        return 0 < len(self.token) < SHORTEST_TOKEN
+        """Whether a token is short enough to be guessed."""
+        return any(len(token) < SHORTEST_TOKEN for token in self.tokens)
 
 
 def is_loopback(host: str) -> bool:

@@ -2,7 +2,7 @@
 
 The SDK validates a request, the runtime answers it, and the result is translated to MCP. In handshake
 revisions (2025-11-25 and before) each connection has its own session of the runtime. Since 2026-07-28
-requests belong to no connection and share one session. The server reports progress, cancels and drains calls,
+requests belong to no connection, and `ClientSessions` finds their session. The server reports progress, cancels and drains calls,
 watches files, and notifies clients when the list of tools changes.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from logging import getLogger
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -32,8 +32,17 @@ from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, NOTHING, Outcome, Partial, Progress, Result
 from toolcrib.engine import engine_of
 from toolcrib.engine.session import Session
+from toolcrib.serve.mcp.client_sessions import (
+    LONGEST_NAME,
+    META_KEY,
+    OPEN_SESSION,
+    ClientSessions,
+    InvalidName,
+)
+from toolcrib.serve.mcp.lifecycle import frozen_heap
 from toolcrib.serve.mcp.messages import COMPLETE, render_result
 from toolcrib.serve.mcp.options import Options, Say
+from toolcrib.serve.mcp.sdk_connection import connection_of, missing_connection
 from toolcrib.serve.mcp.tool_list import PAGES, EncodedPages, ListingCache, ToolListing
 
 if TYPE_CHECKING:
@@ -164,6 +173,9 @@ Context = ServerRequestContext[Any, Any]
 TOOLSET: Final = "toolcrib.toolset"
 """Key of the toolset from the path, in the scope of an HTTP request."""
 
+PRINCIPAL: Final = "toolcrib.principal"
+"""Key of the client's principal in the scope of an HTTP request."""
+
 FRESH_CHANGING: Final = 5_000
 """How long clients may cache the list if it can change, in ms; subscribers are notified immediately."""
 
@@ -184,6 +196,7 @@ class ToolServer:
         sdk: The SDK's server, run by the transports.
         calls: The calls in flight.
         pages: The placeholders of a transport with a single stream; None if each request has its own.
+        missing_connection: What the installed SDK lacks to tell the connections of requests apart, if anything.
     """
 
     def __init__(self, runtime: Runtime, options: Options, *, shared: bool = True) -> None:
@@ -193,19 +206,26 @@ class ToolServer:
             runtime: The tools.
             options: Which tools are served, and how.
             shared: Whether shared caches may keep lists: not if clients authenticate.
+
+        Raises:
+            ConfigurationError: A tool cannot be served with sessions by handle.
         """
         self.calls = CallsInFlight()
         self.pages: EncodedPages | None = None
+        self.missing_connection = missing_connection()
         self._runtime = runtime
         self._options = options
-        self._listings = ListingCache(options)
+        self._listings = ListingCache(options, engine_of(runtime).keeps_state)
         self._connections: dict[Connection, Session] = {}
-        self._stateless = runtime.session(caller="mcp")
+        self._clients = ClientSessions(runtime, options)
+        self._told: set[str] = set()
         self._changes = options.watch or bool(runtime.servers)
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         fresh = FRESH_CHANGING if self._changes else FRESH
         self.sdk = self._made(CacheHint(fresh, "public" if shared else "private"))
+        for conflict in self._listing_of(options.toolset, modern=True).conflicts.values():
+            raise ConfigurationError(conflict.message, code="session_conflict", hint=conflict.hint)
 
     def _made(self, hint: CacheHint) -> Server[Any]:
         project = self._runtime.project
@@ -265,22 +285,58 @@ class ToolServer:
     async def _call(self, ctx: Context, params: CallToolRequestParams) -> dict[str, Any]:
         listing = self._listing(ctx)
         name = listing.named.get(params.name)
-        if name is None and not self._may_appear(ctx, params.name):
-            raise _unknown(params.name, listing)
+        if name is None:
+            if not self._may_appear(ctx, params.name):
+                raise _unknown(params.name, listing)
+            # Only its server knows whether the tool is there and takes the handle of a session.
+            if _is_modern(ctx) and self._options.sessions == "handle":
+                await engine_of(self._runtime).discover(
+                    *filter(None, [engine_of(self._runtime).awaited(params.name)])
+                )
+                listing = self._listing(ctx)
+                name = listing.named.get(params.name)
         name = name or params.name
-        meta: Mapping[str, Any] = ctx.meta or NOTHING
-        report = ctx.session.report_progress if meta.get("progress_token") is not None else None
-        result = await self.calls.run(self._session(ctx), name, params.arguments, _trace_of(meta), report)
+        result = await self._result_of(ctx, listing, name, params.arguments)
         if result.outcome is Outcome.NOT_FOUND:  # the tool was removed after the lookup above
             raise _unknown(params.name, self._listing(ctx))
         revision = ctx.protocol_version
         declared = self._listing(ctx).has_output(name, revision)
         return render_result(name, result, revision=revision, declared=declared)
 
+    async def _result_of(
+        self,
+        ctx: Context,
+        listing: ToolListing,
+        name: str,
+        arguments: Mapping[str, JSON] | None,
+    ) -> Result:
+        meta: Mapping[str, Any] = ctx.meta or NOTHING
+        report = ctx.session.report_progress if meta.get("progress_token") is not None else None
+        if not _is_modern(ctx):
+            if META_KEY in meta:
+                raise MCPError(
+                    INVALID_PARAMS,
+                    f"{META_KEY} needs MCP 2026-07-28: a connection with a handshake has one session",
+                )
+            return await self.calls.run(self._session(ctx), name, arguments, _trace_of(meta), report)
+        principal = _principal_of(ctx)
+        if listing.adds(name):
+            return _NO_ARGUMENTS if arguments else self._clients.open(principal)
+        try:
+            found = self._clients.of_call(principal, arguments, meta, keeps_state=name in listing.by_handle)
+        except InvalidName:
+            raise MCPError(
+                INVALID_PARAMS, f"{META_KEY} must be a text of 1 to {LONGEST_NAME} characters"
+            ) from None
+        if isinstance(found, Result):
+            return found
+        session, arguments = found
+        return await self.calls.run(session, name, arguments, _trace_of(meta), report)
+
     def answers_at_once(self, name: str) -> bool:
         """Whether a tool, under a name that clients use, was called before and never waits."""
-        listing = self._listings.of(self._runtime.registry, self._options.toolset)
-        return self._stateless.answers_at_once(listing.named.get(name, name))
+        listing = self._listing_of(self._options.toolset)
+        return self._clients.own("").answers_at_once(listing.named.get(name, name))
 
     def _may_appear(self, ctx: Context, name: str) -> bool:
         # A server that was unreachable at start may still provide the tool; calling it contacts the server
@@ -289,10 +345,14 @@ class ToolServer:
 
     def _input_schema(self, name: str) -> Mapping[str, JSON] | None:
         """The schema for the SDK's check of `Mcp-Param-*` headers (MCP 2026-07-28, transports)."""
-        return self._listings.of(self._runtime.registry, self._options.toolset).input_of(name)
+        return self._listing_of(self._options.toolset, modern=True).input_of(name)
 
     def _listing(self, ctx: Context) -> ToolListing:
-        return self._listings.of(self._runtime.registry, self._toolset(ctx))
+        return self._listing_of(self._toolset(ctx), modern=_is_modern(ctx))
+
+    def _listing_of(self, toolset: str, *, modern: bool = False) -> ToolListing:
+        by_handle = modern and self._options.sessions == "handle"
+        return self._listings.of(self._runtime.registry, toolset, by_handle=by_handle)
 
     def _toolset(self, ctx: Context) -> str:
         asked = ctx.request.scope.get(TOOLSET, "") if ctx.request is not None else ""
@@ -300,18 +360,34 @@ class ToolServer:
 
     def count(self) -> int:
         """Number of tools that are listed, within the served toolset."""
-        return len(self._listings.of(self._runtime.registry, self._options.toolset).names)
+        return len(self._listing_of(self._options.toolset).names)
+
+    def conflicts(self) -> Iterator[str]:
+        """Why tools that came after the start are not listed; each reason once."""
+        for conflict in self._listing_of(self._options.toolset, modern=True).conflicts.values():
+            if conflict.message not in self._told:
+                self._told.add(conflict.message)
+                yield f"not served to clients of MCP 2026-07-28: {conflict.message}; {conflict.hint}"
 
     # Sessions.
 
     def _session(self, ctx: Context) -> Session:
-        if ctx.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
-            return self._stateless
+        if _is_modern(ctx):
+            return self._clients.own(_principal_of(ctx))
         # `ctx.session` is a new object for each request. Only the connection lasts, and it knows when it
         # ends.
-        connection = ctx.session._connection  # noqa: SLF001
+        if self.missing_connection is not None:
+            return self._only_session(ctx)
+        connection = connection_of(ctx.session)
         session = self._connections.get(connection)
         return self._opened(connection) if session is None else session
+
+    def _only_session(self, ctx: Context) -> Session:
+        """The session where connections cannot be told apart: over stdio there is one client."""
+        # Over HTTP `check_connections` has refused to start.
+        if ctx.request is not None:
+            raise MCPError(INTERNAL_ERROR, "This server cannot keep the sessions of clients apart")
+        return self._clients.own("")
 
     def _opened(self, connection: Connection) -> Session:
         session = self._connections[connection] = self._runtime.session(caller="mcp")
@@ -336,6 +412,7 @@ class ToolServer:
     def close(self) -> None:
         """Close all subscriptions."""
         self._listen.close()
+        self._clients.close()
 
 
 class _Server(Server[Any]):
@@ -352,6 +429,17 @@ class _Server(Server[Any]):
     ) -> InitializationOptions:
         told = notification_options or NotificationOptions(tools_changed=self.changes)
         return super().create_initialization_options(told, experimental_capabilities, extensions)
+
+
+def _is_modern(ctx: Context) -> bool:
+    return ctx.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS
+
+
+def _principal_of(ctx: Context) -> str:
+    return ctx.request.scope.get(PRINCIPAL, "") if ctx.request is not None else ""
+
+
+_NO_ARGUMENTS: Final = Result.failed(Outcome.INVALID_ARGUMENTS, f"`{OPEN_SESSION}` takes no arguments")
 
 
 async def _notify(connection: Connection) -> None:
@@ -385,26 +473,35 @@ def _trace_of(meta: Mapping[str, Any]) -> Mapping[str, str]:
 async def notify_changes(
     runtime: Runtime, server: ToolServer, options: Options, say: Say
 ) -> AsyncIterator[None]:
-    """Watch files (if configured) and notify clients of changes within the block."""
+    """Watch files (if configured) and notify clients of changes within the block.
+
+    The tools are left out of garbage collections meanwhile.
+    """
     changed = asyncio.Event()
     unfollow = engine_of(runtime).follow(changed.set)
-    tasks = [asyncio.create_task(_announced(changed, server))]
-    if options.watch:
-        tasks.append(asyncio.create_task(_followed(runtime, say)))
-    try:
-        yield
-    finally:
-        unfollow()
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+    with frozen_heap() as renew_heap:
+        tasks = [asyncio.create_task(_announced(changed, server, say, renew_heap))]
+        if options.watch:
+            tasks.append(asyncio.create_task(_followed(runtime, say)))
+        try:
+            yield
+        finally:
+            unfollow()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
 
-async def _announced(changed: asyncio.Event, server: ToolServer) -> None:
+async def _announced(
+    changed: asyncio.Event, server: ToolServer, say: Say, renew_heap: Callable[[], None]
+) -> None:
     # Setting the event again while it is set is free: a burst of changes makes one notification.
     while await changed.wait():
         changed.clear()
+        for reason in server.conflicts():
+            say(reason)
         await server.announce()
+        renew_heap()
 
 
 async def _followed(runtime: Runtime, say: Say) -> None:

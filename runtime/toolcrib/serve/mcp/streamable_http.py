@@ -9,15 +9,19 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextvars import ContextVar
+from functools import cache
 from stat import S_IROTH
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from urllib.parse import unquote
 
 from anyio import current_time
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from toolcrib.core.errors import near_misses
+from toolcrib.core.dependencies import MissingMember
+from toolcrib.core.errors import ConfigurationError, near_misses
 from toolcrib.core.model import JSON
 from toolcrib.serve.mcp.http_server import (
     GuardAnswer,
@@ -25,6 +29,8 @@ from toolcrib.serve.mcp.http_server import (
     HttpServer,
     RequestGuard,
     bind_listeners,
+    check_time_limits,
+    check_uvicorn,
     limits_within_descriptors,
     refusal,
 )
@@ -40,18 +46,19 @@ from toolcrib.serve.mcp.options import (
     Options,
     Say,
 )
-from toolcrib.serve.mcp.server import TOOLSET, ToolServer, notify_changes
+from toolcrib.serve.mcp.sdk_connection import check_connections
+from toolcrib.serve.mcp.server import PRINCIPAL, TOOLSET, ToolServer, notify_changes
 from toolcrib.serve.mcp.tool_list import PAGES, EncodedPages
 
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
 
 _JSON_REPLY: ContextVar[bool] = ContextVar("the request gets one JSON body", default=False)
-"""Whether a call gets one JSON body instead of an event stream: handshake revisions, tools that never wait.
+"""Whether a call gets one JSON body instead of an event stream: calls of tools that never wait.
 
 Every client accepts both (MCP 2025-11-25, transports, sending messages). A stream can report progress before
 the answer, and pings keep it alive during a long call. It costs as much as the rest of a call: 0.73 ms a call
-with one body, 1.26 ms with a stream.
+with one body, 1.26 ms with a stream; since 2026-07-28, where the SDK decides late, 0.61 ms and 0.85 ms.
 """
 
 
@@ -69,8 +76,8 @@ JSON_FOR_THIS_REQUEST: Final = cast("bool", _JsonForThisRequest())
 def choose_reply_form(message: JSON, at_once: Callable[[str], bool]) -> None:
     """Choose between JSON and an event stream for the request of this task.
 
-    Only for calls within a session. The request that opens a session starts the session's task, which
-    inherits the context: JSON would then apply to all that the session sends.
+    Only for calls within a session, or of revisions without sessions. The request that opens a session starts the
+    session's task, which inherits the context: JSON would then apply to all that the session sends.
 
     Args:
         message: The request.
@@ -140,6 +147,13 @@ class McpApp:
         self._toolsets = toolsets
         self._tools = tools
 
+    def warnings(self) -> Iterator[str]:
+        """What the installed SDK does not do for the application."""
+        # Whether the SDK still asks for each request is only seen in its answers, which are right in either form.
+        if getattr(self.sessions, "json_response", None) is not JSON_FOR_THIS_REQUEST:
+            lack = MissingMember("mcp", "StreamableHTTPSessionManager.json_response")
+            yield f"warning: all calls are answered by event streams, which are slower, because {lack.message}"
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
@@ -164,6 +178,9 @@ class McpApp:
             if answer is not None:
                 await _answered(send, answer)
                 return
+        principal = scope[PRINCIPAL] = self._guard.principal_of(headers)
+        if principal:
+            scope["user"] = _user(principal)
         pages = scope[PAGES] = EncodedPages()
         try:
             await self._pass_on(scope, _whole(receive), _without_echo(insert_pages(send, pages)))
@@ -199,7 +216,7 @@ class McpApp:
             return GuardAnswer(
                 400, json.dumps({"jsonrpc": "2.0", "id": error.request, "error": told}).encode()
             )
-        if _session_of(headers) is not None:
+        if _session_of(headers) is not None or not _is_handshake(headers):
             choose_reply_form(message, self._answers_at_once)
         return None
 
@@ -223,6 +240,12 @@ class McpApp:
         if method not in {"GET", "HEAD"}:
             return GuardAnswer(405, headers=((b"allow", b"GET, HEAD"),))
         return GuardAnswer(200, json.dumps({"status": "ok", "tools": self._tools()}).encode())
+
+
+@cache
+def _user(principal: str) -> AuthenticatedUser:
+    # With it, the SDK lets no other principal use a session of a handshake revision.
+    return AuthenticatedUser(AccessToken(token="", client_id=principal, scopes=[]))
 
 
 async def read_body(receive: Receive) -> tuple[bytes | None, Receive]:
@@ -395,8 +418,8 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
         say: Prints a line for the user: the address, reloads, warnings.
 
     Raises:
-        ConfigurationError: The address cannot be listened on or needs a (longer) token, or the certificate is
-            unusable.
+        ConfigurationError: The address cannot be listened on or needs a (longer) token, the certificate is unusable, or a
+            tool cannot be served with sessions by handle.
     """
     address = address.checked()
     tls = None
@@ -404,14 +427,22 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
         from toolcrib.serve.mcp.tls import tls_context  # noqa: PLC0415 -- slow to import
 
         tls = tls_context(address.tls)
+    untimed = await check_uvicorn()
     limits = limits_within_descriptors(address.limits)
+    # Lists are the same for all clients, but with a token they must not be in shared caches.
+    tool_server = ToolServer(runtime, options, shared=not address.tokens)
+    check_connections(tool_server.missing_connection)
     listeners = await bind_listeners(address)
     ports = sorted({listener.getsockname()[1] for listener in listeners})
-    # Lists are the same for all clients, but with a token they must not be in shared caches.
-    tool_server = ToolServer(runtime, options, shared=not address.token)
     guard = RequestGuard(address, ports)
     app = McpApp(tool_server, guard, lambda: _toolsets(runtime, options), tool_server.count, limits.sessions)
-    server = HttpServer(app, limits, tls, say)
+    try:
+        untold = [*check_time_limits(untimed, listeners)]
+    except ConfigurationError:
+        for listener in listeners:
+            listener.close()
+        raise
+    server = HttpServer(app, limits, tls, say, timed=untimed is None)
     shutdown = Shutdown()
     with shutdown.by_signals():
         # The order matters: sessions end first, then the connections that wait for their answers.
@@ -421,8 +452,9 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
             notify_changes(runtime, tool_server, options, say),
         ):
             await server.listen(listeners, shutdown)
-            say(opening_line(runtime, options, f"at {_url(address, ports[0])}"))
-            for warning in _warnings(address, limits):
+            shared = options.sessions == "principal" and not address.tokens
+            say(opening_line(runtime, options, f"at {_url(address, ports[0])}", shared=shared))
+            for warning in (*untold, *app.warnings(), *_warnings(address, limits)):
                 say(warning)
             await shutdown.asked.wait()
             server.stop_listening()

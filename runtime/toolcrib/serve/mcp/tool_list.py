@@ -10,14 +10,22 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from bisect import bisect_right
+from bisect import bisect_right, insort
+from collections.abc import Callable
 from functools import cached_property
 from secrets import token_hex
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from toolcrib.core.model import JSON
+from toolcrib.core.model import JSON, Descriptor
 from toolcrib.formats.mcp_tools import definition_of, has_output, schemas_of
 from toolcrib.registry.registry import Registry
+from toolcrib.serve.mcp.client_sessions import (
+    OPEN_SESSION,
+    Conflict,
+    conflict_of,
+    opening_tool,
+    with_argument,
+)
 from toolcrib.serve.mcp.options import PAGE_BYTES, Options
 
 
@@ -33,20 +41,40 @@ class ToolPage(NamedTuple):
     cursor: str | None
 
 
-class ToolListing:
-    """The listed tools of a registry or of one of its toolsets, sorted by name."""
+KeepsState: TypeAlias = Callable[[Descriptor], bool]
+"""Whether calls of a tool depend on earlier calls of their session."""
 
-    def __init__(self, registry: Registry, toolset: str, options: Options) -> None:
+
+class ToolListing:
+    """The listed tools of a registry or of one of its toolsets, sorted by name.
+
+    Attributes:
+        registry: The registry.
+        names: Names of the listed tools.
+        by_handle: Names of the tools that take the handle of a session as an argument.
+        conflicts: Name -> why the tool cannot be served with sessions by handle, and is therefore not listed.
+    """
+
+    def __init__(
+        self, registry: Registry, toolset: str, options: Options, keeps_state: KeepsState | None = None
+    ) -> None:
         """List tools.
 
         Args:
             registry: The current registry.
             toolset: Name of a toolset; empty for all listed tools.
-            options: Page size, and whether `$ref`s are inlined.
+            options: Page size, whether `$ref`s are inlined, and the age of sessions.
+            keeps_state: Tools for which it is true take the handle of a session, which another tool opens; None if no
+                tool does.
         """
         self.registry = registry
         self._options = options
         self.names = [card.name for card in registry.query(toolset=toolset or None)]
+        self.by_handle: frozenset[str] = frozenset()
+        self.conflicts: dict[str, Conflict] = {}
+        self._added: dict[str, Descriptor] = {}
+        if keeps_state is not None:
+            self._take_handles(keeps_state)
         self._encoded: dict[tuple[str, str], bytes] = {}
         self._pages: dict[tuple[str, int], ToolPage] = {}
         self._ends: set[tuple[str, int]] = set()
@@ -56,8 +84,30 @@ class ToolListing:
     @cached_property
     def named(self) -> dict[str, str]:
         """Each name that clients may use, the tool's own or its provider-safe alias -> its own name."""
+        return {self._alias_of(name): name for name in self.names} | {name: name for name in self.names}
+
+    def _take_handles(self, keeps_state: KeepsState) -> None:
         registry = self.registry
-        return {registry.alias_of(name): name for name in self.names} | {name: name for name in self.names}
+        self.by_handle = frozenset(name for name in self.names if keeps_state(registry[name]))
+        for name in self.names:
+            conflict = conflict_of(
+                registry[name], registry.alias_of(name), keeps_state=name in self.by_handle
+            )
+            if conflict is not None:
+                self.conflicts[name] = conflict
+        self.by_handle -= self.conflicts.keys()
+        self.names = [name for name in self.names if name not in self.conflicts]
+        # Without a tool that needs a session, a model would open one for nothing.
+        if self.by_handle:
+            self._added[OPEN_SESSION] = opening_tool(self._options.session_age)
+            insort(self.names, OPEN_SESSION)
+
+    def _alias_of(self, name: str) -> str:
+        return name if name in self._added else self.registry.alias_of(name)
+
+    def adds(self, name: str) -> bool:
+        """Whether a listed tool is the server's own, and in no registry."""
+        return name in self._added
 
     def near(self, name: str) -> list[str]:
         """Listed names similar to an unknown one."""
@@ -70,15 +120,18 @@ class ToolListing:
         if own is None:
             return None
         if own not in self._inputs:
-            tool = self.registry[own]
-            self._inputs[own] = schemas_of(tool, inline_refs=self._options.inline_refs).input
+            schema = schemas_of(self._tool(own), inline_refs=self._options.inline_refs).input
+            self._inputs[own] = with_argument(schema) if own in self.by_handle else schema
         return self._inputs[own]
+
+    def _tool(self, name: str) -> Descriptor:
+        return self._added.get(name) or self.registry[name]
 
     def has_output(self, name: str, revision: str) -> bool:
         """Whether the definition of a tool declares an output schema."""
         key = (name, revision)
         if key not in self._outputs:
-            tool = self.registry.get(name)
+            tool = self._added.get(name) or self.registry.get(name)
             self._outputs[key] = tool is not None and has_output(tool, revision)
         return self._outputs[key]
 
@@ -122,13 +175,14 @@ class ToolListing:
     def _definition(self, name: str, revision: str) -> bytes:
         key = (name, revision)
         if key not in self._encoded:
-            registry = self.registry
             definition = definition_of(
-                registry[name],
-                name=registry.alias_of(name),
+                self._tool(name),
+                name=self._alias_of(name),
                 inline_refs=self._options.inline_refs,
                 revision=revision,
             )
+            if name in self.by_handle:
+                definition["inputSchema"] = self.input_of(name)
             # ASCII only: some clients end a line of an event stream at U+2028 or U+0085, too.
             self._encoded[key] = json.dumps(definition, separators=(",", ":")).encode()
         return self._encoded[key]
@@ -137,18 +191,27 @@ class ToolListing:
 class ListingCache:
     """The listings of the current registry."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, keeps_state: KeepsState) -> None:
         self._options = options
+        self._keeps_state = keeps_state
         self._registry: Registry | None = None
-        self._kept: dict[str, ToolListing] = {}
+        self._kept: dict[tuple[str, bool], ToolListing] = {}
 
-    def of(self, registry: Registry, toolset: str) -> ToolListing:
-        """The listing of a toolset, built once per registry."""
+    def of(self, registry: Registry, toolset: str, *, by_handle: bool = False) -> ToolListing:
+        """The listing of a toolset, built once per registry.
+
+        Args:
+            registry: The current registry.
+            toolset: Name of a toolset; empty for all listed tools.
+            by_handle: Whether tools that keep state take the handle of a session.
+        """
         if registry is not self._registry:
             self._registry, self._kept = registry, {}
-        listing = self._kept.get(toolset)
+        key = (toolset, by_handle)
+        listing = self._kept.get(key)
         if listing is None:
-            listing = self._kept[toolset] = ToolListing(registry, toolset, self._options)
+            keeps_state = self._keeps_state if by_handle else None
+            listing = self._kept[key] = ToolListing(registry, toolset, self._options, keeps_state)
         return listing
 
 

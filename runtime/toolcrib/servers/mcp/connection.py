@@ -2,7 +2,8 @@
 
 This module sends `tools/call` and `tools/list` itself and returns the raw response: other layers validate it, and a
 schema that the SDK cannot parse hides no tool. The SDK session does the rest: handshake, requests of the server,
-subscriptions. With era `auto`, the protocol version is negotiated (MCP 2026-07-28, versioning).
+subscriptions. With era `auto`, the protocol version is negotiated (MCP 2026-07-28, versioning). A server with a hook is asked
+for a handshake first: only after one may it send requests of its own, and most servers that ask something do so.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import cache
+from inspect import signature
 from typing import Any, Final, Literal
 
 import anyio
 from mcp import types
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.subscriptions import SubscriptionLost, listen
-from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
@@ -41,7 +44,9 @@ from pydantic import ValidationError
 
 import toolcrib
 from toolcrib.core.clock import RealClock
-from toolcrib.core.model import JSON, NOTHING, Progress
+from toolcrib.core.dependencies import UNSUPPORTED_VERSION, MissingMember
+from toolcrib.core.errors import NotReady
+from toolcrib.core.model import JSON, NOTHING, OUTPUT_SIZE, Progress
 from toolcrib.core.server_config import Catalogue, LockVerdict, Server
 from toolcrib.servers.mcp.failures import (
     CONNECTION_CLOSED,
@@ -66,19 +71,22 @@ _PROBE_SHARE: Final = 3
 class McpDispatcher(JSONRPCDispatcher[Any]):
     """The SDK's dispatcher, which also announces our capabilities and signals the end of the connection.
 
+    It notes requests of the server that its protocol version does not allow.
+
     Args:
         read: Stream of incoming messages.
         write: Stream of outgoing messages.
-        capabilities: The client capabilities to announce.
+        hooks: Have the client capabilities to announce, and explain requests that are refused.
         over: Set when the connection ends.
         patience: Start timeout of the server in seconds.
     """
 
     def __init__(
-        self, read: Any, write: Any, *, capabilities: dict[str, Any], over: anyio.Event, patience: float
+        self, read: Any, write: Any, *, hooks: ServerRequestHooks, over: anyio.Event, patience: float
     ) -> None:
         super().__init__(read, write)
-        self._capabilities = capabilities
+        self._hooks = hooks
+        self._capabilities = hooks.capabilities
         self._over = over
         self._patience = patience
 
@@ -91,8 +99,17 @@ class McpDispatcher(JSONRPCDispatcher[Any]):
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         """Dispatch incoming messages until the stream ends."""
+
+        async def answer(context: Any, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+            try:
+                return await on_request(context, method, params)
+            except MCPError as error:
+                if error.code == METHOD_NOT_FOUND:
+                    self._hooks.note_misplaced(method)
+                raise
+
         try:
-            await super().run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+            await super().run(answer, on_notify, on_notify_intercept, task_status=task_status)
         finally:
             self._over.set()
 
@@ -123,8 +140,16 @@ class McpDispatcher(JSONRPCDispatcher[Any]):
         return {**(params or {}), "_meta": {**meta, CLIENT_CAPABILITIES_META_KEY: self._capabilities}}
 
 
-async def negotiate_version(session: ClientSession, era: Era, over: anyio.Event) -> None:
+async def negotiate_version(
+    session: ClientSession, era: Era, over: anyio.Event, *, asks: bool = False
+) -> None:
     """Agree on a protocol version with a server.
+
+    Args:
+        session: The session.
+        era: The era to use.
+        over: Set when the connection ends.
+        asks: Whether a hook answers requests of the server; `auto` then prefers the handshake.
 
     Raises:
         MCPError: The server refused, the connection ended, or the server did not respond in time.
@@ -134,6 +159,9 @@ async def negotiate_version(session: ClientSession, era: Era, over: anyio.Event)
     if era == "handshake":
         await session.initialize()
         return
+    if era == "auto" and asks:
+        await _shake_hands_or_discover(session, over)
+        return
     try:
         await session.discover()
     except (MCPError, RuntimeError, ValidationError) as error:
@@ -141,6 +169,18 @@ async def negotiate_version(session: ClientSession, era: Era, over: anyio.Event)
         if era == "modern" or over.is_set() or _speaks_other_modern(error):
             raise
         await _shake_hands(session)
+
+
+async def _shake_hands_or_discover(session: ClientSession, over: anyio.Event) -> None:
+    try:
+        await session.initialize()
+    except (MCPError, RuntimeError, ValidationError) as refusal:
+        if over.is_set():
+            raise
+        try:
+            await session.discover()
+        except (MCPError, RuntimeError, ValidationError):
+            raise refusal from None
 
 
 async def _shake_hands(session: ClientSession) -> None:
@@ -240,6 +280,35 @@ _RENEWED_AT_MOST: Final = 10.0
 OnProgress = Callable[[Progress], None]
 
 
+@cache
+def check_sdk() -> None:
+    """Check once that the SDK has what a connection uses beyond its client.
+
+    `McpDispatcher` announces the capabilities. Under another name the SDK would announce all of them without asking it.
+
+    Raises:
+        NotReady: Something is missing.
+    """
+    for owner, names in (
+        (ClientSession, ("initialize", "discover", "dispatch_input_request", "protocol_version")),
+        (ClientSession, ("server_capabilities", "server_info", "instructions")),
+        (JSONRPCDispatcher, ("run", "send_raw_request")),
+    ):
+        for name in names:
+            # `Dispatcher` is the protocol of the dispatcher: its methods do nothing.
+            if getattr(owner, name, None) is getattr(Dispatcher, name, None):
+                raise _unsupported(f"{owner.__name__}.{name}")
+    try:
+        signature(ClientSession).bind_partial(dispatcher=None, message_handler=None)
+    except TypeError:
+        raise _unsupported("ClientSession(dispatcher=...)") from None
+
+
+def _unsupported(member: str) -> NotReady:
+    lack = MissingMember("mcp", member)
+    return NotReady(f"MCP servers cannot be used: {lack.message}", code=UNSUPPORTED_VERSION, hint=lack.hint)
+
+
 class ServerConnection:
     """The connection to a server.
 
@@ -309,7 +378,7 @@ class ServerConnection:
                 self._wire = McpDispatcher(
                     read,
                     write,
-                    capabilities=self._hooks.capabilities,
+                    hooks=self._hooks,
                     over=self._over,
                     patience=self._server.start_timeout,
                 )
@@ -340,6 +409,7 @@ class ServerConnection:
         *,
         progress: OnProgress | None = None,
         trace: Mapping[str, str] = NOTHING,
+        most: int = OUTPUT_SIZE,
     ) -> dict[str, Any]:
         """Call a tool once, and return the raw response.
 
@@ -348,6 +418,7 @@ class ServerConnection:
             arguments: The arguments.
             progress: Called with each progress notification.
             trace: W3C trace context headers, passed on in `_meta`.
+            most: Maximum size of the response in bytes.
 
         Raises:
             ProtocolError: The server returned a JSON-RPC error.
@@ -360,7 +431,7 @@ class ServerConnection:
             self._hooks.unanswered.clear()
         self.calls += 1
         try:
-            with trace_call() as call_trace:
+            with trace_call(most) as call_trace:
                 try:
                     return await self._idle_timer.bear(
                         lambda heard: self._exchange(tool, arguments, _told(progress, heard), trace)
@@ -374,7 +445,7 @@ class ServerConnection:
 
     def unanswered(self, said: str) -> str:
         """Explain which requests of the server had no hook, for a call that failed with this text; empty if none."""
-        return self._hooks.told_of(said)
+        return self._hooks.told_of(said, modern=self.modern)
 
     async def trusted(self) -> None:
         """Wait until a changed tool list has been read again."""
@@ -414,7 +485,7 @@ class ServerConnection:
         with trace_call() as call_trace:
             try:
                 with anyio.fail_after(self._server.start_timeout):
-                    await negotiate_version(session, era, self._over)
+                    await negotiate_version(session, era, self._over, asks=self._hooks.asks)
                     self._know(session)
                     self._put_in_force(await self._listed(session))
             except MCPError as error:

@@ -182,7 +182,7 @@ def result_of_lost_connection(target: CallTarget, error: ConnectionLoss) -> Resu
     acted = error.begun and not target.repeatable and code not in _UNTOUCHED
     outcome = _outcome_of(code, begun=error.begun, acted=acted)
     message = _broken_message(target, error)
-    if outcome is Outcome.UNKNOWN_OUTCOME:
+    if acted and outcome is Outcome.UNKNOWN_OUTCOME:
         message += "; the call was sent, so it may have acted"
     lasting = acted or code in _LASTING or outcome is Outcome.LIMIT_EXCEEDED
     return Result.failed(
@@ -194,7 +194,11 @@ def result_of_lost_connection(target: CallTarget, error: ConnectionLoss) -> Resu
     )
 
 
-_TOO_LARGE: Final = frozenset({"too_large", "response_too_large", "headers_too_large"})
+_OVERSIZED: Final = frozenset({"too_large", "response_too_large"})
+_TOO_LARGE: Final = _OVERSIZED | {"headers_too_large"}
+_UNIDENTIFIED: Final = "unidentified_response"
+"""The code of each call that an oversized response may belong to, if its request is unknown."""
+
 _FORBIDDEN: Final = frozenset({"host_not_named", "address_refused", "bad_address"})
 _UNPROVEN: Final = frozenset({"unauthorized", "auth_failed"})
 _UNTOUCHED: Final = _FORBIDDEN | _UNPROVEN | {"session_over"}
@@ -215,13 +219,17 @@ def _outcome_of(code: str, *, begun: bool, acted: bool) -> Outcome:
         return Outcome.UNAVAILABLE
     if code == "read_timeout":
         return Outcome.TIMEOUT
+    if code == _UNIDENTIFIED:
+        return Outcome.UNKNOWN_OUTCOME
     return Outcome.UNKNOWN_OUTCOME if acted else Outcome.TRANSPORT_ERROR
 
 
 def _broken_message(target: CallTarget, error: ConnectionLoss) -> str:
     name, server, trouble = target.name, target.server.name, error.trouble
     if trouble is not None:
-        return _with_hint(f"`{name}` (server `{server}`): {trouble.message}", trouble.hint)
+        limited = trouble.code in _OVERSIZED or trouble.code == _UNIDENTIFIED
+        hint = "request less data, or raise `limits.output_size`" if limited else trouble.hint
+        return _with_hint(f"`{name}` (server `{server}`): {trouble.message}", hint)
     return f"`{name}`: the server `{server}` {error.why or 'closed the connection'}"
 
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
@@ -32,6 +34,7 @@ from mcp_types import (
     JSONRPCMessage,
     JSONRPCNotification,
     JSONRPCRequest,
+    JSONRPCResponse,
     RequestId,
 )
 
@@ -39,7 +42,7 @@ from toolcrib import __version__
 from toolcrib.core.clock import RealClock
 from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.server_config import Server
-from toolcrib.core.text import DuplicateKey, format_size
+from toolcrib.core.text import format_size
 from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest, open_client
 from toolcrib.http.auth import AuthContext, AuthFailure, RequestAuth, TokenCache, compile_server_auth
 from toolcrib.http.client import StreamedResponse, StreamingClient
@@ -49,16 +52,34 @@ from toolcrib.http.messages import origin_of, parse_origin
 from toolcrib.security.egress import EgressGuard, EgressRefused, is_metadata, read_host
 from toolcrib.security.hosts import host_and_port, printable
 from toolcrib.servers.environment import NetworkEnvironment, normal_origin
-from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, check_duplicate_keys
-from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, LinkTrouble, ServerTexts, StartFailure
+from toolcrib.servers.mcp.incoming_messages import (
+    GARBAGE,
+    Intake,
+    MessageHead,
+    MessageSplitter,
+    OversizedMessage,
+    PendingRequests,
+    log_invalid_message,
+    log_stray_response,
+    parse_messages,
+    read_head,
+    trouble_of_invalid,
+    trouble_of_oversized,
+)
+from toolcrib.servers.mcp.transports import (
+    CALL_TRACE,
+    CallTrace,
+    LinkTrouble,
+    ServerTexts,
+    StartFailure,
+    Streams,
+)
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
-
     from toolcrib.http.client import HTTPClient
 
-BOUNDS = ExchangeBounds(body=OUTPUT_SIZE)
-"""Limits of a response: 16 MiB of body, 64 KiB of headers, 5 s to connect."""
+BOUNDS = ExchangeBounds()
+"""Limits of a response: 64 KiB of headers, 5 s to connect. The limit of the body is that of the call."""
 
 _HINTS = {
     HTTPFailure.CONNECT_FAILED: "check that the server is running and that `url` is correct",
@@ -206,6 +227,7 @@ class EndpointClient:
     """
 
     def __init__(self, server: Server, world: NetworkEnvironment, tokens: TokenCache | None) -> None:
+        self.name = server.name
         self.endpoint = resolve_endpoint(server, world)
         self._streamer = StreamingClient(self.endpoint.guard)
         self._client: HTTPClient = open_client(self.endpoint.guard)
@@ -214,7 +236,12 @@ class EndpointClient:
         self.proves = self._auth is not None
 
     async def send(
-        self, request: HTTPRequest, *, silence: float | None, sending: Callable[[], None] | None = None
+        self,
+        request: HTTPRequest,
+        *,
+        silence: float | None,
+        sending: Callable[[], None] | None = None,
+        most: int = OUTPUT_SIZE,
     ) -> StreamedResponse:
         """Send a request, and read the status and headers of its response.
 
@@ -222,23 +249,28 @@ class EndpointClient:
             request: A request to the endpoint, or to another path of its origin.
             silence: Read timeout in seconds; None for no timeout.
             sending: Called before the first byte is sent.
+            most: Maximum size of the body in bytes, unless it is read as a stream.
 
         Raises:
             ExchangeFailure: The exchange failed.
         """
         try:
-            return await self._sent(request, silence, sending)
+            return await self._sent(request, silence, sending, BOUNDS._replace(body=most))
         except (HTTPError, EgressRefused, AuthFailure) as error:
             raise ExchangeFailure.by(error) from None
 
     async def _sent(
-        self, request: HTTPRequest, silence: float | None, sending: Callable[[], None] | None
+        self,
+        request: HTTPRequest,
+        silence: float | None,
+        sending: Callable[[], None] | None,
+        bounds: ExchangeBounds,
     ) -> StreamedResponse:
         hosts = (self.endpoint.host,)
         if self._auth is None:
-            return await self._streamer.send(request, BOUNDS, hosts=hosts, silence=silence, sending=sending)
+            return await self._streamer.send(request, bounds, hosts=hosts, silence=silence, sending=sending)
         ready = await self._auth.applied(request)
-        answer = await self._streamer.send(ready, BOUNDS, hosts=hosts, silence=silence, sending=sending)
+        answer = await self._streamer.send(ready, bounds, hosts=hosts, silence=silence, sending=sending)
         # Only 401 asks for other credentials; 403 refuses valid ones (RFC 9110, section 15.5).
         if answer.status != 401:
             return answer
@@ -251,7 +283,7 @@ class EndpointClient:
             return answer
         await answer.aclose()
         ready = await self._auth.applied(request)
-        return await self._streamer.send(ready, BOUNDS, hosts=hosts, silence=silence, sending=sending)
+        return await self._streamer.send(ready, bounds, hosts=hosts, silence=silence, sending=sending)
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -344,9 +376,6 @@ def _error_in(body: bytes) -> dict[str, Any] | None:
     return error if isinstance(error, dict) else None
 
 
-EVENT = OUTPUT_SIZE
-"""Maximum size of an event in bytes."""
-
 _PATIENCE = 10.0
 """Read timeout in seconds for messages without a response: the next message waits for their status."""
 
@@ -357,8 +386,10 @@ _PAUSE = 1.0
 _PARTING = 2.0
 """Timeout in seconds for the request that ends a session."""
 
-_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
-"""The byte sequences that end an event."""
+_EVENT_END = re.compile(rb"(?>\r\n|\n|\r)(?:\r\n|\n|\r)")
+"""An event ends with an empty line. The atomic group keeps CRLF from counting as two line ends."""
+
+_LARGER = "an event larger than"
 
 _JSON = {"content-type": "application/json"}
 _NOT_OURS = SENDER_WRITES | OF_THE_CONNECTION | {"accept-encoding", "user-agent", "cookie"}
@@ -387,7 +418,7 @@ class StreamableHttpLink:
         """Nothing: what it writes to stderr stays with it."""
         return ""
 
-    async def __aenter__(self) -> TransportStreams:
+    async def __aenter__(self) -> Streams:
         """Prepare to send."""
         endpoint = self._caller.endpoint
         async with AsyncExitStack() as stack:
@@ -453,11 +484,14 @@ class PendingExchange:
         scope: Cancelled when the request is cancelled before its response is a stream.
         given_up: Whether the request was cancelled.
         incoming: The response, once it is a stream.
+        waiting: The request, as the one that the response may answer.
     """
 
     def __init__(self, number: RequestId, call_trace: CallTrace) -> None:
         self.number = number
         self.call_trace = call_trace
+        self.waiting = PendingRequests()
+        self.waiting.add(number, call_trace)
         self.scope = anyio.CancelScope()
         self.given_up = False
         self.incoming: StreamedResponse | None = None
@@ -474,7 +508,10 @@ class PendingExchange:
 
     def error(self, message: str) -> bytes:
         """A JSON-RPC error in place of the response."""
-        error = ErrorData(code=CONNECTION_CLOSED, message=message)
+        return self.answer(ErrorData(code=CONNECTION_CLOSED, message=message))
+
+    def answer(self, error: ErrorData) -> bytes:
+        """A JSON-RPC error as the response."""
         return JSONRPCError(jsonrpc="2.0", id=self.number, error=error).model_dump_json().encode()
 
 
@@ -543,7 +580,7 @@ class LinkTransport(httpx2.AsyncBaseTransport):
                 incoming = await self._caller.send(await self._ours(request), silence=silence)
             if _is_stream(incoming):
                 incoming.check_stream()
-                return _response(incoming, stream=EventStreamBody(incoming, None, None))
+                return _response(incoming, stream=EventStreamBody(incoming, self._caller.name, None, None))
             return await _whole(incoming)
         except ExchangeFailure as failed:
             if request.method == "POST":
@@ -558,23 +595,45 @@ class LinkTransport(httpx2.AsyncBaseTransport):
         def sending() -> None:
             exchange.call_trace.begun = exchange.call_trace.begun or called
 
-        incoming = await self._caller.send(await self._ours(request), silence=None, sending=sending)
+        incoming = await self._caller.send(
+            await self._ours(request), silence=None, sending=sending, most=exchange.call_trace.most
+        )
         try:
             if _is_stream(incoming):
                 incoming.check_stream()
                 exchange.incoming = incoming
-                return _response(incoming, stream=EventStreamBody(incoming, exchange, self._settled))
+                body = EventStreamBody(incoming, self._caller.name, exchange, self._settled)
+                return _response(incoming, stream=body)
             answer = await _whole(incoming)
         except HTTPError as error:
             await incoming.aclose()
             raise ExchangeFailure.by(error) from None
-        if answer.is_success:
-            # The SDK's parser keeps the last of two equal keys, other readers may keep the first.
-            try:
-                check_duplicate_keys(answer.content)
-            except DuplicateKey as error:
-                raise ExchangeFailure(_ambiguous(error), sent=True) from None
+        if answer.is_success and _is_json(answer.headers):
+            answer = self._checked(exchange, answer)
         self._judge(request, answer, exchange.call_trace)
+        return answer
+
+    def _checked(self, exchange: PendingExchange, answer: httpx2.Response) -> httpx2.Response:
+        """The response to a request, if it is valid and has the ID of the request.
+
+        Raises:
+            ExchangeFailure: It is not.
+        """
+        # The SDK would pass a response with another ID to the request that has it.
+        try:
+            first, *others = parse_messages(answer.content.decode())
+        except UnicodeDecodeError as error:
+            raise ExchangeFailure(trouble_of_invalid(error), sent=True) from None
+        if isinstance(first, ValueError):
+            raise ExchangeFailure(trouble_of_invalid(first), sent=True)
+        if isinstance(first, JSONRPCError) and first.id is None and not others:
+            return _answered(exchange.answer(first.error))
+        if others or not isinstance(first, JSONRPCResponse | JSONRPCError):
+            raise ExchangeFailure(LinkTrouble("protocol_violation", "the body is not a response"), sent=True)
+        if exchange.waiting.find(first.id) is None:
+            raise ExchangeFailure(
+                LinkTrouble("protocol_violation", "the response has the ID of another request"), sent=True
+            )
         return answer
 
     def _judge(self, request: httpx2.Request, answer: httpx2.Response, call_trace: CallTrace) -> None:
@@ -618,30 +677,29 @@ class LinkTransport(httpx2.AsyncBaseTransport):
 
 
 class EventStreamBody(httpx2.AsyncByteStream):
-    """An event stream for the SDK to read, with events of at most `EVENT` bytes.
+    """An event stream for the SDK to read. Events that are too large or not valid do not reach it.
 
     Args:
         incoming: The response.
+        server: Name of the server, for logs.
         exchange: The request it responds to; None for the listening stream.
         settled: Called when the stream is closed.
-
-    Attributes:
-        complete: The events completed by the last chunk.
     """
 
     def __init__(
         self,
         incoming: StreamedResponse,
+        server: str,
         exchange: PendingExchange | None,
         settled: Callable[[PendingExchange], None] | None,
     ) -> None:
         self._incoming = incoming
+        self._server = server
         self._exchange = exchange
         self._settled = settled
-        self._events = EventStream(EVENT)
-        self.complete: list[StreamEvent] = []
-        self._last = b""
-        self._size = 0
+        self._waiting = PendingRequests() if exchange is None else exchange.waiting
+        self._splitter = MessageSplitter(_EVENT_END, self._waiting.limit)
+        self._events = EventStream(sys.maxsize)
         self._over = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -649,23 +707,21 @@ class EventStreamBody(httpx2.AsyncByteStream):
 
     async def __anext__(self) -> bytes:
         """The next bytes."""
-        if self._over:
+        passed = b""
+        while not (passed or self._over):
+            try:
+                chunk = await self._incoming.chunk()
+            except HTTPError as error:
+                return self._broken(error)
+            if not chunk:
+                message = "the stream ended before the response arrived"
+                self._note(LinkTrouble(HTTPFailure.CONNECTION_BROKEN.value, message))
+                break
+            for part in self._splitter.add(chunk):
+                passed += self._smaller(part) if isinstance(part, OversizedMessage) else self._checked(part)
+        if not passed:
             raise StopAsyncIteration
-        try:
-            chunk = await self._incoming.chunk()
-            self._measure(chunk)
-            self.complete = self._events.add(chunk)
-            for event in self.complete:
-                check_duplicate_keys(event.data)
-        except HTTPError as error:
-            return self._broken(error)
-        except DuplicateKey as error:
-            return self._replaced(_ambiguous(error))
-        if not chunk:
-            message = "the stream ended before the response arrived"
-            self._note(LinkTrouble(HTTPFailure.CONNECTION_BROKEN.value, message))
-            raise StopAsyncIteration
-        return chunk
+        return passed
 
     async def aclose(self) -> None:
         """Called by httpx2."""
@@ -673,49 +729,73 @@ class EventStreamBody(httpx2.AsyncByteStream):
         if self._exchange is not None and self._settled is not None:
             self._settled(self._exchange)
 
-    def _measure(self, chunk: bytes) -> None:
-        # The limit applies while bytes arrive: an event without an end would otherwise fill the memory. The last three
-        # bytes are kept, since a separator of up to four bytes may be split between chunks.
-        seen = self._last + chunk
-        begun = self._size - len(self._last)
-        first = min((found for end in _ENDS if (found := seen.find(end)) >= 0), default=len(seen))
-        rest = max((seen.rfind(end) + len(end) for end in _ENDS if end in seen), default=0)
-        self._size = len(seen) - rest if rest else begun + len(seen)
-        self._last = seen[rest:][-3:]
-        if max(begun + first, self._size) > EVENT:
-            message = f"the server sent an event larger than {format_size(EVENT)}"
-            raise HTTPError(HTTPFailure.RESPONSE_TOO_LARGE, message, sent=True)
+    def _checked(self, part: bytes) -> bytes:
+        """An event for the SDK; empty if it is not valid, or responds to another request."""
+        if self._over:
+            return b""
+        for event in self._events.add(part):
+            if event.type != "message" or not event.data:
+                continue
+            message, *others = parse_messages(event.data)
+            if isinstance(message, ValueError) or others:
+                error = message if isinstance(message, ValueError) else ValueError("a batch")
+                log_invalid_message(self._server)
+                if self._waiting.meant_by(event.data, error) is None:
+                    return b""
+                return self._replaced(trouble_of_invalid(error))
+            # The SDK takes any response on the stream of a request for the response to this request.
+            if (
+                self._exchange is not None
+                and isinstance(message, JSONRPCResponse | JSONRPCError)
+                and message.id is not None
+                and self._waiting.find(message.id) is None
+            ):
+                log_stray_response(self._server)
+                return b""
+        # A final CR may be half of a CRLF, and the SDK would wait for the other half.
+        return part + b"\n" if part.endswith(b"\r") else part
+
+    def _smaller(self, message: OversizedMessage) -> bytes:
+        """What the SDK gets in place of an event that is too large."""
+        if self._over:
+            return b""
+        head = read_event_head(message)
+        numbers = self._waiting.answered_by(head)
+        trouble = trouble_of_oversized(self._server, message, _LARGER, len(numbers))
+        if numbers:
+            return self._replaced(trouble._replace(code=HTTPFailure.RESPONSE_TOO_LARGE.value))
+        rest = head.without_content()
+        return b"" if rest is None else _event_of(rest.model_dump_json(exclude_unset=True).encode())
 
     def _broken(self, error: HTTPError) -> bytes:
         self._over = True
-        trouble = LinkTrouble(error.fault.value, error.message)
         if self._exchange is not None and self._exchange.given_up:
-            return _cut(self._exchange.error(error.message))
-        if error.fault is HTTPFailure.RESPONSE_TOO_LARGE:
-            return self._replaced(trouble)
-        self._note(trouble)
+            return _event_of(self._exchange.error(error.message))
+        self._note(LinkTrouble(error.fault.value, error.message))
         raise httpx2.ReadError(error.message) from None
 
     def _replaced(self, trouble: LinkTrouble) -> bytes:
-        self._over = True
         # An error response ends the request; after a broken stream the SDK would reconnect to resume it.
+        self._over = True
         self._note(trouble)
-        if self._exchange is None:
-            raise httpx2.ReadError(trouble.message) from None
-        return _cut(self._exchange.error(trouble.message))
+        return b"" if self._exchange is None else _event_of(self._exchange.error(trouble.message))
 
     def _note(self, trouble: LinkTrouble) -> None:
         if self._exchange is not None:
             self._exchange.call_trace.trouble = trouble
 
 
-def _cut(answer: bytes) -> bytes:
-    # The first event absorbs a half-received one: its type makes the SDK ignore the data so far.
-    return b"\nevent: cut\n\nevent: message\ndata: " + answer + b"\n\n"
+def read_event_head(message: OversizedMessage) -> MessageHead:
+    """What the beginning of an event tells about its message."""
+    event = next(iter(EventStream(sys.maxsize).add(message.head + b"\n\n")), None)
+    if event is None:
+        return MessageHead()
+    # Events of other types are not messages, so they answer nothing.
+    return read_head(event.data) if event.type == "message" else MessageHead(answers_nothing=True)
 
 
-def _ambiguous(error: DuplicateKey) -> LinkTrouble:
-    return LinkTrouble("protocol_violation", f"the response is not a valid MCP message: {error}")
+def _event_of(message: bytes) -> bytes:
+    return b"event: message\ndata: " + message + b"\n\n"
 
 
 def _is_stream(incoming: StreamedResponse) -> bool:
@@ -743,7 +823,7 @@ def _answered(body: bytes) -> httpx2.Response:
     return httpx2.Response(200, headers=_JSON, content=body)
 
 
-Stream: TypeAlias = AsyncGenerator[StreamEvent, None]
+Stream: TypeAlias = AsyncGenerator[StreamEvent | OversizedMessage, None]
 
 _STREAM_HEADERS = (("Accept", "text/event-stream"), ("Cache-Control", "no-store"))
 _POST_HEADERS = (("Content-Type", "application/json"),)
@@ -762,7 +842,7 @@ class SseLink:
     def __init__(self, server: Server, caller: EndpointClient) -> None:
         self._server = server
         self._caller = caller
-        self._intake = Intake(self._listen)
+        self._intake = Intake(server.name, self._listen)
         self._go_on = asyncio.Event()
         self._go_on.set()
         self._stack: AsyncExitStack
@@ -779,7 +859,7 @@ class SseLink:
         """Nothing: what it writes to stderr stays with it."""
         return ""
 
-    async def __aenter__(self) -> TransportStreams:
+    async def __aenter__(self) -> Streams:
         """Connect, and read the message endpoint.
 
         Raises:
@@ -811,7 +891,7 @@ class SseLink:
     async def _begun(self, stack: AsyncExitStack) -> tuple[Stream, str]:
         incoming = await self._opened()
         stack.push_async_callback(incoming.aclose)
-        events = _read_events(incoming)
+        events = _read_events(incoming, self._intake.waiting)
         stack.push_async_callback(events.aclose)
         return events, await self._target(incoming, events)
 
@@ -838,11 +918,15 @@ class SseLink:
         """Path and query that messages are posted to."""
         try:
             incoming.check_stream()
-            event = await anext(events, None)
         except HTTPError as error:
             raise self._no_start(f"did not answer with an event stream: {error.message}", _HINT) from None
-        except httpx2.ReadError as error:
-            raise self._no_start(f"closed its stream: {error}", _HINT) from None
+        try:
+            event = await anext(events, None)
+        except HTTPError as error:
+            raise self._no_start(f"closed its stream: {error.message}", _HINT) from None
+        if isinstance(event, OversizedMessage):
+            size = format_size(event.limit)
+            raise self._no_start(f"sent {_LARGER} {size} before its message endpoint", _HINT)
         if event is None or event.type != "endpoint":
             raise self._no_start("did not send its message endpoint", _HINT)
         asked = self._caller.endpoint.request("GET")
@@ -859,14 +943,16 @@ class SseLink:
     async def _read(self, events: Stream) -> None:
         try:
             async for event in events:
-                if event.type == "message" and event.data:
+                if isinstance(event, OversizedMessage):
+                    self._intake.discard(event, _LARGER, read_event_head(event))
+                elif event.type == "message" and event.data:
                     self._intake.read(event.data, len(event.data))
                 if self.garbage > GARBAGE:
                     self._over(f"sent more than {GARBAGE} events that are not MCP messages")
                     return
                 await self._go_on.wait()
-        except httpx2.ReadError as error:
-            self._over(f"aborted its stream: {error}")
+        except HTTPError as error:
+            self._over(f"aborted its stream: {error.message}")
         else:
             self._over("ended its stream")
 
@@ -885,16 +971,20 @@ class SseLink:
         return StartFailure(f"the server `{self._server.name}` {why}", hint=hint)
 
 
-async def _read_events(incoming: StreamedResponse) -> Stream:
+async def _read_events(incoming: StreamedResponse, waiting: PendingRequests) -> Stream:
     """The events of a stream.
 
     Raises:
-        httpx2.ReadError: The stream broke off, or an event is too large or not valid.
+        HTTPError: The stream broke off.
     """
-    chunks = EventStreamBody(incoming, None, None)
-    async for _chunk in chunks:
-        for event in chunks.complete:
-            yield event
+    splitter, parser = MessageSplitter(_EVENT_END, waiting.limit), EventStream(sys.maxsize)
+    while chunk := await incoming.chunk():
+        for part in splitter.add(chunk):
+            if isinstance(part, OversizedMessage):
+                yield part
+            else:
+                for event in parser.add(part):
+                    yield event
 
 
 class SseOutbox:

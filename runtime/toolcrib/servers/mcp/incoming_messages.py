@@ -1,20 +1,24 @@
 """Parse the messages of a server, and queue them until the SDK reads them.
 
-Invalid output is counted. If it replaces a response, the pending call fails without waiting for its timeout.
+Invalid output is counted. If it replaces a response, the pending call fails without waiting for its timeout. A message
+that is too large is discarded while it is read; its beginning tells which request it answers, and only that one fails.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    CONNECTION_CLOSED,
     PARSE_ERROR,
     ErrorData,
     JSONRPCError,
@@ -26,8 +30,11 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
-from toolcrib.core.text import DuplicateKey, unique_members
-from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, LinkTrouble
+from toolcrib.core.model import OUTPUT_SIZE
+from toolcrib.core.text import DuplicateKey, format_size, unique_members
+from toolcrib.servers.mcp.transports import CALL_TRACE, HEAD, CallTrace, LinkTrouble
+
+_log = logging.getLogger("toolcrib")
 
 # Servers must write only messages to stdout (2025-11-25, basic/transports), but some print banners or logs.
 GARBAGE = 100
@@ -121,6 +128,7 @@ class PendingRequests:
 
     def __init__(self) -> None:
         self._traces: dict[RequestId, CallTrace | None] = {}
+        self._lasting: set[RequestId] = set()
 
     def sent(self, message: JSONRPCMessage) -> None:
         """Record that a message was sent: a request becomes pending, a cancelled one is dropped."""
@@ -129,20 +137,57 @@ class PendingRequests:
             # Only `tools/call` can have an effect on the server; a `ping` or `tools/list` cannot.
             if call_trace is not None and message.method == "tools/call":
                 call_trace.begun = True
-            self._traces[message.id] = call_trace
+            self.add(message.id, call_trace)
+            # A subscription is answered when it ends (2026-07-28, subscriptions), so a response of unknown origin
+            # belongs to another request.
+            if message.method == "subscriptions/listen":
+                self._lasting.add(message.id)
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self.drop((message.params or {}).get("requestId"))
 
-    def drop(self, number: object) -> None:
-        """Remove a request that was answered or cancelled, if it is pending."""
-        # The SDK treats the IDs 7 and "7" as equal. `self` is the default because the trace may be None.
-        for key in (number, str(number), _whole(number)):
-            if isinstance(key, int | str) and self._traces.pop(key, self) is not self:
-                return
+    def add(self, number: RequestId, call_trace: CallTrace | None) -> None:
+        """Record a request."""
+        self._traces[number] = call_trace
+
+    def find(self, number: object) -> RequestId | None:
+        """The ID of the pending request that a received ID stands for; None if there is none."""
+        # The SDK treats the IDs 7 and "7" as equal. Python also treats 1 and True as equal.
+        keys = () if isinstance(number, bool) else (number, str(number), _whole(number))
+        return next((key for key in keys if isinstance(key, int | str) and key in self._traces), None)
+
+    def drop(self, number: object) -> bool:
+        """Remove a request that was answered or cancelled; whether it was pending."""
+        key = self.find(number)
+        if key is None:
+            return False
+        del self._traces[key]
+        self._lasting.discard(key)
+        return True
 
     def only(self) -> RequestId | None:
         """The ID of the pending request; None if there is not exactly one."""
-        return next(iter(self._traces)) if len(self._traces) == 1 else None
+        numbers = self._expected()
+        return numbers[0] if len(numbers) == 1 else None
+
+    def answered_by(self, head: MessageHead) -> list[RequestId]:
+        """The IDs of the requests that the message with this beginning may answer."""
+        if head.answers_nothing:
+            return []
+        if head.number is None:
+            return self._expected()
+        key = self.find(head.number)
+        return [] if key is None else [key]
+
+    def limit(self, data: bytes | None = None) -> int:
+        """The maximum size of a message in bytes.
+
+        Args:
+            data: The beginning of the message; None for the smallest limit that a message may have now.
+        """
+        if data is None:
+            return min((OUTPUT_SIZE, *map(self._limit_of, self._traces)))
+        numbers = self.answered_by(read_head(data))
+        return max(map(self._limit_of, numbers), default=OUTPUT_SIZE)
 
     def failed(self, number: RequestId, trouble: LinkTrouble, code: int) -> JSONRPCError:
         """Remove a request whose response cannot arrive, and return the error message that ends it.
@@ -153,12 +198,44 @@ class PendingRequests:
             code: The JSON-RPC error code.
         """
         call_trace = self._traces.pop(number, None)
+        self._lasting.discard(number)
         if call_trace is not None:
             call_trace.trouble = trouble
         return JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=code, message=trouble.message))
 
-    def __contains__(self, number: object) -> bool:
-        return number in self._traces
+    def meant_by(self, text: str, error: ValueError) -> RequestId | None:
+        """The ID of the request that a broken message responds to; None if unknown.
+
+        Args:
+            text: The message.
+            error: Why it is not valid.
+        """
+        try:
+            read: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            if '"jsonrpc"' not in text[:_BEGINNING]:
+                return None
+            numbers = self.answered_by(read_head(text))
+            return numbers[0] if len(numbers) == 1 else None
+        # The parser stops at the first duplicate key, so the broken member of the batch is unknown.
+        if isinstance(read, list) and isinstance(error, DuplicateKey):
+            return self.only()
+        # Requests and notifications respond to nothing, and neither do logs that are written as JSON.
+        if not isinstance(read, dict) or "method" in read or not read.keys() & {"result", "error"}:
+            return None
+        number = read.get("id")
+        usable = isinstance(number, int | str) and not isinstance(number, bool)
+        # `id` may be the key that occurs twice.
+        if not usable or (isinstance(error, DuplicateKey) and read_head(text).number != number):
+            return self.only()
+        return self.find(number)
+
+    def _expected(self) -> list[RequestId]:
+        return [number for number in self._traces if number not in self._lasting]
+
+    def _limit_of(self, number: RequestId) -> int:
+        call_trace = self._traces[number]
+        return OUTPUT_SIZE if call_trace is None else call_trace.most
 
 
 def _whole(number: object) -> object:
@@ -170,6 +247,7 @@ class Intake:
     """Parses the output of a server, and matches it with the pending requests.
 
     Args:
+        server: Name of the server, for logs.
         listen: Called with False to pause reading from the server, and with True to resume.
 
     Attributes:
@@ -178,10 +256,11 @@ class Intake:
         garbage: Number of messages that were invalid.
     """
 
-    def __init__(self, listen: Callable[[bool], None]) -> None:
+    def __init__(self, server: str, listen: Callable[[bool], None]) -> None:
         self.inbox = Inbox(listen)
         self.waiting = PendingRequests()
         self.garbage = 0
+        self._server = server
 
     def read(self, text: str, size: int) -> None:
         """Parse a line or an event.
@@ -200,38 +279,237 @@ class Intake:
         """End a request whose response cannot arrive; see `PendingRequests.failed`."""
         self.inbox.put(self.waiting.failed(number, trouble, code), 0)
 
+    def discard(self, message: OversizedMessage, what: str, head: MessageHead) -> None:
+        """End the requests that an oversized message may answer.
+
+        Args:
+            message: The message.
+            what: What it is, such as `a line longer than`.
+            head: What its beginning tells.
+        """
+        numbers = self.waiting.answered_by(head)
+        trouble = trouble_of_oversized(self._server, message, what, len(numbers))
+        for number in numbers:
+            self.fail(number, trouble, CONNECTION_CLOSED)
+        rest = head.without_content()
+        if rest is not None:
+            self._take(rest, 0)
+
     def _take(self, message: JSONRPCMessage, size: int) -> None:
         if isinstance(message, JSONRPCError) and message.id is None:
             # A server that could not read the ID of a request answers with null (JSON-RPC 2.0, section 5).
             # The SDK drops such a response, and the caller would wait for its timeout.
             message.id = self.waiting.only()
-        if isinstance(message, JSONRPCResponse | JSONRPCError):
-            self.waiting.drop(message.id)
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and not self.waiting.drop(message.id):
+            log_stray_response(self._server)  # the SDK drops it, too
         self.inbox.put(message, size)
 
     def _no_message(self, text: str, error: ValueError) -> None:
         self.garbage += 1
-        number = self._meant(text, error)
+        log_invalid_message(self._server)
+        number = self.waiting.meant_by(text, error)
         if number is not None:
-            message = "the response is not a valid MCP message"
-            if isinstance(error, DuplicateKey):
-                message += f": {error}"
-            self.fail(number, LinkTrouble("protocol_violation", message), PARSE_ERROR)
+            self.fail(number, trouble_of_invalid(error), PARSE_ERROR)
 
-    def _meant(self, text: str, error: ValueError) -> RequestId | None:
-        """The ID of the request that a broken message responds to; None if unknown."""
-        try:
-            read: Any = json.loads(text)
-        except (ValueError, RecursionError):
-            return self.waiting.only() if '"jsonrpc"' in text[:_BEGINNING] else None
-        # The parser stops at the first duplicate key, so the broken member of the batch is unknown.
-        if isinstance(read, list) and isinstance(error, DuplicateKey):
-            return self.waiting.only()
-        # Requests and notifications respond to nothing, and neither do logs that are written as JSON.
-        if not isinstance(read, dict) or "method" in read or not read.keys() & {"result", "error"}:
+
+def trouble_of_invalid(error: ValueError) -> LinkTrouble:
+    """The trouble of a request whose response is not valid."""
+    message = "the response is not a valid MCP message"
+    if isinstance(error, DuplicateKey):
+        message += f": {error}"
+    return LinkTrouble("protocol_violation", message)
+
+
+def trouble_of_oversized(server: str, message: OversizedMessage, what: str, count: int) -> LinkTrouble:
+    """Log that an oversized message was discarded, and return the trouble of the requests that it may answer.
+
+    Args:
+        server: Name of the server.
+        message: The message.
+        what: What it is, such as `a line longer than`.
+        count: Number of the requests.
+    """
+    size = format_size(message.limit)
+    # A request that ends reports it by its outcome.
+    level = logging.DEBUG if count else logging.WARNING
+    _log.log(level, "the server `%s` sent %s %s, which was discarded", server, what, size)
+    fault = f"the server sent {what} {size}"
+    if count <= 1:
+        return LinkTrouble("too_large", fault)
+    fault += f" without an `id` in its first {format_size(HEAD)}, while {count} requests waited"
+    return LinkTrouble("unidentified_response", fault)
+
+
+def log_invalid_message(server: str) -> None:
+    """Log output that is not a valid message."""
+    _log.debug("the server `%s` sent output that is not a valid MCP message", server)
+
+
+def log_stray_response(server: str) -> None:
+    """Log a response to no pending request: answered twice, answered after it was cancelled, or with another ID."""
+    _log.debug("the server `%s` sent a response to no pending request", server)
+
+
+class OversizedMessage(NamedTuple):
+    """A message that exceeds its limit.
+
+    Attributes:
+        head: Its first `HEAD` bytes.
+        limit: The limit in bytes.
+    """
+
+    head: bytes
+    limit: int
+
+
+class MessageSplitter:
+    """Splits chunks of bytes into messages with their ends. It buffers at most one message, up to its limit.
+
+    Args:
+        end: Matches the end of a message, at most 4 bytes.
+        limit: Returns the maximum size of the message with this beginning, and without one the smallest limit.
+        head: Size of the beginning in bytes. No limit is smaller.
+    """
+
+    def __init__(
+        self, end: re.Pattern[bytes], limit: Callable[[bytes | None], int], head: int = HEAD
+    ) -> None:
+        self._search = end.search
+        self._head = head
+        self._limit_for = limit
+        self._limit: int | None = None
+        self._rest = bytearray()
+        self._discarding = False
+
+    def add(self, data: bytes) -> Iterator[bytes | OversizedMessage]:
+        """Add a chunk, and yield the messages that are now complete.
+
+        A message that is too large is yielded once, as soon as it exceeds its limit; its rest is discarded.
+        """
+        rest = self._rest
+        # Split bytes, not text: a chunk may end within a character, and `splitlines` also splits at U+2028,
+        # which is allowed inside JSON strings (RFC 8259, section 7).
+        begin, at = 0, max(0, len(rest) - _OVERLAP)
+        rest += data
+        while found := self._search(rest, at):
+            stop = at = found.end()
+            if self._discarding:
+                self._discarding = False
+            elif self._exceeds(begin, found.start()):
+                yield self._oversized(begin)
+            else:
+                yield bytes(rest[begin:stop])
+            begin, self._limit = stop, None
+        del rest[:begin]
+        if not self._discarding and self._exceeds(0, len(rest)):
+            yield self._oversized(0)
+            self._discarding = True
+        if self._discarding:
+            del rest[:-_OVERLAP]
+
+    def unfinished(self) -> bool:
+        """Whether the last message is incomplete."""
+        return self._discarding or bool(self._rest.strip())
+
+    def _exceeds(self, begin: int, end: int) -> bool:
+        size = end - begin
+        if size <= self._head:
+            return False
+        if self._limit is None:
+            # Only a message above the smallest limit is searched for its ID.
+            if size <= self._limit_for(None):
+                return False
+            self._limit = self._limit_for(self._beginning(begin))
+        return size > self._limit
+
+    def _oversized(self, begin: int) -> OversizedMessage:
+        limit, self._limit = self._limit, None
+        return OversizedMessage(self._beginning(begin), OUTPUT_SIZE if limit is None else limit)
+
+    def _beginning(self, begin: int) -> bytes:
+        return bytes(self._rest[begin : begin + self._head])
+
+
+_OVERLAP = 3
+"""Bytes of an end that an earlier chunk may contain."""
+
+
+class MessageHead(NamedTuple):
+    """What the beginning of a JSON-RPC message tells about it.
+
+    Attributes:
+        number: Its ID; None if the beginning holds no valid one.
+        method: Its method; empty if the beginning holds none.
+        answers_nothing: Whether it is a request or notification.
+    """
+
+    number: RequestId | None = None
+    method: str = ""
+    answers_nothing: bool = False
+
+    def without_content(self) -> JSONRPCMessage | None:
+        """The request or notification without its parameters; None if it is unknown.
+
+        The SDK refuses such a request, so the server does not wait for the response, and a notification that only
+        announces a change still counts.
+        """
+        if not self.method:
             return None
-        number = read.get("id")
-        return number if isinstance(number, int | str) and number in self.waiting else self.waiting.only()
+        if self.number is None:
+            return JSONRPCNotification(jsonrpc="2.0", method=self.method)
+        return JSONRPCRequest(jsonrpc="2.0", id=self.number, method=self.method)
+
+
+def read_head(data: bytes | str) -> MessageHead:
+    """Read the members of a JSON-RPC message whose end is missing. Members of nested objects do not count."""
+    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+    number: RequestId | None = None
+    method, kinds = "", set[str]()
+    for key, value in _read_members(text.lstrip("\ufeff \t\r\n")):
+        if key == "id" and number is None and isinstance(value, int | str) and not isinstance(value, bool):
+            number = value
+        elif key == "method":
+            method = value if isinstance(value, str) else ""
+        kinds.add(key)
+        if number is not None and kinds & {"result", "error"}:
+            break  # a large result follows, which need not be searched
+    return MessageHead(number, method, bool(kinds & {"method", "params"}))
+
+
+_KEY = re.compile(r'[\s,]*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*', re.DOTALL)
+_VALUE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^\s,"{}\[\]]+(?=[\s,}])', re.DOTALL)
+_MARK = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
+
+
+def _read_members(text: str) -> Iterator[tuple[str, object]]:
+    """The members of an object; the value of one that is nested, cut off or invalid is None."""
+    at: int | None = 1 if text.startswith("{") else None
+    while at is not None and (key := _KEY.match(text, at)):
+        name, at = _decoded(key[1]), key.end()
+        if not isinstance(name, str):
+            return
+        value = _VALUE.match(text, at)
+        yield name, None if value is None else _decoded(value[0])
+        at = _after_nested(text, at) if value is None else value.end()
+
+
+def _decoded(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _after_nested(text: str, at: int) -> int | None:
+    """The end of the object or list at a position; None if the text ends within it."""
+    depth = 0
+    for mark in _MARK.finditer(text, at):
+        if mark[0] == '"':  # the text ends within this string
+            return None
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(mark[0], 0)
+        if depth <= 0:
+            return mark.end()
+    return None
 
 
 def parse_messages(text: str) -> list[JSONRPCMessage | ValueError]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable, iscoroutinefunction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from toolcrib.core.hooks import load_hook
 from toolcrib.core.server_config import Server
@@ -23,13 +23,27 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("toolcrib")
 
-_CAN_NOT = re.compile(r"not? support|unsupported|missing|requires?|capabilit", re.IGNORECASE)
+_CAN_NOT = re.compile(r"not? support|unsupported|unavailable|missing|requires?|capabilit", re.IGNORECASE)
 
-_NO_WAY_BACK = "no back-channel"
-"""Part of the error of an SDK server that sends a request by itself; not allowed since 2026-07-28."""
+_MISPLACED = re.compile(r"no back-channel|server-initiated", re.IGNORECASE)
+"""In the error of a server that sends a request by itself, which is not allowed since 2026-07-28.
+
+The texts of the Python SDK and of FastMCP.
+"""
+
+_TOO_EARLY = re.compile(r"InputRequired|SEP-2322|^Handler returned an invalid result$")
+"""In the error of a server that returns a request for input, which exists since 2026-07-28. The texts of the same two."""
 
 KINDS = ("elicitation", "sampling")
 """The kinds of requests, named like their keys in the configuration of a server."""
+
+
+_METHODS: Final[Mapping[str, tuple[str, ...]]] = {
+    "elicitation/create": ("elicitation",),
+    "sampling/createMessage": ("sampling",),
+    "roots/list": (),
+}
+"""Requests that a server may send by itself before 2026-07-28 -> the hooks that answer them."""
 
 
 class Elicitation(NamedTuple):
@@ -90,6 +104,11 @@ class ServerRequestHooks:
         self.unanswered: dict[str, str] = {}
 
     @property
+    def asks(self) -> bool:
+        """Whether a hook answers any requests of the server."""
+        return bool(self._functions)
+
+    @property
     def capabilities(self) -> dict[str, Any]:
         """The client capabilities to announce: those with a hook, and `roots`."""
         # `roots` needs no hook: the answer is always an empty list.
@@ -114,23 +133,42 @@ class ServerRequestHooks:
             f"add `{kind}: package.module:function` under `servers.{name}` in toolcrib.yaml"
         )
 
-    def told_of(self, said: str) -> str:
-        """Explain which requests had no answer, for a call that failed with this text; empty if none."""
+    def told_of(self, said: str, *, modern: bool) -> str:
+        """Explain which requests had no answer, for a call that failed with this text; empty if none.
+
+        Args:
+            said: The text.
+            modern: Whether the protocol version is 2026-07-28 or later.
+        """
         # Reported once: the next failure of the server may have another cause.
         told, self.unanswered = self.unanswered, {}
         if told:
             return "; ".join(told.values())
-        if _NO_WAY_BACK in said:
-            return self._of_before()
         # A server that checks the capabilities first fails without a request; only its text names the kind.
-        wanted = (kind for kind in KINDS if kind in said.casefold() and _CAN_NOT.search(said))
-        return "; ".join(self.missing(kind) for kind in wanted if not self.offers(kind))
+        kinds = [kind for kind in KINDS if kind in said.casefold()]
+        if modern and _MISPLACED.search(said):
+            return self._told_misplaced(kinds)
+        if not modern and _TOO_EARLY.search(said) and (self.asks or self._server.era == "handshake"):
+            name = self._server.name
+            return (
+                f"if the server `{name}` requests input as in protocol 2026-07-28, "
+                f"add `era: modern` under `servers.{name}` in toolcrib.yaml"
+            )
+        if not _CAN_NOT.search(said):
+            return ""
+        return "; ".join(self.missing(kind) for kind in kinds if not self.offers(kind))
 
-    def _of_before(self) -> str:
+    def note_misplaced(self, method: str) -> None:
+        """Note a request that the protocol version of the connection does not have."""
+        if method in _METHODS:
+            self._note(method, self._told_misplaced(_METHODS[method]))
+
+    def _told_misplaced(self, kinds: Sequence[str]) -> str:
         name = self._server.name
+        hooks = [f"`{kind}: package.module:function`" for kind in kinds if not self.offers(kind)]
         return (
             f"the server `{name}` sends requests as in protocols before 2026-07-28: "
-            f"add `era: handshake` under `servers.{name}` in toolcrib.yaml"
+            f"add {' and '.join(['`era: handshake`', *hooks])} under `servers.{name}` in toolcrib.yaml"
         )
 
     async def elicit(self, _context: ClientRequestContext, params: Any) -> Any:

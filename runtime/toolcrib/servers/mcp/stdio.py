@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import shutil
 import signal
 from collections.abc import Mapping
@@ -17,21 +18,24 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp_types import CONNECTION_CLOSED, JSONRPCRequest
+from mcp_types import JSONRPCRequest
 
 from toolcrib.core.errors import did_you_mean
-from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.server_config import Server
-from toolcrib.core.text import format_size
 from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.servers.mcp.child_process import SAID, ChildProcess
-from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, PendingRequests
-from toolcrib.servers.mcp.transports import LinkTrouble, ServerTexts, StartFailure, mask_nothing
+from toolcrib.servers.mcp.incoming_messages import (
+    GARBAGE,
+    Intake,
+    MessageSplitter,
+    OversizedMessage,
+    PendingRequests,
+    read_head,
+)
+from toolcrib.servers.mcp.transports import ServerTexts, StartFailure, Streams, mask_nothing
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
-
     from toolcrib.security.egress import EgressRefused
 
 # A short list: our environment usually contains API keys, which a third-party server must not receive.
@@ -189,49 +193,11 @@ def _names_in(folder: str) -> list[str]:
         return []
 
 
-LONGEST = OUTPUT_SIZE
-"""Maximum size of a line in bytes."""
-
 _LAST_WORDS = 1.0
 """Seconds to wait for the last output of a server that has exited, or for the exit of one without output."""
 
 
-class LineTooLong(Exception):
-    """A line exceeds the maximum size."""
-
-
-class LineSplitter:
-    """Splits chunks of bytes into lines without their line feeds. It buffers at most one line.
-
-    Args:
-        longest: Maximum size of a line in bytes.
-    """
-
-    def __init__(self, longest: int = LONGEST) -> None:
-        self._longest = longest
-        self._rest = bytearray()
-
-    def add(self, data: bytes) -> list[bytes]:
-        """Add a chunk, and return the lines that are now complete.
-
-        Raises:
-            LineTooLong: A line exceeds the maximum size.
-        """
-        # Split bytes, not text: a chunk may end within a character, and `splitlines` also splits at U+2028,
-        # which is allowed inside JSON strings (RFC 8259, section 7).
-        first, *others = data.split(b"\n")
-        self._rest += first
-        lines = []
-        for other in others:
-            lines.append(bytes(self._rest))
-            self._rest = bytearray(other)
-        if max(map(len, (*lines, self._rest))) > self._longest:
-            raise LineTooLong
-        return lines
-
-    def unfinished(self) -> bool:
-        """Whether the last line is incomplete."""
-        return bool(self._rest.strip())
+_LINE_END = re.compile(rb"\n")
 
 
 class StdioLink:
@@ -250,9 +216,9 @@ class StdioLink:
     def __init__(self, server: Server, world: NetworkEnvironment) -> None:
         self._command = resolve_command(server, world.secrets)
         self._hide = world.secrets.hide_in_text
-        self._lines = LineSplitter()
         self._child = ChildProcess(self._heard, self._silent)
-        self._intake = Intake(self._child.listen)
+        self._intake = Intake(server.name, self._child.listen)
+        self._lines = MessageSplitter(_LINE_END, self._intake.waiting.limit)
         self.ended = ""
 
     @property
@@ -260,7 +226,7 @@ class StdioLink:
         """Number of lines that were not valid messages."""
         return self._intake.garbage
 
-    async def __aenter__(self) -> TransportStreams:
+    async def __aenter__(self) -> Streams:
         """Start the process.
 
         Raises:
@@ -306,12 +272,10 @@ class StdioLink:
     def _heard(self, data: bytes) -> None:
         if self.ended:
             return
-        try:
-            lines = self._lines.add(data)
-        except LineTooLong:
-            self._too_long()
-            return
-        for line in lines:
+        for line in self._lines.add(data):
+            if isinstance(line, OversizedMessage):
+                self._intake.discard(line, "a line longer than", read_head(line.head))
+                continue
             # An invalid byte must not end the connection: the SDK's client then leaves the caller waiting for
             # its timeout. A byte order mark may be ignored (RFC 8259, section 8.1).
             text = line.decode("utf-8", "replace").strip().removeprefix("\ufeff")
@@ -363,16 +327,6 @@ class StdioLink:
         if not self.ended:
             self.ended = why
             self._intake.inbox.end()
-
-    def _too_long(self) -> None:
-        # The line is not parsed, so its ID is unknown: only a single pending request can get this error. The
-        # connection ends, because the line may never end.
-        trouble = LinkTrouble("too_large", f"the server sent a line longer than {format_size(LONGEST)}")
-        only = self._intake.waiting.only()
-        if only is not None:
-            self._intake.fail(only, trouble, CONNECTION_CLOSED)
-        self._over(trouble.message.removeprefix("the server "))
-        self._child.stop_listening()
 
 
 class StdioOutbox:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from toolcrib.core.errors import ToolcribError
+from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.server_config import Server
 from toolcrib.security.redaction import is_secret_name, secret_part
 from toolcrib.security.secrets import (
@@ -26,10 +27,12 @@ from toolcrib.security.server_display import written_secrets
 from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
-
     from toolcrib.http.auth import TokenCache
     from toolcrib.security.egress import EgressRefused
+
+
+Streams: TypeAlias = tuple[Any, Any]
+"""The incoming and the outgoing messages of a link, as the SDK's session takes them; it keeps their types private."""
 
 
 class StartFailure(ToolcribError):
@@ -44,8 +47,9 @@ class LinkTrouble(NamedTuple):
     Attributes:
         code: Over HTTP: a `toolcrib.http.HTTPFailure`, a code of `EgressRefused`, `auth_failed`,
             `unauthorized` (status 401 or 403), `session_over` (the server does not know the session) or
-            `http_status` (any other status without a response). From a process: `protocol_violation` (the
-            response is not valid) or `too_large`.
+            `http_status` (any other status without a response). Over each transport: `protocol_violation` (the
+            response is not valid), `too_large`, or `unidentified_response` (a response is too large, and which
+            of the waiting requests it answers is unknown).
         message: What happened. It contains no secrets, and no text of the server except the target of a
             redirect and a duplicate key.
         hint: How to fix it; empty for no hint.
@@ -56,6 +60,10 @@ class LinkTrouble(NamedTuple):
     hint: str = ""
 
 
+HEAD = 64 * 1024
+"""Number of bytes at the start of an oversized message in which its `id` is looked for."""
+
+
 class CallTrace:
     """What a link records about one call.
 
@@ -64,13 +72,16 @@ class CallTrace:
             however it ends.
         trouble: The reason for a missing response, if the link knows more than a JSON-RPC error can express.
             The call then ends with an `MCPError` whose text can be ignored.
+        most: Maximum size of a response in bytes.
     """
 
-    __slots__ = ("begun", "trouble")
+    __slots__ = ("begun", "most", "trouble")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = OUTPUT_SIZE) -> None:
         self.begun = False
         self.trouble: LinkTrouble | None = None
+        # A smaller limit would cut off the envelope of a small result, and the size of the result is checked anyway.
+        self.most = max(HEAD, most)
 
 
 # A context variable, because the streams between the SDK's session and a link carry only messages.
@@ -79,9 +90,13 @@ CALL_TRACE: ContextVar[CallTrace | None] = ContextVar("the trace of a call", def
 
 
 @contextmanager
-def trace_call() -> Iterator[CallTrace]:
-    """Record all requests in the block as one call, including those of tasks that it starts."""
-    call_trace = CallTrace()
+def trace_call(most: int = OUTPUT_SIZE) -> Iterator[CallTrace]:
+    """Record all requests in the block as one call, including those of tasks that it starts.
+
+    Args:
+        most: Maximum size of a response in bytes.
+    """
+    call_trace = CallTrace(most)
     token = CALL_TRACE.set(call_trace)
     try:
         yield call_trace
@@ -97,7 +112,7 @@ class Link(Protocol):
 
     Attributes:
         ended: Why the link can no longer be used, in words that follow "the server": "exited with code 3",
-            "sent a line longer than 16MiB", "could not be reached: ...". Empty while it is usable. Once it is
+            "ended its stream", "cannot be reached: ...". Empty while it is usable. Once it is
             set, the next call needs a new link; over HTTP, calls in progress may still get a response.
         refusal: Over HTTP, the refusal of the egress guard, if any.
         secrets: Knows the secrets that the server was given; `open_link` sets it.
@@ -116,7 +131,7 @@ class Link(Protocol):
         """The last 64 KiB that the server wrote to stderr, with secrets masked; empty over HTTP."""
         ...
 
-    async def __aenter__(self) -> TransportStreams:
+    async def __aenter__(self) -> Streams:
         """Start the server, or prepare to connect."""
         ...
 

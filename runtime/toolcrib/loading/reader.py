@@ -323,6 +323,7 @@ class LoadedDocuments:
         unread: `file:line` of the first error of each file whose text is unreadable as a whole.
         ignored: Files that a glob of `ignore` excludes.
         servers: The MCP servers that foreign documents configure, in load order, without checks.
+        of_providers: The problems that have no effect if the agents get another provider.
     """
 
     tools: tuple[Descriptor, ...] = ()
@@ -336,6 +337,7 @@ class LoadedDocuments:
     unread: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     servers: tuple[Mapping[str, ServerBlock], ...] = ()
+    of_providers: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +406,7 @@ class DocumentReader:
         self._waiting: list[_PendingFile] = []
         self._named: list[NamedFile] = []
         self._servers: list[Mapping[str, ServerBlock]] = []
+        self._of_providers: list[Problem] = []
         self._fruitless: set[str] = set()
         self._globs: dict[str, set[str]] = {}
         self.touched: set[str] = set()
@@ -454,6 +457,7 @@ class DocumentReader:
             unread=tuple(place for key, place in self._unread.items() if key not in data),
             ignored=tuple(self.ignored),
             servers=tuple(self._servers),
+            of_providers=tuple(self._of_providers),
         )
 
     def knows(self, key: str) -> bool:
@@ -626,6 +630,7 @@ class DocumentReader:
             self._scenarios, left_out = foreign.drop_duplicates(self._scenarios)
             told += left_out
         self._named += read.files
+        self._of_providers += read.of_providers
         if read.servers:
             told += self._add_servers(read.servers, where)
         drafts = [

@@ -848,8 +848,7 @@ def _are_whole(calls: Iterable[CallDelta]) -> bool:
     """Whether the arguments of all calls are complete; if nothing of them was sent, they may be missing."""
     assembler = Assembler()
     for call in calls:
-        for _piece in assembler.add(call):
-            pass
+        assembler.add(call)
     return all(
         isinstance(part, ToolCall) and part.written and part.arguments is not None
         for part in assembler.parts()

@@ -33,7 +33,7 @@ from toolcrib.loading.projects import (
     unknown_name_problem,
 )
 from toolcrib.loading.reader import LoadedDocuments
-from toolcrib.loading.reload import PreviousLoad, keep_last_good
+from toolcrib.loading.reload import ALSO_BROKEN, PreviousLoad, keep_last_good
 from toolcrib.loading.scenarios.model import NO_PROVIDER, Scenario
 from toolcrib.loading.scenarios.scenario_links import check_links, tools_of, with_namespace
 from toolcrib.loading.snapshot import LoadedProject, sorted_problems
@@ -209,6 +209,7 @@ class _SourceSelection:
 
     def add_servers(self, loaded: LoadedDocuments) -> None:
         """Add the servers that foreign documents configure; those of the project and of the program come first."""
+        self.servers = {**self._last_servers(loaded), **self.servers}
         if not loaded.servers:
             return
         from toolcrib.loading.servers import merge_servers, parse_servers  # noqa: PLC0415 -- few documents have servers
@@ -219,6 +220,18 @@ class _SourceSelection:
         self._beside = self._beside or first
         self.problems += (*duplicates, *map(_without_variables, problems))
         self.servers = {**servers, **self.servers}
+
+    def _last_servers(self, loaded: LoadedDocuments) -> Mapping[str, Server]:
+        """The servers that documents with errors configured before a reload: their tools stay active as well."""
+        if self._before is None or not self._before.servers:
+            return NOTHING
+        broken = {
+            problem.source
+            for problem in loaded.problems
+            if problem.severity == "error" or problem.code in ALSO_BROKEN
+        }
+        before = self._before.servers.items()
+        return {name: server for name, server in before if file_and_line(server.place())[0] in broken}
 
     def _add_found(self, *, needed: bool) -> None:
         for folder in _places_to_look():

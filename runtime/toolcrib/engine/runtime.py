@@ -770,7 +770,7 @@ class Engine:
         return (
             self.registry.why_hidden(tool.name)
             or self._binder.missing(tool)
-            or (_with_hint(why) if why is not None else "")
+            or (f"{why.message}; {why.hint}" if why is not None else "")
         )
 
     def not_ready(self, tool: Descriptor) -> str:

@@ -155,7 +155,7 @@ async def test_without_one_server_the_tool_is_unavailable(project, offers, name,
         result = await runtime.call(name)
         assert outcome(result) == (Outcome.UNAVAILABLE, code)
         assert result.message == f"{message}\n    hint: {hint}"
-        assert runtime._engine.unavailable(runtime.registry[name]) == result.message
+        assert runtime._engine.unavailable(runtime.registry[name]) == f"{message}; {hint}"
 
 
 async def test_the_filter_of_a_server_hides_its_tool(project, tmp_path):

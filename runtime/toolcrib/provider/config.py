@@ -123,6 +123,10 @@ def check_conversation(conversation: Conversation) -> None:
         ConfigurationError: There is no message to answer, a call has no result or several, a result has no
             call before it, or a message has a part that its role does not allow. The error lists all faults.
     """
+    if len(conversation.messages) == 1 and not conversation.pending:
+        role, parts = conversation.messages[0]
+        if role == "user" and len(parts) == 1 and type(parts[0]) is Text and parts[0].text.strip():
+            return  # how most conversations begin
     # Services refuse such conversations with errors that name no message, so find the fault here.
     wrong = [*_not_whole(conversation)]
     if wrong:

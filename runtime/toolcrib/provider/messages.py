@@ -121,7 +121,7 @@ def system(text: str) -> Message:
 
 def user(*parts: str | Content) -> Message:
     """Create a message of the user, from strings, images, audio and resources."""
-    return Message("user", tuple(Text(part) if isinstance(part, str) else part for part in parts))
+    return Message("user", tuple([Text(part) if isinstance(part, str) else part for part in parts]))
 
 
 _TYPES: Mapping[str, type[Any]] = {

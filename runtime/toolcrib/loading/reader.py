@@ -179,11 +179,16 @@ TOOL_SUFFIXES: Final = tuple(f".tool{suffix}" for suffix in SUFFIXES)
 _OUR_KEYS: Final = frozenset({"name", "scenario", "function"})
 """Top-level keys that a descriptor or scenario can have in any of the supported forms."""
 
+_KINDS: Final = frozenset({"Arena", "Tool"})
+"""Kinds of manifests that are loaded; the files of all other kinds are named by an arena."""
+
 _OUR_NAMES: Final = re.compile(r".*\.(?:tool|scenario)\.[a-z]+")
 
 # After a syntax error there are no marks, so the rest of the file is searched as text.
-_IN_YAML: Final = re.compile(r"""^["']?(?:name|scenario|function)["']?\s*:|^kind:\s*Tool\b""", re.MULTILINE)
-_IN_JSON: Final = re.compile(r'"(?:name|scenario|function)"\s*:|"kind"\s*:\s*"Tool"')
+_IN_YAML: Final = re.compile(
+    r"""^["']?(?:name|scenario|function)["']?\s*:|^kind:\s*(?:Arena|Tool)\b""", re.MULTILINE
+)
+_IN_JSON: Final = re.compile(r'"(?:name|scenario|function)"\s*:|"kind"\s*:\s*"(?:Arena|Tool)"')
 
 _ALWAYS_ERRORS: Final = frozenset({"too_large", "file_unreadable", "file_vanished"})
 """Codes of problems that do not depend on the content."""
@@ -300,7 +305,7 @@ def _looks_like_ours(text: str, *, as_json: bool) -> bool:
 
 def _is_ours(document: TextPosition) -> bool:
     kind = document.parts.get("kind")
-    return not _OUR_KEYS.isdisjoint(document.parts) or (kind is not None and kind.mark.text == "Tool")
+    return not _OUR_KEYS.isdisjoint(document.parts) or (kind is not None and kind.mark.text in _KINDS)
 
 
 REFUSED_PACK = "refused_pack"

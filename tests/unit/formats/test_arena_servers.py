@@ -190,5 +190,6 @@ def test_a_reload_keeps_the_servers_of_an_arena_that_is_broken_now(tmp_path):
     config.write_text(whole + "  providers: 7\n")
     broken = open_project([str(folder)], [], KINDS, before)
     assert broken.servers == before.servers
+    assert ("duplicate_key", "/spec/providers", 10) in problems_of(broken)
     config.write_text(whole.replace("mcp_servers:", "labels:"))
     assert dict(open_project([str(folder)], [], KINDS, broken).servers) == {}

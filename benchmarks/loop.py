@@ -123,7 +123,7 @@ def rows(rounds: int = ROUNDS) -> Iterator[Row]:
     try:
         times = measured(loop, Listed(), runtime_of(weather()), IN_MEMORY, rounds)
         title = "model turn (two requests, one mocked call)"
-        yield Row(f"{title}, model in memory", "hand-written loop", times["loop"], times["by hand"], None)
+        yield Row(f"{title}, model in memory", "hand-written loop", times["loop"], times["by hand"], 8.0)
         with serving() as port:
             for delay, count, what in (
                 (0.0, AT_ONCE, "no latency"),

@@ -593,6 +593,7 @@ FINER_CODES = (
         "`mcp.args` sets an argument that the tool of the server does not accept.",
     ),
     ("unknown_remote_tool", "unavailable", "The MCP server has no such tool."),
+    ("ambiguous_server", "unavailable", "Several MCP servers offer the tool, and its descriptor names none."),
     ("task_required", "unavailable", "The MCP server runs this tool only as a task."),
     ("filtered", "denied", "`only` or `except` of the MCP server excludes the tool."),
     ("definition_changed", "denied", "The tool or its MCP server differs from the lock."),

@@ -6,6 +6,8 @@ import importlib.metadata
 import subprocess
 import sys
 
+import pytest
+
 CALL = """
 import asyncio, sys
 
@@ -13,7 +15,7 @@ from toolcrib import parse_registry
 import toolcrib
 from toolcrib.core.server_config import Server
 
-sys.modules[sys.argv[1]] = None  # it can't be imported
+exec(sys.argv[1])
 kinds = toolcrib.Executors.installed()
 text = "name: buy\\ninput_schema: {type: object}\\nmcp: {server: shop}"
 registry = parse_registry("memory", text, kinds=kinds)
@@ -25,8 +27,12 @@ print(result.error.code, result.message, sep="\\n")
 
 
 def called_without(module):
+    return called_after(f"sys.modules[{module!r}] = None  # it can't be imported")
+
+
+def called_after(change):
     return subprocess.run(
-        [sys.executable, "-c", CALL, module], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", CALL, change], capture_output=True, text=True, check=True, timeout=60
     )
 
 
@@ -45,6 +51,36 @@ def test_an_sdk_without_a_module_that_is_used_is_told_with_its_version():
     assert message.startswith(
         f"MCP servers cannot be used: mcp {version} has no `client.session`; pip install 'mcp"
     )
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "member"),
+    [
+        (
+            "import mcp.shared.inbound as module; del module.x_mcp_header_map",
+            "shared.inbound.x_mcp_header_map",
+        ),
+        (
+            "from mcp.client.session import ClientSession; del ClientSession.dispatch_input_request",
+            "ClientSession.dispatch_input_request",
+        ),
+        (
+            "from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher; del JSONRPCDispatcher.send_raw_request",
+            "JSONRPCDispatcher.send_raw_request",
+        ),
+        (
+            "from mcp.client.session import ClientSession; ClientSession.__init__ = lambda self, read, write: None",
+            "ClientSession(dispatcher=...)",
+        ),
+    ],
+)
+def test_an_sdk_without_a_member_that_is_used_starts_no_server_and_is_told_with_its_version(change, member):
+    done = called_after(change)
+    code, message = done.stdout.rstrip().split("\n", 1)
+    assert code == "unsupported_version"
+    version = importlib.metadata.version("mcp")
+    assert f"MCP servers cannot be used: mcp {version} has no `{member}`; pip install 'mcp" in message
     assert done.stderr == ""
 
 

@@ -129,7 +129,7 @@ def test_nobody_answers(tmp_path):
     files = arena_files(provider="type: gemini\nmodel: flash")
     del files["mock-responses.yaml"]
     found = read(put(tmp_path, files))
-    assert own(found) == {}
+    assert agent_of(found)["provider"] == "none"
     assert told(found) == [("no_provider", "one.scenario.yaml", 6)]
 
 
@@ -174,15 +174,16 @@ def test_mock_responses_that_are_not_there_are_an_error(tmp_path):
     files = arena_files()
     del files["mock-responses.yaml"]
     found = read(put(tmp_path, files))
-    assert (told(found), own(found)) == ([("file_unreadable", "mock.yaml", 9)], {})
+    assert told(found) == [("file_unreadable", "mock.yaml", 9)]
+    assert agent_of(found)["provider"] == "none"
 
 
 @pytest.mark.parametrize("answers", ["scenarios: {one: [", "scenarios: [one]", "defaultResponse: [x]"])
 @pytest.mark.parametrize("provider", ["type: openai", "type: mock\nadditional_config: {mock_config: m.yaml}"])
 def test_mock_responses_that_can_not_be_read_are_told_once(tmp_path, answers, provider):
     files = arena_files(provider=provider.replace("m.yaml", "mock-responses.yaml"), answers=answers)
-    (problem, *more), scenarios = told(found := read(put(tmp_path, files))), own(found)
-    assert (problem[1], more, scenarios) == ("mock-responses.yaml", [], {})
+    (problem, *more), agent = told(found := read(put(tmp_path, files))), agent_of(found)
+    assert (problem[1], more, agent["provider"]) == ("mock-responses.yaml", [], "none")
 
 
 @pytest.mark.parametrize("entry", ["x: Hello", "2: [Hello]", "2: {tool_calls: [{arguments: {}}]}"])
@@ -733,7 +734,10 @@ def test_assertions_that_promptkit_alone_has_are_never_judged(tmp_path):
     """
     found = read(put(tmp_path, arena_files(scenario=scenario)))
     assert agent_of(found)["turns"][0]["assertions"] == [
-        {"type": "agent_invoked", "unsupported": "agents as tools are not supported"},
+        {
+            "type": "agent_invoked",
+            "unsupported": "use `tools_called` and `tool_result_includes` with the tools of the agent",
+        },
         {"type": "content_includes", "unsupported": "unknown key `weight`"},
         {"type": "content_includes", "params": {"patterns": ["x"]}},
         {"type": "toxicity", "unsupported": "use `llm_judge`"},

@@ -37,6 +37,7 @@ from toolcrib.formats.promptkit.model_providers import (
 from toolcrib.formats.promptkit.prompts import (
     ArenaPrompt,
     guardrails,
+    offered_tools,
     policy_keys,
     prompt_of_scenario,
     report_no_tools,
@@ -253,7 +254,7 @@ def _due(
 _THEIRS_ALONE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("agent_invoked", "agent_not_invoked", "agent_response_contains", "a2a_eval", "a2a_eval_session"),
-        "agents as tools are not supported",
+        "use `tools_called` and `tool_result_includes` with the tools of the agent",
     ),
     **dict.fromkeys(
         (
@@ -428,6 +429,7 @@ class ArenaContext:
         roles: Role that simulates a user -> its provider.
         personas: Names of the personas.
         choice: Chooses the provider of a scenario.
+        agents: Names of the tools of its mocked agents, which every prompt offers.
     """
 
     arena: SourceNode
@@ -437,6 +439,7 @@ class ArenaContext:
     roles: Mapping[str, SourceNode]
     personas: frozenset[str]
     choice: ProviderChooser
+    agents: tuple[str, ...] = ()
 
     @property
     def spec(self) -> SourceNode:
@@ -456,8 +459,6 @@ def scenario_of(
         setting: Common data of the arena.
     """
     chosen = setting.choice.for_scenario(scenario)
-    if chosen is None or not chosen.readable:
-        return None
     return _Conversation(name, scenario, setting, chosen).document(labels)
 
 
@@ -530,17 +531,20 @@ class _Conversation:
         prompt = prompt_of_scenario(self._setting.prompts, scenario, self._library)
         sources = [scenario.part("tool_policy"), *([prompt.spec.part("tool_policy")] if prompt else [])]
         self._problems += report_unenforced_bounds(sources)
-        policy = policy_keys(sources, prompt.allowed if prompt else None)
+        agents = self._setting.agents
+        allowed = offered_tools(prompt, agents, spec.part("a2a_agents")) if prompt else None
+        policy = policy_keys(sources, allowed)
         listed = self._whole()
         scripted = self._chosen.scripted
         if prompt is not None:
-            calls = [call for entry in self._mocks.entries.values() for call in calls_of(entry)]
-            offers = any(spec.part(key).value for key in _OFFERING)
+            made = (call for entry in self._mocks.entries.values() for call in calls_of(entry))
+            calls = [call for call in made if call.part("name").text not in agents]
+            offers = not agents and any(spec.part(key).value for key in _OFFERING)
             for problem in report_no_tools(prompt, calls if scripted else [], offers=offers):
                 self._library.tell(problem)
         guards = guardrails(prompt, self._library) if prompt else []
         parts = {
-            **provider_keys(self._chosen),
+            **provider_keys(self._chosen, scenario),
             "settings": request_settings(
                 self._chosen, prompt.spec if prompt else None, spec.part("defaults")
             ),

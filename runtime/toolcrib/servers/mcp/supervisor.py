@@ -549,9 +549,10 @@ class _Life:
         """Run the connection; the error if it never became ready."""
         supervisor, self._failure, self.broke_off = self._supervisor, None, False
         try:
-            from toolcrib.servers.mcp.connection import ServerConnection  # noqa: PLC0415 -- needs the extra, slow to import
+            from toolcrib.servers.mcp.connection import ServerConnection, check_sdk  # noqa: PLC0415 -- needs the extra, slow to import
             from toolcrib.servers.mcp.server_requests import ServerRequestHooks  # noqa: PLC0415 -- as above
 
+            check_sdk()
             # `link_to` checks trust. Hooks import project code, so they must come after it.
             self.link = supervisor.link_to(supervisor.server)
             hooks = ServerRequestHooks(supervisor.server)

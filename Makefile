@@ -8,6 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 TEST_OPTIONS ?=
 CONFORMANCE_OPTIONS ?=
+SERVERS_OPTIONS ?=
 FUZZ_MINUTES ?= 10
 
 # Four workers on two cores take the files in their order: the long ones of docs and integration, which often wait for programs that they
@@ -19,7 +20,7 @@ SPREAD := -n 4 --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all coverage lint format docs bench conformance fuzz release clean
+.PHONY: help run test test-all coverage lint format docs bench conformance servers prerelease fuzz release clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -57,6 +58,12 @@ bench: $(VENV)/developing  ## measure against goals and peers, and write benchma
 
 conformance:  ## run the official MCP suite, real servers and real clients
 	@$(PYTHON) conformance/run.py $(CONFORMANCE_OPTIONS)
+
+servers:  ## list, validate and call MCP servers of the package registries
+	@$(PYTHON) conformance/servers.py $(SERVERS_OPTIONS)
+
+prerelease:  ## test MCP against the newest pre-releases of its packages
+	@PYTHON=$(PYTHON) .ci/prerelease
 
 fuzz: $(VENV)/developing  ## try the readers with what nobody would write, for FUZZ_MINUTES
 	$(BIN)/python tests/fuzz/run.py --minutes $(FUZZ_MINUTES)

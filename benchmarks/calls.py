@@ -1,6 +1,6 @@
-"""Calls within one process: one mocked call, the size of the registry, scenarios, plain fields.
+"""Calls within one process: a mocked call, the size of the registry, scenarios, request templates.
 
-Beside each stands the floor: what a careful person writes by hand without toolcrib.
+Each is compared with the equivalent code, written by hand without toolcrib.
 
     python benchmarks/calls.py
 """
@@ -67,7 +67,7 @@ RECORDS: dict[str, Any] = {
 
 
 def weather(number: int | None = None) -> dict[str, Any]:
-    """The descriptor that most measures call."""
+    """The descriptor that most measures use."""
     return {
         "name": "weather" if number is None else f"weather_{number}",
         "description": "The weather in a city.",
@@ -105,7 +105,7 @@ judge_records = jsonschema_rs.validator_for(RECORDS)
 
 
 async def weather_by_hand(arguments: dict[str, Any]) -> dict[str, Any]:
-    """What a careful person writes without toolcrib."""
+    """The equivalent function without toolcrib."""
     judge_arguments.validate(arguments)
     result = {"city": arguments["city"], "days": arguments["days"], "temp": 18.5}
     judge_weather.validate(result)
@@ -132,7 +132,7 @@ def runtime_of(*documents: dict[str, Any]) -> Runtime:
 
 
 def a_round(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[object]], count: int) -> Round:
-    """A round of so many calls, one after the other; its time is that of one call."""
+    """A round of consecutive calls; its time is that of one call."""
 
     async def calls() -> float:
         started = perf_counter()
@@ -144,11 +144,11 @@ def a_round(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[object
 
 
 def mocked_call(loop: asyncio.AbstractEventLoop, rounds: int = 60) -> Iterator[Row]:
-    """One mocked call, every layer on, beside a hand-written function with two validations."""
+    """A mocked call with every layer, and a hand-written function with both validations."""
     tools = runtime_of(weather(), NESTED)
     for name, by_hand, what in (
-        ("weather", weather_by_hand, "flat answer"),
-        ("forecast", forecast_by_hand, "nested answer"),
+        ("weather", weather_by_hand, "flat result"),
+        ("forecast", forecast_by_hand, "nested result"),
     ):
         result = loop.run_until_complete(tools.call(name, ARGUMENTS))
         assert result.value == loop.run_until_complete(by_hand(ARGUMENTS)), result
@@ -159,11 +159,13 @@ def mocked_call(loop: asyncio.AbstractEventLoop, rounds: int = 60) -> Iterator[R
             },
             rounds,
         )
-        yield Row(f"one mocked call, {what}", "by hand", times["ours"], times["by hand"], 5)
+        yield Row(
+            f"mocked call, {what}", "hand-written, with both validations", times["ours"], times["by hand"], 5
+        )
 
 
 def size_of_registry(loop: asyncio.AbstractEventLoop, rounds: int = 60) -> Row:
-    """A call among 10,000 tools beside one among a single tool."""
+    """A call in a registry of 10,000 tools and in a registry of one."""
     few = runtime_of(weather(0))
     many = runtime_of(*(weather(number) for number in range(TOOLS)))
     for number in range(TOOLS):
@@ -175,11 +177,13 @@ def size_of_registry(loop: asyncio.AbstractEventLoop, rounds: int = 60) -> Row:
         },
         rounds,
     )
-    return Row(f"a call among {TOOLS:,} tools", "among 1", times["many"], times["few"], 1.1)
+    return Row(
+        f"mocked call, registry of {TOOLS:,} tools", "registry of 1 tool", times["many"], times["few"], 1.1
+    )
 
 
 def scenarios(loop: asyncio.AbstractEventLoop, rounds: int = 5) -> Row:
-    """Scenarios of ten calls beside a bare loop of the same calls."""
+    """Scenarios of ten calls, and a plain loop of the same calls."""
     kinds = Executors.installed()
     loaded = parse("benchmark.json", [weather(), SCENARIO], kinds)
     tools = loaded_runtime(loaded, executors=kinds)
@@ -207,7 +211,7 @@ def scenarios(loop: asyncio.AbstractEventLoop, rounds: int = 5) -> Row:
     )
     return Row(
         f"{SCENARIOS:,} scenarios of {CALLS_OF_ONE} calls",
-        "a loop of the calls",
+        "plain loop of the same calls",
         times["run"],
         times["loop"],
         2,
@@ -224,7 +228,7 @@ REQUEST_ARGUMENTS: dict[str, Any] = {"args": {"city": "Lisbon", "days": "3", "un
 
 
 def plain_fields(rounds: int = 30) -> Row:
-    """A request of plain fields beside a cached template of jinja2 for each of them."""
+    """A request template with plain fields, and a cached jinja2 template per field."""
     ours = compile_value(REQUEST, ("args",), [], "")
     environment = SandboxedEnvironment()
     templates = {key: environment.from_string(text) for key, text in REQUEST.items()}
@@ -247,7 +251,7 @@ def plain_fields(rounds: int = 30) -> Row:
         {"ours": timed(lambda: ours.render(REQUEST_ARGUMENTS)), "jinja2": timed(theirs)}, rounds
     )
     return Row(
-        "a request of four plain fields",
+        "request template with four plain fields",
         "cached jinja2 templates",
         times["ours"],
         times["jinja2"],

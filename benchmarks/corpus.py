@@ -1,4 +1,4 @@
-"""Descriptors as people write them, as many as a benchmark wants: the same ones each time.
+"""Generated descriptors in the style of real ones, always the same for the same number.
 
 Each has about 80 lines: parameters of several kinds, an output schema with a list of records, annotations,
 a mock whose answer holds expressions, an example. No two have the same schemas.
@@ -29,13 +29,13 @@ _SAMPLES: tuple[Any, ...] = (5, "metric", True, ["first", "second"], "2026-11-20
 
 
 def descriptor_texts(count: int) -> list[str]:
-    """The YAML of so many descriptors, each with a name of its own."""
+    """The YAML of a number of descriptors, each with its own name."""
     chance = random.Random(1)
     return [_as_yaml(_descriptor(number, chance)) for number in range(count)]
 
 
 def write_descriptors(folder: Path, count: int) -> None:
-    """The same as files: `tool_00000.tool.yaml` and so on."""
+    """Write them to files: `tool_00000.tool.yaml` and so on."""
     for number, text in enumerate(descriptor_texts(count)):
         (folder / f"tool_{number:05d}.tool.yaml").write_text(text, encoding="utf-8")
 

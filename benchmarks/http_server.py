@@ -1,11 +1,11 @@
-"""A loopback HTTP/1.1 server as light as Python gets, in a process of its own: same answer to every GET, kept alive.
+"""A minimal HTTP/1.1 server on loopback, in its own process: the same response to every GET, with keep-alive.
 
-It prints its port, and ends with its input. Besides `/v1/forecast` (and every other path) there are:
+It prints its port and ends with its input. Besides `/v1/forecast` (and every other path) there are:
 
-- `/silent`: no answer
+- `/silent`: no response
 - `/half`: the headers and half of the body
 - `/late`: a list of many texts, after `LATE_AFTER` seconds
-- `/told`: how many connections are open, and how many requests went to the two above; this one not counted
+- `/told`: how many connections are open, and the number of requests to the two above; this one is not counted
 
     python benchmarks/http_server.py
 """
@@ -45,7 +45,7 @@ _LATE = _response(json.dumps(["a"] * LATE_ITEMS, separators=(",", ":")).encode()
 
 
 class Told:
-    """What the server has seen."""
+    """Open connections and held requests."""
 
     def __init__(self) -> None:
         self.open = 0
@@ -93,7 +93,7 @@ async def _serve() -> None:
 
 @contextmanager
 def serving(python: str | Path = sys.executable) -> Iterator[int]:
-    """A running server: its port. `python` may have uvloop, which leaves more of the time to those who are measured."""
+    """A running server: its port. With uvloop in `python`, the server takes a smaller part of the time."""
     with subprocess.Popen(
         [str(python), __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -1,8 +1,8 @@
-"""What large and hostile values cost: judging them, what else waits meanwhile, and how far they overrun a deadline.
+"""Large invalid values: the time to validate them, the delay of other requests, and the overrun of a deadline.
 
-    python benchmarks/large_values.py [--beside RUNTIME]
+    python benchmarks/large_values.py [--compare RUNTIME]
 
-`--beside` is the folder `runtime` of another commit: a mocked call of this one is measured beside one of that.
+`--compare` is the folder `runtime` of another commit, whose mocked call is compared with that of this one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CALLS: Final = 4_000
 
 
 def judged(loop: asyncio.AbstractEventLoop, rounds: int) -> Row:
-    """A call with 200,000 items that do not fit beside one with as many that do."""
+    """A call with 200,000 invalid items, and one with as many valid ones."""
     tools = calls.runtime_of(TOOL)
 
     def timed(item: object, outcome: Outcome) -> Round:
@@ -62,11 +62,11 @@ def judged(loop: asyncio.AbstractEventLoop, rounds: int) -> Row:
         return lambda: loop.run_until_complete(one())
 
     times = interleaved({"bad": timed("x", Outcome.INVALID_ARGUMENTS), "good": timed(1, Outcome.OK)}, rounds)
-    return Row(f"a call with {ITEMS:,} items that do not fit", "that fit", times["bad"], times["good"], 1.5)
+    return Row(f"mocked call with {ITEMS:,} invalid items", "valid items", times["bad"], times["good"], 1.5)
 
 
 def overrun(loop: asyncio.AbstractEventLoop, rounds: int) -> Row:
-    """How long a call takes whose answer, 781 KiB of items that do not fit, comes just before its deadline."""
+    """A call whose response, 781 KiB of invalid items, arrives just before its deadline."""
     kinds = Executors.installed()
     with serving() as port:
         origin = f"http://127.0.0.1:{port}"
@@ -94,12 +94,12 @@ def overrun(loop: asyncio.AbstractEventLoop, rounds: int) -> Row:
 
         took = [loop.run_until_complete(one()) for _ in range(rounds + 1)][1:]
         loop.run_until_complete(tools.aclose())
-    measure = f"a call whose answer of {LATE_ITEMS:,} items that do not fit comes late"
-    return Row(measure, "its deadline", took, [DEADLINE] * rounds, 1.1)
+    measure = f"live call with a response of {LATE_ITEMS:,} invalid items, 30 ms before the deadline"
+    return Row(measure, "the deadline", took, [DEADLINE] * rounds, 1.1)
 
 
 def health(rounds: int) -> Row:
-    """The longest wait for `/healthz` while a request of 3.9 MB is judged, beside the longest while nothing is."""
+    """The longest wait for `/healthz` while a request of 3.9 MB is validated, and on an idle server."""
     arguments = {"items": ["x" * 16] * ITEMS}
     with TemporaryDirectory() as folder:
         Path(folder, "sum.tool.yaml").write_text(json.dumps(TOOL), encoding="utf-8")
@@ -118,12 +118,14 @@ def health(rounds: int) -> Row:
                 rounds,
             )
             runner.run(client.close())
-    measure = f"/healthz while a request of {len(request) / 1e6:.1f} MB that does not fit is judged"
-    return Row(measure, "while nothing is", times["judging"], times["idle"], None)
+    measure = (
+        f"longest wait for /healthz, while an invalid request of {len(request) / 1e6:.1f} MB is validated"
+    )
+    return Row(measure, "idle server", times["judging"], times["idle"], None)
 
 
 async def _longest_wait(port: int, meanwhile: Any) -> float:
-    """The longest of the waits for `/healthz` until something else has ended."""
+    """The longest wait for `/healthz` until something else has ended."""
     task = asyncio.ensure_future(meanwhile)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     longest = 0.0
@@ -173,11 +175,11 @@ def _worker(runtime: Path) -> Iterator[Round]:
         target.close()
 
 
-def beside(other: Path, rounds: int) -> Row:
-    """A mocked call of this version beside one of another."""
+def compared(other: Path, rounds: int) -> Row:
+    """A mocked call of this version and of another."""
     with _worker(Path(__file__).parents[1] / "runtime") as ours, _worker(other) as theirs:
         times = interleaved({"ours": ours, "theirs": theirs}, rounds)
-    return Row("a mocked call", str(other), times["ours"], times["theirs"], 1.02)
+    return Row("mocked call", str(other), times["ours"], times["theirs"], 1.02)
 
 
 def rows(rounds: int = 30) -> Iterator[Row]:
@@ -196,9 +198,9 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--beside", type=Path)
+    parser.add_argument("--compare", type=Path)
     given = parser.parse_args()
-    measures = partial(beside, given.beside.absolute(), given.rounds) if given.beside else None
+    measures = partial(compared, given.compare.absolute(), given.rounds) if given.compare else None
     for row in rows(given.rounds) if measures is None else [measures()]:
         print(line(row), flush=True)
 

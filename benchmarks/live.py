@@ -1,7 +1,6 @@
-"""Live calls over loopback: beside bare httpx, beside other runtimes' HTTP tools, and cancelled ones.
+"""Live calls over loopback, compared with httpx alone and with the HTTP tools of other runtimes; cancelled calls.
 
-All of them call the same server, which has a process of its own. A live call of ours has every layer on: arguments and
-answer are checked.
+All call the same server, which runs in its own process. A live call has every layer: arguments and response are validated.
 
     python benchmarks/live.py
 """
@@ -27,11 +26,11 @@ from toolcrib.executors.live import LiveExecutor
 ROUNDS = 30
 CALLERS = 100
 
-SEQUENTIAL, AT_ONCE = "a live call", f"a live call, {CALLERS} callers"
+SEQUENTIAL, AT_ONCE = "live call", f"live call, {CALLERS} concurrent callers"
 
 
 class Goal(NamedTuple):
-    """Ours beside something else in the same process; see `Row`."""
+    """A comparison within one process; see `Row`."""
 
     ours: str
     title: str
@@ -42,15 +41,15 @@ class Goal(NamedTuple):
 
 GOALS = (
     Goal("ours", "", "httpx.AsyncClient.get", 0.6, 0.2),
-    Goal("ours", "", "HTTP/1.1 by hand on asyncio streams", None, None),
+    Goal("ours", "", "hand-written HTTP/1.1 on asyncio streams", None, None),
     Goal("ours_as_it_is", ", default limits", "httpx.AsyncClient.get", None, None),
 )
 
-BASES = {"httpx.AsyncClient.get": "httpx", "HTTP/1.1 by hand on asyncio streams": "by_hand"}
+BASES = {"httpx.AsyncClient.get": "httpx", "hand-written HTTP/1.1 on asyncio streams": "by_hand"}
 
 
 class Peer(NamedTuple):
-    """Another runtime's HTTP tool: its environment, its script, and what it is measured as."""
+    """Another runtime's HTTP tool: its environment, its script, and the ways to call it."""
 
     environment: str
     script: str
@@ -62,8 +61,8 @@ class Way(NamedTuple):
 
     Attributes:
         contender: Its name in the script.
-        title: What people call it.
-        goal: Whether ours is to be ahead of it.
+        title: Name in the results.
+        goal: Whether toolcrib must be faster.
     """
 
     contender: str
@@ -77,7 +76,7 @@ PEERS = (
         "fastmcp",
         "fastmcp_openapi",
         (
-            Way("call", "FastMCP.from_openapi, by its client"),
+            Way("call", "FastMCP.from_openapi, FastMCP client"),
             Way("server", "FastMCP.from_openapi, server.call_tool"),
         ),
     ),
@@ -86,20 +85,20 @@ PEERS = (
         "langchain_requests",
         (
             Way("call", "LangChain RequestsGetTool"),
-            Way("session", "LangChain RequestsGetTool, given an aiohttp session", goal=False),
+            Way("session", "LangChain RequestsGetTool with an aiohttp session", goal=False),
         ),
     ),
 )
 
 
 def timed(worker: Worker, contender: str, callers: int) -> Round:
-    """A round of some tens or hundreds of milliseconds."""
+    """A round of tens or hundreds of milliseconds."""
     count = 100 if callers == 1 else 2 * callers
     return lambda: worker.time(contender, count, callers)
 
 
-def beside_httpx(ours: Worker, rounds: int) -> Iterator[Row]:
-    """What the layers cost beside the bare client, and the floor."""
+def compared_with_httpx(ours: Worker, rounds: int) -> Iterator[Row]:
+    """The cost of the layers over the HTTP client, and the floor."""
     names = {name for goal in GOALS for name in (goal.ours, BASES[goal.base])}
     alone = interleaved({name: timed(ours, name, 1) for name in sorted(names)}, rounds)
     at_once = interleaved({name: timed(ours, name, CALLERS) for name in sorted(names)}, rounds)
@@ -110,8 +109,8 @@ def beside_httpx(ours: Worker, rounds: int) -> Iterator[Row]:
         yield Row(f"{AT_ONCE}{goal.title}", goal.base, at_once[goal.ours], at_once[base], goal.at_once)
 
 
-def beside_peers(ours: Worker, theirs: Mapping[str, Worker], rounds: int) -> Iterator[Row]:
-    """Sequentially, and with many callers."""
+def compared_with_peers(ours: Worker, theirs: Mapping[str, Worker], rounds: int) -> Iterator[Row]:
+    """Sequential and concurrent calls of other runtimes."""
     ways = [(peer.script, way) for peer in PEERS for way in peer.ways]
     for callers, measure in ((1, SEQUENTIAL), (CALLERS, AT_ONCE)):
         contenders = {"ours": timed(ours, "ours", callers)}
@@ -176,7 +175,7 @@ async def cancelled_lot(tools: Runtime, port: int, number: int) -> int:
 
 
 async def cancelled(port: int) -> Leftovers:
-    """What is left of many cancelled calls."""
+    """Resources that many cancelled calls leave behind."""
     kinds = Executors({"live": LiveExecutor})
     registry = parse_registry("live.json", holding(port), kinds=kinds)
     async with Runtime(registry, executors=kinds, egress=[f"127.0.0.1:{port}"]) as tools:
@@ -200,24 +199,24 @@ async def cancelled(port: int) -> Leftovers:
 
 
 def leftovers() -> Iterator[Leftovers]:
-    """What cancelled calls leave."""
+    """Resources that cancelled calls leave behind."""
     with serving(python_of("server")) as port:
         yield asyncio.run(cancelled(port))
 
 
 def rows(versions: dict[str, str] | None = None, rounds: int = ROUNDS) -> Iterator[Row]:
-    """All measures of this file; `versions` receives what was measured."""
+    """All measures of this file; adds the measured versions to `versions`."""
     with ExitStack() as stack:
         origin = f"http://127.0.0.1:{stack.enter_context(serving(python_of('server')))}"
         ours = stack.enter_context(Worker(sys.executable, "toolcrib_live", origin))
-        yield from beside_httpx(ours, rounds)
+        yield from compared_with_httpx(ours, rounds)
         theirs = {
             peer.script: stack.enter_context(Worker(python_of(peer.environment), peer.script, origin))
             for peer in PEERS
         }
         for worker in (*theirs.values(), ours):
             (versions if versions is not None else {}).update(worker.about["versions"])
-        yield from beside_peers(ours, theirs, rounds)
+        yield from compared_with_peers(ours, theirs, rounds)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Reading descriptors: all load-time checks beside a YAML loader alone, and a warm start beside reading the files.
+"""Reading descriptors: all load-time checks and a YAML loader alone; a warm start and reading the files.
 
 python benchmarks/loading.py
 """
@@ -22,11 +22,11 @@ from toolcrib import Runtime
 COLD = 1_000
 WARM = 10_000
 LONG_AGO = 1_700_000_000
-"""When the files were touched, in seconds since 1970: people work with files that are older than a moment."""
+"""Modification time of the files, in seconds since 1970: real files are older than a moment."""
 
 
 def timed(work: object) -> Round:
-    """A round of one piece of work. What is left of it is given back outside the round."""
+    """A round of one piece of work. Its result is freed outside the round."""
 
     def round_() -> float:
         started = perf_counter()
@@ -40,13 +40,13 @@ def timed(work: object) -> Round:
 
 
 def aged(folder: Path) -> None:
-    """Let the files look as if nobody had touched them for long."""
+    """Set old modification times."""
     for path in (*folder.iterdir(), folder):
         os.utime(path, (LONG_AGO, LONG_AGO))
 
 
 def cold(folder: Path, rounds: int = 9) -> Iterator[Row]:
-    """Everything that `Runtime.open` does, beside parsing the same texts with pyyaml's C loader."""
+    """Everything that `Runtime.open` does, and parsing the same texts with pyyaml's C loader."""
     texts = descriptor_texts(COLD)
     write_descriptors(folder, COLD)
     aged(folder)
@@ -70,14 +70,14 @@ def cold(folder: Path, rounds: int = 9) -> Iterator[Row]:
     times = interleaved({"ours": timed(ours), "parsed": timed(parsed), "checked": timed(checked)}, rounds)
     yield Row(
         f"cold load of {COLD:,} YAML descriptors, all checks",
-        "yaml.load(CSafeLoader) of the texts",
+        "yaml.load with CSafeLoader",
         times["ours"],
         times["parsed"],
         2,
     )
     yield Row(
-        "the same",
-        "pyyaml's C loader + jsonschema check_schema",
+        f"cold load of {COLD:,} YAML descriptors, all checks",
+        "yaml.load with CSafeLoader + jsonschema check_schema",
         times["ours"],
         times["checked"],
         8,
@@ -98,7 +98,7 @@ def read_all(folder: str) -> int:
 
 
 def warm(folder: Path, rounds: int = 15) -> Row:
-    """A start from the index, which notices any edit, beside reading the files."""
+    """A start from the index, which detects every edit, and reading the files."""
     write_descriptors(folder, WARM)
     aged(folder)
     with Runtime.open(folder) as first:

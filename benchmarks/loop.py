@@ -1,4 +1,4 @@
-"""The loop around a model: a turn of two requests and one mocked call, beside the same requests bare.
+"""The loop around a model: a turn of two requests and one mocked call, and the same requests alone.
 
 The model is a list in memory, or OpenAI's chat completions over loopback, from a server in a process of its own that
 answers at once or after the time that a fast model takes.
@@ -87,7 +87,7 @@ async def turn(middleware: ProviderMiddleware) -> None:
 
 
 def a_round(loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[None]], count: int) -> Round:
-    """A round of so many turns; its time is that of one."""
+    """A round of consecutive turns; its time is that of one turn."""
 
     async def all_of_them() -> None:
         for _ in range(count):
@@ -104,7 +104,7 @@ def a_round(loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[None]]
 def measured(
     loop: asyncio.AbstractEventLoop, model: Provider, tools: Runtime, count: int, rounds: int
 ) -> dict[str, list[float]]:
-    """The turn by the loop, by hand, and its requests alone."""
+    """The turn by the loop, by a hand-written loop, and its two requests alone."""
     overheard = Overheard(model)
     loop.run_until_complete(turn(ProviderMiddleware(overheard, tools)))
     requests = overheard.requests
@@ -122,21 +122,21 @@ def rows(rounds: int = ROUNDS) -> Iterator[Row]:
     loop = asyncio.new_event_loop()
     try:
         times = measured(loop, Listed(), runtime_of(weather()), IN_MEMORY, rounds)
-        title = "a turn of two requests and one mocked call"
-        yield Row(f"{title}, model in memory", "by hand", times["loop"], times["by hand"], None)
+        title = "model turn (two requests, one mocked call)"
+        yield Row(f"{title}, model in memory", "hand-written loop", times["loop"], times["by hand"], 8.0)
         with serving() as port:
             for delay, count, what in (
-                (0.0, AT_ONCE, "at once"),
-                (LATENCY, LATER, f"after {LATENCY * 1000:.0f} ms"),
+                (0.0, AT_ONCE, "no latency"),
+                (LATENCY, LATER, f"{LATENCY * 1000:.0f} ms latency"),
             ):
                 tools, world = runtime_of(weather()), NetworkEnvironment.of([f"127.0.0.1:{port}"], {})
                 address = f"http://127.0.0.1:{port}/{delay}/v1"
                 model = open_provider("openai", model="m", base_url=address, api_key="k", world=world)
                 times = measured(loop, model, tools, count, rounds)
-                served = f"{title}, over loopback, answered {what}"
+                served = f"{title}, model on loopback, {what}"
                 goal = 1.1 if delay else None
-                yield Row(served, "its two requests bare", times["loop"], times["bare"], goal)
-                yield Row(served, "by hand", times["loop"], times["by hand"], None)
+                yield Row(served, "the two requests alone", times["loop"], times["bare"], goal)
+                yield Row(served, "hand-written loop", times["loop"], times["by hand"], None)
                 loop.run_until_complete(cast(Any, model).aclose())
     finally:
         loop.close()

@@ -1,4 +1,4 @@
-"""Our calls of an MCP server's tool beside those of the SDK's own client, to the same server from the same process.
+"""Calls of an MCP server's tool by toolcrib and by the SDK's client, to the same server from the same process.
 
 python benchmarks/mcp_client.py [--rounds 40]
 """
@@ -24,13 +24,13 @@ CALLERS = 50
 
 
 def timed(worker: Worker, contender: str, callers: int) -> Round:
-    """A round of some tens or hundreds of milliseconds."""
+    """A round of tens or hundreds of milliseconds."""
     count = CALLS if callers == 1 else 4 * callers
     return lambda: worker.time(contender, count, callers)
 
 
 def rows(versions: dict[str, str] | None = None, rounds: int = ROUNDS) -> Iterator[Row]:
-    """All measures of this file; `versions` receives what was measured."""
+    """All measures of this file; adds the measured versions to `versions`."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="toolcrib-mcp-"))
         serving = stack.enter_context(Serving(FEW, {"sdk": theirs("mcp")}, os.environ))
@@ -41,11 +41,11 @@ def rows(versions: dict[str, str] | None = None, rounds: int = ROUNDS) -> Iterat
             for callers in (1, CALLERS):
                 contenders = {name: timed(worker, f"{name}_{way}", callers) for name in ("ours", "sdk")}
                 times = interleaved(contenders, rounds)
-                many = "" if callers == 1 else f", {callers} callers"
-                measure = f"a call of an MCP server's tool ({title}){many}"
+                many = "" if callers == 1 else f", {callers} concurrent callers"
+                measure = f"MCP tool call as a client, {title}{many}"
                 yield Row(
                     measure,
-                    "Client.call_tool of the SDK",
+                    "SDK, Client.call_tool",
                     times["ours"],
                     times["sdk"],
                     goal if callers == 1 else None,

@@ -1,6 +1,6 @@
-"""An MCP client as light as Python gets: bytes that are written before the clock starts, and no message model.
+"""A minimal MCP client, so that the time of a call is the time of the server.
 
-What it measures is the server. It looks into an answer just far enough to see that it is the right one.
+It sends bytes that were prepared before the measurement, and parses a response only as far as needed to recognize it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self
 
 Era = Literal["2025-11-25", "2026-07-28"]
-"""The last revision with a handshake and sessions, and the first one without."""
+"""The last revision with a handshake and sessions, and the first one without them."""
 
 CLIENT = {"name": "raw", "version": "1"}
 INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT}
@@ -23,7 +23,7 @@ OF_THE_REQUEST = {
     "io.modelcontextprotocol/clientInfo": CLIENT,
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-"""What every request of the later era says of itself, in `_meta`."""
+"""`_meta` of every request since 2026-07-28."""
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _SESSION = re.compile(rb"\r\nmcp-session-id: *(\S+)", re.IGNORECASE)
@@ -32,14 +32,14 @@ _PATIENCE = 60.0
 
 
 class Answer(NamedTuple):
-    """Everything before the body, and the body without its framing: JSON, or server-sent events that hold it."""
+    """The head of a response, and its body without framing: JSON, or server-sent events with JSON."""
 
     head: bytes
     body: bytes
 
     @property
     def message(self) -> Any:
-        """The last message in it."""
+        """The last message in the body."""
         text = self.body
         if b"text/event-stream" in self.head:
             text = [line for line in text.splitlines() if line.startswith(b"data: {")][-1][6:]
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
 
 class HttpClient:
-    """One client with one connection, which it keeps."""
+    """A client with one persistent connection."""
 
     def __init__(self, port: int, era: Era) -> None:
         self._port = port
@@ -59,7 +59,7 @@ class HttpClient:
         }
 
     async def open(self) -> Self:
-        """Connect, and shake hands where the era does."""
+        """Connect, and initialize if the revision has a handshake."""
         await self._connect()
         if self._era == "2026-07-28":
             self._lines["MCP-Protocol-Version"] = self._era
@@ -78,13 +78,13 @@ class HttpClient:
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 24)
 
     async def refreshed(self) -> None:
-        """Connect again where the server has closed what was idle for some seconds; a session outlives that."""
+        """Reconnect if the server closed the idle connection; the session continues."""
         if self._reader.at_eof():
             self._writer.close()
             await self._connect()
 
     def request(self, method: str, params: Mapping[str, Any]) -> bytes:
-        """The bytes of a request. They may be sent again and again: no two are under way at once."""
+        """The bytes of a request. They can be sent repeatedly, since a client has one request in flight."""
         if self._era == "2026-07-28":
             params = {**params, "_meta": OF_THE_REQUEST}
             self._lines["Mcp-Method"] = method
@@ -99,7 +99,7 @@ class HttpClient:
         return f"POST /mcp HTTP/1.1\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
     async def exchange(self, request: bytes) -> Answer:
-        """Send a request and read its answer to the end."""
+        """Send a request and read the whole response."""
         self._writer.write(request)
         reader = self._reader
         head = await reader.readuntil(b"\r\n\r\n")
@@ -126,7 +126,7 @@ class HttpClient:
             cursor = {"cursor": json.loads(found[1])}
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._writer.close()
 
 
@@ -134,7 +134,7 @@ async def ready(port: int, process: subprocess.Popen[Any]) -> None:
     """Wait until a server listens.
 
     Raises:
-        SystemExit: It ended, or does not listen after a minute.
+        SystemExit: It ended, or did not listen within a minute.
     """
     until = time.monotonic() + _PATIENCE
     while process.poll() is None and time.monotonic() < until:
@@ -155,7 +155,7 @@ _FIRST = (
 
 
 def first_answer(words: Sequence[str], environment: Mapping[str, str], call: Mapping[str, Any]) -> float:
-    """Seconds from the start of a stdio server, over the handshake, to the answer to a first call."""
+    """Seconds from the start of a stdio server, through the handshake, to the result of a first call."""
     started = time.perf_counter()
     with subprocess.Popen(
         [*words],

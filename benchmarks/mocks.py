@@ -1,7 +1,7 @@
-"""Mocks that keep something: a fresh store, many rules, the start of a scenario, a call that changes rows.
+"""Stateful mocks and rules: a new session, rule selection, the start of a scenario, calls that read and change rows.
 
-The store is the retail world of the shared data, or where that is absent one of its size that is made here. Beside it
-stands what a person writes by hand: a copy of the store for each task, and functions over it.
+The store is the retail data set of the shared data; if that is absent, one of its size is generated. It is compared with
+hand-written functions over a copy of the store.
 
     python benchmarks/mocks.py
 """
@@ -48,7 +48,7 @@ Table = dict[str, tuple[dict[str, Any], int]]
 
 
 class ByHand:
-    """Three tools of the shop, as a person writes them: on a copy of the store, without any check of arguments."""
+    """Three tools of the shop, hand-written on a copy of the store, without validation."""
 
     def __init__(self, store: Store) -> None:
         copied = deepcopy(store)
@@ -186,7 +186,7 @@ def tasks_of(store: Store) -> list[list[tuple[str, dict[str, Any]]]]:
 
 
 def fresh_stores(loop: asyncio.AbstractEventLoop, rounds: int = 30) -> Row:
-    """A fresh session and a task's calls beside a copy of the store and the same calls of functions."""
+    """A new session and the calls of a task, and the same with functions on a copy of the store."""
     with world() as (store, tools):
         tasks = tasks_of(store)
 
@@ -210,8 +210,8 @@ def fresh_stores(loop: asyncio.AbstractEventLoop, rounds: int = 30) -> Row:
             rounds,
         )
     return Row(
-        "a fresh session over 1,550 rows and three calls",
-        "by hand, copy.deepcopy of the store",
+        "new session over 1,550 rows, three calls",
+        "hand-written, on copy.deepcopy of the store",
         times["ours"],
         times["by hand"],
         20,
@@ -220,7 +220,7 @@ def fresh_stores(loop: asyncio.AbstractEventLoop, rounds: int = 30) -> Row:
 
 
 def timed(work: Callable[[], object], count: int) -> Round:
-    """A round of something that is done so many times; its time is that of one."""
+    """A round of repeated work; its time is that of one repetition."""
 
     def round_() -> float:
         started = perf_counter()
@@ -231,7 +231,7 @@ def timed(work: Callable[[], object], count: int) -> Round:
 
 
 def ruled(rules: int) -> dict[str, Any]:
-    """A tool whose rules differ in one argument; each asks for another one besides."""
+    """A tool whose rules differ in one argument; each also requires a second one."""
     return {
         "name": f"of_{rules}",
         "input_schema": {"type": "object"},
@@ -245,7 +245,7 @@ def ruled(rules: int) -> dict[str, Any]:
 
 
 def chosen_by_hand(table: Table, arguments: dict[str, Any]) -> int | None:
-    """The answer that stands in a table under one argument, if all that it asks for is there."""
+    """The result in a table under one argument, if the other argument matches."""
     found = table.get(arguments["lot"])
     if found is None:
         return None
@@ -256,7 +256,7 @@ def chosen_by_hand(table: Table, arguments: dict[str, Any]) -> int | None:
 
 
 def choosing(rounds: int = 40) -> Iterator[Row]:
-    """Choosing among 1,000 rules, without the call around it, beside a dictionary and the comparison by hand.
+    """Rule selection among 1,000 rules without the call around it, and a dictionary with a comparison.
 
     A hundred calls again and again stay in the processor's caches, as the other measures do; where each call is
     for another rule, what is measured is mostly memory.
@@ -270,8 +270,8 @@ def choosing(rounds: int = 40) -> Iterator[Row]:
         f"lot-{number}": ({"lot": f"lot-{number}", "kind": "auction"}, number) for number in range(RULES)
     }
     for calls, times, what in (
-        (100, 5, "100 calls again and again"),
-        (RULES, None, "each call for another one"),
+        (100, 5, "100 repeated calls"),
+        (RULES, None, "a different rule per call"),
     ):
         wanted = [{"lot": f"lot-{number % calls * 7 % RULES}", "kind": "auction"} for number in range(CALLS)]
         scopes: list[dict[str, Any]] = [{"args": arguments} for arguments in wanted]
@@ -280,8 +280,8 @@ def choosing(rounds: int = 40) -> Iterator[Row]:
         assert [rules.index(chosen[0]) for chosen in ours()[:20]] == by_hand()[:20]
         measured = interleaved({"ours": timed(ours, CALLS), "by hand": timed(by_hand, CALLS)}, rounds)
         yield Row(
-            f"choosing among {RULES:,} rules that differ in one argument, {what}",
-            "one dictionary look-up and the comparison",
+            f"rule selection among {RULES:,} rules that differ in one argument, {what}",
+            "dictionary look-up and comparison",
             measured["ours"],
             measured["by hand"],
             times,
@@ -297,7 +297,7 @@ def _chosen_by_hand(table: Table, calls: list[dict[str, Any]]) -> list[Any]:
 
 
 def calls_of_rules(loop: asyncio.AbstractEventLoop, rounds: int = 15) -> Row:
-    """A call that the last of 1,000 rules answers beside one that the last of two answers."""
+    """A call that matches the last of 1,000 rules, and one that matches the last of two."""
     tools = runtime_of(ruled(RULES), ruled(2))
     last = {"lot": f"lot-{RULES - 1}", "kind": "auction"}
     times = interleaved(
@@ -307,11 +307,11 @@ def calls_of_rules(loop: asyncio.AbstractEventLoop, rounds: int = 15) -> Row:
         },
         rounds,
     )
-    return Row(f"a call among {RULES:,} rules", "among 2", times["many"], times["few"], None)
+    return Row(f"mocked call, {RULES:,} rules", "2 rules", times["many"], times["few"], None)
 
 
 def starts(loop: asyncio.AbstractEventLoop, rounds: int = 15) -> Row:
-    """A scenario of one call over the large store beside one of a mock that keeps nothing."""
+    """A scenario with one call over the large store, and one with a stateless mock."""
     kinds = Executors.installed()
     with world() as (store, tools):
         order = next(iter(store["orders"]))
@@ -336,8 +336,8 @@ def starts(loop: asyncio.AbstractEventLoop, rounds: int = 15) -> Row:
             rounds,
         )
     return Row(
-        "a scenario of one look-up in 1,550 rows",
-        "one call that keeps nothing",
+        "scenario with one look-up in 1,550 rows",
+        "scenario with one stateless call",
         times["keeping"],
         times["plain"],
         None,
@@ -345,7 +345,7 @@ def starts(loop: asyncio.AbstractEventLoop, rounds: int = 15) -> Row:
 
 
 def calls_of_stores(loop: asyncio.AbstractEventLoop, rounds: int = 30) -> Iterator[Row]:
-    """A call that reads a row, and one that changes a row, beside calls that are answered the same from the file."""
+    """Calls that read and change a row, and calls with the same fixed result."""
     with world() as (store, tools):
         order, user = next(iter(store["orders"])), next(iter(store["users"]))
         moved = {**store["users"][user]["address"], "zip": "00000"}
@@ -371,8 +371,8 @@ def calls_of_stores(loop: asyncio.AbstractEventLoop, rounds: int = 30) -> Iterat
                 rounds,
             )
             yield Row(
-                f"a call that {what}, of 1,550",
-                "the same answer, fixed",
+                f"mocked call that {what} of 1,550",
+                "the same result, fixed",
                 times["stored"],
                 times["static"],
                 None,

@@ -1,7 +1,7 @@
-"""Our calls beside those of other tool runtimes: each in a virtual environment and a process of its own.
+"""Mocked calls of toolcrib and of other tool runtimes, each in its own virtual environment and process.
 
-Rounds alternate over the processes. What is compared is overhead: the time of a call less that of the tool's own
-work in the same process.
+Rounds alternate over the processes. The overhead is compared: the time of a call minus the time of the tool's own work
+in the same process.
 
     python benchmarks/peers.py
 """
@@ -27,10 +27,10 @@ class Peer(NamedTuple):
     """Another tool runtime.
 
     Attributes:
-        name: Of its script and its environment.
-        title: What people call the measured way.
-        calls: Calls of one round: some tens of milliseconds.
-        times: How many times less our overhead is to be.
+        name: Name of its script and its environment.
+        title: Name in the results.
+        calls: Calls per round: some tens of milliseconds.
+        times: Goal: how many times smaller the overhead of toolcrib is.
     """
 
     name: str
@@ -46,7 +46,7 @@ PACKAGES = {
     "utcp": ("utcp", "utcp-http"),
     "server": ("uvloop",),
 }
-"""Environment -> what pip installs there."""
+"""Environment -> packages that pip installs there."""
 
 PEERS = (
     Peer("langchain", "LangChain StructuredTool", 200, 50),
@@ -58,6 +58,10 @@ PEERS = (
 ROUNDS = 15
 OUR_CALLS = 5_000
 LISTS = 40
+
+
+class PeerMissing(Exception):
+    """A peer cannot be installed."""
 
 
 class Worker:
@@ -79,7 +83,7 @@ class Worker:
         return answer
 
     def time(self, contender: str, count: int, callers: int = 1) -> float:
-        """Mean seconds of one call over so many, which so many callers make one after the other."""
+        """Mean seconds per call of concurrent callers."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{contender} {count} {callers}\n")
         self._process.stdin.flush()
@@ -99,7 +103,11 @@ class Worker:
 
 
 def python_of(environment: str) -> Path:
-    """The interpreter of an environment, which is made once, and again when other packages are wanted in it."""
+    """The interpreter of an environment, which is created once and again when its packages change.
+
+    Raises:
+        PeerMissing: The packages cannot be installed.
+    """
     folder = ENVIRONMENTS / environment
     python, ready = folder / "bin" / "python", folder / "ready"
     packages = PACKAGES[environment]
@@ -107,13 +115,14 @@ def python_of(environment: str) -> Path:
         print(f"setting up {folder} (once)", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
         pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install", *packages]
-        subprocess.run(pip, check=True)
+        if subprocess.run(pip, check=False).returncode:
+            raise PeerMissing(f"`pip install {' '.join(packages)}` failed")
         ready.write_text("\n".join(packages), encoding="utf-8")
     return python
 
 
 def rows(versions: dict[str, str] | None = None) -> Iterator[Row]:
-    """All measures of this file; `versions` receives what was measured."""
+    """All measures of this file; adds the measured versions to `versions`."""
     with ExitStack() as stack:
         ours = stack.enter_context(Worker(sys.executable, "toolcrib"))
         theirs = {peer.name: stack.enter_context(Worker(python_of(peer.name), peer.name)) for peer in PEERS}
@@ -137,7 +146,9 @@ def rows(versions: dict[str, str] | None = None) -> Iterator[Row]:
             },
             5,
         )
-        yield Row("listing 2,000 tools", "FastMCP", lists["toolcrib"], lists["fastmcp"], 100, faster=True)
+        yield Row(
+            "listing 2,000 tools in process", "FastMCP", lists["toolcrib"], lists["fastmcp"], 100, faster=True
+        )
 
 
 if __name__ == "__main__":

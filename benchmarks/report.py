@@ -1,15 +1,20 @@
 """Run every measure and write `benchmarks/RESULTS.md`: `make bench`.
 
-Some measures judge a few per cent, so nothing else should run on the machine meanwhile.
+Some goals are a few per cent apart, so nothing else should run on the machine.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
 
 import calls
 import large_values
@@ -22,6 +27,7 @@ import mocks
 import peers
 import startup
 import trust
+from peers import PeerMissing
 from rounds import STRICT, Row, line, shown
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -31,36 +37,43 @@ OURS = ("toolcrib", "jsonschema-rs", "jsonschema", "pyyaml", "jinja2", "click", 
 HEAD = """\
 # Results
 
-Written by `make bench`. Each line compares two things that ran side by side in one run: rounds alternate, so that what
-else the machine does falls on both. Times are medians of the rounds; a ratio is the ratio of the medians, with the
-least and the largest ratio of a single round behind it. A goal below {strict} is judged by the interval that holds the
-ratio of the medians in 95 of 100 resamplings of the rounds. Absolute times belong to one machine; ratios travel.
+Written by `make bench`. Each row compares two operations in one run. Rounds alternate, so that other load on the machine
+affects both. Times are medians over the rounds. The ratio is the ratio of the medians, followed by the smallest and
+largest ratio of a single round. "95 %" is its bootstrap interval; a goal below {strict}x is judged by this interval. A row
+without a goal is only informative. Compare ratios between machines, not times.
 
-Overhead is the time of a call less that of the tool's own work in the same process. Every peer has a virtual environment
-and a process of its own.
+- **Mocked calls.** The hand-written functions validate arguments and results only where the row says so. The overhead is
+  the time of a call minus the time of the tool's own work. Every peer runs in its own virtual environment and process.
+- **Stateful mocks** use a store with 1,000 orders, 500 users and 50 products. Rule selection is measured without the call
+  around it.
+- **Live calls** go to one HTTP server on loopback. toolcrib validates arguments and responses; httpx gets a finished URL
+  and parses the JSON. With {callers} callers, the limits of the tool are high enough for all of them, except in the row
+  "default limits".
+- **MCP servers** offer the same tools to one raw client, which sends prepared bytes over one connection per client, with
+  a handshake (2025-11-25) and without (2026-07-28). toolcrib validates arguments and results. The SDK's low-level
+  server validates them only in the row "validation both ways", with the same validator. `json_response` is its fastest
+  setting: JSON bodies instead of event streams. The SDK's client reads all pages and does not use its cache; its own
+  validation of the tools is part of the time.
+- **MCP clients.** toolcrib and the SDK's client call the same server from the same process.
+- **Model turns** consist of two requests and one mocked call. The model is a list in memory or a server of OpenAI's chat
+  completions in its own process.
+- **Large values** have 64 Ki characters or more and are validated in a thread.
 
-Mocks that keep something run over a store of 1,000 orders, 500 users and 50 products. What is written by hand beside them
-checks no arguments. Choosing among rules is measured without the call around it; a call among rules is a whole one.
-
-Live calls go to one server on loopback, which has a process of its own too. Those of ours check arguments and answer;
-bare httpx gets a finished URL and reads the JSON. With {callers} callers the limits of the tool let all of them pass,
-unless the line says that they are the default ones. A line without a goal only shows what there is.
-
-MCP servers have the same tools and are called by one raw client: bytes that are written before the clock starts, one
-connection for each client, in the era of the handshake (2025-11-25) and in the one without (2026-07-28). Ours checks
-arguments and results, the SDK's bare server neither. Our calls of MCP tools and the SDK's run in one process and call one
-server.
-
-A turn of a model's tool loop is two requests and one mocked call. The model is a list in memory, or a server of OpenAI's
-chat completions in a process of its own; beside it stand the same requests without the loop, and the same with the call
-by hand.
-
-A value is large from 64 Ki characters on, and then judged in a thread. The answer that comes late to its deadline comes
-30 ms before it; the row reports how long the call takes. The wait for `/healthz` is the longest of many.
-
-| measure | ours | beside | | ratio | 95 % | rounds | goal | |
+| operation | toolcrib | compared with | | ratio | 95 % | rounds | goal | |
 |---|---|---|---|---|---|---|---|---|
 """
+
+
+class Section(NamedTuple):
+    """A part of the run: its measures fail together.
+
+    Attributes:
+        name: Its name in messages.
+        rows: The rows, as they are measured.
+    """
+
+    name: str
+    rows: Iterable[Row]
 
 
 def cells(row: Row) -> str:
@@ -81,42 +94,63 @@ def about(peer_versions: dict[str, str]) -> str:
     return f"{datetime.now(UTC):%Y-%m-%d}. {machine}. {known}.\n"
 
 
-def main() -> None:
-    """Measure, print as it goes, write the page."""
+def measured(sections: Iterable[Section], missing: list[str]) -> Iterator[Row]:
+    """The rows of all sections. A section that fails is added to `missing`, and the next one follows."""
+    for section in sections:
+        started = perf_counter()
+        try:
+            yield from section.rows
+        except PeerMissing as error:
+            missing.append(f"{section.name}: {error}")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 -- the other sections take many minutes
+            traceback.print_exc()
+            missing.append(f"{section.name}: {type(error).__name__}: {error}")
+        print(f"-- {section.name}: {perf_counter() - started:.0f} s", flush=True)
+
+
+def main() -> int:
+    """Measure, print each row, and write the page. Returns 1 if a section failed."""
     peer_versions: dict[str, str] = {}
-    found: list[Row] = []
     serving = mcp_server.Measures()
-    measures = (
-        calls.rows(),
-        mocks.rows(),
-        peers.rows(peer_versions),
-        live.rows(peer_versions),
-        serving.rows(),
-        mcp_client.rows(peer_versions),
-        loop.rows(),
-        loading.rows(),
-        startup.rows(),
-        trust.rows(),
-        large_values.rows(),
+    sections = (
+        Section("calls", calls.rows()),
+        Section("mocks", mocks.rows()),
+        Section("peers", peers.rows(peer_versions)),
+        Section("live", live.rows(peer_versions)),
+        Section("mcp_server", serving.rows()),
+        Section("mcp_client", mcp_client.rows(peer_versions)),
+        Section("loop", loop.rows()),
+        Section("loading", loading.rows()),
+        Section("startup", startup.rows()),
+        Section("trust", trust.rows()),
+        Section("large_values", large_values.rows()),
     )
-    for part in measures:
-        for row in part:
-            print(line(row), flush=True)
-            found.append(row)
-    left = []
-    for each in live.leftovers():
+    found: list[Row] = []
+    missing: list[str] = []
+    for row in measured(sections, missing):
+        print(line(row), flush=True)
+        found.append(row)
+    try:
+        counts = [str(each) for each in live.leftovers()]
+    except PeerMissing as error:
+        counts = []
+        missing.append(f"cancelled calls: {error}")
+    counts += [str(held) for held in serving.memory]
+    for each in [*counts, *(f"not measured: {reason}" for reason in missing)]:
         print(each, flush=True)
-        left.append(f"- {each}")
-    for held in serving.memory:
-        print(held, flush=True)
-        left.append(f"- {held}")
     table = "\n".join(cells(row) for row in found)
-    counted = "\n".join(left)
+    head = HEAD.format(strict=STRICT, callers=live.CALLERS)
     RESULTS.write_text(
-        f"{HEAD.format(strict=STRICT, callers=live.CALLERS)}{table}\n\nCounted:\n\n{counted}\n\n{about(peer_versions)}",
+        f"{head}{table}\n\n{listed('Counts', counts)}{listed('Not measured', missing)}{about(peer_versions)}",
         encoding="utf-8",
     )
+    return 1 if missing else 0
+
+
+def listed(title: str, lines: Sequence[str]) -> str:
+    """A list under a title; empty without lines."""
+    return f"{title}:\n\n" + "".join(f"- {each}\n" for each in lines) + "\n" if lines else ""
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,6 +1,6 @@
-"""Contenders side by side: rounds that alternate, medians with their range, ratios with their interval.
+"""Interleaved comparisons: alternating rounds, medians with their range, ratios with their confidence interval.
 
-Every round runs each contender once, in an order that turns, so that what else the machine does falls on all of them.
+Every round runs each contender once, in rotating order, so that other load on the machine affects all of them equally.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Literal, NamedTuple
 RESAMPLES = 2_000
 
 STRICT = 1.3
-"""A goal below this is judged by the interval of the ratio, and wants at least `STRICT_ROUNDS`."""
+"""A goal below this is judged by the interval of the ratio and needs at least `STRICT_ROUNDS`."""
 
 STRICT_ROUNDS = 30
 
 Round = Callable[[], float]
-"""Runs one round of a contender and returns what it took, in seconds."""
+"""Runs one round of a contender and returns its duration in seconds."""
 
 
 class Ratio(NamedTuple):
-    """How many times as long, with the range over the rounds and the interval of the median (95 %)."""
+    """A ratio of times, with its range over the rounds and the 95 % interval of the median."""
 
     median: float
     least: float
@@ -39,14 +39,12 @@ class Row(NamedTuple):
     """One line of the results.
 
     Attributes:
-        measure: What was measured.
-        goal: What was to be reached, in words.
+        measure: The measured operation.
+        base: The operation that it is compared with.
         ours: Seconds of each round.
-        theirs: Seconds of each round of what it is compared with.
-        base: What it is compared with.
-        times: At most this many times as long; or, for `faster`, at least this many times as fast. None where there
-            is no goal.
-        faster: Whether `times` says how many times as fast.
+        theirs: Seconds of each round of the base.
+        times: The goal: at most this ratio of times, or at least this speed-up for `faster`. None for no goal.
+        faster: Whether `times` is a speed-up.
         unit: `s` for seconds, or `B` for bytes.
     """
 
@@ -70,14 +68,14 @@ class Row(NamedTuple):
 
     @property
     def goal(self) -> str:
-        """The goal in words; empty for none."""
+        """The goal as text; empty without one."""
         if self.times is None:
             return ""
         return f">= {shown(self.times)}x faster" if self.faster else f"<= {shown(self.times)}x"
 
     @property
     def verdict(self) -> str:
-        """`reached`, `missed`, or `open` where the interval of a strict goal holds the goal itself; empty for no goal."""
+        """`reached`, `missed`, or `open` if the interval of a strict goal contains the goal; empty without a goal."""
         if self.times is None:
             return ""
         found = self.ratio
@@ -86,23 +84,23 @@ class Row(NamedTuple):
         if self.times >= STRICT:
             return "reached" if found.median <= self.times else "missed"
         if len(self.ours) < STRICT_ROUNDS:
-            return f"open: {len(self.ours)} rounds are too few"
+            return f"open: {len(self.ours)} rounds, {STRICT_ROUNDS} needed"
         return "reached" if found.high <= self.times else "missed" if found.low > self.times else "open"
 
 
 class Leftovers(NamedTuple):
-    """What something left behind that was to leave nothing: by kind, how many."""
+    """Resources that remain where none may remain: kind -> count."""
 
     measure: str
     counts: Mapping[str, int]
 
     def __str__(self) -> str:
         told = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
-        return f"{self.measure}: left are {told}: {'missed' if any(self.counts.values()) else 'reached'}"
+        return f"{self.measure}: {told} left: {'missed' if any(self.counts.values()) else 'reached'}"
 
 
 def interleaved(contenders: Mapping[str, Round], rounds: int) -> dict[str, list[float]]:
-    """Name -> seconds of each round; a first round warms up and is not counted."""
+    """Name -> seconds of each round. The first round is a warm-up and not counted."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
     names = list(contenders)
     for number in range(rounds + 1):
@@ -116,7 +114,7 @@ def interleaved(contenders: Mapping[str, Round], rounds: int) -> dict[str, list[
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """Ratio of the medians; its interval by resampling rounds, each with both of its times."""
+    """Ratio of the medians, with a bootstrap interval over the paired rounds."""
     chance = random.Random(1)
     pairs = list(zip(ours, theirs, strict=True))
     each = [mine / other for mine, other in pairs]
@@ -130,14 +128,14 @@ def _of_medians(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def shown(number: float) -> str:
-    """A number with three digits that count."""
+    """A number with three significant digits."""
     if number >= 100:
         return f"{number:,.0f}"
     return f"{number:.1f}" if number >= 10 else f"{number:.2f}"
 
 
 def spoken(seconds: float) -> str:
-    """A time in the unit that fits it."""
+    """A time in a suitable unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
             return f"{shown(seconds / size)} {unit}"
@@ -148,9 +146,9 @@ def line(row: Row) -> str:
     """The row for a terminal."""
     found = row.ratio
     strict = row.times is not None and row.times < STRICT
-    interval = f", 95 % within {shown(found.low)} and {shown(found.high)}" if strict else ""
+    interval = f", 95 % interval {shown(found.low)} to {shown(found.high)}" if strict else ""
     judged = f"; goal {row.goal}: {row.verdict}" if row.goal else ""
     return (
-        f"{row.measure}\n    {row.typical(row.ours)} beside {row.typical(row.theirs)} "
+        f"{row.measure}\n    {row.typical(row.ours)} vs {row.typical(row.theirs)} "
         f"({row.base}): {found}{interval}{judged}"
     )

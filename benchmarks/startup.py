@@ -1,4 +1,4 @@
-"""Whole processes: what a command costs from the shell's fork to its end, beside the interpreter alone.
+"""Whole processes: the time of a command from fork to exit, compared with the interpreter alone.
 
 Measured is the command as pip writes it, from an installation that is not editable, in a virtual environment of its own
 that holds nothing else. Commands alternate, so that what else the machine does falls on all of them:
@@ -52,7 +52,7 @@ mock: {result: {city: "{{ args.city }}", days: "{{ args.days }}", daily: []}}
 
 
 class Goal(NamedTuple):
-    """One command beside another: at most `times` as long."""
+    """A command compared with another: at most `times` as long."""
 
     name: str
     base: str

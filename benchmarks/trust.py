@@ -1,4 +1,4 @@
-"""What trust costs: a mocked call in a trusted project, and a list beside a store of a thousand decisions.
+"""The cost of trust: a mocked call in a trusted project, and a list with a store of a thousand decisions.
 
     python benchmarks/trust.py [--rounds 60] [--python PATH]
 
@@ -78,9 +78,7 @@ def call_rows(rounds: int) -> Iterator[Row]:
             else:
                 os.environ["TOOLCRIB_STATE_DIR"] = state
     each = {name: [took / CALLS for took in taken] for name, taken in times.items()}
-    yield Row(
-        "a mocked call in a trusted project", "tools that a program wrote", each["trusted"], each["own"], 1.02
-    )
+    yield Row("mocked call in a trusted project", "tools from a program", each["trusted"], each["own"], 1.02)
 
 
 def agree(root: str, needs: tuple[object, ...]) -> None:

@@ -58,6 +58,39 @@ def set_up() -> dict[str, str]:
     return _checked_versions()
 
 
+def set_up_client() -> None:
+    """Make what a run of toolcrib's client needs, and nothing of the official suite.
+
+    Raises:
+        SetupFailed: Something could not be installed.
+    """
+    for folder in (LOGS, SCRATCH_HOME):
+        folder.mkdir(parents=True, exist_ok=True)
+    _make("node")
+    _make("toolcrib")
+
+
+def add_packages(name: str, registry: str, packages: Sequence[str]) -> None:
+    """Make an environment for packages of a registry, or keep the one that was made from the same packages.
+
+    Args:
+        name: Name of the environment; below it are `bin` (PyPI) or `node_modules` (npm).
+        registry: `pypi` or `npm`.
+        packages: The packages with their versions, as pip or npm write them.
+
+    Raises:
+        SetupFailed: They could not be installed.
+    """
+    if registry == "pypi":
+        _make(name, packages)
+    elif not _is_current(name, packages):
+        folder = BUILD / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        _npm(name, "install", "--prefix", str(folder), *packages, cwd=folder)
+        _stamp(name).write_text(_made_from(name, packages), encoding="utf-8")
+
+
 def python(name: str) -> str:
     """The interpreter of a virtual environment."""
     return str(BUILD / name / "bin" / "python")
@@ -74,15 +107,16 @@ def node() -> str:
     return str(found)
 
 
-def package(name: str) -> Path:
+def package(name: str, folder: Path = PACKAGES) -> Path:
     """The folder of an installed npm package."""
-    return PACKAGES / "node_modules" / name
+    return folder / "node_modules" / name
 
 
-def entry(name: str) -> str:
-    """The file that Node runs for the only command of an npm package."""
-    commands = json.loads((package(name) / "package.json").read_text(encoding="utf-8"))["bin"]
-    return str(package(name) / (commands if isinstance(commands, str) else next(iter(commands.values()))))
+def entry(name: str, folder: Path = PACKAGES) -> str:
+    """The file that Node runs for the first command of an npm package."""
+    home = package(name, folder)
+    commands = json.loads((home / "package.json").read_text(encoding="utf-8"))["bin"]
+    return str(home / (commands if isinstance(commands, str) else next(iter(commands.values()))))
 
 
 def bare_environment(**more: str) -> dict[str, str]:
@@ -97,8 +131,8 @@ def _make_all(*names: str) -> None:
         _make(name)
 
 
-def _make(name: str) -> None:
-    if _is_current(name):
+def _make(name: str, pins: Sequence[str] | None = None) -> None:
+    if _is_current(name, pins):
         return
     folder = BUILD / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -114,9 +148,12 @@ def _make(name: str) -> None:
         "install",
         "--quiet",
     ]
-    wanted = [*PINS[name], *(["--editable", f"{PROJECT}[mcp]"] if name == "toolcrib" else [])]
+    wanted = [
+        *(PINS[name] if pins is None else pins),
+        *(["--editable", f"{PROJECT}[mcp]"] if name == "toolcrib" else []),
+    ]
     _run(name, [*install, "--no-compile", *wanted])
-    _stamp(name).write_text(_made_from(name), encoding="utf-8")
+    _stamp(name).write_text(_made_from(name, pins), encoding="utf-8")
 
 
 def _make_packages() -> None:
@@ -124,17 +161,21 @@ def _make_packages() -> None:
         return
     for file in ("package.json", "package-lock.json"):
         shutil.copy(HERE / file, PACKAGES / file)
+    _npm("packages", "ci", cwd=PACKAGES)
+    _stamp("packages").write_text(_made_from("packages"), encoding="utf-8")
+
+
+def _npm(name: str, *words: str, cwd: Path) -> None:
     npm = Path(node()).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     path = os.pathsep.join([str(Path(node()).parent), os.environ.get("PATH", "")])
-    _run("packages", [node(), str(npm), "ci", *quiet], cwd=PACKAGES, env={**os.environ, "PATH": path})
-    _stamp("packages").write_text(_made_from("packages"), encoding="utf-8")
+    _run(name, [node(), str(npm), *words, *quiet], cwd=cwd, env={**os.environ, "PATH": path})
 
 
 def _run(
     name: str, command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> None:
-    log = LOGS / f"setup-{name}.log"
+    log = LOGS / f"setup-{name.replace('/', '-')}.log"
     with log.open("w", encoding="utf-8") as said:
         ended = subprocess.run(
             command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=said, check=False
@@ -144,9 +185,9 @@ def _run(
         raise SetupFailed(f"`{' '.join(command)}` ended with {ended.returncode}:\n{tail}")
 
 
-def _is_current(name: str) -> bool:
+def _is_current(name: str, pins: Sequence[str] | None = None) -> bool:
     try:
-        return _stamp(name).read_text(encoding="utf-8") == _made_from(name)
+        return _stamp(name).read_text(encoding="utf-8") == _made_from(name, pins)
     except FileNotFoundError:
         return False
 
@@ -155,9 +196,9 @@ def _stamp(name: str) -> Path:
     return BUILD / name / "made-from"
 
 
-def _made_from(name: str) -> str:
+def _made_from(name: str, pins: Sequence[str] | None = None) -> str:
     """A digest of all that an environment depends on; moving the checkout makes it stale too."""
-    parts = [sys.version, str(BUILD), *PINS.get(name, ())]
+    parts = [sys.version, str(BUILD), *(PINS.get(name, ()) if pins is None else pins)]
     files = {
         "toolcrib": [PROJECT / "pyproject.toml"],
         "packages": [HERE / "package.json", HERE / "package-lock.json"],

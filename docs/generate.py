@@ -576,6 +576,11 @@ FINER_CODES = (
     ("unknown_handle", "tool_error", "`read_result` refers to a result that was not truncated."),
     ("offset_too_large", "tool_error", "`read_result` refers to an offset beyond the end of a result."),
     ("missing_extra", "unavailable", "A required extra is not installed."),
+    (
+        "unsupported_version",
+        "unavailable",
+        "The installed version of a package lacks something that toolcrib uses.",
+    ),
     ("unknown_server", "unavailable", "No MCP server has this name."),
     (
         "server_down",
@@ -588,6 +593,7 @@ FINER_CODES = (
         "`mcp.args` sets an argument that the tool of the server does not accept.",
     ),
     ("unknown_remote_tool", "unavailable", "The MCP server has no such tool."),
+    ("ambiguous_server", "unavailable", "Several MCP servers offer the tool, and its descriptor names none."),
     ("task_required", "unavailable", "The MCP server runs this tool only as a task."),
     ("filtered", "denied", "`only` or `except` of the MCP server excludes the tool."),
     ("definition_changed", "denied", "The tool or its MCP server differs from the lock."),

@@ -70,7 +70,7 @@ class Offering:
         return []
 
     def remote(self, name: str, block: dict[str, Any]) -> Remote:
-        return Remote(block["server"], block.get("tool", name), frozenset(block.get("args", {})))
+        return Remote(block.get("server", ""), block.get("tool", name), frozenset(block.get("args", {})))
 
     def bind(self, tool: Any) -> _Bound:
         return _Bound(tool.bindings["mcp"])

@@ -1,4 +1,4 @@
-"""FastMCP's client beside its server in the same process."""
+"""FastMCP's client and its server in the same process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The MCP SDK's client beside its MCPServer in the same process: both ways are checked."""
+"""The MCP SDK's client and its MCPServer in the same process; arguments and results are validated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live calls, every layer on, beside bare httpx and HTTP/1.1 written by hand in the same process.
+"""Live calls with every layer, httpx alone, and hand-written HTTP/1.1, in the same process.
 
 Arguments and answer are checked; httpx checks neither, and its URL is finished.
 """

@@ -1,6 +1,6 @@
-"""Our calls of a server's tool beside those of the SDK's own client, in the same process and to the same server.
+"""Calls of a server's tool by toolcrib and by the SDK's client, in the same process and to the same server.
 
-The tool's arguments and results are checked on our side; the SDK checks results.
+toolcrib validates arguments and results; the SDK validates results.
 
     python on_toolcrib_mcp.py FOLDER PORT PYTHON     # what starts the server over stdio
 """

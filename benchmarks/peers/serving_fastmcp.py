@@ -1,6 +1,6 @@
-"""FastMCP's server with functions as tools, as its documentation writes them.
+"""FastMCP's server with functions as tools, as in its documentation.
 
-python serving_fastmcp.py COUNT [PORT]     # over HTTP at /mcp where there is a port, else over stdio
+Usage: python serving_fastmcp.py COUNT [PORT]     # HTTP at /mcp with a port, otherwise stdio
 """
 
 from __future__ import annotations

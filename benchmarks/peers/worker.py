@@ -1,8 +1,8 @@
-"""What every peer's script does: say its versions, then time calls as it is told, one line a round.
+"""The protocol of every peer's script: it reports its versions, then measures one line of input per round.
 
-A script gives `serve` its contenders: name -> an async function without arguments. Lines come in as
-`NAME COUNT CALLERS`; the answer is the mean time of one call in seconds. Scripts of live calls are told the
-origin that they call.
+A script passes its contenders to `serve`: name -> an async function without arguments. Input lines are
+`NAME COUNT CALLERS`; the answer is the mean time of one call in seconds. Scripts of live calls get the origin to call
+as an argument.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ OUTPUT = {
 ARGUMENTS = {"city": "Lisbon", "days": 3}
 
 HEADERS = {"Accept-Language": "pt"}
-"""What a live call sends beside its query."""
+"""Headers of a live call."""
 
 MANY = 2_000
-"""Tools that are listed."""
+"""Number of tools to list."""
 
 
 def body(city: str, days: int = 1) -> dict[str, Any]:
-    """What the tool does, in every contender."""
+    """The tool's own work, the same in every contender."""
     return {"city": city, "days": days, "temp": 18.5}
 
 
 async def bare() -> dict[str, Any]:
-    """The tool's work alone: what is not overhead."""
+    """The tool's own work alone, which is not overhead."""
     return body(**ARGUMENTS)
 
 
 async def timed(call: Callable[[], Awaitable[object]], count: int, callers: int) -> float:
-    """Mean seconds of one call over so many, which so many callers make one after the other."""
+    """Mean seconds per call of concurrent callers."""
     gc.collect()
     if callers == 1:
         started = perf_counter()
@@ -72,7 +72,7 @@ async def timed(call: Callable[[], Awaitable[object]], count: int, callers: int)
 
 
 async def serve(packages: tuple[str, ...], contenders: Mapping[str, Callable[[], Awaitable[object]]]) -> None:
-    """Time calls until the input ends."""
+    """Measure until the input ends."""
     known = {"bare": bare, **contenders}
     for call in known.values():
         await call()
@@ -87,7 +87,7 @@ async def serve(packages: tuple[str, ...], contenders: Mapping[str, Callable[[],
 
 
 def origin() -> str:
-    """Where live calls go."""
+    """The origin of live calls."""
     return sys.argv[1]
 
 

@@ -304,7 +304,7 @@ def _arena_files(path: str, folder: Path) -> tuple[ArenaFiles, Sequence[Problem]
     stock = link_all(load([source], kinds, FileTracker(permits=Trust(UNTRUSTED).permits_data)), kinds)
     servers = {name: entry for arena in arenas for name, entry in arena.servers.items()}
     tools = [stock.registry[name] for name in stock.registry]
-    files = files_of_arena(arenas[0].name, tools, stock.scenarios, servers)
+    files = files_of_arena(arenas[0].name, tools, (*stock.scenarios, *stock.unprovided), servers)
     return files, sorted_by_severity(stock.problems)
 
 

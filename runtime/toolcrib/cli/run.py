@@ -91,7 +91,7 @@ def _processors() -> int:
 @click.option(
     "--provider",
     metavar="NAME",
-    help="Use this provider in every scenario with an `agent`: `scripted`, `direct`, `openai` ...",
+    help="Use this provider in every scenario with an `agent`, also if it has no usable one: `scripted`, `direct`, `openai` ...",
 )
 @click.option("--model", metavar="NAME", help="Model of the provider.")
 @click.option("--base-url", metavar="URL", help="Base URL of the provider; the run may contact it.")
@@ -229,6 +229,7 @@ class _Run(NamedTuple):
     duration: float
     options: _Options
     not_run: Sequence[NotRun]
+    found: Sequence[Problem]
 
     @property
     def code(self) -> int:
@@ -260,7 +261,7 @@ class _Run(NamedTuple):
         """The errors of documents and servers, except missing trust."""
         return [
             problem
-            for problem in self.runtime.problems
+            for problem in self.found
             if problem.severity == "error" and problem.code != Untrusted.code
         ]
 
@@ -275,10 +276,10 @@ class _Run(NamedTuple):
     def problems(self) -> list[Problem]:
         """The problems; missing trust is only a warning if everything passed without it."""
         if self.is_denied:
-            return [*self.runtime.problems]
+            return [*self.found]
         return [
             problem._replace(severity="warning") if problem.code == Untrusted.code else problem
-            for problem in self.runtime.problems
+            for problem in self.found
         ]
 
 
@@ -303,11 +304,11 @@ def run_once(plan: RunPlan, options: _Options) -> RunRound:
     # Trust is asked for before anything runs: a prompt in the middle would break the progress bar, and worker
     # processes have no terminal.
     plan = plan.agreed(runtime, scenarios)
-    not_run = plan.not_run(runtime)
+    not_run, problems = plan.not_run(runtime), plan.softened(runtime, runtime.problems)
     print_denied(runtime)
     # Annotations for GitHub contain the problems.
     if options.form != "github":
-        _tell_problems(runtime)
+        _tell_problems(problems)
     with show_progress(len(scenarios), quiet=options.form == "json") as show:
         reports = play_runs(
             plan,
@@ -320,7 +321,7 @@ def run_once(plan: RunPlan, options: _Options) -> RunRound:
         )
     updated = _update_goldens(reports) if options.update else []
     duration = RealClock().monotonic() - started
-    run = _Run(runtime, scenarios, reports, updated, duration, options, not_run)
+    run = _Run(runtime, scenarios, reports, updated, duration, options, not_run, problems)
     if options.junit is not None:
         _write_junit(run, options.junit)
     for line in _FORMS[options.form](run):
@@ -334,9 +335,9 @@ def _update_goldens(reports: Sequence[ScenarioReport]) -> Sequence[GoldenUpdate]
     return update_goldens(reports)
 
 
-def _tell_problems(runtime: Runtime) -> None:
+def _tell_problems(problems: Sequence[Problem]) -> None:
     """Print the problems of the documents. Only `validate` prints notices."""
-    for problem in runtime.problems:
+    for problem in problems:
         if problem.severity != "notice" and problem.code != Untrusted.code:
             click.echo(problem_text(problem), err=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -119,10 +119,16 @@ class RunPlan(NamedTuple):
             if (scenario := example_scenario(tool)) is not None
             and not (engine_of(runtime).unavailable(tool) or engine_of(runtime).reaches_out(tool))
         ]
-        there = sorted([*runtime.scenarios, *examples], key=_place)
+        # With `--provider`, scenarios without a provider of their own run as well.
+        others = engine_of(runtime).stock.unprovided if self.speaker.provider else ()
+        there = sorted([*runtime.scenarios, *others, *examples], key=_place)
         chosen = self._chosen(run for scenario in there for run in self._runs_of(scenario))
         # The options would have no effect, which is more likely a mistake in the filters.
         if self.speaker != ModelOverride() and all(run.agent is None for run in chosen):
+            if not self.speaker.provider and engine_of(runtime).stock.unprovided:
+                raise click.UsageError(
+                    "the selected scenarios have no usable provider; choose one with `--provider`, next to `--model` and `--base-url`"
+                )
             raise click.UsageError(
                 "`--provider`, `--model`, `--base-url` and `--trials` need a scenario with an `agent`, and no selected scenario has one"
             )
@@ -139,7 +145,10 @@ class RunPlan(NamedTuple):
 
         `-k` and `--tag` only filter scenarios that were read completely; documents with errors are always reported.
         """
-        found = [*self._unreached(runtime), *self._unplayed(runtime), *_unread(runtime)]
+        unprovided = list(self._unprovided(runtime))
+        problems = self.softened(runtime, engine_of(runtime).stock.problems)
+        found = [*self._unreached(runtime), *self._unplayed(runtime), *unprovided]
+        found += _unread(runtime, problems, {each.source for each in unprovided})
         return sorted(found, key=lambda each: (each.source, each.line))
 
     def _unreached(self, runtime: Runtime) -> Iterator[NotRun]:
@@ -153,6 +162,18 @@ class RunPlan(NamedTuple):
             outcome = Outcome.DENIED if why.outcome is Outcome.DENIED else Outcome.UNAVAILABLE
             reason = _first_line(why.message)
             yield NotRun("scenario", scenario.name, origin.source, origin.line, code, reason, outcome)
+
+    def softened(self, runtime: Runtime, problems: Iterable[Problem]) -> list[Problem]:
+        """Problems in which those of replaced providers are only notices."""
+        replaced = set(engine_of(runtime).stock.of_providers) if self.speaker.provider else set()
+        return [each._replace(severity="notice") if each in replaced else each for each in problems]
+
+    def _unprovided(self, runtime: Runtime) -> Iterator[NotRun]:
+        """Scenarios that need a provider from the command line, if there is none."""
+        for scenario in () if self.speaker.provider else self._chosen(engine_of(runtime).stock.unprovided):
+            origin = scenario.origin
+            reason = "no provider can answer for its agent; choose one with `--provider`, `--model` and `--base-url`"
+            yield NotRun("scenario", scenario.name, origin.source, origin.line, "no_provider", reason)
 
     def _unplayed(self, runtime: Runtime) -> Iterator[NotRun]:
         """Examples of tools that cannot run here or are skipped."""
@@ -193,8 +214,14 @@ _FILES_OF_PACK = ("/tools/", "/scenarios/")
 """Pointers in `pack.yaml` below which globs select files."""
 
 
-def _unread(runtime: Runtime) -> Iterator[NotRun]:
-    """Scenarios, tools and files with errors, and skipped files. Every document with errors appears at least once."""
+def _unread(runtime: Runtime, problems: Iterable[Problem], reported: Collection[str]) -> Iterator[NotRun]:
+    """Scenarios, tools and files with errors, and skipped files. Every document with errors appears at least once.
+
+    Args:
+        runtime: The runtime.
+        problems: Its problems.
+        reported: Files that are listed for another reason.
+    """
     stock = engine_of(runtime).stock
     packs = {pack.origin.source for pack in runtime.packs}
     found = [_refused("scenario", name, problem) for name, problem in stock.refused_scenarios]
@@ -203,8 +230,8 @@ def _unread(runtime: Runtime) -> Iterator[NotRun]:
         source, _, at = place.rpartition(":")
         found.append(NotRun("file", "", source, int(at), "file_unread", "nothing in it could be read"))
     yield from found
-    listed = {each.source for each in found}
-    for problem in stock.problems:
+    listed = {*reported, *(each.source for each in found)}
+    for problem in problems:
         if problem.code == "idle_glob" and problem.source in packs:
             if problem.pointer.startswith(_FILES_OF_PACK):
                 yield _refused("file", "", problem)

@@ -249,7 +249,7 @@ class Remote(NamedTuple):
     """The tool of a server that a descriptor refers to.
 
     Attributes:
-        server: Name of the server in the project.
+        server: Name of the server in the project; empty for the only one that offers the tool.
         tool: The server's name for the tool.
         fixed: Names of the arguments that the descriptor sets and callers cannot.
     """

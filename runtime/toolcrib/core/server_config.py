@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple
 
 from toolcrib.core.model import JSON, NOTHING
+from toolcrib.core.wrapped_results import unwrapped_schema
 
 LOCK_FILE = "toolcrib.lock"
 """File with the locked tools of servers, next to the file that configures them."""
@@ -206,6 +207,8 @@ def descriptor_of(server: Server, definition: Mapping[str, Any], name: str) -> d
     """
     # `_meta` is not copied: it changes from one listing to the next, which would look like a changed tool.
     said = copied_keys(definition)
+    if "outputSchema" in said:
+        said["outputSchema"] = unwrapped_schema(said["outputSchema"])
     block = {"server": server.name, "tool": definition["name"]}
     return {"name": name, **said, "mode": MODE, MODE: block}
 

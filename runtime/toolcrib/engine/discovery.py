@@ -14,6 +14,7 @@ from toolcrib.core.model import NOTHING, Descriptor, Outcome, Schema
 from toolcrib.core.pointers import file_and_line
 from toolcrib.core.protocols import Kinds, Remote
 from toolcrib.core.server_config import Catalogue, Server, descriptor_of, place_of_server, tool_names_of
+from toolcrib.engine.server_choice import choose_server
 from toolcrib.loading.reader import LoadedDocuments
 from toolcrib.loading.snapshot import PendingDescriptor
 from toolcrib.loading.sources import parse
@@ -37,6 +38,7 @@ class ImportedTools(NamedTuple):
         loaded: The documents.
         unlisted: Servers whose tools are imported but not known yet.
         waiting: Maps a tool to the server that must be listed before it can be used.
+        unbound: Maps a tool whose block names no server to the reason why none could be chosen.
         locked: Servers whose tools are known only from the lock file.
         remembered: Maps servers whose tools are known only from the cache to the time of that answer.
     """
@@ -44,6 +46,7 @@ class ImportedTools(NamedTuple):
     loaded: LoadedDocuments
     unlisted: tuple[str, ...] = ()
     waiting: Mapping[str, PendingDescriptor] = NOTHING
+    unbound: Mapping[str, Problem] = NOTHING
     locked: tuple[str, ...] = ()
     remembered: Mapping[str, str] = NOTHING
 
@@ -63,9 +66,20 @@ def with_servers(
     """
     bound = {tool.name: found for tool in loaded.tools if (found := _remote_of(tool, kinds)) is not None}
     problems = [*_unknown_servers(loaded, bound, servers)]
-    tools, waiting = [], {}
+    tools, waiting, unbound = [], {}, {}
     for tool in loaded.tools:
         mode, remote = bound.get(tool.name, ("", None))
+        if remote is not None and not remote.server and servers:
+            choice = choose_server(tool, mode, remote, servers, known)
+            remote = choice.remote
+            if remote is not None:
+                tool = _bound_to(tool, mode, remote)  # noqa: PLW2901
+            elif choice.problem is not None:
+                problems.append(choice.problem)
+                unbound[tool.name] = choice.problem
+            else:
+                first, *others = choice.unlisted
+                waiting[tool.name] = PendingDescriptor(first, mode, tuple(others))
         catalogue = None if remote is None else known.get(remote.server)
         if remote is not None and catalogue is not None:
             tool, faults = _completed(tool, mode, remote, catalogue, kinds)  # noqa: PLW2901
@@ -82,7 +96,7 @@ def with_servers(
             refused |= imported.refused
     unlisted = tuple(name for name, server in servers.items() if server.imports and name not in known)
     loaded = replace(loaded, tools=tuple(tools), problems=(*loaded.problems, *problems), refused=refused)
-    return ImportedTools(loaded, unlisted, waiting)
+    return ImportedTools(loaded, unlisted, waiting, unbound)
 
 
 def server_of(name: str, unlisted: Collection[str]) -> str | None:
@@ -121,7 +135,7 @@ def _unknown_servers(
 ) -> Iterator[Problem]:
     for tool in loaded.tools:
         mode, remote = bound.get(tool.name, ("", None))
-        if servers and remote is not None and remote.server not in servers:
+        if servers and remote is not None and remote.server and remote.server not in servers:
             message = f"unknown server `{remote.server}`, so `{tool.name}` cannot be called in mode `{mode}`"
             near = did_you_mean(remote.server, servers)
             yield _placed(
@@ -194,6 +208,16 @@ def _completed(
     origin = tool.origin._replace(digest=digest, settings={**told, **tool.origin.settings})
     tool = tool._replace(**taken, origin=origin)
     return tool, [_placed(tool, problem) for problem in kinds.check_binding(mode, tool)]
+
+
+def _bound_to(tool: Descriptor, mode: str, remote: Remote) -> Descriptor:
+    """A descriptor that names no server, with the server and the tool that were chosen for it."""
+    block: Any = tool.bindings[mode]
+    chosen = {"server": remote.server, "tool": remote.tool}
+    settled = {f"{mode}.{key}": "the server that offers the tool" for key in chosen if key not in block}
+    digest = hashlib.sha256(f"{tool.origin.digest}{remote.server}".encode()).hexdigest()
+    origin = tool.origin._replace(digest=digest, settings={**tool.origin.settings, **settled})
+    return tool._replace(bindings={**tool.bindings, mode: {**block, **chosen}}, origin=origin)
 
 
 def _their_own(remote: Remote, definition: Mapping[str, Any], kinds: Kinds) -> Descriptor | None:
@@ -345,22 +369,29 @@ class Discovery:
 
     def awaited(self, name: str) -> str | None:
         """The server that must be listed before a tool of this name can be called, if any."""
-        stock, registry = self._owner.stock, self._owner.registry
-        return awaited(stock, registry, name) or self._doubted(name)
+        return next(iter(self.all_awaited(name)), None)
 
-    def _doubted(self, name: str) -> str | None:
-        """The server of a tool that is known only from the lock file, under the policy `warn`."""
+    def all_awaited(self, name: str) -> tuple[str, ...]:
+        """The servers that must be listed before a tool of this name can be called."""
+        stock, registry = self._owner.stock, self._owner.registry
+        return all_awaited_by(stock, registry, name) or self._doubted(name)
+
+    def _doubted(self, name: str) -> tuple[str, ...]:
+        """The servers of a tool that are known only from the lock file, under the policy `warn`."""
         # The lock may be outdated. Under `warn` the server has the last word, so its current schema must
         # check the arguments.
         stock, registry = self._owner.stock, self._owner.registry
         left = [name for name in stock.locked if name not in self.offered and name not in self.down]
         if not left or self._owner.lock_policy == "block":
-            return None
+            return ()
         tool = registry.get(name)
         if tool is None or tool.mode is None:
-            return server_of(name, left)
+            server = server_of(name, left)
+            return () if server is None else (server,)
         remote = self._owner.executors.remote_of(tool.mode, name, tool.bindings.get(tool.mode))
-        return remote.server if remote is not None and remote.server in left else None
+        if remote is None:
+            return ()
+        return (remote.server,) if remote.server in left else () if remote.server else tuple(left)
 
     def lock(self) -> Lock:
         """Read the lock file."""
@@ -391,7 +422,13 @@ class Discovery:
         if down is None:
             why = f"`{name}` is not available yet: the server `{server}` has not listed its tools"
             return why, None, Outcome.UNAVAILABLE
-        return str(down), down.code, Outcome.DENIED if down.denied else Outcome.UNAVAILABLE
+        tool = self._owner.registry.get(name)
+        mode = "" if tool is None or tool.mode is None else tool.mode
+        remote = self._owner.executors.remote_of(mode, name, tool.bindings.get(mode)) if tool else None
+        said = (
+            "" if remote is None or remote.server else f"`{name}` names no server, and not all can be asked: "
+        )
+        return f"{said}{down}", down.code, Outcome.DENIED if down.denied else Outcome.UNAVAILABLE
 
     def cancel(self) -> None:
         """Stop applying changed tool lists."""
@@ -399,19 +436,21 @@ class Discovery:
             task.cancel()
 
 
-def awaited(stock: LoadedProject, registry: Registry, name: str) -> str | None:
-    """The server that must be listed before a tool of this name can be called, if any."""
+def all_awaited_by(stock: LoadedProject, registry: Registry, name: str) -> tuple[str, ...]:
+    """The servers that must be listed before a tool of this name can be called."""
     waiting = stock.waiting.get(name)
     if waiting is not None:
         card = registry.cards.get(name)
-        return waiting.server if card is not None and card.mode == waiting.mode else None
-    return None if name in registry else server_of(name, stock.unlisted)
+        waits = card is not None and card.mode == waiting.mode
+        return (waiting.server, *waiting.others) if waits else ()
+    server = None if name in registry else server_of(name, stock.unlisted)
+    return () if server is None else (server,)
 
 
 def all_awaited(stock: LoadedProject, registry: Registry) -> tuple[str, ...]:
     """The servers that must be listed before all tools and their schemas are known; sorted."""
-    named = (awaited(stock, registry, name) for name in stock.waiting)
-    return tuple(sorted({*stock.unlisted, *(server for server in named if server is not None)}))
+    named = (all_awaited_by(stock, registry, name) for name in stock.waiting)
+    return tuple(sorted({*stock.unlisted, *(server for servers in named for server in servers)}))
 
 
 def unknown_server(name: str, servers: Mapping[str, Server]) -> tuple[str, str]:

@@ -33,8 +33,8 @@ from toolcrib.loading.projects import (
     unknown_name_problem,
 )
 from toolcrib.loading.reader import LoadedDocuments
-from toolcrib.loading.reload import PreviousLoad, keep_last_good
-from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.reload import ALSO_BROKEN, PreviousLoad, keep_last_good
+from toolcrib.loading.scenarios.model import NO_PROVIDER, Scenario
 from toolcrib.loading.scenarios.scenario_links import check_links, tools_of, with_namespace
 from toolcrib.loading.snapshot import LoadedProject, sorted_problems
 from toolcrib.loading.sources import SourcePath, files_beside, load, real_path
@@ -110,6 +110,7 @@ def open_project(
             lock_file=chosen.lock_file if chosen.servers else "",
             unlisted=brought.unlisted,
             waiting=brought.waiting,
+            unbound=brought.unbound,
             locked=brought.locked,
             remembered=brought.remembered,
         ),
@@ -208,6 +209,7 @@ class _SourceSelection:
 
     def add_servers(self, loaded: LoadedDocuments) -> None:
         """Add the servers that foreign documents configure; those of the project and of the program come first."""
+        self.servers = {**self._last_servers(loaded), **self.servers}
         if not loaded.servers:
             return
         from toolcrib.loading.servers import merge_servers, parse_servers  # noqa: PLC0415 -- few documents have servers
@@ -218,6 +220,18 @@ class _SourceSelection:
         self._beside = self._beside or first
         self.problems += (*duplicates, *map(_without_variables, problems))
         self.servers = {**servers, **self.servers}
+
+    def _last_servers(self, loaded: LoadedDocuments) -> Mapping[str, Server]:
+        """The servers that documents with errors configured before a reload: their tools stay active as well."""
+        if self._before is None or not self._before.servers:
+            return NOTHING
+        broken = {
+            problem.source
+            for problem in loaded.problems
+            if problem.severity == "error" or problem.code in ALSO_BROKEN
+        }
+        before = self._before.servers.items()
+        return {name: server for name, server in before if file_and_line(server.place())[0] in broken}
 
     def _add_found(self, *, needed: bool) -> None:
         for folder in _places_to_look():
@@ -383,7 +397,7 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
     registry = Registry(tools)
     problems = [*loaded.problems, *duplicates, *check_requirements(loaded.packs, loaded.refused_packs)]
     problems += undeclared_needs(loaded, kinds)
-    scenarios, postponed = [], []
+    scenarios, postponed, unprovided = [], [], []
     refused = [
         *((scenario.name, problem) for scenario, problem in loaded.refused_scenarios),
         *loaded.hindered_scenarios,
@@ -402,6 +416,8 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
         error = next((fault for fault in faults if fault.severity == "error"), None)
         if error is not None:
             refused.append((full.name, error))
+        elif full.agent is not None and full.agent.provider == NO_PROVIDER:
+            unprovided.append(full)
         else:
             scenarios.append(full)
     for scenario, _problem in loaded.refused_scenarios:
@@ -417,6 +433,8 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
         ignored=loaded.ignored,
         refused_scenarios=tuple(refused),
         postponed=tuple(postponed),
+        unprovided=tuple(unprovided),
+        of_providers=loaded.of_providers,
         unread=loaded.unread,
         models=tuple(model for scenario in loaded.scenarios for model in models_of(scenario)),
     )

@@ -684,9 +684,16 @@ class Engine:
 
     def _chain(self, tool: Descriptor) -> BoundChain:
         server = self.awaited(tool.name)
-        if server is None:
+        if server is not None:
+            return self._binder.unable(tool, self._unheard(tool.name, server), lasting=False)
+        why = self._unbound(tool)
+        if why is None:
             return self._binder.chain(tool)
-        return self._binder.unable(tool, self._unheard(tool.name, server), lasting=False)
+        return self._binder.unable(tool, Unavailable(_with_hint(why), code=why.code), lasting=False)
+
+    def _unbound(self, tool: Descriptor) -> Problem | None:
+        """Why no server could be chosen for a tool whose block names none; None for any other tool."""
+        return self._stock.unbound.get(tool.name) if tool.mode == MODE else None
 
     def _unheard(self, name: str, server: str) -> Unavailable:
         # The schema of the tool is known only to its server, so arguments cannot be checked yet.
@@ -759,7 +766,12 @@ class Engine:
 
     def unavailable(self, tool: Descriptor) -> str:
         """Why a tool cannot be called, and how to fix it; empty if it can."""
-        return self.registry.why_hidden(tool.name) or self._binder.missing(tool)
+        why = self._unbound(tool)
+        return (
+            self.registry.why_hidden(tool.name)
+            or self._binder.missing(tool)
+            or (f"{why.message}; {why.hint}" if why is not None else "")
+        )
 
     def not_ready(self, tool: Descriptor) -> str:
         """Prerequisite that a tool that reaches out lacks now, such as a secret; empty if none."""
@@ -886,6 +898,10 @@ class Engine:
         """The server that must be listed before a tool can be called, if any."""
         stock = self._stock
         return self._discovery.awaited(name) if stock.unlisted or stock.waiting or stock.locked else None
+
+    async def discover_for(self, name: str) -> None:
+        """List the servers that must be listed before a tool can be called."""
+        await self.discover(*self._discovery.all_awaited(name))
 
     @property
     def down(self) -> Mapping[str, NotReady]:
@@ -1027,6 +1043,10 @@ class Engine:
             # The prompt or the summary of trust has already named the servers that are not trusted.
             if problem.code != Untrusted.code or not self.trust.told:
                 _log().warning("%s", problem)
+
+
+def _with_hint(problem: Problem) -> str:
+    return f"{problem.message}\n    hint: {problem.hint}"
 
 
 def _log() -> logging.Logger:

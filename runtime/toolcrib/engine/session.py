@@ -162,8 +162,8 @@ class SessionHost(Protocol):
         """The network environment: permitted hosts, origins, secrets."""
         ...
 
-    async def discover(self, *names: str) -> object:
-        """List the tools of servers and add them to the registry."""
+    async def discover_for(self, name: str) -> None:
+        """List the servers that must be listed before a tool can be called."""
         ...
 
     async def released(self, session_id: str) -> None:
@@ -494,10 +494,9 @@ class Session:
         chain = self._chain(name)
         if chain is not None and chain.lasting:
             return chain
-        server = self._runtime.awaited(name)
-        if server is None:
+        if self._runtime.awaited(name) is None:
             return chain
-        await self._runtime.discover(server)
+        await self._runtime.discover_for(name)
         return self._chain(name)
 
     def _chain(self, name: str) -> BoundChain | None:

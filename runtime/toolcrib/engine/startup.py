@@ -320,6 +320,7 @@ def start_over(
         servers=servers,
         unlisted=brought.unlisted,
         waiting=brought.waiting,
+        unbound=brought.unbound,
     )
     return registry, stock
 
@@ -380,8 +381,10 @@ def _read(
     stock = read()
     if True in {trust.agrees_to_data(*data) for data in stock.withheld}:
         stock = read()  # with the rows that may be read after all
+    # Before tools are left out for a lack of trust, which an index must not preserve.
+    whole = _is_whole(stock)
     stock = stock._replace(waiting=_waiting(stock, executors, trust))
-    if index is not None and not executors.broken and _is_whole(stock):
+    if index is not None and not executors.broken and whole:
         profiles = project_profiles(stock)
         listings = listings_of(stock, profiles, executors)
         targets, built_in = executors.targets, executors.built_in

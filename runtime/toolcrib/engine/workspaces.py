@@ -12,6 +12,7 @@ from toolcrib.core.pointers import file_and_line
 from toolcrib.executors import Executors
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES
 from toolcrib.loading.project_discovery import find_project
+from toolcrib.loading.scenarios.model import NO_PROVIDER
 from toolcrib.loading.scenarios.scenario_links import tools_of
 from toolcrib.loading.snapshot import LoadedProject, Model
 from toolcrib.security.trust import (
@@ -165,12 +166,16 @@ def subject_of_tool(
     modes = tool.bindings if mode is None else (mode,)
     remotes = {each: executors.remote_of(each, tool.name, tool.bindings.get(each)) for each in modes}
 
+    servers = trust.contents.servers
+
     def needs(workspace: Workspace) -> Iterator[Need]:
         for each, remote in remotes.items():
-            if remote is None or not trust.is_home(remote.server, workspace):
+            # A tool that names no server may get any of them, so its needs must not depend on the one that is known.
+            open_ = remote is not None and (not remote.server or f"{each}.server" in tool.origin.settings)
+            named = [*servers] if remote is None or open_ else [remote.server]
+            if remote is None or not named or not all(trust.is_home(name, workspace) for name in named):
                 yield from executors.needs_of(each, tool, workspace)
 
-    servers = trust.contents.servers
     homes = [servers[remote.server] for remote in remotes.values() if remote and remote.server in servers]
     imported = next((home.file for home in homes if home.source == tool.origin.source), None)
     files = _files_of(tool.origin)
@@ -188,7 +193,7 @@ def models_of(scenario: Scenario) -> Iterator[Model]:
     own = {"provider": agent.provider, "base_url": agent.base_url, "api_key": agent.api_key}
     judge = {key: agent.judge.get(key) for key in own} if agent.judge else {}
     for said, pointer in ((own if not agent.chosen else {}, "/agent"), (judge, "/agent/judge")):
-        if said and said["provider"] not in {"scripted", "direct"}:
+        if said and said["provider"] not in {"scripted", "direct", NO_PROVIDER}:
             name = f"scenario {scenario.base or scenario.name}"
             yield name, scenario.origin.source, scenario.origin.place(pointer), said
 

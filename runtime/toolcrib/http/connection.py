@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
+from functools import cache
 from typing import cast
 
 import httpcore
 
+from toolcrib.core.dependencies import MissingMember
 from toolcrib.http.connect import readable
 from toolcrib.http.messages import ExchangeBounds, HTTPError, HTTPFailure, bad_response
 
@@ -19,8 +22,22 @@ class HTTPConnection(httpcore.AsyncHTTP11Connection):
 
     def surplus(self) -> bool:
         """Whether the server sent bytes after the end of the response."""
-        # httpcore has no public accessor for h11's trailing data.
-        return bool(self._h11_state.trailing_data[0])
+        # httpcore has no public accessor for h11's trailing data. Where it cannot be seen, there may be some: the
+        # connection is closed then, because a byte too many would be read as the next response.
+        try:
+            trailing, _closed = self._h11_state.trailing_data
+        except (AttributeError, TypeError, ValueError):
+            _warn_of_no_reuse()
+            return True
+        return bool(trailing)
+
+
+@cache
+def _warn_of_no_reuse() -> None:
+    lack = MissingMember("httpcore", "AsyncHTTP11Connection._h11_state.trailing_data")
+    logging.getLogger("toolcrib.http").warning(
+        "connections are not reused, because %s; %s", lack.message, lack.hint
+    )
 
 
 class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):

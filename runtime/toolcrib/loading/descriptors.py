@@ -30,6 +30,7 @@ from toolcrib.core.model import (
 from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.core.schemas import KNOWN_MODES, envelope
+from toolcrib.core.server_config import MODE
 from toolcrib.core.text import canonical, compact
 from toolcrib.loading.document_checks import (
     TOO_MANY,
@@ -234,6 +235,10 @@ def _build(value: dict[str, Any], origin: Origin, kinds: Kinds) -> Descriptor:
             bindings[key] = item
         elif key not in _NOT_OF_THE_TOOL:
             plain[key] = _READERS[key](item) if key in _READERS else item
+    mode = plain.get("mode")
+    # Without a block, the server and its tool follow from the name.
+    if mode == MODE and mode not in bindings and kinds.schema_for(mode) is not None:
+        bindings[mode] = {}
     # `mode` is only needed to choose between several blocks.
     if plain.get("mode") is None and len(bindings) == 1:
         plain["mode"] = next(iter(bindings))

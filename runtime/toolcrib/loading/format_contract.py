@@ -110,6 +110,7 @@ class Conversion:
         pack_problems: Its problems, with positions.
         overrides: Overrides of the tools of a pack.
         problems: All other problems, with positions, including those of the tools.
+        of_providers: Those of them that have no effect if the agents get another provider.
     """
 
     tools: Sequence[ForeignTool] = ()
@@ -120,6 +121,7 @@ class Conversion:
     pack_problems: Sequence[Problem] = ()
     overrides: OverrideFile = NO_OVERRIDES
     problems: Sequence[Problem] = ()
+    of_providers: Sequence[Problem] = ()
 
 
 class ServerFile(NamedTuple):

@@ -179,11 +179,16 @@ TOOL_SUFFIXES: Final = tuple(f".tool{suffix}" for suffix in SUFFIXES)
 _OUR_KEYS: Final = frozenset({"name", "scenario", "function"})
 """Top-level keys that a descriptor or scenario can have in any of the supported forms."""
 
+_KINDS: Final = frozenset({"Arena", "Tool"})
+"""Kinds of manifests that are loaded; the files of all other kinds are named by an arena."""
+
 _OUR_NAMES: Final = re.compile(r".*\.(?:tool|scenario)\.[a-z]+")
 
 # After a syntax error there are no marks, so the rest of the file is searched as text.
-_IN_YAML: Final = re.compile(r"""^["']?(?:name|scenario|function)["']?\s*:|^kind:\s*Tool\b""", re.MULTILINE)
-_IN_JSON: Final = re.compile(r'"(?:name|scenario|function)"\s*:|"kind"\s*:\s*"Tool"')
+_IN_YAML: Final = re.compile(
+    r"""^["']?(?:name|scenario|function)["']?\s*:|^kind:\s*(?:Arena|Tool)\b""", re.MULTILINE
+)
+_IN_JSON: Final = re.compile(r'"(?:name|scenario|function)"\s*:|"kind"\s*:\s*"(?:Arena|Tool)"')
 
 _ALWAYS_ERRORS: Final = frozenset({"too_large", "file_unreadable", "file_vanished"})
 """Codes of problems that do not depend on the content."""
@@ -300,7 +305,7 @@ def _looks_like_ours(text: str, *, as_json: bool) -> bool:
 
 def _is_ours(document: TextPosition) -> bool:
     kind = document.parts.get("kind")
-    return not _OUR_KEYS.isdisjoint(document.parts) or (kind is not None and kind.mark.text == "Tool")
+    return not _OUR_KEYS.isdisjoint(document.parts) or (kind is not None and kind.mark.text in _KINDS)
 
 
 REFUSED_PACK = "refused_pack"
@@ -323,6 +328,7 @@ class LoadedDocuments:
         unread: `file:line` of the first error of each file whose text is unreadable as a whole.
         ignored: Files that a glob of `ignore` excludes.
         servers: The MCP servers that foreign documents configure, in load order, without checks.
+        of_providers: The problems that have no effect if the agents get another provider.
     """
 
     tools: tuple[Descriptor, ...] = ()
@@ -336,6 +342,7 @@ class LoadedDocuments:
     unread: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     servers: tuple[Mapping[str, ServerBlock], ...] = ()
+    of_providers: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +411,7 @@ class DocumentReader:
         self._waiting: list[_PendingFile] = []
         self._named: list[NamedFile] = []
         self._servers: list[Mapping[str, ServerBlock]] = []
+        self._of_providers: list[Problem] = []
         self._fruitless: set[str] = set()
         self._globs: dict[str, set[str]] = {}
         self.touched: set[str] = set()
@@ -454,6 +462,7 @@ class DocumentReader:
             unread=tuple(place for key, place in self._unread.items() if key not in data),
             ignored=tuple(self.ignored),
             servers=tuple(self._servers),
+            of_providers=tuple(self._of_providers),
         )
 
     def knows(self, key: str) -> bool:
@@ -626,6 +635,7 @@ class DocumentReader:
             self._scenarios, left_out = foreign.drop_duplicates(self._scenarios)
             told += left_out
         self._named += read.files
+        self._of_providers += read.of_providers
         if read.servers:
             told += self._add_servers(read.servers, where)
         drafts = [

@@ -165,7 +165,7 @@ def _with_last_rows(tool: Descriptor, before: Registry) -> Descriptor:
     return _stale(tool._replace(fixture=fixture), broken[next(iter(kept))])
 
 
-_ALSO_BROKEN = frozenset({"unrecognised_file", "file_vanished"})
+ALSO_BROKEN = frozenset({"unrecognised_file", "file_vanished"})
 """Codes that are not errors in a first load, but mean a broken file in a reload: an empty or a moved file."""
 
 
@@ -179,7 +179,7 @@ class _BrokenFiles:
     def __init__(self, problems: Iterable[Problem], packs: Sequence[Pack]) -> None:
         self._problems: dict[str, Problem] = {}
         for problem in problems:
-            told = problem.severity == "error" or problem.code in _ALSO_BROKEN
+            told = problem.severity == "error" or problem.code in ALSO_BROKEN
             if told and problem.code not in _OF_OTHERS:
                 self._problems.setdefault(problem.source, problem)
         self.packs = [(pack, why) for pack in packs if (why := self._of(pack.origin.source))]

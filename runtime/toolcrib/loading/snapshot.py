@@ -23,10 +23,12 @@ class PendingDescriptor(NamedTuple):
     Attributes:
         server: Name of the server.
         mode: The mode whose block names the server; in other modes the descriptor is complete.
+        others: Further servers that must be asked, if the block names none.
     """
 
     server: str
     mode: str
+    others: tuple[str, ...] = ()
 
 
 Model: TypeAlias = "tuple[str, str, str, Mapping[str, JSON]]"
@@ -53,6 +55,7 @@ class LoadedProject(NamedTuple):
         lock_file: The lock file of these servers; empty if there are none.
         unlisted: Servers whose imported tools are not known yet.
         waiting: Name of a tool -> the server and the mode for which it waits, because the server's schema is not known yet.
+        unbound: Name of a tool whose block names no server -> why none could be chosen.
         locked: Servers whose tools are known from the lock file only.
         data: Row files whose paths name a variable: the document, the path as written, the variable.
         models: Models that scenarios name: `scenario NAME`, the document, `file:line`, and `provider, base_url, api_key` as
@@ -63,6 +66,8 @@ class LoadedProject(NamedTuple):
         refused_scenarios: Name of each rejected scenario, with its first problem.
         postponed: Scenarios that call tools of `unlisted` servers and cannot be checked yet.
         unread: `file:line` of the first error of each file that is unreadable as a whole.
+        unprovided: Scenarios that only run with a provider from the command line.
+        of_providers: The problems that have no effect if the agents get such a provider.
     """
 
     registry: Registry
@@ -81,6 +86,7 @@ class LoadedProject(NamedTuple):
     lock_file: str = ""
     unlisted: tuple[str, ...] = ()
     waiting: Mapping[str, PendingDescriptor] = NOTHING
+    unbound: Mapping[str, Problem] = NOTHING
     locked: tuple[str, ...] = ()
     data: tuple[tuple[str, str, str], ...] = ()
     models: tuple[Model, ...] = ()
@@ -90,6 +96,8 @@ class LoadedProject(NamedTuple):
     refused_scenarios: tuple[tuple[str, Problem], ...] = ()
     postponed: tuple[Scenario, ...] = ()
     unread: tuple[str, ...] = ()
+    unprovided: tuple[Scenario, ...] = ()
+    of_providers: tuple[Problem, ...] = ()
 
     @property
     def project(self) -> Project | None:

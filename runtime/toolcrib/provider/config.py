@@ -123,6 +123,10 @@ def check_conversation(conversation: Conversation) -> None:
         ConfigurationError: There is no message to answer, a call has no result or several, a result has no
             call before it, or a message has a part that its role does not allow. The error lists all faults.
     """
+    if len(conversation.messages) == 1 and not conversation.pending:
+        role, parts = conversation.messages[0]
+        if role == "user" and len(parts) == 1 and type(parts[0]) is Text and parts[0].text.strip():
+            return  # how most conversations begin
     # Services refuse such conversations with errors that name no message, so find the fault here.
     wrong = [*_not_whole(conversation)]
     if wrong:
@@ -135,12 +139,14 @@ def _not_whole(conversation: Conversation) -> Iterator[str]:
     messages = conversation.messages
     if all(message.role == "system" for message in messages):
         yield "the conversation has no message to answer"
+    yield from _misplaced(messages)
+    if not conversation.pending and not any(message.calls or message.results for message in messages):
+        return  # almost always a new conversation
     calls = Counter(call.id for message in messages for call in message.calls)
     results = Counter(result.id for message in messages for result in message.results)
     waiting = {each.id for each in conversation.pending}
     # Only the last message with calls can be resumed.
     last = next((message.calls for message in reversed(messages) if message.calls), ())
-    yield from _misplaced(messages)
     yield from _out_of_order(messages, waiting)
     yield from (f"the id `{id_}` is used by {count} calls" for id_, count in calls.items() if count > 1)
     yield from (f"the call `{id_}` has {count} results" for id_, count in results.items() if count > 1)
@@ -169,14 +175,14 @@ _SAYS: Mapping[str, tuple[type, ...]] = {
 def _misplaced(messages: Sequence[Message]) -> Iterator[str]:
     """Yield parts that the role of their message does not allow, and empty messages."""
     for number, message in enumerate(messages):
-        place = f"message {number} ({message.role})"
-        for kind in dict.fromkeys(map(type, message.parts)):
-            if kind not in _SAYS[message.role]:
-                yield f"{place} cannot contain a `{kind.__name__}`"
-        if message.role == "tool" and len(message.parts) != 1:
-            yield f"{place} has {len(message.parts)} parts instead of one result"
-        elif message.role == "user" and not any(map(_says_something, message.parts)):
-            yield f"{place} is empty"
+        role, parts = message
+        for kind in dict.fromkeys(map(type, parts)):
+            if kind not in _SAYS[role]:
+                yield f"message {number} ({role}) cannot contain a `{kind.__name__}`"
+        if role == "tool" and len(parts) != 1:
+            yield f"message {number} ({role}) has {len(parts)} parts instead of one result"
+        elif role == "user" and not any(map(_says_something, parts)):
+            yield f"message {number} ({role}) is empty"
 
 
 def _says_something(part: Part) -> bool:

@@ -97,17 +97,17 @@ class Message(NamedTuple):
     @property
     def text(self) -> str:
         """The text of the message, without reasoning."""
-        return "".join(part.text for part in self.parts if isinstance(part, Text))
+        return "".join([part.text for part in self.parts if isinstance(part, Text)])
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that the message requests, in order."""
-        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
         """The results of calls in the message."""
-        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+        return tuple([part for part in self.parts if isinstance(part, ToolResult)])
 
     def as_json(self) -> dict[str, JSON]:
         """Return `{role, parts: [{type, ...}]}`; empty fields of parts are omitted."""
@@ -121,7 +121,7 @@ def system(text: str) -> Message:
 
 def user(*parts: str | Content) -> Message:
     """Create a message of the user, from strings, images, audio and resources."""
-    return Message("user", tuple(Text(part) if isinstance(part, str) else part for part in parts))
+    return Message("user", tuple([Text(part) if isinstance(part, str) else part for part in parts]))
 
 
 _TYPES: Mapping[str, type[Any]] = {

@@ -2,8 +2,8 @@
 
 ProviderMiddleware.run(messages)
 -> check the conversation and the answers to pending calls     ProviderMiddleware._begin, check_answers
--> until the turn ends                                         ProviderMiddleware._steps, ConversationTurn.stop_reason
-     request -> stream of the model's answer                   ConversationTurn.request, ProviderMiddleware._ask
+-> until the turn ends                                         ProviderMiddleware._turn, ConversationTurn.stop_reason
+     request -> stream of the model's answer                   ConversationTurn.request, CheckedResponse
      check its calls against the policy                        ConversationTurn.judge
      make the permitted calls, concurrently                    CallRunner.make -> Session.call, with all layers
      add one result per call, in the order of the calls        ConversationTurn.end_round
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import CancelledError
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -36,12 +36,12 @@ from toolcrib.provider.config import (
 )
 from toolcrib.provider.conversations import Answer, Conversation, SinkFailed, append_once
 from toolcrib.provider.loop.approvals import ApprovalGate, check_answers
-from toolcrib.provider.loop.calls import CallRunner, PlannedCall, ResultReader, yield_to_event_loop
+from toolcrib.provider.loop.calls import CallRunner, ResultReader, yield_to_event_loop
 from toolcrib.provider.loop.policy_enforcer import Rulebook, ToolOffer
 from toolcrib.provider.loop.timeline import Event
 from toolcrib.provider.loop.turn import ConversationTurn, TurnSettings
 from toolcrib.provider.messages import Message, system
-from toolcrib.provider.models.protocol import Provider, ProviderError, Request, checked_response
+from toolcrib.provider.models.protocol import CheckedResponse, Provider, ProviderError
 from toolcrib.registry.registry import Registry
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 
@@ -139,7 +139,7 @@ class ProviderMiddleware:
                 results, including the text of an interrupted answer.
         """
         streaming = bool(self._config.streaming)
-        async with aclosing(self._turn(messages, answers, streaming=streaming)) as items:
+        async with aclosing(self._turn(messages, answers, streaming=streaming, heard=False)) as items:
             async for item in items:
                 if isinstance(item, Conversation):
                     return item
@@ -176,90 +176,91 @@ class ProviderMiddleware:
             async for item in items:
                 yield item
 
-    async def _turn(
+    async def _turn(  # noqa: C901, PLR0912 -- one generator, since each further one takes as long as a mocked call
         self,
         messages: Any,
         answers: Mapping[str, Any],
         broken_off: BrokenOff | None = None,
         *,
         streaming: bool,
+        heard: bool = True,
     ) -> AsyncGenerator[Event | Conversation, None]:
+        """The loop: yields the events of a turn as they arise, unless nobody hears them, then the conversation."""
         conversation = self._begin(messages)
         decided = check_answers(conversation, answers)
         # After all checks: a claim is permanent, so it must not be spent on invalid answers.
         await self._claim(conversation)
-        turn = ConversationTurn(self._settings, ApprovalGate(self._session, self._rulebook), conversation)
+        gate = ApprovalGate(self._session, self._rulebook)
+        turn = ConversationTurn(self._settings, gate, conversation, heard=heard)
         try:
-            for step in self._steps(turn, decided, streaming=streaming):
-                async with aclosing(step) as events:
-                    async for event in events:
+            turn.begin()
+            plans = turn.resume(decided, self._offered()) if decided else None
+            stop = turn.stop_reason()
+            while plans is not None or stop is None:
+                if plans is None:
+                    # Read the world for each request: a reload or a trust decision may change it.
+                    request = turn.request(self._offered(), streaming=streaming, world=self._session.world)
+                    for event in turn.take_events():
                         yield event
+                    try:
+                        async with CheckedResponse(self._provider, request) as deltas:
+                            async for delta in deltas:
+                                for event in turn.hear(delta):
+                                    yield event
+                    except ProviderError as error:
+                        turn.fail(error)
+                    # A provider that cancels itself ends the turn, but not the task of the caller.
+                    except CancelledError:
+                        if is_cancelled_by_caller():
+                            raise
+                        turn.cancel_request()
+                    else:
+                        turn.accept()
+                    plans = turn.judge()
+                for event in turn.take_events():
+                    yield event
+                # A single call that never waits needs no generator either.
+                alone = len(plans) == 1 and self._runner.make_at_once(
+                    plans[0], turn.reader.tool.name, turn.record
+                )
+                if plans and not alone:
+                    async with aclosing(
+                        self._runner.make(plans, turn.reader, turn.spilled, turn.record)
+                    ) as steps:
+                        async for _step in steps:
+                            for event in turn.take_events():
+                                yield event
+                for event in turn.take_events():
+                    yield event
+                plans = None
+                turn.end_round()
+                if self._config.sink is not None:
+                    await self._write(turn)
+                stop = turn.stop_reason()
+                # A scripted model and mocks never suspend: without this, a long turn would block all other tasks.
+                if stop is None:
+                    await yield_to_event_loop()
             await self._write(turn)
         except SinkFailed:  # the error already contains the complete conversation
             raise
         except BaseException as error:
-            # BaseException: calls may have had effects, so their results must be written after a
-            # cancellation, too.
-            turn.break_off(cancelled=not isinstance(error, Exception))
-            await self._write_at_last(turn)
-            # The generator can yield nothing more, so the rest goes to the callback.
-            if broken_off is not None:
-                conversation = turn.end()
-                broken_off(turn.take_events(), conversation)
+            await self._break_off(turn, error, broken_off)
             raise
         ended = turn.end()
         for event in turn.take_events():
             yield event
         yield ended
 
-    def _steps(
-        self, turn: ConversationTurn, answers: Mapping[str, Answer], *, streaming: bool
-    ) -> Iterator[AsyncGenerator[Event, None]]:
-        """The loop: yields the steps of a turn, each a stream of events."""
-        turn.begin()
-        if answers:
-            yield self._make(turn, turn.resume(answers, self._offered()))
-        while turn.stop_reason() is None:
-            yield self._ask(turn, turn.request(self._offered(), streaming=streaming))
-            yield self._make(turn, turn.judge())
-
-    async def _ask(self, turn: ConversationTurn, request: Request) -> AsyncGenerator[Event, None]:
-        """Request an answer and yield its events as they arrive."""
-        for event in turn.take_events():
-            yield event
-        decoder = turn.decoder()
-        try:
-            # Read for each request: a reload or a trust decision may change the environment.
-            request = request._replace(world=self._session.world)
-            async with aclosing(checked_response(self._provider, request)) as deltas:
-                async for delta in deltas:
-                    for event in decoder.decode(delta):
-                        yield event
-        except ProviderError as error:
-            turn.fail(error)
-        # A provider that cancels itself ends the turn, but not the task of the caller.
-        except CancelledError:
-            if is_cancelled_by_caller():
-                raise
-            turn.cancel_request()
-        else:
-            turn.accept(decoder)
-
-    async def _make(
-        self, turn: ConversationTurn, plans: Sequence[PlannedCall]
-    ) -> AsyncGenerator[Event, None]:
-        """Make the planned calls and end the round."""
-        for event in turn.take_events():
-            yield event
-        async with aclosing(self._runner.make(plans, turn.reader, turn.spilled, turn.record)) as steps:
-            async for _step in steps:
-                for event in turn.take_events():
-                    yield event
-        turn.end_round()
-        await self._write(turn)
-        # A scripted model and mocks never suspend: without this, a long turn would block all other tasks.
-        if turn.stop_reason() is None:
-            await yield_to_event_loop()
+    async def _break_off(
+        self, turn: ConversationTurn, error: BaseException, broken_off: BrokenOff | None
+    ) -> None:
+        """End a turn that was cancelled or failed: its calls may have had effects, which must be written."""
+        turn.break_off(cancelled=not isinstance(error, Exception))
+        await self._write_at_last(turn)
+        # The generator can yield nothing more, so the rest goes to the callback.
+        if broken_off is not None:
+            conversation = turn.end()
+            broken_off(turn.take_events(), conversation)
 
     async def _write(self, turn: ConversationTurn) -> None:
         new, sink = turn.unwritten(), self._config.sink

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
 from typing import Any, Final
 
 from toolcrib.loading.scenarios.model import GuardrailCheck
 from toolcrib.provider.models.protocol import (
+    CheckedResponse,
     Delta,
     Finish,
     Provider,
     ProviderError,
     Request,
     TextDelta,
-    checked_response,
 )
 from toolcrib.scenarios.assertions.evaluator import violation_of
 from toolcrib.scenarios.assertions.trajectories import GuardrailFiring
@@ -51,7 +50,7 @@ class GuardedProvider:
         held: list[Delta] = []
         failure: ProviderError | None = None
         try:
-            async with aclosing(checked_response(self._provider, request)) as deltas:
+            async with CheckedResponse(self._provider, request) as deltas:
                 async for delta in deltas:
                     held.append(delta)
                     if isinstance(delta, Finish):

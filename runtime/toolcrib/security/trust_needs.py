@@ -311,7 +311,7 @@ def needs_of_settings(
         yield make_need("contact", instead, to=f"in place of {written}", user=user, place=place)
 
 
-_NO_MODEL: Final = frozenset({"scripted", "direct"})
+_NO_MODEL: Final = frozenset({"scripted", "direct", "none"})
 
 
 def needs_of_agent(agent: Mapping[str, Any], *, user: str, place: str) -> Iterator[Need]:

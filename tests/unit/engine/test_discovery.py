@@ -141,6 +141,14 @@ async def test_only_what_is_taken_is_offered_and_a_bad_tool_hides_no_other(proje
         assert (await runtime.call("time__other")).outcome is Outcome.NOT_FOUND
 
 
+async def test_a_tool_with_a_manual_as_its_description_is_offered(project):
+    # The servers of drawing programs describe whole file formats there.
+    manual = definition("draw", description="Draws. " * 6_000)
+    async with opened(project(), Offering(offer("time", NOW, manual))) as runtime:
+        assert list(runtime.registry) == ["time__draw", "time__now"]
+        assert not runtime.problems
+
+
 async def test_a_descriptor_counts_more_than_an_imported_tool_of_its_name(project):
     own = "name: time__now\nmock: {result: mine}\n"
     async with opened(project(own=own), Offering(offer("time", NOW, definition("tick")))) as runtime:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from toolcrib.core.model import Content, Outcome
 from toolcrib.core.server_config import Catalogue, Server
+from toolcrib.core.wrapped_results import unwrapped_schema
 from toolcrib.executors.mcp.remote_tool import result_of
 from toolcrib.servers.mcp.failures import (
     CallTarget,
@@ -56,6 +57,144 @@ def test_a_list_whose_items_are_told_one_by_one_is_not_told_twice(wrap):
     assert (told.value, [part.type for part in told.content]) == (items, ["image"])
     others = of(text("a"), text("c"), structuredContent=items)
     assert [part.text for part in others.content] == ["a", "c"]
+
+
+ITEMS = [{"id": 1, "name": "é"}, {"id": 2, "name": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("said", "structured"),
+    {
+        # filesystem, memory and others
+        "the text that the value wraps": (["a\nb\n"], {"content": "a\nb\n"}),
+        "the same without its last line break": (["a\nb"], {"content": "a\nb\n"}),
+        "its parts": (["a"], {"content": [{"type": "text", "text": "a"}]}),
+        "its parts and media": (["a"], {"content": [{"type": "text", "text": "a"}, IMAGE]}),
+        "one member": (
+            ["Entities deleted successfully"],
+            {"success": True, "message": "Entities deleted successfully"},
+        ),
+        "a list that the value wraps": ([json.dumps(ITEMS, indent=2)], {"entities": ITEMS}),
+        "a list beside others": ([json.dumps(ITEMS)], {"entities": ITEMS, "count": 2}),
+        "wrapped twice": (["5"], {"data": {"sum": 5}}),
+        "a text as JSON": (['"x"'], {"content": "x"}),
+        # spelling
+        "the order of keys": (['{"b": 2, "a": 1}'], {"a": 1, "b": 2}),
+        "white space": ([' {\n\t"a" : [ 1 ]\r\n} '], {"a": [1]}),
+        "numbers": (['{"a": 1.0, "b": 1e2, "c": 10000000000000000000000}'], {"a": 1, "b": 100, "c": 1e22}),
+        "escapes": ([r'{"a": "\u00e9\/"}'], {"a": "é/"}),
+        # lists
+        "one text per item": (['{"id":1,"name":"é"}', '{"id":2,"name":"b"}'], {"result": ITEMS}),
+        "one text per item beside others": (["1", "2"], {"count": 2, "items": [1, 2]}),
+        "a list of lists": (["1", "2", "3"], {"result": [[1, 2], [3]]}),
+        "items and null": (["1", "3"], {"result": [1, None, 3]}),
+        "lines": (["a\nb"], {"files": ["a", "b"], "count": 2}),
+        "a blank text": (["", "x"], {"content": "x"}),
+        "twice": (['{"a":1}', '{ "a": 1 }'], {"a": 1}),
+    }.values(),
+)
+def test_a_text_that_repeats_the_value_is_told_once_however_it_is_written(said, structured):
+    result = of(*map(text, said), IMAGE, structuredContent=structured)
+    assert (result.value, [part.type for part in result.content]) == (structured, ["image"])
+
+
+@pytest.mark.parametrize(
+    ("said", "structured", "kept"),
+    [
+        (["5"], {"sum": 5, "count": 2}, ["5"]),
+        (["true"], {"a": 1}, ["true"]),
+        (["[true]"], [1], ["[true]"]),
+        (['{"a": 1, "b": 2}'], {"a": 1}, ['{"a": 1, "b": 2}']),
+        (["open"], {"options": ["open", "closed"]}, ["open"]),
+        (["found 2", '{"id":1,"name":"é"}', '{"id":2,"name":"b"}'], {"items": ITEMS}, ["found 2"]),
+        (["1", "2", "that is all"], {"items": [1, 2]}, ["that is all"]),
+        (['{"a": 1, "a": 1}'], {"a": 1}, ['{"a": 1, "a": 1}']),
+        (["[" * 5000], {"a": 1}, ["[" * 5000]),
+        (["x"], {"type": {"text": [{"type": ["text"]}]}}, ["x"]),
+    ],
+)
+def test_a_text_that_tells_more_is_kept(said, structured, kept):
+    assert [part.text for part in of(*map(text, said), structuredContent=structured).content] == kept
+
+
+def test_many_texts_beside_a_large_value_take_no_time():
+    items = [f"item {number}" for number in range(20_000)]
+    result = of(*(text(f"{item}!") for item in items), structuredContent={"items": items})
+    assert len(result.content) == len(items)
+
+
+WRAPPED = {
+    "type": "object",
+    "properties": {"result": {"type": "array", "items": {"$ref": "#/$defs/n"}}},
+    "required": ["result"],
+    "$defs": {"n": {"type": "integer"}},
+    "x-fastmcp-wrap-result": True,
+}
+FAST = Catalogue("shop", {"buy": {"name": "buy", "outputSchema": WRAPPED}})
+META = {"_meta": {"fastmcp": {"wrap_result": True}}}
+
+
+@pytest.mark.parametrize(
+    ("catalogue", "more"), [(FAST, {}), (CATALOGUE, META), (FAST, META)], ids=["schema", "meta", "both"]
+)
+@pytest.mark.parametrize(
+    ("said", "value"), [(["[1,2]"], [1, 2]), (["1", "2"], [1, 2]), ([], None), (["x"], "x"), (["5"], 5)]
+)
+def test_what_fastmcp_wraps_is_unwrapped(catalogue, more, said, value):
+    result = of(*map(text, said), structuredContent={"result": value}, catalogue=catalogue, **more)
+    assert (result.value, result.content) == (value, ())
+
+
+def test_a_schema_of_ones_own_for_the_wrapped_value_still_holds():
+    def value(schema):
+        told = of(text("[1]"), structuredContent={"result": [1]}, catalogue=FAST, schema=schema)
+        assert told.content == ()
+        return told.value
+
+    assert value(WRAPPED) == {"result": [1]}
+    assert value(unwrapped_schema(WRAPPED)) == value(True) == value(None) == value({"type": "string"}) == [1]
+
+
+@pytest.mark.parametrize("structured", [{"result": 1, "more": 2}, {"other": 1}, [1], {}])
+def test_what_is_not_wrapped_is_left_alone(structured):
+    assert of(structuredContent=structured, catalogue=FAST, **META).value == structured
+
+
+def test_a_value_named_result_is_wrapped_only_where_the_server_says_so():
+    assert of(structuredContent={"result": 1}, _meta={"fastmcp": 7}).value == {"result": 1}
+    assert of(structuredContent={"result": 1}, _meta=[]).value == {"result": 1}
+
+
+@pytest.mark.parametrize(
+    ("schema", "inner"),
+    [
+        (WRAPPED, {"$defs": WRAPPED["$defs"], **WRAPPED["properties"]["result"]}),
+        ({**WRAPPED, "properties": {"result": True}}, True),
+        ({**WRAPPED, "properties": {"result": {"type": ["string", "null"]}}, "$defs": {}}, {"$defs": {}, "type": ["string", "null"]}),
+    ],
+)  # fmt: skip
+def test_the_schema_of_a_wrapped_value_is_unwrapped(schema, inner):
+    assert unwrapped_schema(schema) == inner
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {key: value for key, value in WRAPPED.items() if key != "x-fastmcp-wrap-result"},
+        {**WRAPPED, "x-fastmcp-wrap-result": "yes"},
+        {**WRAPPED, "properties": {}},
+        {**WRAPPED, "properties": {"result": 5}},
+        {**WRAPPED, "properties": {"result": {}, "more": {}}},
+        {**WRAPPED, "properties": {"result": {"items": {"$ref": "#"}}}},
+        {**WRAPPED, "$id": "https://example.com/schema"},
+        {**WRAPPED, "properties": {"result": {"$defs": {}}}},
+        {"x-fastmcp-wrap-result": True},
+        True,
+        None,
+    ],
+)
+def test_any_other_schema_is_left_as_it_is(schema):
+    assert unwrapped_schema(schema) == schema
 
 
 def test_one_text_is_a_text_and_several_are_joined():

@@ -180,3 +180,16 @@ def test_reading_without_a_project_still_reads_the_arena(tmp_path):
     found = read(put(tmp_path, arena_files("mcp_servers: [{name: fs, command: serve}]")))
     assert told(found) == []
     assert [scenario.name for scenario in found.scenarios] == ["one"]
+
+
+def test_a_reload_keeps_the_servers_of_an_arena_that_is_broken_now(tmp_path):
+    folder = put(tmp_path, arena_files("mcp_servers: [{name: fs, command: serve}]"))
+    before = opened(folder)
+    config = folder / "config.arena.yaml"
+    whole = config.read_text()
+    config.write_text(whole + "  providers: 7\n")
+    broken = open_project([str(folder)], [], KINDS, before)
+    assert broken.servers == before.servers
+    assert ("duplicate_key", "/spec/providers", 10) in problems_of(broken)
+    config.write_text(whole.replace("mcp_servers:", "labels:"))
+    assert dict(open_project([str(folder)], [], KINDS, broken).servers) == {}

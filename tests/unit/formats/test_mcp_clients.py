@@ -118,7 +118,7 @@ def test_cursor(tmp_path):
         "env": {"KEY": "${env:MY_KEY}"},
     }
     assert servers["local"].root == str(tmp_path)
-    assert servers["local"].folders()["workspaceFolder"] == str(tmp_path)
+    assert servers["local"].known_variables()["workspaceFolder"] == str(tmp_path)
     assert servers["remote"].auth is None
     assert problems == [
         ("warning", "client_key", "/mcpServers/local/envFile"),

@@ -129,7 +129,7 @@ def test_nobody_answers(tmp_path):
     files = arena_files(provider="type: gemini\nmodel: flash")
     del files["mock-responses.yaml"]
     found = read(put(tmp_path, files))
-    assert own(found) == {}
+    assert agent_of(found)["provider"] == "none"
     assert told(found) == [("no_provider", "one.scenario.yaml", 6)]
 
 
@@ -174,15 +174,16 @@ def test_mock_responses_that_are_not_there_are_an_error(tmp_path):
     files = arena_files()
     del files["mock-responses.yaml"]
     found = read(put(tmp_path, files))
-    assert (told(found), own(found)) == ([("file_unreadable", "mock.yaml", 9)], {})
+    assert told(found) == [("file_unreadable", "mock.yaml", 9)]
+    assert agent_of(found)["provider"] == "none"
 
 
 @pytest.mark.parametrize("answers", ["scenarios: {one: [", "scenarios: [one]", "defaultResponse: [x]"])
 @pytest.mark.parametrize("provider", ["type: openai", "type: mock\nadditional_config: {mock_config: m.yaml}"])
 def test_mock_responses_that_can_not_be_read_are_told_once(tmp_path, answers, provider):
     files = arena_files(provider=provider.replace("m.yaml", "mock-responses.yaml"), answers=answers)
-    (problem, *more), scenarios = told(found := read(put(tmp_path, files))), own(found)
-    assert (problem[1], more, scenarios) == ("mock-responses.yaml", [], {})
+    (problem, *more), agent = told(found := read(put(tmp_path, files))), agent_of(found)
+    assert (problem[1], more, agent["provider"]) == ("mock-responses.yaml", [], "none")
 
 
 @pytest.mark.parametrize("entry", ["x: Hello", "2: [Hello]", "2: {tool_calls: [{arguments: {}}]}"])
@@ -733,7 +734,10 @@ def test_assertions_that_promptkit_alone_has_are_never_judged(tmp_path):
     """
     found = read(put(tmp_path, arena_files(scenario=scenario)))
     assert agent_of(found)["turns"][0]["assertions"] == [
-        {"type": "agent_invoked", "unsupported": "agents as tools are not supported"},
+        {
+            "type": "agent_invoked",
+            "unsupported": "use `tools_called` and `tool_result_includes` with the tools of the agent",
+        },
         {"type": "content_includes", "unsupported": "unknown key `weight`"},
         {"type": "content_includes", "params": {"patterns": ["x"]}},
         {"type": "toxicity", "unsupported": "use `llm_judge`"},
@@ -791,6 +795,27 @@ async def test_an_assertion_that_can_not_be_checked_is_skipped_and_the_others_ar
     assert report.verdict == "passed", str(report)
     assert len(report.skipped) == 1
     assert report.skipped[0].found
+
+
+JUDGED = {
+    "{type: llm_judge, params: {criteria: Good?}}": "",
+    "{type: llm_judge, params: {criteria: Good?, judge: j}}": "",
+    "{type: llm_judge_conversation, params: {criteria: Good?, judge: j, min_score: 0.8}}": "",
+    "{type: llm_judge, params: {criteria: Good?, judge: other}}": "unknown key `judge`",
+    "{type: llm_judge, params: {criteria: Good?, prompt: strict}}": "unknown key `prompt`",
+    "{type: tools_called, params: {tools: [look_up], judge: j}}": "unknown key `judge`",
+}
+
+
+@pytest.mark.parametrize("written", JUDGED)
+@pytest.mark.parametrize(
+    "judges", ["judges: [{name: j, provider: gpt}]", "judge_specs: {j: {provider: gpt}}"], ids=["list", "map"]
+)
+def test_the_only_judge_may_be_named(tmp_path, judges, written):
+    spec = f"provider_specs: {{gpt: {{id: gpt, type: openai, model: m}}}}\n{judges}"
+    (_first, second) = agent(tmp_path, spec, scenario=BESIDE % written)["turns"][0]["assertions"]
+    assert second.get("unsupported", "") == JUDGED[written]
+    assert "judge" not in second.get("params", {})
 
 
 async def test_a_run_whose_assertions_are_all_skipped_is_not_judged(tmp_path):

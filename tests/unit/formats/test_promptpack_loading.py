@@ -333,8 +333,8 @@ def test_validators_that_are_enabled_are_guardrails():
     loaded = read(prompt(validators=validators))
     own = loaded.packs[0].prompts["assistant"]
     assert own.guardrails == (
-        Guardrail("banned_words", {"words": ["y"]}, "No."),
-        Guardrail("max_length", {"max": 9}),
+        Guardrail("banned_words", {"words": ["y"]}, "No.", rewrite=True),
+        Guardrail("max_length", {"max": 9}, rewrite=True),
         Guardrail("sentiment", unsupported="unknown assertion type `sentiment`"),
     )
     assert own.metadata["promptpack"]["validators"] == validators

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.metadata
+import os
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -366,3 +370,54 @@ async def test_proxies_of_the_environment_are_ignored(monkeypatch):
         async with sending(server) as send:
             assert (await send()).body == b"direct"
         assert proxy.accepted == 0
+
+
+UNSEEN = """
+import asyncio
+import logging
+import sys
+
+import httpcore
+
+
+class Renamed(httpcore.AsyncHTTP11Connection):
+    def __getattribute__(self, name):
+        if name == "_h11_state" and sys._getframe(1).f_globals["__name__"].startswith("toolcrib"):
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+httpcore.AsyncHTTP11Connection = Renamed
+
+from http_exchanges import sending
+from http_servers import answering, serving
+
+
+async def main():
+    async with serving(answering(200, (), b"ok")) as server, sending(server) as send:
+        for _ in range(3):
+            print((await send()).body.decode(), server.accepted)
+
+
+logging.basicConfig(format="%(name)s %(levelname)s: %(message)s")
+asyncio.run(main())
+"""
+
+
+def test_where_surplus_bytes_can_not_be_seen_no_connection_is_used_again_and_it_is_said():
+    paths = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(
+        [sys.executable, "-c", UNSEEN],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout == "ok 1\nok 2\nok 3\n"
+    httpcore = importlib.metadata.version("httpcore")
+    assert done.stderr.startswith(
+        f"toolcrib.http WARNING: connections are not reused, because httpcore {httpcore} has no "
+        "`AsyncHTTP11Connection._h11_state.trailing_data`; pip install 'httpcore>="
+    )
+    assert done.stderr.count("\n") == 1

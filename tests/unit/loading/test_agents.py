@@ -309,7 +309,11 @@ def test_a_script_waits_for_what_can_be_there(turn, place, code):
     ("entry", "place", "hint"),
     [
         ("provider: antropic", "provider", "did you mean `anthropic`?"),
-        ("provider: xyzzy", "provider", "known providers: `anthropic`, `azure_openai`, `direct`, `openai`"),
+        (
+            "provider: xyzzy",
+            "provider",
+            "known providers: `anthropic`, `azure_openai`, `direct`, `none`, `openai`",
+        ),
         ("judge: {provider: opnai}", "judge/provider", "did you mean `openai`"),
         (
             "judge: {provider: scripted}",

@@ -15,6 +15,7 @@ import pytest
 from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.schemas import KINDS
 from toolcrib.executors import Executors
+from toolcrib.formats.promptkit.foreign_descriptors import has_foreign_keys
 from toolcrib.loading.documents.document import parse_content, read_documents
 from toolcrib.loading.editor_schemas import editor_schema
 from toolcrib.loading.projects import Project
@@ -392,7 +393,9 @@ def documents(path: Path) -> list[tuple[str, Any]]:
         kind = kind or ("pack" if re.search(r"^version: \d+\.\d+\.\d+$", block, re.MULTILINE) else "")
         kind = kind or ("scenario" if re.search(r"^scenario:", block, re.MULTILINE) else "descriptor")
         if not problems_of(kind, block):
-            found += [(kind, document.value) for document in parse_content("x.yaml", block)[0]]
+            read = [document.value for document in parse_content("x.yaml", block)[0]]
+            # The schemas are those of our own documents.
+            found += [(kind, value) for value in read if not has_foreign_keys(value)]
     return found
 
 

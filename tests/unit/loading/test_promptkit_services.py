@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arenas import KINDS, agent_of, arena_files, own, put, read, told
+from arenas import KINDS, agent_of, arena_files, put, read, told
 from http_servers import answering_json, serving
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.engine.workspaces import subjects_of_scenario
@@ -123,7 +123,7 @@ def test_where_a_provider_is_asked_and_with_which_key(tmp_path, provider, expect
 )
 def test_a_provider_that_can_not_be_asked_as_its_file_says_is_refused(tmp_path, provider, line, hint):
     found = asked(tmp_path, provider)
-    assert own(found) == {}
+    assert agent_of(found)["provider"] == "none"
     (problem,) = (each for each in found.problems if each.severity == "error")
     assert told(found, "error") == [("unsupported_provider", "mock.yaml", line)]
     assert hint in problem.hint

@@ -141,3 +141,20 @@ async def test_a_model_is_not_told_the_secrets_that_somebody_else_gives():
     told = ended.messages[2].results[0].text.split("\n")[0]
     assert told == '[called with {"password":"***","pin":"***","amount":7}, as was decided]'
     assert ended.calls[0].arguments == theirs
+
+
+async def test_a_turn_that_nobody_watches_asks_without_the_secrets_of_its_earlier_calls():
+    noted = {"amount": 1, "note": "as with canary-1, canary-5 and canary-6"}
+
+    def rounds() -> list[object]:
+        return [asks(LOG_IN, FAILING), asks(("asking", noted))]
+
+    tools = TOOLS + "---\n{name: asking, input_schema: {type: object}, mock: {result: 1}}\n"
+    policy = ToolPolicy(ask=("asking",))
+    unwatched = await loop(Model(*rounds()), policy, tools=tools).run("hello")
+    _events, watched_one = await watched(loop(Model(*rounds()), policy, tools=tools), "hello")
+    (pending,) = unwatched.pending
+    assert pending.arguments == {"amount": 1, "note": "as with ***, *** and ***"}
+    assert unwatched.pending == watched_one.pending
+    assert unwatched.place == watched_one.place
+    assert unwatched.messages == watched_one.messages

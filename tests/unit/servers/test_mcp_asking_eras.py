@@ -62,7 +62,8 @@ for line in sys.stdin:
     elif method == "tools/list":
         say(id=number, result={**MODERN, "tools": [{"name": "ask", "inputSchema": {"type": "object"}}]})
     elif method == "tools/call" and "/" in asked:
-        call, params = number, {"message": "Which?", "requestedSchema": {"type": "object", "properties": {}}}
+        fields = {"milk": {"type": "boolean", "default": True}, "note": {"type": "string", "default": None}}
+        call, params = number, {"message": "Which?", "requestedSchema": {"type": "object", "properties": fields}}
         if asked.startswith("sampling"):
             params = {"messages": [], "maxTokens": 10}
         say(id="asked", method=asked, params=params)
@@ -124,7 +125,7 @@ async def test_what_a_server_returns_to_ask_needs_the_other_era(desk):
 @pytest.mark.parametrize(
     ("method", "hook", "value"),
     [
-        ("elicitation/create", {"elicitation": "mcp_hooks:answer"}, {"action": "accept", "content": {"size": "large"}}),
+        ("elicitation/create", {"elicitation": "mcp_hooks:answer"}, {"action": "accept", "content": {"size": "large", "milk": True}}),
         ("sampling/createMessage", {"sampling": "mcp_hooks:model"}, {"model": "hook"}),
         ("roots/list", {"sampling": "mcp_hooks:model"}, {"roots": []}),
     ],

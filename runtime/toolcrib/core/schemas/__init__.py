@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from toolcrib.core.model import Schema
+from toolcrib.core.server_config import MODE
 
 Kind = Literal["descriptor", "pack", "scenario", "project"]
 
@@ -138,7 +139,8 @@ def _conditions(modes: Sequence[str]) -> Iterator[dict[str, Any]]:
     one_at_most = {"oneOf": [*there, {"not": {"anyOf": there}}]}
     yield {**told, "if": {"not": {"required": ["mode"]}}, "then": one_at_most}
     yield {**told, "properties": {"mode": {"enum": list(modes)}}}
-    for mode in modes:
+    # Mode `mcp` needs no block: the server and its tool may follow from the name.
+    for mode in (each for each in modes if each != MODE):
         chosen = {"properties": {"mode": {"const": mode}}, "required": ["mode"]}
         yield {**told, "if": chosen, "then": {"required": [mode]}}
 

@@ -7,18 +7,20 @@ when a server is started.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.errors import DocumentError, NotReady, Problem, did_you_mean
 from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.core.protocols import Remote
-from toolcrib.core.server_config import Catalogue, Server
+from toolcrib.core.server_config import MODE, Catalogue, Server
 
 if TYPE_CHECKING:
     from toolcrib.executors.mcp.remote_tool import BoundMcp
     from toolcrib.http.auth import TokenCache
+    from toolcrib.security.trust import Workspace
+    from toolcrib.security.trust_needs import Need
     from toolcrib.servers.environment import NetworkEnvironment
     from toolcrib.servers.mcp.supervisor import ServerPool
 
@@ -65,10 +67,27 @@ class McpExecutor:
         # Deferred, like the imports below: a command that only lists tools must start fast.
         from toolcrib.executors.mcp.argument_overlay import fixed_names  # noqa: PLC0415
 
-        server, tool = block.get("server"), block.get("tool", name)
+        server, tool = block.get("server", ""), block.get("tool", name)
         if not isinstance(server, str) or not isinstance(tool, str):
             return None
         return Remote(server, tool, fixed_names(block))
+
+    def needs(self, descriptor: Descriptor, _workspace: Workspace) -> Iterable[Need]:
+        """The need of a block without a server: the block as written, also after the server is known.
+
+        For any other block there is no own need, so the whole block counts.
+        """
+        block: Any = descriptor.bindings[MODE]
+        settled = descriptor.origin.settings
+        if "server" in block and f"{MODE}.server" not in settled:
+            return ()
+        from toolcrib.security.trust_needs import needs_of_other_mode  # noqa: PLC0415
+
+        written = {key: item for key, item in block.items() if f"{MODE}.{key}" not in settled}
+        place = f"{descriptor.origin.source}:{descriptor.origin.line}"
+        # The name decides which tool is called.
+        named = {"tool": descriptor.name, **written}
+        return needs_of_other_mode(MODE, named, user=f"tool {descriptor.name}", place=place)
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
         """Check the expressions of `args`. Whether the server exists is checked with the project."""
@@ -96,6 +115,8 @@ class McpExecutor:
         if any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)
         connections = self._connections()
+        if "server" not in block:
+            raise _without_server(descriptor, connections.world.servers)
         server = self._server(block["server"], connections, descriptor.origin.place("/mcp/server"))
         from toolcrib.servers.mcp.supervisor import check_ready  # noqa: PLC0415
 
@@ -177,6 +198,14 @@ class McpExecutor:
             code="unknown_server",
             hint=f"{near} Or {hint}" if near else hint,
         )
+
+
+def _without_server(tool: Descriptor, servers: Collection[str]) -> NotReady:
+    """The error for a block without a server, for which linking could not choose one."""
+    named = ", ".join(f"`{name}`" for name in servers)
+    there = f"the servers are {named}" if named else "no server is configured"
+    hint = "add `server` to its `mcp` block" if named else "add one under `servers` in toolcrib.yaml"
+    return NotReady(f"`{tool.name}` names no server; {there}", code="unknown_server", hint=hint)
 
 
 @cache

@@ -3,7 +3,7 @@
 The value of a result is `structuredContent`, or else the text parts: a single text as it is, several joined
 by newlines. If the output schema does not accept that text, a single text is parsed as JSON, and several
 become a list. All other parts become content, in order, and so do texts next to structured content that
-differ from it. The audience of a part (`annotations`) is dropped.
+do not repeat it. A value that FastMCP wraps is unwrapped. The audience of a part (`annotations`) is dropped.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from toolcrib.core.clock import run_in_thread
 from toolcrib.core.model import (
     JSON,
+    NOTHING,
     OUTPUT_SIZE,
     Call,
     CallContext,
@@ -30,8 +31,10 @@ from toolcrib.core.model import (
 )
 from toolcrib.core.server_config import Catalogue, LockVerdict, Server, place_of_server
 from toolcrib.core.subschemas import cached_per_schema, closed_names
-from toolcrib.core.text import DuplicateKey, canonical, compact, decode_json, format_size
+from toolcrib.core.text import DuplicateKey, compact, decode_json, format_size
+from toolcrib.core.wrapped_results import unwrapped_result
 from toolcrib.executors.mcp.argument_overlay import ArgumentOverlay
+from toolcrib.executors.mcp.repeated_texts import without_repeated_texts
 from toolcrib.schema.validation import Validator
 from toolcrib.schema.validation.json_values import DEPTH, SMALL, is_large
 from toolcrib.schema.validation.violations import UnusableArguments
@@ -111,7 +114,12 @@ def result_of(
         return _failed(said, parts, structured, target, catalogue)
     if structured is None:
         return _without_structure(parts, schema)
-    return Result.ok(structured, content=tuple(_beside(parts, structured)))
+    inner = unwrapped_result(raw, catalogue.tools.get(target.tool, NOTHING))
+    value = structured if inner is None else inner[0]
+    # A descriptor may have a schema of its own for what the server sends.
+    if inner is not None and schema is not None and not _judge(schema)(value) and _judge(schema)(structured):
+        value = structured
+    return Result.ok(value, content=without_repeated_texts(parts, structured))
 
 
 def _content_of(raw: dict[str, Any]) -> list[Any]:
@@ -197,32 +205,6 @@ def _read(text: str) -> JSON:
         raise InvalidAnswer(f"{error} in JSON text") from None
     except (ValueError, RecursionError):
         return None
-
-
-def _beside(parts: list[Content], structured: JSON) -> list[Content]:
-    """The parts without texts that only repeat the structured content, as the protocol asks servers to do."""
-    # FastMCP wraps a value that is not an object as `{"result": value}`, but its text parts hold the bare
-    # value; of a list, one part per item.
-    wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
-    inner = structured["result"] if isinstance(structured, dict) and wrapped else structured
-    texts = [part.text or "" for part in parts if part.type == "text"]
-    if isinstance(inner, list) and len(texts) == len(inner) and all(map(_repeats, texts, inner)):
-        return [part for part in parts if part.type != "text"]
-    values = (inner, structured) if wrapped else (structured,)
-    return [
-        part
-        for part in parts
-        if part.type != "text" or not any(_repeats(part.text or "", value) for value in values)
-    ]
-
-
-def _repeats(text: str, value: JSON) -> bool:
-    if text == value:
-        return True
-    try:
-        return canonical(decode_json(text)) == canonical(value)
-    except (ValueError, TypeError, RecursionError):
-        return False
 
 
 def _part(part: Any, place: int, raw: JSON) -> Content:

@@ -15,6 +15,7 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.protocols import Files
 from toolcrib.formats.promptkit import convert_descriptor
+from toolcrib.formats.promptkit.arena_agents import tools_of_agents
 from toolcrib.formats.promptkit.arena_servers import servers_of
 from toolcrib.formats.promptkit.foreign_descriptors import is_arena, normalise
 from toolcrib.formats.promptkit.library import ArenaLibrary
@@ -26,7 +27,7 @@ from toolcrib.loading.documents.document import Document, read_documents
 from toolcrib.loading.documents.files import SKIPPED_FOLDERS, SUFFIXES
 from toolcrib.loading.format_contract import Conversion, ForeignTool, NamedFile
 from toolcrib.loading.reader import DocumentContext
-from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.model import NO_PROVIDER, Scenario
 from toolcrib.loading.servers import ServerBlock
 
 
@@ -36,17 +37,21 @@ class Arena:
 
     Attributes:
         tools: The tools that it defines inline, as manifests.
+        agents: The tools of its mocked agents, in our form.
         tool_files: The files of tools that it refers to: path relative to the arena, path for people, reference.
         scenarios: Its scenarios in our form.
         servers: Its MCP servers, by name.
         problems: All its problems, with positions.
+        of_providers: Those that have no effect if another provider is chosen.
     """
 
     tools: tuple[Document, ...] = ()
+    agents: tuple[Document, ...] = ()
     tool_files: tuple[tuple[str, str, SourceNode], ...] = ()
     scenarios: tuple[ComposedDocument, ...] = ()
     servers: Mapping[str, ServerBlock] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    of_providers: tuple[Problem, ...] = ()
 
 
 def read_arena(document: Document, files: Files | None) -> Arena:
@@ -64,15 +69,18 @@ def read_arena(document: Document, files: Files | None) -> Arena:
         return Arena(tools=tools, problems=_told(problems))
     spec = arena.part("spec")
     servers, faults = servers_of(spec)
-    problems += faults
-    setting = _setting(arena, library)
+    agents, strays = tools_of_agents(spec)
+    problems += (*faults, *strays)
+    setting = _setting(arena, library, agents)
     scenarios = [scenario_of(name, node, labels, setting) for name, node, labels in _scenarios(spec, library)]
     return Arena(
         tools=tools,
+        agents=tuple(agents),
         tool_files=tuple(_tool_files(spec, library)),
         scenarios=tuple(scenario for scenario in scenarios if scenario is not None),
         servers=servers,
         problems=_told(problems),
+        of_providers=tuple(library.of_providers),
     )
 
 
@@ -101,9 +109,11 @@ def inline_tools(document: Document) -> Iterator[Document]:
         yield document.moved(value, moves)
 
 
-def _setting(arena: SourceNode, library: ArenaLibrary) -> ArenaContext:
+def _setting(arena: SourceNode, library: ArenaLibrary, agents: Sequence[Document]) -> ArenaContext:
     spec = arena.part("spec")
+    told = len(library.problems)
     providers = _by_id(_providers(spec, library))
+    library.of_providers += library.problems[told:]
     for provider in providers.values():
         library.problems += unknown_prices(provider)
     roles = {role.part("id").text: role.part("provider") for role in spec.part("self_play", "roles").each()}
@@ -117,6 +127,7 @@ def _setting(arena: SourceNode, library: ArenaLibrary) -> ArenaContext:
         roles=roles,
         personas=frozenset(_personas(spec.part("self_play"), library)),
         choice=ProviderChooser(arena, tuple(providers.values()), busy, library),
+        agents=tuple(str(own.value["name"]) for own in agents if isinstance(own.value, dict)),
     )
 
 
@@ -182,7 +193,7 @@ def drop_duplicates(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], list
     for scenario in scenarios:
         key = _key(scenario)
         known = best.get(key)
-        if known is None or (_asks_model(known) and not _asks_model(scenario)):
+        if known is None or _rank(known) > _rank(scenario):
             best[key] = scenario
     kept = [scenario for scenario in scenarios if best[_key(scenario)] is scenario]
     message = "this scenario belongs to several arenas; it runs only once"
@@ -196,8 +207,9 @@ def _key(scenario: Scenario) -> tuple[str, int, str]:
     return scenario.origin.source, scenario.origin.line, scenario.name
 
 
-def _asks_model(scenario: Scenario) -> bool:
-    return scenario.agent is not None and scenario.agent.provider != "scripted"
+def _rank(scenario: Scenario) -> int:
+    provider = scenario.agent.provider if scenario.agent is not None else ""
+    return {"scripted": 0, NO_PROVIDER: 2}.get(provider, 1)
 
 
 def convert_arena(document: Document, where: DocumentContext) -> Conversion:
@@ -208,6 +220,7 @@ def convert_arena(document: Document, where: DocumentContext) -> Conversion:
         converted = convert_descriptor(manifest, where)
         problems += converted.problems
         tools += converted.tools
+    tools += [ForeignTool(own) for own in (arena.agents if where.tools else ())]
     files = [
         NamedFile(path, source, at.document, at.pointer, where)
         for path, source, at in (arena.tool_files if where.tools else ())
@@ -217,7 +230,14 @@ def convert_arena(document: Document, where: DocumentContext) -> Conversion:
     ]
     # A scenario that is run alone is looked for in every arena above it, also in those that do not contain it.
     servers = arena.servers if scenarios or not where.only else NOTHING
-    return Conversion(tools=tools, scenarios=scenarios, files=files, servers=servers, problems=problems)
+    return Conversion(
+        tools=tools,
+        scenarios=scenarios,
+        files=files,
+        servers=servers,
+        problems=problems,
+        of_providers=arena.of_providers,
+    )
 
 
 def _same(file: str, other: str) -> bool:
@@ -226,9 +246,11 @@ def _same(file: str, other: str) -> bool:
 
 
 def tools_of(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
-    """The tools that an arena defines inline, converted, and their problems."""
+    """The tools that an arena defines inline, converted, those of its mocked agents, and their problems."""
     read = [normalise(manifest, files) or ([], []) for manifest in inline_tools(document)]
-    return [own for owns, _told in read for own in owns], [each for _owns, told in read for each in told]
+    agents, strays = tools_of_agents(SourceNode(document, "", document.value).part("spec"))
+    own = [each for owns, _told in read for each in owns]
+    return [*own, *agents], [*(each for _owns, told in read for each in told), *strays]
 
 
 class ArenaSummary(NamedTuple):

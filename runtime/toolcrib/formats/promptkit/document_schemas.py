@@ -262,6 +262,50 @@ _SERVER = _object(
         "source_args": ANYTHING,
     }
 )
+# A card is a document of the A2A protocol, of which only these parts matter for a mock.
+_SKILL: Shape = {
+    **_object(dict.fromkeys(("id", "name", "description"), TEXT), "id"),
+    "additionalProperties": ANYTHING,
+}
+_MODES = _list(TEXT)
+_SKILL["properties"] |= {"inputModes": _MODES, "outputModes": _MODES}
+_CARD: Shape = {
+    **_object(
+        {
+            "name": TEXT,
+            "skills": _list(_SKILL),
+            "defaultInputModes": _MODES,
+            "defaultOutputModes": _MODES,
+        }
+    ),
+    "additionalProperties": ANYTHING,
+}
+_AGENT = _object(
+    _with(
+        {
+            "name": TEXT,
+            "card": _CARD,
+            "responses": _list(
+                _object(
+                    {
+                        "skill": TEXT,
+                        "match": _object({"contains": TEXT, "regex": TEXT}),
+                        "response": _object({"parts": _list(_object({"text": TEXT}))}),
+                        "error": TEXT,
+                    }
+                )
+            ),
+            "url": TEXT,
+            "skill_filter": _object({"allowlist": _list(TEXT), "blocklist": _list(TEXT)}),
+        },
+        "mocked agents are not contacted",
+        "auth",
+        "headers",
+        "headers_from_env",
+        "timeout_ms",
+        "retry",
+    )
+)
 _ARENA_SPEC = _object(
     _with(
         {
@@ -311,7 +355,7 @@ _ARENA_SPEC = _object(
             "deploy": _idle("deployment is not supported"),
             "state_store": _idle("the caller stores conversations"),
             "pack_file": _lost("load the PromptPack as another source, next to this file"),
-            "a2a_agents": _lost("agents as tools are not supported"),
+            "a2a_agents": _list(_AGENT),
             "skills": _lost("skills are not supported"),
             "memory": _lost("memory is not supported"),
             "runtime": _lost("hooks and sandboxes are not supported"),

@@ -86,10 +86,12 @@ class ArenaLibrary:
 
     Attributes:
         problems: All their problems.
+        of_providers: Those that have no effect if another provider is chosen.
     """
 
     def __init__(self, arena: SourceNode, files: Files | None, problems: list[Problem]) -> None:
         self.problems = problems
+        self.of_providers: list[Problem] = []
         self._files = files
         self._base = arena.part("spec", "defaults", "config_dir").text
         self._folder = posixpath.dirname(arena.document.source)

@@ -15,10 +15,12 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from toolcrib.core.errors import Problem, did_you_mean
+from toolcrib.core.pointers import keys_of
 from toolcrib.formats.promptkit.document_schemas import MANIFESTS
 from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.source_nodes import PlacedValue, SourceNode, place_object, place_value
 from toolcrib.loading.documents.positions import excerpt
+from toolcrib.loading.scenarios.model import NO_PROVIDER
 from toolcrib.security.redaction import is_secret_name
 
 MODELS: Final[Mapping[str, str]] = {
@@ -237,7 +239,7 @@ class ArenaProvider(NamedTuple):
 
 
 class AgentProvider(NamedTuple):
-    """The provider that answers for the agent.
+    """The provider that answers for the agent; `NOBODY` if none can.
 
     Attributes:
         provider: The provider; None if there is only a file of mock responses.
@@ -260,6 +262,10 @@ class AgentProvider(NamedTuple):
         known = self.provider
         name, model = (MOCK, "") if known is None else (known.id, known.spec.part("model").text)
         return f"Mock response for provider {name} model {model}".rstrip()
+
+
+NOBODY: Final = AgentProvider(readable=False)
+"""Stands for a missing or unsupported provider: the scenario needs one from the command line."""
 
 
 class ProviderChooser:
@@ -285,8 +291,14 @@ class ProviderChooser:
         self._library = library
         self._told: set[str] = set()
 
-    def for_scenario(self, scenario: SourceNode) -> AgentProvider | None:
-        """The provider of a scenario; None if there is none, which is reported."""
+    def for_scenario(self, scenario: SourceNode) -> AgentProvider:
+        """The provider of a scenario; `NOBODY` if there is none that can be used, which is reported."""
+        told = len(self._library.problems)
+        chosen = self._chosen(scenario)
+        self._library.of_providers += self._library.problems[told:]
+        return chosen if chosen is not None and chosen.readable else NOBODY
+
+    def _chosen(self, scenario: SourceNode) -> AgentProvider | None:
         candidates = [
             provider for provider in self._asked(scenario) if provider.spec.part("role").text in _OF_ROLES
         ]
@@ -375,7 +387,7 @@ class ProviderChooser:
             return None
         types = ", ".join(dict.fromkeys(f"`{provider.type}`" for provider in providers)) or "none"
         message = f"no provider can answer for the agent: the arena has no mock responses, and its providers are {types}"
-        hint = "add a provider of `type: mock` with `additional_config.mock_config`, or a `mock-responses.yaml` next to the arena"
+        hint = "add a provider of `type: mock` with `additional_config.mock_config`, a `mock-responses.yaml` next to the arena, or choose a provider: `toolcrib run --provider NAME --model NAME`"
         self._tell(scenario.problem("no_provider", message, hint))
         return None
 
@@ -402,9 +414,11 @@ def _way_to(provider: ArenaProvider) -> str:
     return f"`{shlex.join(words)}` uses `{provider.id}`"
 
 
-def provider_keys(chosen: AgentProvider) -> dict[str, PlacedValue | None]:
+def provider_keys(chosen: AgentProvider, scenario: SourceNode) -> dict[str, PlacedValue | None]:
     """The keys of the agent that select its provider."""
     provider = chosen.provider
+    if chosen is NOBODY:
+        return {"provider": place_value(NO_PROVIDER, scenario)}
     return {} if chosen.scripted or provider is None else service_of(provider.spec)
 
 
@@ -469,3 +483,9 @@ def judge_keys(
             own_model = {"model": place_value(model.text, model)} if model.text else {}
             found = place_object(node, {**service_of(provider.spec), **own_model})
     return found
+
+
+def judge_name(judge: PlacedValue) -> str:
+    """The name of a judge in its arena."""
+    node = judge.places[""]
+    return node.part("name").text or keys_of(node.pointer)[-1]

@@ -109,6 +109,20 @@ class ArenaPrompt(NamedTuple):
         return place_names(named) if named else place_list(self.spec, [])
 
 
+def offered_tools(prompt: ArenaPrompt, agents: Sequence[str], node: SourceNode) -> PlacedValue:
+    """The globs of the tools that a prompt offers: those that it allows, and the tools of agents.
+
+    Args:
+        prompt: The prompt.
+        agents: Names of the tools of the arena's agents.
+        node: The arena's agents.
+    """
+    values, places = prompt.allowed
+    more = [name for name in agents if name not in values]
+    at = {f"/{len(values) + index}": node for index in range(len(more))}
+    return PlacedValue([*values, *more], {**places, **at})
+
+
 def report_no_tools(prompt: ArenaPrompt, calls: Sequence[SourceNode], *, offers: bool) -> Iterator[Problem]:
     """A warning for a prompt that allows no tool, although its conversation needs some.
 

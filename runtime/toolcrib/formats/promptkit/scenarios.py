@@ -29,6 +29,7 @@ from toolcrib.formats.promptkit.model_providers import (
     ArenaProvider,
     ProviderChooser,
     judge_keys,
+    judge_name,
     prices,
     provider_keys,
     request_settings,
@@ -36,6 +37,7 @@ from toolcrib.formats.promptkit.model_providers import (
 from toolcrib.formats.promptkit.prompts import (
     ArenaPrompt,
     guardrails,
+    offered_tools,
     policy_keys,
     prompt_of_scenario,
     report_no_tools,
@@ -252,7 +254,7 @@ def _due(
 _THEIRS_ALONE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("agent_invoked", "agent_not_invoked", "agent_response_contains", "a2a_eval", "a2a_eval_session"),
-        "agents as tools are not supported",
+        "use `tools_called` and `tool_result_includes` with the tools of the agent",
     ),
     **dict.fromkeys(
         (
@@ -311,7 +313,7 @@ _THEIRS_ALONE: Final[Mapping[str, str]] = {
 
 
 def convert_assertion(
-    node: SourceNode, problems: list[Problem], *, of_turn: bool, judged: bool = True
+    node: SourceNode, problems: list[Problem], *, of_turn: bool, judge: str | None = None
 ) -> PlacedValue:
     """Convert an assertion; an unsupported one is reported and never checked.
 
@@ -321,10 +323,13 @@ def convert_assertion(
         node: The assertion.
         problems: Receives the reason why it is not checked.
         of_turn: Whether it belongs to a turn.
-        judged: Whether the conversation has a judge model.
+        judge: Name of the judge of the conversation; None if it has none.
     """
     kind, params = node.part("type"), node.part("params")
     message, given = _message(node)
+    if judge is not None and given.get("judge") == judge and kind.text.startswith(_JUDGE):
+        # There is one judge, so its name changes nothing.
+        del given["judge"]
     when = {key: value for key, value in (node.part("when").value or {}).items() if value}
     threshold = node.part("pass_threshold")
     entry: dict[str, JSON] = {"type": kind.text or _NAMELESS}
@@ -332,7 +337,7 @@ def convert_assertion(
     entry |= {"message": message.text} if message.text else {}
     entry |= {"when": when} if when else {}
     entry |= {"pass_threshold": threshold.value} if threshold.value else {}
-    gaps = _gaps(node, entry, judged=judged)
+    gaps = _gaps(node, entry, judge)
     if gaps:
         problems += [problem for _why, problem in gaps]
         # One assertion that cannot be checked must not prevent the run, in which the others are checked.
@@ -348,18 +353,21 @@ def convert_assertion(
     return place_object(node, {**parts, "scope": place_value("conversation", node) if scope else None})
 
 
+_JUDGE: Final = "llm_judge"
 _NAMELESS: Final = "unnamed"
 """Type of an assertion without one."""
 
 
-def _gaps(node: SourceNode, entry: Mapping[str, JSON], *, judged: bool) -> list[tuple[str, Problem]]:
+def _gaps(node: SourceNode, entry: Mapping[str, JSON], judge: str | None) -> list[tuple[str, Problem]]:
     """The reasons why an assertion is not checked, each with its problem; empty if it is checked."""
     kind = node.part("type")
-    why, hint = _THEIRS_ALONE.get(kind.text), ""
-    if why is None and _asks_judge(entry) and not judged:
-        why, hint = "the arena has no usable judge", "add a judge with a model to `judges` of the arena"
+    why = _THEIRS_ALONE.get(kind.text)
     if why is not None:
         message = f"the assertion `{kind.text}` is not supported and not checked: {why}"
+        return [(why, kind.problem("no_counterpart", message, severity="warning"))]
+    if judge is None and _asks_judge(entry):
+        why, hint = "the arena has no usable judge", "add a judge with a model to `judges` of the arena"
+        message = f"the assertion `{kind.text}` is not checked: {why}"
         return [(why, kind.problem("no_counterpart", message, hint, "warning"))]
     faults: list[Problem] = []
     check_assertions([entry], "", faults)
@@ -380,7 +388,7 @@ def _asks_judge(entry: Mapping[str, JSON]) -> bool:
     """Whether an assertion, or the one within a wrapper, needs a judge model."""
     params = entry.get("params")
     held = params.get("eval_type") if isinstance(params, dict) else None
-    return any(isinstance(name, str) and name.startswith("llm_judge") for name in (entry["type"], held))
+    return any(isinstance(name, str) and name.startswith(_JUDGE) for name in (entry["type"], held))
 
 
 def _message(node: SourceNode) -> tuple[SourceNode, dict[str, Any]]:
@@ -421,6 +429,7 @@ class ArenaContext:
         roles: Role that simulates a user -> its provider.
         personas: Names of the personas.
         choice: Chooses the provider of a scenario.
+        agents: Names of the tools of its mocked agents, which every prompt offers.
     """
 
     arena: SourceNode
@@ -430,6 +439,7 @@ class ArenaContext:
     roles: Mapping[str, SourceNode]
     personas: frozenset[str]
     choice: ProviderChooser
+    agents: tuple[str, ...] = ()
 
     @property
     def spec(self) -> SourceNode:
@@ -449,8 +459,6 @@ def scenario_of(
         setting: Common data of the arena.
     """
     chosen = setting.choice.for_scenario(scenario)
-    if chosen is None or not chosen.readable:
-        return None
     return _Conversation(name, scenario, setting, chosen).document(labels)
 
 
@@ -523,17 +531,20 @@ class _Conversation:
         prompt = prompt_of_scenario(self._setting.prompts, scenario, self._library)
         sources = [scenario.part("tool_policy"), *([prompt.spec.part("tool_policy")] if prompt else [])]
         self._problems += report_unenforced_bounds(sources)
-        policy = policy_keys(sources, prompt.allowed if prompt else None)
+        agents = self._setting.agents
+        allowed = offered_tools(prompt, agents, spec.part("a2a_agents")) if prompt else None
+        policy = policy_keys(sources, allowed)
         listed = self._whole()
         scripted = self._chosen.scripted
         if prompt is not None:
-            calls = [call for entry in self._mocks.entries.values() for call in calls_of(entry)]
-            offers = any(spec.part(key).value for key in _OFFERING)
+            made = (call for entry in self._mocks.entries.values() for call in calls_of(entry))
+            calls = [call for call in made if call.part("name").text not in agents]
+            offers = not agents and any(spec.part(key).value for key in _OFFERING)
             for problem in report_no_tools(prompt, calls if scripted else [], offers=offers):
                 self._library.tell(problem)
         guards = guardrails(prompt, self._library) if prompt else []
         parts = {
-            **provider_keys(self._chosen),
+            **provider_keys(self._chosen, scenario),
             "settings": request_settings(
                 self._chosen, prompt.spec if prompt else None, spec.part("defaults")
             ),
@@ -571,8 +582,8 @@ class _Conversation:
         return place_object(node, parts)
 
     def _assertions(self, nodes: Iterable[SourceNode], *, of_turn: bool) -> list[PlacedValue]:
-        judged = self._judge is not None
-        return [convert_assertion(node, self._problems, of_turn=of_turn, judged=judged) for node in nodes]
+        judge = None if self._judge is None else judge_name(self._judge)
+        return [convert_assertion(node, self._problems, of_turn=of_turn, judge=judge) for node in nodes]
 
     def _faults(self, index: int, said: UserTurn, course: ConversationCourse | None) -> list[PlacedValue]:
         return list(turn_faults(said.node, index, course, self._problems))

@@ -613,9 +613,7 @@ class PromptTranslation:
             self._kept["validators"] = said
         if lost:
             listed = ", ".join(f"`{key}`" for key in sorted(lost))
-            message = (
-                f"{listed} of validators has no effect here: violations of an enabled validator are reported"
-            )
+            message = f"{listed} of validators has no effect here: a violation of an enabled validator rewrites the reply"
             self._translation.tell(NO_COUNTERPART, message, f"{self._at}/validators", severity="notice")
 
     def _guardrail(self, said: JSON, place: str) -> dict[str, JSON]:
@@ -627,7 +625,7 @@ class PromptTranslation:
         problems: list[Problem] = []
         check_guardrails([own], "", problems)
         if not problems:
-            return own
+            return {**own, "rewrite": True}
         message = f"this validator is not checked; it is kept under `metadata`: {problems[0].message}"
         self._translation.tell(NO_COUNTERPART, message, place, hint=problems[0].hint, severity="warning")
         kind = own.get("type")

@@ -16,7 +16,14 @@ from toolcrib.expressions import Rendering, compile_value
 from toolcrib.expressions.matchers import Matcher, compile_matcher, find_impossible
 from toolcrib.loading.document_checks import problem_of
 from toolcrib.loading.scenarios.expectations import Names
-from toolcrib.loading.scenarios.model import Agent, AgentReply, AgentTurn, Assertion, ScriptedCall
+from toolcrib.loading.scenarios.model import (
+    NO_PROVIDER,
+    Agent,
+    AgentReply,
+    AgentTurn,
+    Assertion,
+    ScriptedCall,
+)
 from toolcrib.schema.validation import Validator
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 
@@ -275,7 +282,7 @@ GROUP: Final = "toolcrib.providers"
 BUILT_IN: Final = ("anthropic", "azure_openai", "openai", "openai_responses")
 """The built-in providers of models."""
 
-_WITHOUT_MODEL: Final = ("scripted", "direct")
+_WITHOUT_MODEL: Final = ("scripted", "direct", NO_PROVIDER)
 
 
 def check_providers(agent: Agent) -> Iterator[Problem]:

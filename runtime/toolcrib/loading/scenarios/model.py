@@ -326,12 +326,16 @@ GRANT = "grant"
 """The client's answer that stands for the answer of the tool's mock."""
 
 
+NO_PROVIDER: Final = "none"
+"""Provider of an agent that only runs with a provider from the command line."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """The agent of a scenario.
 
     Attributes:
-        provider: `scripted`, `direct`, or the name of a provider of models.
+        provider: `scripted`, `direct`, `none` (`NO_PROVIDER`), or the name of a provider of models.
         model: Name of the model; empty for the provider's default.
         base_url: URL of the service; empty for the provider's default.
         api_key: The provider's key, in which `${VAR}` is looked up; None for the provider's default variable.

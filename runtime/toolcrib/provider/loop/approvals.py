@@ -10,11 +10,11 @@ import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from toolcrib.core.clock import format_duration, parse_duration
 from toolcrib.core.errors import ConfigurationError, did_you_mean
-from toolcrib.core.model import Client, Descriptor, Outcome, Result
+from toolcrib.core.model import NOTHING, Client, Descriptor, Outcome, Result
 from toolcrib.core.text import DuplicateKey, NotFinite, decode_json, truncate
 from toolcrib.engine.session import Session
 from toolcrib.executors.client import DEFERRED
@@ -29,6 +29,10 @@ REFUSED_ANSWER = "answer_refused"
 
 _SHOWN = 100
 """Maximum bytes of a name in a message; the model may have invented it."""
+
+
+_ONLY: Final[Mapping[str, str | None]] = {"auto": None, "required": None, "none": ""}
+"""Maps a tool choice to the only tool that may be called: None for all tools, empty for none."""
 
 
 class ApprovalGate:
@@ -53,7 +57,7 @@ class ApprovalGate:
             choice: `auto`, `required`, `none`, or the name of the tool that must be called.
         """
         self.offering = offering
-        self._only = {"auto": None, "required": None, "none": ""}.get(choice, choice)
+        self._only = _ONLY.get(choice, choice)
 
     def now(self) -> float:
         """Seconds since 1970 on the session's clock."""
@@ -152,6 +156,8 @@ def check_answers(conversation: Conversation, answers: Mapping[str, Any]) -> dic
         ConfigurationError: An answer is missing or invalid, is for a call that is not pending, or does not
             apply to its call. The error lists all faults, and no call was made.
     """
+    if answers is NOTHING and not conversation.pending:
+        return {}
     if not isinstance(answers, Mapping):
         raise _refused([f"expected an object of answers keyed by call id, got {kind_of(answers)}"])
     waiting = {each.id: each for each in conversation.pending}

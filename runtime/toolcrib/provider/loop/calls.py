@@ -9,12 +9,12 @@ in their own runtime.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing
 from functools import cached_property
+from types import coroutine
 from typing import Any, NamedTuple, TypeAlias
 
-from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import did_you_mean
 from toolcrib.core.model import (
     JSON,
@@ -202,12 +202,11 @@ class PlannedCall(NamedTuple):
 AT_ONCE = 16
 """Maximum number of calls that never wait before the event loop may run other tasks."""
 
-_REAL = RealClock()
 
-
-def yield_to_event_loop() -> Awaitable[None]:
+@coroutine
+def yield_to_event_loop() -> Generator[None, None, None]:
     """Let the event loop run its other tasks once."""
-    return _REAL.sleep(0)
+    yield
 
 
 class CallStart(NamedTuple):
@@ -281,7 +280,7 @@ class CallRunner:
         """
         made, own = 0, reader.tool.name
         # Calls that never wait need no task and no queue, which cost more than a mocked call itself.
-        while made < len(plans) and self._at_once(plans[made], own, tell):
+        while made < len(plans) and self.make_at_once(plans[made], own, tell):
             made += 1
             yield
             if made % AT_ONCE == 0:
@@ -304,8 +303,14 @@ class CallRunner:
                 if (late := news.get_nowait()) is not None:
                     tell(late)
 
-    def _at_once(self, plan: PlannedCall, own: str, tell: CallListener) -> bool:
-        """Make a call that never waits; False, without a call, if it may wait."""
+    def make_at_once(self, plan: PlannedCall, own: str, tell: CallListener) -> bool:
+        """Make a call that never waits; False, without a call, if it may wait.
+
+        Args:
+            plan: The call.
+            own: Name of the reader of long results.
+            tell: Receives the start and the end of the call.
+        """
         call, grants, client = plan
         if grants or client is not None or call.name == own:
             return False

@@ -141,13 +141,13 @@ class CallUsage:
         self._rulebook = rulebook
         self._turn = turn
         self._total = self._of_turn = 0
-        self._of_tool: Counter[str] = Counter()
+        self._of_tool: defaultdict[str, int] = defaultdict(int)
         self._times: deque[float] = deque()
         self._last: dict[str, float] = {}
         self._well: set[str] = set()
         self._taken: defaultdict[int, dict[int, str]] = defaultdict(dict)
         self._failures: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._for_nothing: Counter[str] = Counter()
+        self._for_nothing: defaultdict[str, int] = defaultdict(int)
         self._begun: dict[str, _CallsInFlight] = {}
         self._begun_in_all = 0
         self._same: tuple[str, str] | None = None
@@ -236,7 +236,7 @@ class CallUsage:
         """Check the number of calls that failed for the same cause without reaching a tool."""
         # Counted over all names: a model that invents a new name each time would otherwise never stop.
         most = self._rulebook.policy.max_failures
-        count = self._for_nothing[cause]
+        count = self._for_nothing.get(cause, 0)
         if most is None or count < most:
             return None
         what = "unknown" if cause == UNKNOWN else "forbidden"
@@ -252,10 +252,11 @@ class CallUsage:
 
     # Order and cooldown come before the limits: exceeding a limit ends the turn, a denied call does not.
     def _out_of_order(self, tool: str, rules: ToolRules, now: float) -> Result | None:
-        missing = [need for need in rules.before if need not in self._well and not self._is_done(need)]
-        if missing:
-            first = " and ".join(f"`{need}`" for need in missing)
-            return _denied("call_required_before", f"`{tool}` can be called only after {first} succeeded")
+        if rules.before:
+            missing = [need for need in rules.before if need not in self._well and not self._is_done(need)]
+            if missing:
+                first = " and ".join(f"`{need}`" for need in missing)
+                return _denied("call_required_before", f"`{tool}` can be called only after {first} succeeded")
         for group, place in rules.places:
             other = self._other(group, place)
             if other:
@@ -297,7 +298,7 @@ class CallUsage:
 
     def _calls_of(self, tool: str) -> int:
         begun = self._begun.get(tool)
-        return self._of_tool[tool] + (0 if begun is None else begun.calls)
+        return self._of_tool.get(tool, 0) + (0 if begun is None else begun.calls)
 
     def _within_a_minute(self, now: float) -> int:
         # A time in the future comes from the clock of another process; do not count it.

@@ -154,9 +154,16 @@ class Timeline:
 
     Args:
         place: Position of the earlier timeline that this one continues.
+        heard: Whether anybody reads the events; if not, they are only counted.
     """
 
-    def __init__(self, place: TimelinePosition = TimelinePosition()) -> None:  # noqa: B008 -- immutable
+    def __init__(
+        self,
+        place: TimelinePosition = TimelinePosition(),  # noqa: B008 -- immutable
+        *,
+        heard: bool = True,
+    ) -> None:
+        self._heard = heard
         self._seq = place.seq
         self._segments = place.segments
         self._calls = {id_: _CallStatus(*at) for id_, at in place.calls.items()}
@@ -231,13 +238,8 @@ class Timeline:
             begun.append(
                 self._event("call", known.segment, id=id, tool=tool, arguments=arguments, status=known.status)
             )
-        news: dict[str, Any] = {
-            "outcome": str(outcome or ""),
-            "text": text,
-            "tool": tool,
-            "arguments": arguments,
-        }
-        return [*begun, *self._update(id, {"status": status, **news})]
+        changed = self._update(id, status, str(outcome or ""), text, tool=tool, arguments=arguments)
+        return begun + changed if begun else changed
 
     def turn_ended(self, stop: str) -> list[Event]:
         """End the turn and close everything.
@@ -251,7 +253,7 @@ class Timeline:
         told = self._close()
         for id_, call in self._calls.items():
             if not (call.status == "waiting" and stop == "pending"):
-                told += self._update(id_, {"status": "failed", "outcome": "cancelled"})
+                told += self._update(id_, "failed", "cancelled")
         told.append(self._event("turn_ended", 0, stop=str(stop)))
         self._ended = str(stop)
         return told
@@ -276,36 +278,60 @@ class Timeline:
         self._open = ""
         return [self._event("closed", self._segments)]
 
-    def _update(self, id_: str, said: Mapping[str, Any]) -> list[Event]:
+    def _update(
+        self,
+        id_: str,
+        status: str,
+        outcome: str,
+        text: str = "",
+        *,
+        tool: str = "",
+        arguments: dict[str, JSON] | None = None,
+    ) -> list[Event]:
         """Build one event with the changes of a call, if any."""
         known = self._calls[id_]
-        if RANKS[known.status] == OVER:
+        rank = RANKS[known.status]
+        if rank == OVER:
             return []
-        news = {
-            key: value
-            for key, value in said.items()
-            if value not in ("", None) and value != getattr(known, key)
-        }
-        if RANKS[news.get("status", known.status)] < RANKS[known.status]:
-            del news["status"]
-        self._calls[id_] = known._replace(**news)
+        news: dict[str, Any] = {}
+        if status and status != known.status and RANKS[status] >= rank:
+            news["status"] = known.status = status
+        if outcome and outcome != known.outcome:
+            news["outcome"] = known.outcome = outcome
+        if text and text != known.text:
+            news["text"] = known.text = text
+        if tool and tool != known.tool:
+            news["tool"] = known.tool = tool
+        if arguments is not None and arguments != known.arguments:
+            news["arguments"] = known.arguments = arguments
         return [self._event("call_updated", known.segment, id=id_, **news)] if news else []
 
     def _event(self, type_: str, segment: int, **facts: Any) -> Event:
         self._seq += 1
         self._ended = ""
-        return Event(self._seq, type_, segment, **facts)
+        return Event(self._seq, type_, segment, **facts) if self._heard else _UNHEARD
 
 
-class _CallStatus(NamedTuple):
+_UNHEARD: Final = Event(0, "")
+
+
+class _CallStatus:
     """The last reported state of a call."""
 
-    segment: int
-    status: str = "pending"
-    tool: str = ""
-    arguments: dict[str, JSON] | None = None
-    outcome: str = ""
-    text: str = ""
+    __slots__ = ("arguments", "outcome", "segment", "status", "text", "tool")
+
+    def __init__(
+        self,
+        segment: int,
+        status: str = "pending",
+        tool: str = "",
+        arguments: dict[str, JSON] | None = None,
+    ) -> None:
+        self.segment = segment
+        self.status = status
+        self.tool = tool
+        self.arguments = arguments
+        self.outcome = self.text = ""
 
 
 class Segment(NamedTuple):

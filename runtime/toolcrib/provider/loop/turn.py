@@ -8,8 +8,7 @@ its parts start.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, NOTHING, Content, Outcome, Result
@@ -31,6 +30,7 @@ from toolcrib.provider.loop.timeline import Event, Timeline
 from toolcrib.provider.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from toolcrib.provider.models.assembler import AnswerPart, Assembler
 from toolcrib.provider.models.protocol import (
+    NO_TOKENS,
     CallDelta,
     Delta,
     Finish,
@@ -43,6 +43,7 @@ from toolcrib.provider.models.protocol import (
 )
 from toolcrib.provider.models.scripted import decision_note
 from toolcrib.security.redaction import CallRedactor, restore_hidden
+from toolcrib.servers.environment import NetworkEnvironment
 
 
 class TurnSettings(NamedTuple):
@@ -72,9 +73,20 @@ class ConversationTurn:
         settings: The settings of the loop.
         gate: Decides which calls may be made.
         conversation: The conversation to continue.
+        heard: Whether anybody takes the events.
     """
 
-    def __init__(self, settings: TurnSettings, gate: ApprovalGate, conversation: Conversation) -> None:
+    def __init__(
+        self,
+        settings: TurnSettings,
+        gate: ApprovalGate,
+        conversation: Conversation,
+        *,
+        heard: bool = True,
+    ) -> None:
+        self._heard = heard
+        self._known: CallRedactor | None = None
+        self._unmasked: list[tuple[ToolCall, Result | None]] = []
         self.spilled = dict(conversation.spilled)
         self._settings = settings
         self._gate = gate
@@ -85,7 +97,7 @@ class ConversationTurn:
         self._pending = {each.id: each for each in conversation.pending}
         self._tokens, self._cost, self._unpriced = conversation.tokens, conversation.cost, False
         self._rounds, self._model = conversation.rounds, conversation.model
-        self._timeline = Timeline(conversation.place)
+        self._timeline = Timeline(conversation.place, heard=heard)
         self._events: list[Event] = []
         known = {call.id for message in self._messages for call in message.calls}
         # Also IDs of the timeline: a call of an interrupted answer has events but is in no message.
@@ -100,15 +112,25 @@ class ConversationTurn:
         self._starts: dict[str, CallStart] = {}
         self._finish: Finish | None = None
         self._decoder: StreamDecoder | None = None
+        self._aware = bool(known)
         self._spoke = False
         self._required = ""
         self._failed: tuple[Stop, str] | None = None
         self._failure: Mapping[str, JSON] = NOTHING
 
-    @cached_property
+    @property
     def _redactor(self) -> CallRedactor:
         """Masks secrets in events; it knows the secrets of earlier calls."""
-        return CallRedactor(self._gate.tool, self._before.calls)
+        redactor = self._known
+        if redactor is None:
+            redactor = self._known = CallRedactor(self._gate.tool, self._before.calls)
+        # What nobody hears is not masked, but its secrets can occur in a later question to a person.
+        unmasked, self._unmasked = self._unmasked, []
+        for call, result in unmasked:
+            redactor.arguments(call.name, call.arguments)
+            if result is not None:
+                redactor.result(call.name, result)
+        return redactor
 
     # Messages.
 
@@ -118,7 +140,9 @@ class ConversationTurn:
             if message.role == "user" and (text := message.text or _described(message)):
                 self._emit(self._timeline.user(text))
 
-    def request(self, offering: ToolOffer, *, streaming: bool) -> Request:
+    def request(
+        self, offering: ToolOffer, *, streaming: bool, world: NetworkEnvironment | None = None
+    ) -> Request:
         """Build the next request."""
         policy = self._settings.rulebook.policy
         # `tool_choice` applies to the first round only: a forced call in every round would never end the
@@ -127,6 +151,7 @@ class ConversationTurn:
         choice = policy.tool_choice if first else "auto"
         declared = () if choice == "none" else offering.declared(reading=bool(self.spilled))
         self._gate.enter(offering, choice)
+        self._decoder = StreamDecoder(self._timeline, self._ids, offering.tool_of)
         self._calls, self._finish = (), None
         self._required = "" if choice in {"auto", "none"} else choice
         self._round += 1
@@ -138,18 +163,21 @@ class ConversationTurn:
             parallel=policy.max_parallel > 1,
             streaming=streaming,
             settings=self._settings.settings,
-            aware=any(message.calls for message in self._messages),
+            aware=self._aware,
+            world=world,
         )
 
-    def decoder(self) -> StreamDecoder:
-        """Create the decoder of the next answer."""
-        self._decoder = StreamDecoder(self._timeline, self._ids, self._gate.offering.tool_of)
-        return self._decoder
+    def hear(self, delta: Delta) -> Sequence[Event]:
+        """Add a piece of the answer to the last request, and return its events."""
+        assert self._decoder is not None  # noqa: S101 -- `request` creates it
+        events = self._decoder.decode(delta)
+        return events if self._heard else ()
 
-    def accept(self, decoder: StreamDecoder) -> None:
+    def accept(self) -> None:
         """Add a complete answer to the conversation, with its cost."""
+        assert self._decoder is not None  # noqa: S101 -- as above
+        parts, finish, events = self._decoder.end()
         self._decoder = None
-        parts, finish, events = decoder.end()
         self._finish = finish
         self._emit(events)
         self._spend(finish.tokens)
@@ -159,11 +187,17 @@ class ConversationTurn:
             parts.pop()
         message = Message("assistant", tuple(map(self._named, parts)))
         self._calls = message.calls
+        self._aware = self._aware or bool(self._calls)
         self._requested = {call.id: call for call in self._calls}
         self._open = self._requested.copy()
+        now = self._gate.now() if self._calls else 0.0
         for call in self._calls:
-            self._note(call)
-            shown = self._redactor.arguments(call.name, call.arguments)
+            self._note(call, now)
+            shown = call.arguments
+            if self._heard:
+                shown = self._redactor.arguments(call.name, shown)
+            else:
+                self._unmasked.append((call, None))
             self._emit(self._timeline.call(call.id, call.name, shown))
         self._emit(self._timeline.message_ended())
         self._spoke = bool(parts)
@@ -208,10 +242,13 @@ class ConversationTurn:
         offering = self._gate.offering
         tool = offering.tool_of(part.name)
         arguments = None if part.arguments is None else offering.restored(tool, part.arguments)
+        if tool == part.name and arguments is part.arguments:
+            return part
         return ToolCall(part.id, tool, arguments, part.written, "" if tool == part.name else part.name)
 
     def _spend(self, tokens: Tokens) -> None:
-        self._tokens = self._tokens.plus(tokens)
+        if tokens is not NO_TOKENS:
+            self._tokens = self._tokens.plus(tokens)
         # A service that reports no tokens would make `max_cost` ineffective, so the turn ends.
         bound = self._settings.rulebook.policy.max_cost is not None
         self._unpriced = bound and self._settings.costly and not any(tokens)
@@ -257,9 +294,9 @@ class ConversationTurn:
                 self._settle(made, refusal)
         return plans
 
-    def _note(self, call: ToolCall) -> None:
+    def _note(self, call: ToolCall, now: float) -> None:
         self._records[call.id] = CallRecord(
-            call.id, call.name, call.arguments, self._turn, self._round, at=self._gate.now()
+            call.id, call.name, call.arguments, self._turn, self._round, at=now
         )
 
     # Results.
@@ -295,11 +332,16 @@ class ConversationTurn:
         text, handle, whole = render_result(
             fitting, self._settings.limit, self.spilled, self.reader.tool.name
         )
-        shown = self._shown(call, fitting, text)
+        edited = self._is_edited(call)
+        if self._heard:
+            shown = self._shown(call, fitting, text, edited=edited)
+        else:
+            shown = ""
+            self._unmasked.append((call, fitting))
         if handle:
             self.spilled[handle] = whole
         # Otherwise the model would explain the result with its own arguments.
-        if self._is_edited(call):
+        if edited:
             text = decision_note(self._redactor.arguments(call.name, call.arguments)) + text
         code = "" if result.error is None else result.error.code
         parts = (ToolResult(call.id, call.name, result.outcome, text, media_parts(fitting), code),)
@@ -309,10 +351,10 @@ class ConversationTurn:
         status = "completed" if result.outcome is Outcome.OK else "failed"
         self._emit(self._timeline.call_updated(call.id, status, outcome=result.outcome.value, text=shown))
 
-    def _shown(self, call: ToolCall, result: Result, text: str) -> str:
+    def _shown(self, call: ToolCall, result: Result, text: str, *, edited: bool) -> str:
         """The text of a result in events, without secrets; `text` is what the model reads."""
         decided = ""
-        if self._is_edited(call):  # edited arguments may contain secrets, too
+        if edited:  # edited arguments may contain secrets, too
             decided = decision_note(self._redactor.arguments(call.name, call.arguments))
         seen = self._redactor.result(call.name, result)
         # Render again only if there is something to mask: most results have no secrets.
@@ -328,19 +370,23 @@ class ConversationTurn:
 
     def _recorded(self, call: ToolCall, result: Result, code: str) -> CallRecord:
         begun = self._starts.get(call.id)
-        record = self._records[call.id]
-        return record._replace(
-            arguments=call.arguments,
+        record, usage = self._records[call.id], result.usage
+        return CallRecord(
+            call.id,
+            record.tool,
+            call.arguments,
+            record.turn,
+            record.round,
             outcome=result.outcome,
             value=result.value,
             content=result.content,
             code=code,
             message=result.message,
-            reached=result.usage.attempts > 0,
-            attempts=result.usage.attempts,
-            duration=result.usage.duration,
-            at=self._begun_at(record),
+            reached=usage.attempts > 0,
+            duration=usage.duration,
+            at=record.at if begun is None else begun.at,
             states=NOTHING if begun is None else begun.states,
+            attempts=usage.attempts,
         )
 
     def _begun_at(self, record: CallRecord) -> float:
@@ -351,6 +397,12 @@ class ConversationTurn:
         """End the round: add its results to the conversation, in the order of the calls."""
         self._call_usage.settle(self._records[call.id] for call in self._calls if call.id in self._results)
         if not self._results:
+            return
+        if self._messages[-1].calls:  # nobody has said anything since
+            added = [self._results[call.id] for call in self._calls if call.id in self._results]
+            self._messages += added
+            self._new += added
+            self._results = {}
             return
         # Results must directly follow their calls. The user may have said something since, when calls were
         # pending; that moves behind the results.
@@ -471,7 +523,8 @@ class ConversationTurn:
         self._new.append(message)
 
     def _emit(self, events: Iterable[Event]) -> None:
-        self._events += events
+        if self._heard:
+            self._events += events
 
 
 def _decided(call: ToolCall, answer: Answer, shown: Pending) -> ToolCall:
@@ -601,14 +654,16 @@ class StreamDecoder:
         self._tools: dict[int, str] = {}
         self._held: deque[_Held] = deque()
 
-    def decode(self, delta: Delta) -> Iterator[Event]:
-        """Add a piece and yield the new events."""
+    def decode(self, delta: Delta) -> list[Event]:
+        """Add a piece and return the new events."""
+        events: list[Event] = []
         for piece in self._answer.add(delta):
             if isinstance(piece, CallDelta):
-                yield from self._call(piece)
+                events += self._call(piece)
             elif isinstance(piece, TextDelta | ReasoningDelta):
                 self._held.append(piece)
-                yield from self._release()
+                events += self._release()
+        return events
 
     def end(self) -> tuple[list[AnswerPart], Finish, list[Event]]:
         """Return the parts of the answer, its end, and the remaining events."""
@@ -620,12 +675,12 @@ class StreamDecoder:
                     self._ids[number] = self._settle(part.id)
                     if number not in self._tools:
                         self._held.append(number)
-                part = part._replace(id=self._ids[number])  # noqa: PLW2901 -- the same call
+                part = ToolCall(self._ids[number], part.name, part.arguments, part.written)  # noqa: PLW2901 -- the same call
                 number += 1
             parts.append(part)
         # Without an end, the last call may be cut off, so no call may be made.
         unsaid = Finish("length" if number else "stop")
-        return parts, self._answer.finish or unsaid, list(self._release())
+        return parts, self._answer.finish or unsaid, self._release()
 
     def cut(self) -> tuple[tuple[Text, ...], dict[str, str], list[Event]]:
         """Return the texts of an interrupted answer, its reported calls (ID -> tool), and remaining events.
@@ -637,7 +692,7 @@ class StreamDecoder:
         calls = {id_: self._tools[number] for number, id_ in self._ids.items()}
         return tuple(part for part in self._answer.parts() if isinstance(part, Text)), calls, events
 
-    def _call(self, piece: CallDelta) -> Iterator[Event]:
+    def _call(self, piece: CallDelta) -> list[Event]:
         number = piece.slot
         if number not in self._tools:
             self._held.append(number)
@@ -646,21 +701,22 @@ class StreamDecoder:
             self._ids[number] = self._settle(piece.id)
         if piece.name:
             self._tools[number] = self._tool_of(piece.name)
-        if piece.id or piece.name:
-            yield from self._release()
+        return self._release() if piece.id or piece.name else []
 
-    def _release(self) -> Iterator[Event]:
+    def _release(self) -> list[Event]:
         """Emit the held items, up to the first call whose ID is unknown."""
+        events: list[Event] = []
         while self._held:
             first = self._held[0]
             if isinstance(first, int) and first not in self._ids:
-                return
+                break
             self._held.popleft()
             if isinstance(first, int):
-                yield from self._timeline.call(self._ids[first], self._tools.get(first, ""))
+                events += self._timeline.call(self._ids[first], self._tools.get(first, ""))
             elif first.text:
                 say = self._timeline.text if isinstance(first, TextDelta) else self._timeline.reasoning
-                yield from say(first.text)
+                events += say(first.text)
+        return events
 
 
 def _without_secrets(pending: Pending, redactor: CallRedactor) -> Pending:

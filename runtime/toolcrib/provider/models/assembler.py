@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from toolcrib.core.model import JSON
@@ -37,26 +36,23 @@ class Assembler:
         self._calls: dict[int, list[_Call]] = {}
         self._count = 0
 
-    def add(self, delta: Delta) -> Iterator[Delta]:
-        """Add a piece and yield what is new in it.
+    def add(self, delta: Delta) -> list[Delta]:
+        """Add a piece and return what is new in it.
 
-        In a yielded `CallDelta`, the slot is the number of the call in the answer, from 0; the ID appears
+        In a returned `CallDelta`, the slot is the number of the call in the answer, from 0; the ID appears
         once, the name is complete, and arguments are text. Half of a surrogate pair waits for its other half.
-        The first piece of a call is yielded even if it is empty.
+        The first piece of a call is returned even if it is empty.
         """
         if self.finish is not None:
-            return
-        match delta:
-            case TextDelta(text):
-                yield from self._add_prose(text, None, thought=False)
-            case ReasoningDelta(text, data):
-                yield from self._add_prose(text, data, thought=True)
-            case CallDelta():
-                yield from self._add_call(delta)
-            case Finish():
-                yield from self._close_prose()
-                self.finish = delta
-                yield delta
+            return []
+        if isinstance(delta, TextDelta):
+            return self._add_prose(delta.text, None, thought=False)
+        if isinstance(delta, CallDelta):
+            return self._add_call(delta)
+        if isinstance(delta, ReasoningDelta):
+            return self._add_prose(delta.text, delta.data, thought=True)
+        self.finish = delta
+        return [*self._close_prose(), delta]
 
     def parts(self) -> tuple[AnswerPart, ...]:
         """Return the parts so far, in order.
@@ -66,33 +62,36 @@ class Assembler:
         """
         return tuple(part.part() for part in self._parts)
 
-    def _add_prose(self, text: str, data: JSON, *, thought: bool) -> Iterator[Delta]:
+    def _add_prose(self, text: str, data: JSON, *, thought: bool) -> list[Delta]:
         if not text and data is None:
-            return
+            return []
+        found: list[Delta] = []
         last = self._parts[-1] if self._parts else None
         if not isinstance(last, _Prose) or last.thought != thought or last.data is not None:
-            yield from self._close_prose()
+            found = self._close_prose()
             last = _Prose(thought=thought)
             self._parts.append(last)
         new = last.add(text)
         last.data = data
         if new or data is not None:
-            yield ReasoningDelta(new, data) if thought else TextDelta(new)
+            found.append(ReasoningDelta(new, data) if thought else TextDelta(new))
+        return found
 
-    def _close_prose(self) -> Iterator[Delta]:
+    def _close_prose(self) -> list[Delta]:
         last = self._parts[-1] if self._parts else None
         if isinstance(last, _Prose) and (rest := last.end()):
-            yield ReasoningDelta(rest) if last.thought else TextDelta(rest)
+            return [ReasoningDelta(rest) if last.thought else TextDelta(rest)]
+        return []
 
-    def _add_call(self, delta: CallDelta) -> Iterator[Delta]:
+    def _add_call(self, delta: CallDelta) -> list[Delta]:
         written, sound = _as_text(delta.arguments)
         # Almost all IDs and names are ASCII and need no conversion.
         if not (delta.id.isascii() and delta.name.isascii()):
             delta = delta._replace(id=whole_characters(delta.id), name=whole_characters(delta.name))
         call = self._call_of(delta, written)
-        begins = call is None
+        begins, found = call is None, list[Delta]()
         if call is None:
-            yield from self._close_prose()
+            found = self._close_prose()
             call = _Call(self._count)
             self._count += 1
             self._parts.append(call)
@@ -100,8 +99,9 @@ class Assembler:
         call.sound = call.sound and sound
         new = call.add(delta.id, delta.name, written)
         # The first piece is yielded even if it is empty: it fixes the position of the call among the texts.
-        if begins or any(new[1:]):
-            yield new
+        if begins or new.arguments or new.id or new.name:
+            found.append(new)
+        return found
 
     def _call_of(self, delta: CallDelta, written: str) -> _Call | None:
         """The call that a piece belongs to; None if it starts a new one."""

@@ -268,17 +268,8 @@ class ServiceClient:
         Raises:
             ProviderError: The request failed.
         """
-        from tenacity import AsyncRetrying, retry_if_exception  # noqa: PLC0415 -- most processes use no model
-
         request = self._request(path, body)
         exchange = _Exchange(self, request, decode)
-        attempts = AsyncRetrying(
-            sleep=self._clock.sleep,
-            retry=retry_if_exception(exchange.may_pass),
-            wait=self._wait,
-            stop=self._stops,
-            reraise=True,
-        )
         try:
             streamer = await self._pool().get()
         except HTTPError as error:
@@ -286,7 +277,32 @@ class ServiceClient:
         # Around the delays as well: a virtual clock must not skip them, because the service recovers in real
         # time.
         with self.outside():
-            begun: tuple[Delta, Deltas] = await attempts(exchange.begin, streamer)
+            try:
+                return await exchange.begin(streamer)
+            except ProviderError as error:
+                return await self._again(exchange, streamer, error)
+
+    async def _again(
+        self, exchange: _Exchange, streamer: StreamingClient, error: ProviderError
+    ) -> tuple[Delta, Deltas]:
+        """Make the attempts after the first one, which failed with an error."""
+        from tenacity import AsyncRetrying, retry_if_exception  # noqa: PLC0415 -- almost no request is repeated
+
+        attempts = AsyncRetrying(
+            sleep=self._clock.sleep,
+            retry=retry_if_exception(exchange.may_pass),
+            wait=self._wait,
+            stop=self._stops,
+            reraise=True,
+        )
+        failed: list[ProviderError] = [error]
+
+        async def begin() -> tuple[Delta, Deltas]:
+            if failed:  # counts as the first attempt
+                raise failed.pop()
+            return await exchange.begin(streamer)
+
+        begun: tuple[Delta, Deltas] = await attempts(begin)
         return begun
 
     async def aclose(self) -> None:
@@ -848,8 +864,7 @@ def _are_whole(calls: Iterable[CallDelta]) -> bool:
     """Whether the arguments of all calls are complete; if nothing of them was sent, they may be missing."""
     assembler = Assembler()
     for call in calls:
-        for _piece in assembler.add(call):
-            pass
+        assembler.add(call)
     return all(
         isinstance(part, ToolCall) and part.written and part.arguments is not None
         for part in assembler.parts()

@@ -5,9 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Coroutine, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+)
+from types import AsyncGeneratorType
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
 from toolcrib.core.errors import ConfigurationError, ToolcribError
 from toolcrib.core.model import JSON, NOTHING
@@ -86,6 +94,10 @@ class Tokens(NamedTuple):
         return Tokens(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
+NO_TOKENS: Final = Tokens()
+"""Counts of an answer of a provider that reports none."""
+
+
 class Finish(NamedTuple):
     """The end of an answer; later pieces are ignored.
 
@@ -97,7 +109,7 @@ class Finish(NamedTuple):
     """
 
     reason: str = "stop"
-    tokens: Tokens = Tokens()
+    tokens: Tokens = NO_TOKENS
     model: str = ""
 
     @property
@@ -215,47 +227,86 @@ _FORMS: Final[Mapping[type, tuple[Any, ...]]] = {
 """Maps the type of a piece to the types of its fields."""
 
 
-async def checked_response(provider: Provider, request: Request) -> AsyncGenerator[Delta, None]:
-    """Yield the pieces of an answer, and check each one.
+class CheckedResponse:
+    """The pieces of an answer, each one checked. Leaving its block closes the generator of the provider.
 
     Raises:
         ProviderError: The provider raised it, raised something else, or yielded something that is not a
             piece.
     """
-    try:
-        deltas: Any = provider.respond(request)
-        if not isinstance(deltas, AsyncIterable):
-            raise _no_generator(provider, deltas)  # noqa: TRY301 -- handled like an error of the provider
-        async with _closing(deltas):
-            async for delta in deltas:
-                if not _is_sound(delta):
-                    raise _no_delta(provider, delta)  # noqa: TRY301 -- as above
-                yield delta
-    except ProviderError:
-        raise
+
+    # No generator: it would take as long as a mocked call.
+
+    def __init__(self, provider: Provider, request: Request) -> None:
+        self._provider = provider
+        self._request = request
+        self._next: Callable[[], Awaitable[Delta]]
+        self._close: Callable[[], Awaitable[None]] | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            deltas: Any = self._provider.respond(self._request)
+            if type(deltas) is AsyncGeneratorType:  # almost always; the protocol classes are slow
+                self._next, self._close = deltas.__anext__, deltas.aclose
+                return self
+            if not isinstance(deltas, AsyncIterable):
+                raise _no_generator(self._provider, deltas)  # noqa: TRY301 -- handled like an error of the provider
+            self._next = aiter(deltas).__anext__
+        except ProviderError:
+            raise
+        except Exception as error:
+            raise _provider_error(self._provider, error) from error
+        if isinstance(deltas, AsyncGenerator):
+            self._close = deltas.aclose
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        if self._close is None:
+            return
+        try:
+            await self._close()
+        except ProviderError:
+            raise
+        except Exception as error:
+            raise _provider_error(self._provider, error) from error
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Delta:
+        try:
+            delta = await self._next()
+        except (StopAsyncIteration, ProviderError):
+            raise
+        except Exception as error:
+            raise _provider_error(self._provider, error) from error
+        if not _is_sound(delta):
+            raise _no_delta(self._provider, delta)
+        return delta
+
+
+def _provider_error(provider: Provider, error: Exception) -> ProviderError:
     # Such as a missing secret or an invalid setting: keep the code and the hint.
-    except ToolcribError as error:
-        raise ProviderError(error.message, code=error.code, hint=error.hint) from error
+    if isinstance(error, ToolcribError):
+        return ProviderError(error.message, code=error.code, hint=error.hint)
     # Providers are third-party code, which may raise anything. The text of the exception may contain the API
     # key, so only the log has it; the conversation, which is stored and shown, names the type.
-    except Exception as error:
-        logging.getLogger("toolcrib").exception("a bug in the provider `%s`", _name(provider))
-        kind = type(error).__name__
-        message = f"a bug in the provider `{_name(provider)}`: {kind}; the traceback is in the `toolcrib` log"
-        raise ProviderError(message, code="provider_bug", details={"exception": kind}) from error
-
-
-def _closing(deltas: AsyncIterable[Delta]) -> AbstractAsyncContextManager[object]:
-    """Close the iterator of a provider at the end, if it is a generator."""
-    return aclosing(deltas) if isinstance(deltas, AsyncGenerator) else nullcontext()
+    logging.getLogger("toolcrib").error("a bug in the provider `%s`", _name(provider), exc_info=error)
+    kind = type(error).__name__
+    message = f"a bug in the provider `{_name(provider)}`: {kind}; the traceback is in the `toolcrib` log"
+    return ProviderError(message, code="provider_bug", details={"exception": kind})
 
 
 def _is_sound(delta: Any) -> bool:
-    form = _FORMS.get(type(delta))
+    kind = type(delta)
+    if kind is TextDelta:  # most pieces
+        return isinstance(delta[0], str)
+    form = _FORMS.get(kind)
     if form is None or not all(map(isinstance, delta, form)):
         return False
-    counts: Iterable[Any] = delta.tokens if type(delta) is Finish else ()
-    return all(isinstance(count, int) and count >= 0 for count in counts)
+    if kind is not Finish or delta.tokens is NO_TOKENS:
+        return True
+    return all(isinstance(count, int) and count >= 0 for count in delta.tokens)
 
 
 def _no_generator(provider: Provider, given: object) -> ProviderError:

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from toolcrib.core.dependencies import UNSUPPORTED_VERSION, missing_import
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.serve.mcp.options import (
     CertificateFiles,
@@ -44,7 +47,8 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
         StdoutError: stdout cannot be written to. A client that disconnects is not an error.
     """
     _check(runtime, options)
-    from toolcrib.serve.mcp.stdio import serve_stdio as serve  # noqa: PLC0415 -- an extra; slow to import
+    with _of_the_extra():
+        from toolcrib.serve.mcp.stdio import serve_stdio as serve  # noqa: PLC0415 -- an extra; slow to import
 
     async with runtime:
         await serve(runtime, options, say)
@@ -64,7 +68,8 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
             listened on, needs a (longer) token, or the certificate is unusable.
     """
     _check(runtime, options)
-    from toolcrib.serve.mcp.streamable_http import serve_http as serve  # noqa: PLC0415 -- an extra; slow to import
+    with _of_the_extra():
+        from toolcrib.serve.mcp.streamable_http import serve_http as serve  # noqa: PLC0415 -- an extra; slow to import
 
     async with runtime:
         await serve(runtime, options, address.checked(), say)
@@ -72,14 +77,28 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
 
 def _check(runtime: Runtime, options: Options) -> None:
     # Runs before the runtime is entered, which starts servers and reads credentials.
-    try:
+    with _of_the_extra():
         import mcp.server  # noqa: F401, PLC0415 -- an extra
+    if options.toolset:
+        # Called for its error: an unknown toolset fails here and not at the first request.
+        runtime.registry.within(options.toolset)
+
+
+@contextmanager
+def _of_the_extra() -> Iterator[None]:
+    """Report a failed import: the extra is missing, or a package of it lacks something."""
+    try:
+        yield
     except ImportError as error:
+        lack = missing_import(error)
+        if lack is not None and lack.package == "toolcrib":
+            raise
+        if lack is not None:
+            raise ConfigurationError(
+                f"cannot serve over MCP: {lack.message}", code=UNSUPPORTED_VERSION, hint=lack.hint
+            ) from None
         raise ConfigurationError(
             f"serving over MCP needs the extra `mcp`: {error}",
             code="missing_extra",
             hint="pip install 'toolcrib[mcp]'",
         ) from None
-    if options.toolset:
-        # Called for its error: an unknown toolset fails here and not at the first request.
-        runtime.registry.within(options.toolset)

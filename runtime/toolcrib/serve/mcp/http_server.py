@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
+from inspect import signature
+from operator import attrgetter
 from ssl import SSLContext, SSLError
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,6 +28,7 @@ import uvicorn
 from anyio.lowlevel import checkpoint
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from toolcrib.core.dependencies import UNSUPPORTED_VERSION, MissingMember
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.serve.mcp.lifecycle import Shutdown
 from toolcrib.serve.mcp.options import ANYWHERE, ClientLimits, ListenAddress, Say, is_loopback
@@ -251,19 +254,26 @@ class ClientConnection(H11Protocol):
     """
 
     def __init__(
-        self, *, limits: ClientLimits, peer: str, ended: Callable[[ClientConnection], None], **given: Any
+        self,
+        *,
+        limits: ClientLimits | None,
+        peer: str,
+        ended: Callable[[ClientConnection], None],
+        **given: Any,
     ) -> None:
         """Wait for requests.
 
         Args:
-            limits: Limits for clients.
+            limits: Limits for clients; None if its time cannot be limited.
             peer: Address of the client.
             ended: Called once the connection is closed.
             given: uvicorn's own arguments for a protocol.
         """
         super().__init__(**given)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
         self.peer = peer
-        self.waits_since: float | None = self.loop.time()
+        self.waits_since: float | None = self._loop.time()
         self._limits = limits
         self._ended = ended
         self._awaited: tuple[object, object, bool] | None = None
@@ -271,6 +281,7 @@ class ClientConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called by asyncio: wait for the first request."""
+        self._transport = transport
         super().connection_made(JoinedWrites(transport))  # type: ignore[arg-type]
         self._watch()
 
@@ -285,22 +296,30 @@ class ClientConnection(H11Protocol):
         self._ended(self)
         super().connection_lost(exc)
 
+    def abort(self) -> None:
+        """Close the connection immediately, if it is made."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def _watch(self) -> None:
+        if self._limits is None or self._transport is None:
+            self.waits_since = None  # unknown, so it is never closed to make room for another one
+            return
         # The deadline is set once per state, not per received byte: a client that sends a byte now and then
         # (Slowloris) gains no time.
         state = self.conn.their_state
         kept = self.timeout_keep_alive_task is not None  # uvicorn closes an idle connection itself
         awaited = (state, self.cycle, kept) if state in {h11.IDLE, h11.SEND_BODY} else None
-        if awaited == self._awaited or self.transport.is_closing():
+        if awaited == self._awaited or self._transport.is_closing():
             return
         self._stop()
         self._awaited = awaited
         if awaited is not None:
-            self.waits_since = self.loop.time()
+            self.waits_since = self._loop.time()
         if state is h11.SEND_BODY:
-            self._deadline = self.loop.call_later(self._limits.body, self.transport.abort)
+            self._deadline = self._loop.call_later(self._limits.body, self.abort)
         elif state is h11.IDLE and not kept:
-            self._deadline = self.loop.call_later(self._limits.head, self.transport.abort)
+            self._deadline = self._loop.call_later(self._limits.head, self.abort)
 
     def _stop(self) -> None:
         if self._deadline is not None:
@@ -430,7 +449,7 @@ class Acceptor:
         # During the handshake there is no transport to abort yet; cancelling its task closes the socket. A
         # task that has finished cannot be cancelled.
         if not self._open.pop(longest).cancel():
-            longest.transport.abort()
+            longest.abort()
         return True
 
     def _report(self, text: str) -> None:
@@ -474,7 +493,9 @@ def _config(app: Any) -> uvicorn.Config:
 class HttpServer(uvicorn.Server):
     """uvicorn without its signal handlers, which would close event streams during a call, and without its listener."""
 
-    def __init__(self, app: Any, limits: ClientLimits, tls: SSLContext | None, say: Say) -> None:
+    def __init__(
+        self, app: Any, limits: ClientLimits, tls: SSLContext | None, say: Say, *, timed: bool = True
+    ) -> None:
         """Serve an application.
 
         Args:
@@ -482,10 +503,12 @@ class HttpServer(uvicorn.Server):
             limits: Limits for clients.
             tls: TLS context; None for plain HTTP.
             say: Prints what keeps clients out.
+            timed: Whether the time of clients can be limited, as `check_uvicorn` has found.
         """
         super().__init__(_config(app))
         self.servers = []
         self._limits = limits
+        self._timed = timed
         self._acceptor = Acceptor(self._connection, limits, tls, say)
         self._serving: asyncio.Task[None] | None = None
         self._listening = asyncio.Event()
@@ -497,7 +520,6 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Called by uvicorn."""
-        await self.lifespan.startup()
         self._acceptor.start(sockets or [])
         self.started = True
         self._listening.set()
@@ -506,8 +528,8 @@ class HttpServer(uvicorn.Server):
         return ClientConnection(
             config=self.config,
             server_state=self.server_state,
-            app_state=self.lifespan.state,
-            limits=self._limits,
+            app_state={},  # what a lifespan would leave for requests; there is none
+            limits=self._limits if self._timed else None,
             **given,
         )
 
@@ -533,6 +555,76 @@ class HttpServer(uvicorn.Server):
             self.should_exit = True
             if self._serving is not None:
                 await self._serving
+
+
+async def check_uvicorn() -> MissingMember | None:
+    """Check that uvicorn has what `HttpServer` and `ClientConnection` use beyond its documentation.
+
+    Returns:
+        What is missing to limit the time of clients; None if nothing is.
+
+    Raises:
+        ConfigurationError: It lacks what nothing can be served without.
+    """
+    takes: tuple[tuple[str, Callable[..., object], tuple[str, ...]], ...] = (
+        ("Server.startup", getattr(uvicorn.Server, "startup", _absent), ("sockets",)),
+        ("Server.serve", getattr(uvicorn.Server, "serve", _absent), ("sockets",)),
+        ("Server.capture_signals", getattr(uvicorn.Server, "capture_signals", _absent), ()),
+        ("H11Protocol", H11Protocol, ("config", "server_state", "app_state")),
+    )
+    for name, member, arguments in takes:
+        if member is _absent:
+            raise _unsupported(MissingMember("uvicorn", name))
+        for argument in arguments:
+            try:
+                signature(member).bind_partial(**{argument: None})
+            except TypeError:
+                raise _unsupported(MissingMember("uvicorn", f"{name}({argument}=...)")) from None
+    server = uvicorn.Server(_config(_no_app))
+    for name in ("server_state", "should_exit", "started"):
+        if not hasattr(server, name):
+            raise _unsupported(MissingMember("uvicorn", f"Server.{name}"))
+    protocol = H11Protocol(config=server.config, server_state=server.server_state, app_state={})
+    for name in ("handle_events", "conn", "conn.their_state", "cycle", "timeout_keep_alive_task"):
+        try:
+            attrgetter(name)(protocol)
+        except AttributeError:
+            return MissingMember("uvicorn", f"H11Protocol.{name}")
+    return None
+
+
+def _absent() -> None:
+    """Stands for a missing member."""
+
+
+async def _no_app(_scope: object, _receive: object, _send: object) -> None:
+    """An application that is never called."""
+
+
+def _unsupported(lack: MissingMember) -> ConfigurationError:
+    return ConfigurationError(
+        f"cannot serve MCP over HTTP: {lack.message}", code=UNSUPPORTED_VERSION, hint=lack.hint
+    )
+
+
+def check_time_limits(lack: MissingMember | None, listeners: Iterable[socket]) -> Iterator[str]:
+    """What to say where the time of clients cannot be limited.
+
+    Raises:
+        ConfigurationError: Other machines can reach a listener: they could hold connections for as long as they like.
+    """
+    if lack is None:
+        return
+    if not all(is_loopback(listener.getsockname()[0]) for listener in listeners):
+        raise ConfigurationError(
+            f"cannot limit the time of clients, and other machines can reach this address: {lack.message}",
+            code=UNSUPPORTED_VERSION,
+            hint=f"{lack.hint}, or serve on 127.0.0.1",
+        )
+    yield (
+        f"warning: the time that clients take for a request is not limited, because {lack.message}; "
+        f"run `{lack.hint}`"
+    )
 
 
 def _told(tell: Callable[[], None], _task: asyncio.Task[None]) -> None:

@@ -42,6 +42,7 @@ from toolcrib.serve.mcp.client_sessions import (
 from toolcrib.serve.mcp.lifecycle import frozen_heap
 from toolcrib.serve.mcp.messages import COMPLETE, render_result
 from toolcrib.serve.mcp.options import Options, Say
+from toolcrib.serve.mcp.sdk_connection import connection_of, missing_connection
 from toolcrib.serve.mcp.tool_list import PAGES, EncodedPages, ListingCache, ToolListing
 
 if TYPE_CHECKING:
@@ -195,6 +196,7 @@ class ToolServer:
         sdk: The SDK's server, run by the transports.
         calls: The calls in flight.
         pages: The placeholders of a transport with a single stream; None if each request has its own.
+        missing_connection: What the installed SDK lacks to tell the connections of requests apart, if anything.
     """
 
     def __init__(self, runtime: Runtime, options: Options, *, shared: bool = True) -> None:
@@ -210,6 +212,7 @@ class ToolServer:
         """
         self.calls = CallsInFlight()
         self.pages: EncodedPages | None = None
+        self.missing_connection = missing_connection()
         self._runtime = runtime
         self._options = options
         self._listings = ListingCache(options, engine_of(runtime).keeps_state)
@@ -373,9 +376,18 @@ class ToolServer:
             return self._clients.own(_principal_of(ctx))
         # `ctx.session` is a new object for each request. Only the connection lasts, and it knows when it
         # ends.
-        connection = ctx.session._connection  # noqa: SLF001
+        if self.missing_connection is not None:
+            return self._only_session(ctx)
+        connection = connection_of(ctx.session)
         session = self._connections.get(connection)
         return self._opened(connection) if session is None else session
+
+    def _only_session(self, ctx: Context) -> Session:
+        """The session where connections cannot be told apart: over stdio there is one client."""
+        # Over HTTP `check_connections` has refused to start.
+        if ctx.request is not None:
+            raise MCPError(INTERNAL_ERROR, "This server cannot keep the sessions of clients apart")
+        return self._clients.own("")
 
     def _opened(self, connection: Connection) -> Session:
         session = self._connections[connection] = self._runtime.session(caller="mcp")

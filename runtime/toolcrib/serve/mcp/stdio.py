@@ -212,6 +212,12 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
         to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
         say(opening_line(runtime, options, "over stdio"))
+        lack = server.missing_connection
+        if lack is not None:
+            say(
+                "warning: clients with a revision before 2026-07-28 are not notified when the list of tools changes, "
+                f"because {lack.message}; run `{lack.hint}`"
+            )
         exchange = _Exchange(pipes, server, server.pages)
         async with notify_changes(runtime, server, options, say), anyio.create_task_group() as group:
             group.start_soon(exchange.write, from_server)

@@ -20,7 +20,8 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from toolcrib.core.errors import near_misses
+from toolcrib.core.dependencies import MissingMember
+from toolcrib.core.errors import ConfigurationError, near_misses
 from toolcrib.core.model import JSON
 from toolcrib.serve.mcp.http_server import (
     GuardAnswer,
@@ -28,6 +29,8 @@ from toolcrib.serve.mcp.http_server import (
     HttpServer,
     RequestGuard,
     bind_listeners,
+    check_time_limits,
+    check_uvicorn,
     limits_within_descriptors,
     refusal,
 )
@@ -43,6 +46,7 @@ from toolcrib.serve.mcp.options import (
     Options,
     Say,
 )
+from toolcrib.serve.mcp.sdk_connection import check_connections
 from toolcrib.serve.mcp.server import PRINCIPAL, TOOLSET, ToolServer, notify_changes
 from toolcrib.serve.mcp.tool_list import PAGES, EncodedPages
 
@@ -142,6 +146,13 @@ class McpApp:
         self._guard = guard
         self._toolsets = toolsets
         self._tools = tools
+
+    def warnings(self) -> Iterator[str]:
+        """What the installed SDK does not do for the application."""
+        # Whether the SDK still asks for each request is only seen in its answers, which are right in either form.
+        if getattr(self.sessions, "json_response", None) is not JSON_FOR_THIS_REQUEST:
+            lack = MissingMember("mcp", "StreamableHTTPSessionManager.json_response")
+            yield f"warning: all calls are answered by event streams, which are slower, because {lack.message}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -416,14 +427,22 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
         from toolcrib.serve.mcp.tls import tls_context  # noqa: PLC0415 -- slow to import
 
         tls = tls_context(address.tls)
+    untimed = await check_uvicorn()
     limits = limits_within_descriptors(address.limits)
     # Lists are the same for all clients, but with a token they must not be in shared caches.
     tool_server = ToolServer(runtime, options, shared=not address.tokens)
+    check_connections(tool_server.missing_connection)
     listeners = await bind_listeners(address)
     ports = sorted({listener.getsockname()[1] for listener in listeners})
     guard = RequestGuard(address, ports)
     app = McpApp(tool_server, guard, lambda: _toolsets(runtime, options), tool_server.count, limits.sessions)
-    server = HttpServer(app, limits, tls, say)
+    try:
+        untold = [*check_time_limits(untimed, listeners)]
+    except ConfigurationError:
+        for listener in listeners:
+            listener.close()
+        raise
+    server = HttpServer(app, limits, tls, say, timed=untimed is None)
     shutdown = Shutdown()
     with shutdown.by_signals():
         # The order matters: sessions end first, then the connections that wait for their answers.
@@ -435,7 +454,7 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
             await server.listen(listeners, shutdown)
             shared = options.sessions == "principal" and not address.tokens
             say(opening_line(runtime, options, f"at {_url(address, ports[0])}", shared=shared))
-            for warning in _warnings(address, limits):
+            for warning in (*untold, *app.warnings(), *_warnings(address, limits)):
                 say(warning)
             await shutdown.asked.wait()
             server.stop_listening()

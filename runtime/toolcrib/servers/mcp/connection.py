@@ -13,13 +13,15 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import cache
+from inspect import signature
 from typing import Any, Final, Literal
 
 import anyio
 from mcp import types
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.subscriptions import SubscriptionLost, listen
-from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
@@ -42,6 +44,8 @@ from pydantic import ValidationError
 
 import toolcrib
 from toolcrib.core.clock import RealClock
+from toolcrib.core.dependencies import UNSUPPORTED_VERSION, MissingMember
+from toolcrib.core.errors import NotReady
 from toolcrib.core.model import JSON, NOTHING, OUTPUT_SIZE, Progress
 from toolcrib.core.server_config import Catalogue, LockVerdict, Server
 from toolcrib.servers.mcp.failures import (
@@ -274,6 +278,35 @@ _RENEWED_AFTER: Final = 0.2
 _RENEWED_AT_MOST: Final = 10.0
 
 OnProgress = Callable[[Progress], None]
+
+
+@cache
+def check_sdk() -> None:
+    """Check once that the SDK has what a connection uses beyond its client.
+
+    `McpDispatcher` announces the capabilities. Under another name the SDK would announce all of them without asking it.
+
+    Raises:
+        NotReady: Something is missing.
+    """
+    for owner, names in (
+        (ClientSession, ("initialize", "discover", "dispatch_input_request", "protocol_version")),
+        (ClientSession, ("server_capabilities", "server_info", "instructions")),
+        (JSONRPCDispatcher, ("run", "send_raw_request")),
+    ):
+        for name in names:
+            # `Dispatcher` is the protocol of the dispatcher: its methods do nothing.
+            if getattr(owner, name, None) is getattr(Dispatcher, name, None):
+                raise _unsupported(f"{owner.__name__}.{name}")
+    try:
+        signature(ClientSession).bind_partial(dispatcher=None, message_handler=None)
+    except TypeError:
+        raise _unsupported("ClientSession(dispatcher=...)") from None
+
+
+def _unsupported(member: str) -> NotReady:
+    lack = MissingMember("mcp", member)
+    return NotReady(f"MCP servers cannot be used: {lack.message}", code=UNSUPPORTED_VERSION, hint=lack.hint)
 
 
 class ServerConnection:

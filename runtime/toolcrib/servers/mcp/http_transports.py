@@ -66,11 +66,16 @@ from toolcrib.servers.mcp.incoming_messages import (
     trouble_of_invalid,
     trouble_of_oversized,
 )
-from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, LinkTrouble, ServerTexts, StartFailure
+from toolcrib.servers.mcp.transports import (
+    CALL_TRACE,
+    CallTrace,
+    LinkTrouble,
+    ServerTexts,
+    StartFailure,
+    Streams,
+)
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
-
     from toolcrib.http.client import HTTPClient
 
 BOUNDS = ExchangeBounds()
@@ -413,7 +418,7 @@ class StreamableHttpLink:
         """Nothing: what it writes to stderr stays with it."""
         return ""
 
-    async def __aenter__(self) -> TransportStreams:
+    async def __aenter__(self) -> Streams:
         """Prepare to send."""
         endpoint = self._caller.endpoint
         async with AsyncExitStack() as stack:
@@ -854,7 +859,7 @@ class SseLink:
         """Nothing: what it writes to stderr stays with it."""
         return ""
 
-    async def __aenter__(self) -> TransportStreams:
+    async def __aenter__(self) -> Streams:
         """Connect, and read the message endpoint.
 
         Raises:

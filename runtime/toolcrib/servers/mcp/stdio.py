@@ -33,11 +33,9 @@ from toolcrib.servers.mcp.incoming_messages import (
     PendingRequests,
     read_head,
 )
-from toolcrib.servers.mcp.transports import ServerTexts, StartFailure, mask_nothing
+from toolcrib.servers.mcp.transports import ServerTexts, StartFailure, Streams, mask_nothing
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
-
     from toolcrib.security.egress import EgressRefused
 
 # A short list: our environment usually contains API keys, which a third-party server must not receive.
@@ -228,7 +226,7 @@ class StdioLink:
         """Number of lines that were not valid messages."""
         return self._intake.garbage
 
-    async def __aenter__(self) -> TransportStreams:
+    async def __aenter__(self) -> Streams:
         """Start the process.
 
         Raises:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from toolcrib.core.clock import RealClock, format_duration
+from toolcrib.core.dependencies import UNSUPPORTED_VERSION, missing_import
 from toolcrib.core.errors import DocumentError, NotReady, ToolcribError
 from toolcrib.core.model import JSON, Outcome
 from toolcrib.core.pointers import keys_of
@@ -54,6 +55,14 @@ def missing_extra() -> ServerUnavailable:
     return ServerUnavailable(message, code="missing_extra", hint=MISSING_EXTRA, retryable=False)
 
 
+def _not_importable(error: ImportError) -> ServerUnavailable:
+    lack = missing_import(error)
+    if lack is None:
+        return missing_extra()
+    message = f"MCP servers cannot be used: {lack.message}"
+    return ServerUnavailable(message, code=UNSUPPORTED_VERSION, hint=lack.hint, retryable=False)
+
+
 def missing_secret(server: Server, error: MissingSecret) -> ServerUnavailable:
     """The error of a server with a missing variable."""
     place = server.place(next(iter(keys_of(error.pointer)), ""))
@@ -91,8 +100,8 @@ def untrusted_server(error: Untrusted) -> ServerUnavailable:
 
 def describe_failure(server: Server, failure: Exception, link: Link | None) -> ServerUnavailable:
     """The error of a server that could not be started."""
-    if _is_of_the_extra(failure):
-        return missing_extra()
+    if isinstance(failure, ImportError) and _is_of_the_extra(failure):
+        return _not_importable(failure)
     if isinstance(failure, MissingSecret):
         return missing_secret(server, failure)
     # Over HTTP the link reports a refusal as a lost connection and keeps the original.
@@ -540,9 +549,10 @@ class _Life:
         """Run the connection; the error if it never became ready."""
         supervisor, self._failure, self.broke_off = self._supervisor, None, False
         try:
-            from toolcrib.servers.mcp.connection import ServerConnection  # noqa: PLC0415 -- needs the extra, slow to import
+            from toolcrib.servers.mcp.connection import ServerConnection, check_sdk  # noqa: PLC0415 -- needs the extra, slow to import
             from toolcrib.servers.mcp.server_requests import ServerRequestHooks  # noqa: PLC0415 -- as above
 
+            check_sdk()
             # `link_to` checks trust. Hooks import project code, so they must come after it.
             self.link = supervisor.link_to(supervisor.server)
             hooks = ServerRequestHooks(supervisor.server)

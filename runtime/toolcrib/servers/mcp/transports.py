@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.model import OUTPUT_SIZE
@@ -27,10 +27,12 @@ from toolcrib.security.server_display import written_secrets
 from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
-
     from toolcrib.http.auth import TokenCache
     from toolcrib.security.egress import EgressRefused
+
+
+Streams: TypeAlias = tuple[Any, Any]
+"""The incoming and the outgoing messages of a link, as the SDK's session takes them; it keeps their types private."""
 
 
 class StartFailure(ToolcribError):
@@ -129,7 +131,7 @@ class Link(Protocol):
         """The last 64 KiB that the server wrote to stderr, with secrets masked; empty over HTTP."""
         ...
 
-    async def __aenter__(self) -> TransportStreams:
+    async def __aenter__(self) -> Streams:
         """Start the server, or prepare to connect."""
         ...
 

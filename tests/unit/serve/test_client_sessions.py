@@ -160,6 +160,15 @@ def test_the_argument_is_added_to_a_schema_and_leaves_the_rest_alone(schema):
     }
 
 
+async def test_a_session_ends_in_time_though_it_is_cleaned_up_later():
+    clock = MovedClock()
+    sessions = ClientSessions(runtime_of(COUNTER, clock=clock), Options(sessions="handle", session_age=AGE))
+    handle = sessions.open("").value["session"]
+    clock.time = AGE
+    assert sessions.of_call("", {"session": handle}, {}, keeps_state=True).error.code == "unknown_session"
+    sessions.close()
+
+
 async def test_the_server_of_a_session_ends_with_it():
     clock = MovedClock()
     server = scripted("child", scope="session", era="handshake", start_timeout=20.0)

@@ -191,7 +191,6 @@ class TestMcpOverStdio(ExecutorContract):
         input_schema={"type": "object", "properties": {"city": {}}, "additionalProperties": False},
         output_schema=FORECAST,
         broken_blocks=[
-            {},
             {"server": 7},
             {"server": "scripted", "tol": "echo"},
             {"server": "scripted", "args": {"city": "{{ args.ctiy }}"}},

@@ -112,7 +112,7 @@ def test_ctrl_c_amid_a_call_ends_that_and_all_of_it_counts(talk):
         chat.type('call slow {"password": "hunter2"}')
         chat.until("* slow")
         chat.signal()
-        assert "slow: cancelled" in chat.until("\n> ")
+        assert "slow: cancelled" in chat.until("\n> "), chat.screen
         chat.type("/cost")
         told = " ".join(chat.until("\n> ").split())
         assert "requests 1 calls 1 tokens sent 10 " in told

@@ -110,7 +110,7 @@ def test_listing_starts_no_server(arena, toolcrib):
 def test_a_server_that_is_down_is_reported(arena, toolcrib):
     folder = arena()
     config = folder / "a/config.arena.yaml"
-    config.write_text(config.read_text().replace(sys.executable, "no-such-command"))
+    config.write_text(config.read_text().replace(json.dumps(sys.executable), "no-such-command"))
     result = toolcrib("run", "a")
     assert result.exit_code == exit_codes.PROBLEMS
     assert "the command of the server `mcp__fs`, `no-such-command`, was not found in PATH" in result.stderr

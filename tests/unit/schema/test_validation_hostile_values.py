@@ -161,7 +161,8 @@ async def test_a_value_that_holds_itself_many_times_is_too_large():
 
     result = await called({"b": doubled()})
     assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "arguments_too_large")
-    async with fake(answer, "output_schema: {type: object}") as runtime:
+    # Measuring the value takes long where every line is traced.
+    async with fake(answer, "output_schema: {type: object}\ntimeout: 10m") as runtime:
         result = await runtime.call("tool", {})
     assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "result_too_large")
 

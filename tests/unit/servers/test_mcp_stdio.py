@@ -22,6 +22,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from mcp_scripts import scripted
+from sampling import examples
 from toolcrib.core.clock import RealClock
 from toolcrib.core.server_config import Server
 from toolcrib.security.secrets import MissingSecret, SecretResolver
@@ -609,7 +610,7 @@ def outcome_of_replies(count, cancelled, replies):
             yield each, how if len(ended) == 1 or whose == "n" else "unidentified_response"
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.integers(1, 4),
     st.sets(st.integers(1, 4), max_size=2),

@@ -35,25 +35,28 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name not in NAMED_TUPLES
 
 
-def own_names(trees: list[ast.Module]) -> set[str]:
-    """The private names that toolcrib itself defines, on whatever object."""
+def own_names(tree: ast.Module) -> set[str]:
+    """The names that a module of toolcrib itself defines, on whatever object."""
     found: set[str] = set()
-    for tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                found.add(node.name)
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                found.add(node.attr)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                found.add(node.id)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.add(node.value)  # `__slots__`
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)  # `__slots__`
     return found
 
 
-def private_members(tree: ast.Module, own: set[str]) -> Iterator[str]:
+def private_members(tree: ast.Module, own: set[str], mine: set[str]) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own:
+        if (
+            isinstance(node, ast.Attribute)
+            and is_private(node.attr)
+            and not (node.attr in own or node.attr in mine)
+        ):
             yield node.attr
         elif isinstance(node, ast.ImportFrom) and node.module and not node.module.startswith("toolcrib"):
             yield from filter(is_private, (*node.module.split("."), *(alias.name for alias in node.names)))
@@ -73,14 +76,10 @@ def trees():
 
 
 def test_private_members_of_other_packages_are_those_that_are_listed(trees):
+    names = {file: own_names(tree) for file, tree in trees.items()}
     # A name of ours is known by where it is stored; `_connection` is both ours and the SDK's.
-    own = own_names([*trees.values()]) - {member for _file, member in PRIVATE}
-    found = {
-        (file, name)
-        for file, tree in trees.items()
-        for name in private_members(tree, own)
-        if name not in own_names([tree])
-    }
+    own = set().union(*names.values()) - {member for _file, member in PRIVATE}
+    found = {(file, name) for file, tree in trees.items() for name in private_members(tree, own, names[file])}
     assert found == PRIVATE
 
 

@@ -106,7 +106,7 @@ def test_every_verb_is_tried():
 
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_a_cloned_repository_does_nothing_before_somebody_agrees(verb, canaries):
-    for words in sample(COMMANDS[verb], one_in=3):
+    for words in sample(COMMANDS[verb], one_in=4):
         done, events = canaries.run(*named(words, canaries))
         # Click asks the shell that it writes a script for which version it is.
         deeds = [deed for deed in canaries.deeds(done, events) if "BASH_VERSION" not in deed]
@@ -116,7 +116,7 @@ def test_a_cloned_repository_does_nothing_before_somebody_agrees(verb, canaries)
 
 @pytest.mark.parametrize("verb", sample(["list", "validate", "run", "call", "doctor", "serve"]))
 def test_nor_from_a_folder_within_it(verb, canaries):
-    for words in sample(COMMANDS[verb], one_in=3):
+    for words in sample(COMMANDS[verb], one_in=4):
         if not {"descriptors"} & {*words}:
             done, events = canaries.run(*words, folder=canaries.top / "sub" / "folder")
             assert canaries.deeds(done, events) == [], words
@@ -139,7 +139,7 @@ def test_a_pack_from_elsewhere_answers_from_its_mocks_alone(verb, kind, canaries
     pack = str(canaries.pack if kind == "folder" else canaries.archive)
     empty = tmp_path / "elsewhere"
     put(empty, {"tasks.jsonl": (canaries.top / "tasks.jsonl").read_text()})
-    for words in sample(COMMANDS[verb], one_in=3):
+    for words in sample(COMMANDS[verb], one_in=4):
         given = [*words, "--pack", pack]
         done, events = canaries.run(*given, folder=empty)
         assert canaries.deeds(done, events) == [], given

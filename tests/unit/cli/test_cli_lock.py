@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sampling import sample
 from toolcrib.cli import exit_codes
 
 SERVER = str(Path(__file__).parents[2] / "listing_server.py")
@@ -294,7 +295,7 @@ def test_where_no_server_is_named(tools, toolcrib):
     assert "add them under `servers`" in result.stderr
 
 
-@pytest.mark.parametrize("sdk", [False, True], ids=["plain", "sdk"])
+@pytest.mark.parametrize("sdk", sample([False, True]))
 def test_under_block_only_what_is_locked_can_be_called(sdk, project, toolcrib):
     """The whole way: refused, locked, called, changed, refused, accepted, called."""
     project.more["lock"] = "block"

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from sampling import sample
+
 CALL = """
 import asyncio, sys
 
@@ -56,24 +58,26 @@ def test_an_sdk_without_a_module_that_is_used_is_told_with_its_version():
 
 @pytest.mark.parametrize(
     ("change", "member"),
-    [
-        (
-            "import mcp.shared.inbound as module; del module.x_mcp_header_map",
-            "shared.inbound.x_mcp_header_map",
-        ),
-        (
-            "from mcp.client.session import ClientSession; del ClientSession.dispatch_input_request",
-            "ClientSession.dispatch_input_request",
-        ),
-        (
-            "from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher; del JSONRPCDispatcher.send_raw_request",
-            "JSONRPCDispatcher.send_raw_request",
-        ),
-        (
-            "from mcp.client.session import ClientSession; ClientSession.__init__ = lambda self, read, write: None",
-            "ClientSession(dispatcher=...)",
-        ),
-    ],
+    sample(
+        [
+            (
+                "import mcp.shared.inbound as module; del module.x_mcp_header_map",
+                "shared.inbound.x_mcp_header_map",
+            ),
+            (
+                "from mcp.client.session import ClientSession; del ClientSession.dispatch_input_request",
+                "ClientSession.dispatch_input_request",
+            ),
+            (
+                "from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher; del JSONRPCDispatcher.send_raw_request",
+                "JSONRPCDispatcher.send_raw_request",
+            ),
+            (
+                "from mcp.client.session import ClientSession; ClientSession.__init__ = lambda self, read, write: None",
+                "ClientSession(dispatcher=...)",
+            ),
+        ]
+    ),
 )
 def test_an_sdk_without_a_member_that_is_used_starts_no_server_and_is_told_with_its_version(change, member):
     done = called_after(change)

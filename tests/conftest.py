@@ -8,6 +8,8 @@ import inspect
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from threading import Event
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -16,6 +18,11 @@ from hypothesis import settings
 import leftovers  # type: ignore[import-not-found] # in pythonpath
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# A process that imports the package within two seconds of a change, such as a checkout, uses no index (`RACY` in
+# `toolcrib.loading.fingerprints`). Other conftest modules import it, so this one waits before they are read.
+NEWEST = max(path.stat().st_ctime_ns for path in (ROOT / "runtime").rglob("*.py"))
+Event().wait(max(0, NEWEST + 2_000_000_000 - time_ns()) / 1e9)
 
 RUNNING = pytest.StashKey[set[int]]()
 """The child processes that ran when a test began."""

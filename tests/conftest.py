@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # A process that imports the package within two seconds of a change, such as a checkout, uses no index (`RACY` in
 # `toolcrib.loading.fingerprints`). Other conftest modules import it, so this one waits before they are read.
-NEWEST = max(path.stat().st_ctime_ns for path in (ROOT / "runtime").rglob("*.py"))
+NEWEST = max((path.stat().st_ctime_ns for path in (ROOT / "runtime").rglob("*.py")), default=0)
 Event().wait(max(0, NEWEST + 2_000_000_000 - time_ns()) / 1e9)
 
 RUNNING = pytest.StashKey[set[int]]()

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SERVER = '''
-import gc, importlib, json, os, pkgutil, runpy, select, signal, socket, sys
+import gc, importlib, json, os, pkgutil, runpy, select, signal, socket, sys, tempfile
 
 listening, command = socket.socket(socket.AF_UNIX), sys.argv[2]
 listening.bind(sys.argv[1])
@@ -34,6 +34,17 @@ try:
     import mcp.client.stdio, mcp.server, uvicorn
 except ImportError:
     pass
+
+# The schemas of documents are compiled once for a process.
+with tempfile.TemporaryDirectory() as first:
+    for name, text in {
+        "toolcrib.yaml": "project: first",
+        "a.tool.yaml": "{name: a, input_schema: {type: object}, mock: {result: 1}}",
+        "a.scenario.yaml": "{scenario: a, steps: [{call: a}]}",
+    }.items():
+        with open(os.path.join(first, name), "w") as file:
+            file.write(text)
+    toolcrib.Runtime.open(first, index=False)
 
 def received(connection):
     """The arguments, the environment and the folder; the three streams; signals that came with them."""

@@ -466,8 +466,8 @@ class ServerReview(NamedTuple):
         added: Tools that are not locked, in order.
         removed: Locked tools that the server no longer lists, in order.
         changed: Tool -> its change, for tools that differ from the lock.
-        hidden: Tool -> the hidden characters in its definition; the empty name stands for the information of
-            the server about itself.
+        hidden: Tool -> the hidden characters in its definition; the empty name maps to those in the
+            server's information about itself.
         unlockable: Tool -> the reason why it cannot be locked; such tools are omitted from the lock.
         odd: Tools with unusual characters in their names.
     """

@@ -75,7 +75,7 @@ class McpExecutor:
     def needs(self, descriptor: Descriptor, _workspace: Workspace) -> Iterable[Need]:
         """The need of a block without a server: the block as written, also after the server is known.
 
-        For any other block there is no own need, so the whole block counts.
+        Other blocks declare no need of their own, so the whole block must be trusted.
         """
         block: Any = descriptor.bindings[MODE]
         settled = descriptor.origin.settings

@@ -233,7 +233,7 @@ def _begun(index: int, block: dict[str, Any], answer: ServiceAnswer) -> Iterator
 
 
 def _prose(kind: type[TextDelta | ReasoningDelta], text: Any) -> Iterator[Delta]:
-    # Blocks begin with an empty text, which is no piece of the answer yet.
+    # Blocks begin with an empty text, which must not count as a part of the reply: a retry is still possible.
     if text := text_of(text):
         yield kind(text)
 

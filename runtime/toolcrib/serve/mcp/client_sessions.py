@@ -107,7 +107,7 @@ class ClientSessions:
         *,
         keeps_state: bool,
     ) -> tuple[Session, Mapping[str, JSON] | None] | Result:
-        """The session of a call, and the arguments of its tool; a failed result if there is no such session.
+        """Return the session of a call and the arguments of its tool, or a failed result if the session is unknown.
 
         Args:
             principal: The principal of the client.

@@ -150,7 +150,7 @@ class PendingRequests:
         self._traces[number] = call_trace
 
     def find(self, number: object) -> RequestId | None:
-        """The ID of the pending request that a received ID stands for; None if there is none."""
+        """Return the ID of the pending request that a received ID matches, or None."""
         # The SDK treats the IDs 7 and "7" as equal. Python also treats 1 and True as equal.
         keys = () if isinstance(number, bool) else (number, str(number), _whole(number))
         return next((key for key in keys if isinstance(key, int | str) and key in self._traces), None)

@@ -220,7 +220,7 @@ _TALKATIVE = ("mcp", "httpx2")
 
 @contextmanager
 def project_code() -> Iterator[None]:
-    """Run code of the project, such as a hook, in the context of a link: it is no part of the link or of its call."""
+    """Run code of the project, such as a hook, so that its logs and traces do not count as those of the link."""
     ours, call_trace = _OURS.set(False), CALL_TRACE.set(None)
     try:
         yield

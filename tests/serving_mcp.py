@@ -308,6 +308,13 @@ def as_http(method: str, path: str, headers: Mapping[str, str], body: bytes = b"
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
+def in_chunks(message: Mapping[str, Any], trailer: bytes, **headers: str) -> bytes:
+    """A request whose body is one chunk, followed by a trailer."""
+    body = json.dumps(message).encode()
+    told = headers_of(message) | {"host": "localhost", "transfer-encoding": "chunked", **headers}
+    return as_http("POST", "/mcp", told) + b"%x\r\n%s\r\n0\r\n%s\r\n" % (len(body), body, trailer)
+
+
 def status_of(raw: bytes) -> int:
     return int(raw.split(b" ", 2)[1])
 

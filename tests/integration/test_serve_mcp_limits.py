@@ -20,6 +20,7 @@ from serving_mcp import (
     as_http,
     client,
     headers_of,
+    in_chunks,
     quiet_sdk,
     request,
     said_raw,
@@ -269,3 +270,82 @@ async def test_a_call_with_many_invalid_items_is_answered_and_holds_nobody_up(er
     assert result.is_error
     assert text.endswith("... and at least 30 more")
     assert text.count("expected an integer") == 20
+
+
+# Requests that clients spell as no library does.
+
+
+async def answer_of(reader: asyncio.StreamReader) -> str:
+    """The body of the next answer."""
+    async with asyncio.timeout(PATIENCE):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        assert head.startswith("http/1.1 200 "), head
+        return (await reader.readexactly(int(head.partition("content-length: ")[2].split()[0]))).decode()
+
+
+def spoken(text: str, number: int = 1, **more: str) -> bytes:
+    """A call of `echo`, after which the connection stays open."""
+    call = request("tools/call", {"name": "echo", "arguments": {"text": text}}, number)
+    told = headers_of(call) | {"host": "localhost", "connection": "keep-alive", **more}
+    return as_http("POST", "/mcp", told, json.dumps(call).encode())
+
+
+@pytest.mark.parametrize("start", ["head", "trailer"])
+async def test_headers_and_trailers_without_end_are_refused_before_they_fill_the_memory(start, tmp_path):
+    begun = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: "
+    if start == "trailer":
+        begun = in_chunks(request("tools/list"), b"")[:-2] + b"x: "
+    async with served_within(write(tmp_path, BASICS)) as (_url, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(begun)
+        sent = 0
+        # `drain` raises, or the answer arrives, as soon as the server has closed the connection.
+        with suppress(ConnectionError):
+            while not reader.at_eof() and not writer.is_closing():
+                writer.write(b"x" * 65_536)
+                sent += 65_536
+                await writer.drain()
+        writer.close()
+        assert sent < (2**23 if start == "head" else 2**26)
+        assert status_of(await said_raw(port, ALIVE)) == 200
+
+
+async def test_a_head_that_is_too_large_is_answered(tmp_path):
+    async with served_within(write(tmp_path, BASICS)) as (_url, port):
+        raw = await said_raw(port, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: " + b"x" * 70_000)
+    assert status_of(raw) == 400
+    assert raw.endswith(b"The request is too large.")
+
+
+async def test_a_client_that_offers_http_2_on_every_request_is_answered(tmp_path):
+    # Java's HttpClient does, also for requests with a body.
+    offer = {
+        "connection": "Upgrade, HTTP2-Settings",
+        "upgrade": "h2c",
+        "http2-settings": "AAEAAEAAAAIAAAABAAMAAABk",
+    }
+    async with served_within(write(tmp_path, BASICS)) as (_url, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for text in ("first", "second"):
+            writer.write(spoken(text, **offer))
+            assert text in await answer_of(reader)
+        writer.close()
+
+
+async def test_a_tunnel_is_refused(tmp_path):
+    async with served_within(write(tmp_path, BASICS)) as (_url, port):
+        assert (
+            status_of(await said_raw(port, b"CONNECT localhost:1 HTTP/1.1\r\nhost: localhost\r\n\r\n")) == 400
+        )
+
+
+async def test_requests_that_are_sent_before_the_answers_are_answered_in_order(tmp_path):
+    async with served_within(write(tmp_path, BASICS), body=0.5) as (_url, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        three = b"".join(spoken(text, number) for number, text in enumerate(("one", "two", "three"), 1))
+        writer.write(three[:-5])
+        assert "one" in await answer_of(reader)
+        writer.write(three[-5:])
+        assert "two" in await answer_of(reader)
+        assert "three" in await answer_of(reader)
+        writer.close()

@@ -14,6 +14,7 @@ from serving_mcp import (
     as_http,
     client,
     each_era,
+    in_chunks,
     json_of,
     quiet_sdk,
     request,
@@ -48,6 +49,16 @@ async def test_tokens_do_not_share_a_session(tmp_path):
         for token in TOKENS:
             assert "first" in str(await server.call("next_step", token=token))
         assert not [line for line in server.said if "share one session" in line]
+
+
+async def test_a_trailer_is_not_a_header_and_changes_no_principal(tmp_path):
+    async with serving(notebook(tmp_path), tokens=TOKENS) as server:
+        call = request("tools/call", {"name": "add_note", "arguments": {"text": "mine"}})
+        trailer = f"authorization: Bearer {ADA}\r\n".encode()
+        raw = await said_raw(server.port, in_chunks(call, trailer, authorization=f"Bearer {BOB}"))
+        assert status_of(raw) == 200
+        assert await server.notes(token=BOB) == ["mine"]
+        assert await server.notes(token=ADA) == []
 
 
 @each_era

@@ -341,7 +341,7 @@ class Session:
             ConfigurationError: `name` is not a string, or a layer that declares `waits = False` waited.
         """
         self._runtime.check_open()
-        chain = self._chain(_name(name))
+        chain = (type(name) is str and self._table.chains.get(name)) or self._chain(_name(name))
         if self._runtime.awaited(name) if chain is None else not chain.at_once:
             return None
         # Large arguments are checked in a thread, which needs an event loop.

@@ -1,58 +1,13 @@
-"""What keeps short calls fast: responses in one piece, and garbage collections without the tools."""
+"""What keeps short calls fast: garbage collections without the tools."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import weakref
 
 import pytest
 
-from toolcrib.serve.mcp.http_server import JoinedWrites
 from toolcrib.serve.mcp.lifecycle import YOUNG, frozen_heap
-
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
-STREAM = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
-
-
-class Recorded(asyncio.Transport):
-    """A transport that records."""
-
-    def __init__(self):
-        super().__init__({"peername": ("127.0.0.1", 1)})
-        self.pieces = []
-
-    def write(self, data):
-        self.pieces.append(bytes(data))
-
-    def close(self):
-        self.pieces.append("closed")
-
-
-@pytest.mark.parametrize(
-    ("written", "sent"),
-    [
-        ([HEAD, b"{}", b""], [HEAD + b"{}", b""]),
-        ([HEAD, b"{}", b"", HEAD, b"[]"], [HEAD + b"{}", b"", HEAD + b"[]"]),
-        ([STREAM, b"5\r\n: hi\r\n\r\n"], [STREAM, b"5\r\n: hi\r\n\r\n"]),
-        ([HEAD, b""], [HEAD]),
-    ],
-)
-def test_a_head_that_announces_a_length_is_sent_with_its_body(written, sent):
-    transport = Recorded()
-    joined = JoinedWrites(transport)
-    for data in written:
-        joined.write(data)
-    assert transport.pieces == sent
-    assert joined.get_extra_info("peername") == ("127.0.0.1", 1)
-
-
-def test_a_head_without_its_body_is_sent_before_the_transport_closes():
-    transport = Recorded()
-    joined = JoinedWrites(transport)
-    joined.write(HEAD)
-    joined.close()
-    assert transport.pieces == [HEAD, "closed"]
 
 
 class Tool:

@@ -25,16 +25,16 @@ UVICORN = importlib.metadata.version("uvicorn")
 MCP = importlib.metadata.version("mcp")
 
 NO_TIMER = """
-import uvicorn.protocols.http.h11_impl as module
+import uvicorn.protocols.http.httptools_impl as module
 
-made = module.H11Protocol.__init__
+made = module.HttpToolsProtocol.__init__
 
 def renamed(self, *given, **named):
     made(self, *given, **named)
     del self.timeout_keep_alive_task
 
-module.H11Protocol.__init__ = renamed
-module.H11Protocol._unset_keepalive_if_required = lambda self: None
+module.HttpToolsProtocol.__init__ = renamed
+module.HttpToolsProtocol._unset_keepalive_if_required = lambda self: None
 """
 
 NO_CONNECTION = """
@@ -85,7 +85,7 @@ async def test_where_the_time_of_clients_can_not_be_limited_loopback_is_served_a
         line = await served.until_said("warning")
         assert line.startswith(
             "toolcrib: warning: the time that clients take for a request is not limited, because "
-            f"uvicorn {UVICORN} has no `H11Protocol.timeout_keep_alive_task`; run `pip install 'uvicorn"
+            f"uvicorn {UVICORN} has no `HttpToolsProtocol.timeout_keep_alive_task`; run `pip install 'uvicorn"
         )
         for era in ERAS:
             async with client(served.url, era) as one:
@@ -100,7 +100,7 @@ def test_where_the_time_of_clients_can_not_be_limited_other_machines_are_not_ser
     said = refused(tmp_path, env, *options)
     assert (
         "cannot limit the time of clients, and other machines can reach this address: "
-        f"uvicorn {UVICORN} has no `H11Protocol.timeout_keep_alive_task`"
+        f"uvicorn {UVICORN} has no `HttpToolsProtocol.timeout_keep_alive_task`"
     ) in said
     assert ", or serve on 127.0.0.1" in said
 
@@ -127,9 +127,15 @@ async def startup(self):
     pass
 
 
-class Protocol(http_server.H11Protocol):
+class Protocol(http_server.HttpToolsProtocol):
     def __init__(self, config, state):
         pass
+
+
+class Untimed(http_server.HttpToolsProtocol):
+    def __init__(self, config, server_state, app_state):
+        super().__init__(config, server_state, app_state)
+        del self.pipeline
 
 
 def stateless(self, config):
@@ -141,8 +147,9 @@ for change in (
     (Server, "startup", startup),
     (Server, "capture_signals"),
     (Server, "__init__", stateless),
-    (http_server, "H11Protocol", Protocol),
-    (http_server.H11Protocol, "handle_events"),
+    (http_server, "HttpToolsProtocol", Protocol),
+    (http_server.HttpToolsProtocol, "on_response_complete"),
+    (http_server, "HttpToolsProtocol", Untimed),
 ):
     with instead(*change):
         try:
@@ -157,14 +164,15 @@ def test_a_uvicorn_that_can_not_be_used_is_refused_with_what_it_lacks(tmp_path):
         [sys.executable, "-c", TRIED], capture_output=True, text=True, timeout=120, check=True
     )
     *refusals, degraded = done.stdout.splitlines()
-    assert degraded == "H11Protocol.handle_events without limits"
+    assert degraded == "HttpToolsProtocol.pipeline without limits"
     lacking = f"unsupported_version; cannot serve MCP over HTTP: uvicorn {UVICORN} has no"
     assert [said.rpartition("; ")[0] for said in refusals] == [
         f"{lacking} `Server.startup`",
         f"{lacking} `Server.startup(sockets=...)`",
         f"{lacking} `Server.capture_signals`",
         f"{lacking} `Server.server_state`",
-        f"{lacking} `H11Protocol(server_state=...)`",
+        f"{lacking} `HttpToolsProtocol(server_state=...)`",
+        f"{lacking} `HttpToolsProtocol.on_response_complete`",
     ]
 
 
@@ -172,12 +180,12 @@ def test_a_uvicorn_that_can_not_be_used_is_refused_with_what_it_lacks(tmp_path):
     ("text", "member"),
     [
         (
-            "import uvicorn.protocols.http.h11_impl as module\ndel module.H11Protocol",
-            "cannot serve over MCP: uvicorn {} has no `protocols.http.h11_impl.H11Protocol`",
+            "import uvicorn.protocols.http.httptools_impl as module\ndel module.HttpToolsProtocol",
+            "cannot serve over MCP: uvicorn {} has no `protocols.http.httptools_impl.HttpToolsProtocol`",
         ),
         (
-            "import sys\nsys.modules['uvicorn.protocols.http.h11_impl'] = None",
-            "cannot serve over MCP: uvicorn {} has no `protocols.http.h11_impl`",
+            "import sys\nsys.modules['uvicorn.protocols.http.httptools_impl'] = None",
+            "cannot serve over MCP: uvicorn {} has no `protocols.http.httptools_impl`",
         ),
     ],
 )

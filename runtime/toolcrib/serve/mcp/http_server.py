@@ -16,6 +16,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from enum import Enum, auto
 from functools import partial
 from inspect import signature
 from operator import attrgetter
@@ -23,15 +24,15 @@ from ssl import SSLContext, SSLError
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
-import h11
 import uvicorn
 from anyio.lowlevel import checkpoint
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from httptools import HttpParserError, HttpParserUpgrade
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from toolcrib.core.dependencies import UNSUPPORTED_VERSION, MissingMember
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.serve.mcp.lifecycle import Shutdown
-from toolcrib.serve.mcp.options import ANYWHERE, ClientLimits, ListenAddress, Say, is_loopback
+from toolcrib.serve.mcp.options import ANYWHERE, MOST_BODY, ClientLimits, ListenAddress, Say, is_loopback
 
 if TYPE_CHECKING:
     from socket import socket
@@ -208,43 +209,22 @@ def _is_param(name: str) -> bool:
     return name.startswith(_PARAM_HEADER) and _TOKEN_CHARACTERS.issuperset(name)
 
 
-class JoinedWrites:
-    """A transport that sends the head of a response together with its body, if the head announces its length.
+MOST_HEAD: Final = 64 * 1024
+"""Maximum size of the head of a request in bytes."""
 
-    uvicorn writes them separately. Each write is a system call and wakes the client, which together takes a tenth of
-    the time of a short request.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        """Write to a transport.
-
-        Args:
-            transport: The transport of the connection.
-        """
-        self._transport = transport
-        self._head = b""
-
-    def write(self, data: bytes) -> None:
-        """Send data, or hold a head until the next write, which follows at once, or until the transport closes."""
-        if self._head:
-            data, self._head = self._head + data, b""
-        elif data.startswith(b"HTTP/") and b"\r\ncontent-length:" in data:
-            self._head = data
-            return
-        self._transport.write(data)
-
-    def close(self) -> None:
-        """Send what is held, and close the transport."""
-        if self._head:
-            self.write(b"")
-        self._transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the transport's own."""
-        return getattr(self._transport, name)
+MOST_FRAMED: Final = 8 * MOST_BODY
+"""Maximum size of a body in bytes with the framing of its chunks and with trailers."""
 
 
-class ClientConnection(H11Protocol):
+class _Reading(Enum):
+    """The part of a request that comes next."""
+
+    START = auto()
+    HEAD = auto()
+    BODY = auto()
+
+
+class ClientConnection(HttpToolsProtocol):
     """A connection that is aborted if its client takes too long to send the head or the body of a request.
 
     Attributes:
@@ -276,18 +256,72 @@ class ClientConnection(H11Protocol):
         self.waits_since: float | None = self._loop.time()
         self._limits = limits
         self._ended = ended
+        self._reading = _Reading.START
+        self._received = 0
         self._awaited: tuple[object, object, bool] | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called by asyncio: wait for the first request."""
         self._transport = transport
-        super().connection_made(JoinedWrites(transport))  # type: ignore[arg-type]
+        super().connection_made(transport)
         self._watch()
 
-    def handle_events(self) -> None:
-        """Called by uvicorn: handle received data, and set the deadline for what comes next."""
-        super().handle_events()
+    def data_received(self, data: bytes) -> None:
+        """Called by asyncio: parse data, and set the deadline for what comes next."""
+        self._received += len(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+        else:
+            # The parser has no limits: it collects headers, and a trailer of any length.
+            if self._received > (MOST_HEAD if self._reading is _Reading.HEAD else MOST_FRAMED):
+                self.send_400_response("The request is too large.")
+        self._watch()
+
+    def _parse(self, data: bytes) -> None:
+        while True:
+            try:
+                return self.parser.feed_data(data)
+            except HttpParserUpgrade as stopped:
+                # A server may ignore `Upgrade` (RFC 9110, 7.8), and Java's HttpClient sends it with every request. The
+                # parser skips the body of such a request, so it gets its head again without that header.
+                kept = [(name, value) for name, value in self.headers if name != b"upgrade"]
+                if len(kept) == len(self.headers):  # CONNECT
+                    raise HttpParserError from None
+                lines = b"".join([b"%s: %s\r\n" % header for header in kept])
+                spoken = self.parser.get_http_version().encode()
+                head = b"%s %s HTTP/%s\r\n%s\r\n" % (self.parser.get_method(), self.url, spoken, lines)
+                data = head + data[stopped.args[0] :]
+
+    def on_message_begin(self) -> None:
+        """Called by the parser: a head begins."""
+        self._reading = _Reading.HEAD
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser: a header or a trailer."""
+        # A trailer would get into the headers, which have been checked by now.
+        if self._reading is _Reading.HEAD:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser: a body begins, which may be empty."""
+        if not self.parser.should_upgrade():
+            self._reading, self._received = _Reading.BODY, 0
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Called by the parser: a request is complete."""
+        if not self.parser.should_upgrade():
+            self._reading, self._received = _Reading.START, 0
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Called by uvicorn: set the deadline for the next request."""
+        super().on_response_complete()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -307,18 +341,21 @@ class ClientConnection(H11Protocol):
             return
         # The deadline is set once per state, not per received byte: a client that sends a byte now and then
         # (Slowloris) gains no time.
-        state = self.conn.their_state
         kept = self.timeout_keep_alive_task is not None  # uvicorn closes an idle connection itself
-        awaited = (state, self.cycle, kept) if state in {h11.IDLE, h11.SEND_BODY} else None
+        cycle: Any = self.cycle  # None before the first request
+        answering = cycle is not None and not cycle.response_complete
+        awaits_body = self._reading is _Reading.BODY and not self.pipeline
+        awaited = (awaits_body, cycle, kept) if awaits_body or not answering else None
         if awaited == self._awaited or self._transport.is_closing():
             return
         self._stop()
         self._awaited = awaited
-        if awaited is not None:
-            self.waits_since = self._loop.time()
-        if state is h11.SEND_BODY:
+        if awaited is None:
+            return
+        self.waits_since = self._loop.time()
+        if awaits_body:
             self._deadline = self._loop.call_later(self._limits.body, self.abort)
-        elif state is h11.IDLE and not kept:
+        elif not kept:
             self._deadline = self._loop.call_later(self._limits.head, self.abort)
 
     def _stop(self) -> None:
@@ -476,7 +513,7 @@ process may open only a few files."""
 def _config(app: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11",
+        http="httptools",
         lifespan="off",
         ws="none",
         log_config=None,
@@ -557,6 +594,18 @@ class HttpServer(uvicorn.Server):
                 await self._serving
 
 
+_EXTENDED: Final = (
+    "on_message_begin",
+    "on_header",
+    "on_headers_complete",
+    "on_message_complete",
+    "on_response_complete",
+    "send_400_response",
+    "_unset_keepalive_if_required",
+)
+"""What `ClientConnection` extends or calls."""
+
+
 async def check_uvicorn() -> MissingMember | None:
     """Check that uvicorn has what `HttpServer` and `ClientConnection` use beyond its documentation.
 
@@ -570,7 +619,8 @@ async def check_uvicorn() -> MissingMember | None:
         ("Server.startup", getattr(uvicorn.Server, "startup", _absent), ("sockets",)),
         ("Server.serve", getattr(uvicorn.Server, "serve", _absent), ("sockets",)),
         ("Server.capture_signals", getattr(uvicorn.Server, "capture_signals", _absent), ()),
-        ("H11Protocol", H11Protocol, ("config", "server_state", "app_state")),
+        ("HttpToolsProtocol", HttpToolsProtocol, ("config", "server_state", "app_state")),
+        *((f"HttpToolsProtocol.{name}", getattr(HttpToolsProtocol, name, _absent), ()) for name in _EXTENDED),
     )
     for name, member, arguments in takes:
         if member is _absent:
@@ -584,12 +634,12 @@ async def check_uvicorn() -> MissingMember | None:
     for name in ("server_state", "should_exit", "started"):
         if not hasattr(server, name):
             raise _unsupported(MissingMember("uvicorn", f"Server.{name}"))
-    protocol = H11Protocol(config=server.config, server_state=server.server_state, app_state={})
-    for name in ("handle_events", "conn", "conn.their_state", "cycle", "timeout_keep_alive_task"):
+    protocol = HttpToolsProtocol(config=server.config, server_state=server.server_state, app_state={})
+    for name in ("parser", "headers", "pipeline", "cycle", "timeout_keep_alive_task"):
         try:
             attrgetter(name)(protocol)
         except AttributeError:
-            return MissingMember("uvicorn", f"H11Protocol.{name}")
+            return MissingMember("uvicorn", f"HttpToolsProtocol.{name}")
     return None
 
 

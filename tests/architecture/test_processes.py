@@ -16,4 +16,4 @@ def test_programs_are_started_in_one_place(root):
         for path in package.rglob("*.py")
         if STARTS.search(path.read_text(encoding="utf-8"))
     }
-    assert found == {"servers/mcp/child_process.py", "servers/mcp/process_tree.py"}
+    assert found == {"core/child_process.py", "core/process_tree.py"}

@@ -15,7 +15,7 @@ import pytest
 
 from sampling import sample
 from toolcrib.core.clock import RealClock
-from toolcrib.servers.mcp.process_tree import SEES_ALL, find_processes
+from toolcrib.core.process_tree import SEES_ALL, find_processes
 
 pytestmark = pytest.mark.skipif(not SEES_ALL, reason="processes are found in /proc")
 

@@ -332,6 +332,14 @@ async def test_a_client_that_offers_http_2_on_every_request_is_answered(tmp_path
         writer.close()
 
 
+async def test_blanks_around_a_header_are_not_part_of_it(tmp_path):
+    async with served_within(write(tmp_path, BASICS)) as (_url, port):
+        raw = await said_raw(
+            port, b"GET /healthz HTTP/1.1\r\nhost:\t localhost \t\r\nconnection:close \r\n\r\n"
+        )
+    assert status_of(raw) == 200
+
+
 async def test_a_tunnel_is_refused(tmp_path):
     async with served_within(write(tmp_path, BASICS)) as (_url, port):
         assert (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import select
 import ssl
 from collections.abc import Callable, Collection
 from typing import TypeVar
@@ -148,20 +147,3 @@ def keep_quiet(name: str) -> None:
     logger = logging.getLogger(name)
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)
-
-
-# select() fails for descriptors above 1023 (FD_SETSIZE), so it is only a fallback where poll() is missing
-# (Windows).
-if hasattr(select, "poll"):
-
-    def readable(number: int) -> bool:
-        """Whether reading from this file descriptor would not block."""
-        watch = select.poll()
-        watch.register(number, select.POLLIN)
-        return bool(watch.poll(0))
-
-else:
-
-    def readable(number: int) -> bool:
-        """Whether reading from this file descriptor would not block."""
-        return bool(select.select([number], [], [], 0)[0])

@@ -11,7 +11,7 @@ from typing import cast
 import httpcore
 
 from toolcrib.core.dependencies import MissingMember
-from toolcrib.http.connect import readable
+from toolcrib.core.file_descriptors import readable
 from toolcrib.http.messages import ExchangeBounds, HTTPError, HTTPFailure, bad_response
 
 _START = b"HTTP/"

@@ -21,8 +21,8 @@ from mcp_types import JSONRPCRequest
 from mcp_scripts import scripted
 from sampling import sample
 from toolcrib.core.clock import RealClock
+from toolcrib.core.process_tree import find_processes, signal_processes
 from toolcrib.servers.environment import NetworkEnvironment
-from toolcrib.servers.mcp.process_tree import find_processes, signal_processes
 from toolcrib.servers.mcp.transports import Link, open_link
 
 if not Path("/proc/self/environ").exists():

@@ -303,9 +303,10 @@ class ClientConnection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser: a header or a trailer."""
-        # A trailer would get into the headers, which have been checked by now.
+        # A trailer would get into the headers, which have been checked by now. The parser keeps the blanks after a value,
+        # which are not part of it (RFC 9110, 5.5).
         if self._reading is _Reading.HEAD:
-            super().on_header(name, value)
+            super().on_header(name, value.rstrip(b" \t"))
 
     def on_headers_complete(self) -> None:
         """Called by the parser: a body begins, which may be empty."""

@@ -20,11 +20,11 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 
+from toolcrib.core.child_process import SAID, ChildProcess
 from toolcrib.core.errors import did_you_mean
 from toolcrib.core.server_config import Server
 from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
-from toolcrib.servers.mcp.child_process import SAID, ChildProcess
 from toolcrib.servers.mcp.incoming_messages import (
     GARBAGE,
     Intake,

@@ -19,8 +19,8 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from toolcrib.http.connect import readable
-from toolcrib.servers.mcp.process_tree import ORPHAN_REAPER, find_processes, signal_processes
+from toolcrib.core.file_descriptors import readable
+from toolcrib.core.process_tree import ORPHAN_REAPER, find_processes, signal_processes
 
 MARK = "TOOLCRIB_CHILD"
 """Environment variable that marks a child and its descendants. Its value includes the marks of its ancestors."""

@@ -1,4 +1,4 @@
-"""Over HTTP, calls of the handshake era that never wait get one JSON body; whatever may take its time gets events."""
+"""Over HTTP, calls that never wait get one JSON body; whatever may take its time gets events."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from serving_mcp import (
     BASICS,
     as_http,
     client,
+    headers_of,
     quiet_sdk,
     request,
     said_raw,
@@ -26,6 +27,11 @@ SOON = """
     description: Answers a moment later.
     input_schema: {type: object, properties: {}}
     mock: {result: done, latency: 20ms}
+    ---
+    name: steps
+    description: Reports its progress.
+    input_schema: {type: object, properties: {}}
+    mock: {result: done, progress: [{progress: 1, total: 2, after: 10ms}]}
 """
 
 OPENING = {
@@ -102,6 +108,26 @@ async def test_what_never_waits_is_answered_with_json(served):
         assert b'"error"' in body, odd
     listed, _body = await session.sent(request("tools/list", {}, modern=False))
     assert "text/event-stream" in listed
+
+
+async def test_without_a_handshake_only_what_reports_its_progress_gets_events(served):
+    async def kind(name: str, arguments: Any = None, **params: Any) -> str:
+        call = request("tools/call", {"name": name, "arguments": arguments or {}, **params})
+        told = headers_of(call, host=f"127.0.0.1:{served.port}")
+        raw = await said_raw(served.port, as_http("POST", "/mcp", told, json.dumps(call).encode()))
+        head, _blank, body = raw.partition(b"\r\n\r\n")
+        assert b" 200 " in head.splitlines()[0]
+        assert b'"resultType":"complete"' in body
+        assert b'"isError":true' not in body
+        (line,) = [line for line in head.decode().lower().splitlines() if line.startswith("content-type: ")]
+        return line.removeprefix("content-type: ").partition(";")[0]
+
+    reports = {"_meta": {"progressToken": 7}}
+    for _ in range(2):  # what a tool does is known once it was called
+        assert await kind("add", {"a": 1, "b": 2}) == "application/json"
+        assert await kind("add", {"a": 1, "b": 2}, **reports) == "application/json"
+        assert await kind("soon") == "application/json"
+        assert await kind("steps", **reports) == "text/event-stream"
 
 
 async def test_errors_of_a_call_that_never_waits_are_told_as_ever(served):

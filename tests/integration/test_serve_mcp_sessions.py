@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 
 import pytest
 from click.testing import CliRunner
 
+import listing_server
 from served_sessions import STATEFUL, TOKENS, TOOLS, code_of, notebook, serving
 from serving_mcp import (
     as_http,
@@ -262,6 +264,25 @@ async def test_sessions_survive_a_reload_which_may_change_who_takes_a_handle(tmp
         assert "rename the argument, or use `--sessions principal`" in said
         assert "add_note" not in await server.listed()
         assert await server.notes({"session": handle}) == ["before"]
+
+
+async def test_a_server_that_was_down_at_start_is_asked_which_tools_take_a_handle(tmp_path):
+    listed = tmp_path / "listed.json"
+    late = {"command": sys.executable, "args": ["-S", listing_server.__file__, str(listed), "1"]}
+    project = {"sources": ["tools"], "servers": {"late": {**late, "scope": "session", "import": True}}}
+    write(tmp_path, json.dumps({"project": "late", **project}), "toolcrib.yaml")
+    write(tmp_path / "tools", "name: echo\ndescription: Says it.\nmock: {result: 1}\n")
+    async with serving(tmp_path, HANDLES) as server:
+        assert [*await server.listed()] == ["echo"]
+        assert code_of(await server.call("late__remember")) == "server_down"
+        listed.write_text(
+            json.dumps([{"name": "remember", "inputSchema": {"type": "object"}}]), encoding="utf-8"
+        )
+        assert code_of(await server.call("late__remember")) == "session_needed"
+        assert [*await server.listed()] == ["echo", "late__remember", "open_session"]
+        handle = await server.opened()
+        assert (await server.call("late__remember", {"session": handle}))["content"][0]["text"] == "done"
+        assert code_of(await server.call("late__remember", {"session": "x"})) == "unknown_session"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 

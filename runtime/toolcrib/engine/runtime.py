@@ -409,7 +409,7 @@ class Runtime:
             names: The servers to list, unless they were listed before. Default: all servers that need it.
 
         Returns:
-            One error for each server that cannot be listed.
+            One error for each of these servers that cannot be listed.
 
         Raises:
             ClosedRuntime: The runtime was closed.

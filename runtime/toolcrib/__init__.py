@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.middleware.events import CallFinished, CallStarted
     from toolcrib.engine.runtime import Runtime
     from toolcrib.engine.session import Session
+    from toolcrib.engine.stub import ToolStub
     from toolcrib.executors import Executors
     from toolcrib.executors.client import ClientCall
     from toolcrib.loading.packs import Pack
@@ -152,6 +153,7 @@ _HOMES = {
     "loading.reload": ("ReloadReport", "ToolAppeared", "ToolChanged", "ToolGone"),
     "core.server_config": ("Catalogue", "Server"),
     "engine.session": ("Session",),
+    "engine.stub": ("ToolStub",),
     "scenarios": ("ScenarioReport", "run_scenario", "runs_of"),
     "core.text": ("text_for_model",),
     "security.tool_policy": ("ToolPolicy",),
@@ -227,6 +229,7 @@ __all__ = [
     "ToolGone",
     "ToolNotFound",
     "ToolPolicy",
+    "ToolStub",
     "ToolUnavailable",
     "ToolcribError",
     "Toolset",

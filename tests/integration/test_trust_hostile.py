@@ -61,6 +61,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("import", "promptpack", "x.pack.json"),
     ],
     "export": [("export", "promptpack")],
+    "stubs": [("stubs",), ("stubs", "--out", "written.py")],
     "serve": [("serve", "mcp"), ("serve", "mcp", "--mode", "live")],
     "trust": [
         ("trust", "--dry-run"),

@@ -69,6 +69,7 @@ VERBS: Mapping[str, Verb] = {
         "Import tools of an MCP server, a PromptKit arena or a PromptPack.",
     ),
     "export": Verb("export", "Export tools and prompts to other formats: a PromptPack."),
+    "stubs": Verb("stubs", "Write a typed Python module for the tools."),
     "serve": Verb("serve", "Serve the tools to other programs."),
     "trust": Verb(
         "trust", "Trust a project or a pack: let it start programs, contact hosts and read secrets."

@@ -67,6 +67,8 @@ COMMANDS = (
     "lock --mcp servers.json --json",
     "import mcp calc --mcp servers.json --out imported",
     "export promptpack pack --out exported.json",
+    "stubs",
+    "stubs --out tools.py",
     "serve mcp --help",
     "trust --dry-run",
     "trust --yes",

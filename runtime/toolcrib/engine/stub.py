@@ -1,0 +1,51 @@
+"""The class that generated stubs extend: typed calls of the tools of a runtime; see `formats.python_stubs`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from toolcrib.core.model import JSON, NOTHING
+from toolcrib.engine import engine_of
+from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.session import Session
+from toolcrib.formats.python_stubs import fingerprint_of
+
+
+class ToolStub:
+    """Calls the tools of a runtime or session with typed methods, which `toolcrib stubs` generates.
+
+    A method returns the value of the result. Tools that have changed since are reported in the log.
+
+    Raises:
+        CallError: A call did not end `ok`; the subclass is that of the outcome.
+    """
+
+    _fingerprints: ClassVar[Mapping[str, str]] = NOTHING
+
+    def __init__(self, tools: Runtime | Session) -> None:
+        """Call the tools of a runtime or session."""
+        self._session = tools
+        changes = [*_changes(tools, self._fingerprints)]
+        if changes:
+            logging.getLogger("toolcrib").warning(
+                "the stub `%s` is out of date: %s; run `toolcrib stubs --out FILE`",
+                type(self).__module__,
+                ", ".join(changes),
+            )
+
+    async def _value(self, name: str, arguments: Mapping[str, Any]) -> JSON:
+        return (await self._session.call(name, arguments)).raise_for_outcome().value
+
+
+def _changes(tools: Runtime | Session, fingerprints: Mapping[str, str]) -> Iterator[str]:
+    """What has changed since the stub was generated."""
+    for name, fingerprint in fingerprints.items():
+        tool = tools.registry.get(name)
+        if tool is None:
+            # A server that was not asked yet may offer it.
+            if not (isinstance(tools, Runtime) and engine_of(tools).awaited(name)):
+                yield f"`{name}` does not exist"
+        elif fingerprint_of(tool) != fingerprint:
+            yield f"`{name}` has changed"

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.session import Session
     from toolcrib.executors import Executors
     from toolcrib.executors.client import ClientCall
+    from toolcrib.executors.python.declarations import Tool, simple_tool, tool
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
     from toolcrib.loading.reload import ReloadReport, ToolAppeared, ToolChanged, ToolGone
@@ -121,6 +122,7 @@ _HOMES = {
     ),
     "executors": ("Executors",),
     "executors.client": ("ClientCall",),
+    "executors.python.declarations": ("Tool", "simple_tool", "tool"),
     "loading.packs": ("Pack",),
     "loading.projects": ("Project",),
     "loading.scenarios.model": ("Scenario",),
@@ -221,6 +223,7 @@ __all__ = [
     "Server",
     "ServerDown",
     "Session",
+    "Tool",
     "ToolAppeared",
     "ToolChanged",
     "ToolFailed",
@@ -242,7 +245,9 @@ __all__ = [
     "parse_registry",
     "run_scenario",
     "runs_of",
+    "simple_tool",
     "text_for_model",
+    "tool",
 ]
 
 

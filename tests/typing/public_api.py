@@ -94,6 +94,8 @@ async def calls() -> None:
         assert_type(result.as_json(), dict[str, Any])
         assert_type(toolcrib.text_for_model(result), str)
         assert_type(await tools.dry_run("get_forecast"), Result)
+        assert_type(await tools["get_forecast"](city="Oslo"), Result)
+        assert_type(list(tools), list[str])
 
 
 async def streams(tools: Runtime) -> None:

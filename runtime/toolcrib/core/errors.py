@@ -288,7 +288,7 @@ class TransportError(CallError):
 
 
 class UnknownOutcome(CallError):
-    """The connection broke after a non-idempotent request was sent, which may have taken effect."""
+    """A request that may have taken effect got no usable response: the connection or the server broke, or the response could not be matched."""
 
     outcome = "unknown_outcome"
 

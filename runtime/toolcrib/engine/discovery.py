@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -314,8 +314,8 @@ class Discovery:
         self._owner = owner
         self._taking: set[asyncio.Task[None]] = set()
 
-    async def ask(self, names: Iterable[str]) -> tuple[Problem, ...]:
-        """List servers concurrently, activate their tools, and return an error for each failure.
+    async def ask(self, names: Collection[str]) -> tuple[Problem, ...]:
+        """List servers concurrently, activate their tools, and return an error for each of them that failed.
 
         Servers that have answered are skipped, and so are locked servers under the policy `block`.
         """
@@ -326,7 +326,7 @@ class Discovery:
             # Linking everything again is slow; skip it if the servers offer what the lock already says.
             if any(self._known(name) != said for name, said in before.items()):
                 await self._owner.read_again()
-            return self.problems()
+            return self.problems(names)
 
     async def _ask(self, name: str) -> None:
         self.down.pop(name, None)
@@ -411,10 +411,11 @@ class Discovery:
             self.down.pop(name, None)
         return bool(gone)
 
-    def problems(self) -> tuple[Problem, ...]:
-        """One error for each server that could not be listed."""
+    def problems(self, names: Collection[str] | None = None) -> tuple[Problem, ...]:
+        """One error for each server that could not be listed; `names` are those of interest (default: all)."""
         servers = self._owner.stock.servers
-        return tuple(_problem(servers[name], error) for name, error in self.down.items() if name in servers)
+        told = servers if names is None else set(names).intersection(servers)
+        return tuple(_problem(servers[name], error) for name, error in self.down.items() if name in told)
 
     def why_unheard(self, name: str, server: str) -> tuple[str, str | None, Outcome]:
         """Why a tool whose server is not listed cannot be called: message, error code, outcome."""

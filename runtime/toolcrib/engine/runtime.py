@@ -12,7 +12,16 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from functools import cached_property
 from types import TracebackType
@@ -304,6 +313,24 @@ class Runtime:
         main = self._main
         return main._call(name, arguments, main._context)  # noqa: SLF001 -- saves a frame, measurable in a mocked call
 
+    def __getitem__(self, name: str) -> Callable[..., Coroutine[Any, Any, Result]]:
+        """Return a function that calls a tool in the default session with keyword arguments. See `Session.__getitem__`.
+
+        Example:
+            ```python
+            result = await runtime["get_order"](order_id="ORD-1")
+            ```
+        """
+        return self._main[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a tool exists."""
+        return name in self.registry
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the tools, sorted."""
+        return iter(self.registry)
+
     def stream(
         self, name: str, arguments: Mapping[str, JSON] | None = None
     ) -> AsyncIterator[Progress | Partial | Result]:
@@ -449,7 +476,7 @@ class Runtime:
             names: The servers to list, unless they were listed before. Default: all servers that need it.
 
         Returns:
-            One error for each server that cannot be listed.
+            One error for each of these servers that cannot be listed.
 
         Raises:
             ClosedRuntime: The runtime was closed.

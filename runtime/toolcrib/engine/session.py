@@ -269,6 +269,32 @@ class Session:
     ) -> None:
         await self.aclose()
 
+    def __getitem__(self, name: str) -> Callable[..., Coroutine[Any, Any, Result]]:
+        """Return a function that calls a tool with keyword arguments.
+
+        An unknown name is reported by the call, with the outcome `not_found`: a server may still list the tool.
+
+        Example:
+            ```python
+            result = await session["get_order"](order_id="ORD-1")
+            result = await session["search"]({"page-size": 10})  # names that are not Python identifiers
+            ```
+        """
+
+        def call(arguments: Mapping[str, JSON] = NOTHING, /, **named: JSON) -> Coroutine[Any, Any, Result]:
+            return self.call(name, {**arguments, **named})
+
+        return call
+
+    # Without these two, Python would look for members with `__getitem__` and the numbers from 0, without an end.
+    def __contains__(self, name: object) -> bool:
+        """Whether a tool exists."""
+        return name in self.registry
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the tools, sorted."""
+        return iter(self.registry)
+
     def call(
         self,
         name: str,

@@ -337,3 +337,18 @@ async def test_who_is_cancelled_while_another_loop_changes_tools_leaves_it_free(
             await waiting
     async with asyncio.timeout(10), turn:
         pass
+
+
+async def test_discovering_a_server_reports_that_server_alone(project):
+    folder = project("time: {command: a, import: true}, files: {command: b, import: true}")
+    offering = Offering()
+    async with opened(folder, offering) as runtime:
+        told = await runtime.discover()
+        assert [each.message for each in told] == [
+            "the server `files` can't be started",
+            "the server `time` can't be started",
+        ]
+        offering.offers["time"] = offer("time", NOW)
+        assert await runtime.discover("time") == ()
+        assert [each.message for each in await runtime.discover("files")] == [told[0].message]
+        assert list(runtime.registry) == ["time__now"]

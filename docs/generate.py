@@ -104,8 +104,8 @@ PYTHON_NOTE = (
     "become tools: [Python tools](python-tools.md). The code is imported only if the project is "
     "[trusted](../how-to/trust-a-project.md). Mode `python` requires the extra `typed`: `pip install 'toolcrib[typed]'`.\n\n"
     "A descriptor without `input_schema` takes the schemas and the description of its function. They are known once the "
-    "runtime is open; commands that only list do not import the code, and show an empty schema. A schema of the descriptor "
-    "must have the arguments that the function takes."
+    "runtime is open; commands that only list do not import the code, and say so. An `input_schema` of the descriptor must "
+    "have the arguments that the function takes."
 )
 
 PACK_NOTE = (

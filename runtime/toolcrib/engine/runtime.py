@@ -783,16 +783,21 @@ class Engine:
             registry = registry.without(*gone)
         return registry.with_tools(added) if added else registry
 
-    def _complete(self) -> None:
-        """Get the schemas that only bindings know, such as those of Python functions, before tools are listed."""
+    @property
+    def incomplete(self) -> list[Descriptor]:
+        """The tools whose schemas only their binding knows, such as those of Python functions in files."""
         cards, executors = self.registry.cards, self.executors
         modes = [
             mode for mode in {card.mode for card in cards.values()} if mode and executors.may_complete(mode)
         ]
         named = [name for name, card in cards.items() if card.mode in modes] if modes else []
-        completing = [tool for name in named if executors.completes(tool := self.registry[name])]
-        found = [self.chain_for(tool).tool for tool in completing]
-        changed = [tool for tool, before in zip(found, completing, strict=True) if tool is not before]
+        return [tool for name in named if executors.completes(tool := self.registry[name])]
+
+    def _complete(self) -> None:
+        """Bind the incomplete tools, so that their schemas are known before tools are listed."""
+        incomplete = self.incomplete
+        found = [self.chain_for(tool).tool for tool in incomplete]
+        changed = [tool for tool, before in zip(found, incomplete, strict=True) if tool is not before]
         if changed:
             self._table.swap(self.registry.with_tools(changed), {})
 
@@ -926,6 +931,9 @@ class Engine:
 
     def timeout_of(self, tool: Descriptor) -> float:
         """Timeout of a tool in seconds: the one of its binding, else the one of its descriptor."""
+        # A binding that completes its tool imports code, which a command that only shows must not do.
+        if tool.mode is not None and self.executors.may_complete(tool.mode):
+            return tool.timeout
         own: float | None = getattr(self._binder.chain(tool).bound, "timeout", None)
         return tool.timeout if own is None else own
 

@@ -19,6 +19,7 @@ from toolcrib import (
     ToolGone,
     simple_tool,
 )
+from toolcrib.engine import engine_of
 
 FILE = "name: greet\ndescription: Greets.\nmock: {result: hi}\n"
 
@@ -113,6 +114,15 @@ def test_the_observer_hears_each_change_once(folder):
     runtime.add(other_refund, replace=True)
     runtime.remove("refund")
     assert [type(event) for event in events] == [ToolAppeared, ToolChanged, ToolGone]
+
+
+def test_served_clients_are_told(folder):
+    heard = []
+    runtime = opened(folder)
+    engine_of(runtime).follow(lambda: heard.append([*runtime.registry]))
+    runtime.add(refund)
+    runtime.remove("refund")
+    assert heard == [["greet", "refund"], ["greet"]]
 
 
 def test_changes_survive_a_reload_of_files(folder):

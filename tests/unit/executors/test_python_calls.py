@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import threading
 from collections.abc import AsyncIterator, Generator, Iterator
 from dataclasses import dataclass
@@ -10,6 +12,8 @@ from datetime import date
 from typing import Annotated, Any, ClassVar
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, SecretStr
 
 import toolcrib
@@ -25,6 +29,8 @@ from toolcrib import (
     parse_registry,
 )
 from toolcrib.core.model import Content
+from toolcrib.schema.from_types import JsonType
+from typed_values import TYPES
 
 
 @dataclass
@@ -80,6 +86,35 @@ def test_all_fields_are_told_at_once():
     assert result.outcome is Outcome.INVALID_ARGUMENTS
     told = {each["pointer"] for each in result.error.details["violations"]}
     assert told == {"/order/item", "/order/due", "/copies", "/colour"}
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_arguments_of_random_types_arrive_as_they_were(data):
+    types = data.draw(st.dictionaries(st.sampled_from(["a", "b", "given"]), TYPES, min_size=1), label="types")
+    sent = {name: data.draw(values, label=name) for name, (_declared, values) in types.items()}
+    received = []
+
+    async def receive(**arguments):
+        received.append(arguments)
+        return arguments.get("a")
+
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=declared)
+        for name, (declared, _values) in types.items()
+    ]
+    receive.__signature__ = inspect.Signature(parameters)
+    receive.__annotations__ = {name: declared for name, (declared, _values) in types.items()}
+    if "a" in types:
+        receive.__annotations__["return"] = types["a"][0]
+    written = {
+        name: JsonType(types[name][0], subject=name, place="here").write(value)
+        for name, value in sent.items()
+    }
+    result = call(receive, written)
+    assert result.outcome is Outcome.OK, result.message
+    assert received == [sent]
+    assert result.value == written.get("a")
 
 
 def secretive(key: SecretStr, n: Annotated[int, AfterValidator(lambda n: 1 / n)]) -> int:
@@ -430,6 +465,34 @@ def test_a_wrong_block_is_refused_when_it_is_read(block):
         "t.yaml", f"name: t\nmode: python\npython: {block}", kinds=Executors.installed(), problems=problems
     )
     assert [each.pointer.startswith("/python") for each in problems] == [True]
+
+
+def test_a_reload_that_changes_nothing_reports_nothing(tmp_path, monkeypatch):
+    (tmp_path / "reloaded_tools.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = 'name: refund\nmode: python\npython: {call: "reloaded_tools:refund"}\n'
+    (tmp_path / "a.tool.yaml").write_text(text)
+    events = []
+
+    async def run():
+        async with Runtime.open(str(tmp_path), index=False, observer=events.append) as runtime:
+            report = await runtime.reload()
+            return report, runtime.registry["refund"].input_schema
+
+    report, schema = asyncio.run(run())
+    assert (report.changed, events) == ((), [])
+    assert [*schema["properties"]] == ["order", "amount"]
+
+
+def test_a_decorator_may_hide_that_a_function_is_asynchronous():
+    async def inner(n: int) -> int:
+        return n
+
+    @functools.wraps(inner)
+    def outer(n: int) -> int:
+        return inner(n)
+
+    assert call(outer, {"n": 3}).value == 3
 
 
 def test_a_dry_run_calls_nothing():

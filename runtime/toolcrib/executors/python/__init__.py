@@ -117,15 +117,15 @@ class PythonExecutor:
 
 
 def _completed(descriptor: Descriptor, made: Implementation) -> Descriptor:
-    """The descriptor with the schemas and the description of its function where it has none of its own."""
-    changes: dict[str, Any] = {}
-    if unwritten_schema(descriptor):
-        changes["input_schema"] = made.input_schema
+    """A descriptor without an input schema, with the schemas and the description of its function."""
+    if not unwritten_schema(descriptor):
+        return descriptor
+    changes: dict[str, Any] = {"input_schema": made.input_schema}
     if descriptor.output_schema is None and made.result is not None:
         changes["output_schema"] = made.result.output_schema
-    if not descriptor.description and made.description:
+    if not descriptor.description:
         changes["description"] = made.description
-    return descriptor._replace(**changes) if changes else descriptor
+    return descriptor._replace(**changes)
 
 
 def _misfits(descriptor: Descriptor, made: Implementation) -> Iterator[Problem]:

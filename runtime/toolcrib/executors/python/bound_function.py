@@ -140,10 +140,12 @@ class BoundFunction:
         if self._thread:
             work = partial(_exhausted, run, context.emit) if self._generator else run
             with context.session.clock.outside():
-                return await _in_thread(work, call.tool.name)
-        if self._generator:
+                answer = await _in_thread(work, call.tool.name)
+        elif self._generator:
             return await _last(run(), context.emit) if self._async else _exhausted(run, context.emit)
-        answer = run()
+        else:
+            answer = run()
+        # A decorator may hide that a function is asynchronous.
         return await answer if inspect.isawaitable(answer) else answer
 
     def _result(self, value: Any) -> Result:

@@ -99,6 +99,15 @@ Without a client, every call is deferred. In a conversation with a model, a defe
 `Conversation.pending` under the same `id`, with `consent`, `message`, `categories` and `timeout` in its `details`. The caller
 that continues the conversation provides a result, an error or a refusal."""
 
+PYTHON_NOTE = (
+    "Guide: [from a function to a server](../how-to/from-a-function-to-a-server.md). How annotations, docstrings and classes "
+    "become tools: [Python tools](python-tools.md). The code is imported only if the project is "
+    "[trusted](../how-to/trust-a-project.md). Mode `python` requires the extra `typed`: `pip install 'toolcrib[typed]'`.\n\n"
+    "A descriptor without `input_schema` takes the schemas and the description of its function. They are known once the "
+    "runtime is open; commands that only list do not import the code, and say so. An `input_schema` of the descriptor must "
+    "have the arguments that the function takes."
+)
+
 PACK_NOTE = (
     "The file is named `pack.yaml`, `pack.yml` or `pack.json`. To build, install, rename and require packs, see "
     "[packs](../how-to/packs.md). For the effect of `requires` on trust, see "
@@ -121,16 +130,17 @@ OUTCOMES = (
 def pages() -> dict[str, str]:
     """File name -> the whole page."""
     blocks = Executors.installed().blocks()
-    mock, live, mcp, client = (blocks[mode] for mode in ("mock", "live", "mcp", "client"))
+    mock, live, mcp, client, python = (blocks[mode] for mode in ("mock", "live", "mcp", "client", "python"))
     assert isinstance(mock, dict)
     assert isinstance(live, dict)
     assert isinstance(mcp, dict)
     assert isinstance(client, dict)
+    assert isinstance(python, dict)
     return {
         "descriptor.md": schema_page(
             "Descriptor",
             envelope("descriptor"),
-            f"Each mode has its own block: [mock](mock.md), [live](live.md), [mcp](mcp.md) and [client](client.md).\n\n{BEYOND}",
+            f"Each mode has its own block: [mock](mock.md), [live](live.md), [mcp](mcp.md), [client](client.md) and [python](python-mode.md).\n\n{BEYOND}",
         ),
         "mock.md": schema_page(
             "Mock mode",
@@ -141,6 +151,7 @@ def pages() -> dict[str, str]:
         "live.md": schema_page("Live mode", live, LIVE_NOTE),
         "mcp.md": schema_page("MCP mode", mcp, MCP_NOTE) + "\n" + written("mcp"),
         "client.md": schema_page("Client mode", client, CLIENT_NOTE),
+        "python-mode.md": schema_page("Python mode", python, PYTHON_NOTE),
         "pack.md": schema_page("Pack", envelope("pack"), PACK_NOTE),
         "project.md": schema_page("Project", envelope("project"), PROJECT_NOTE),
         **scenario_pages(),
@@ -576,6 +587,13 @@ FINER_CODES = (
     ("unknown_handle", "tool_error", "`read_result` refers to a result that was not truncated."),
     ("offset_too_large", "tool_error", "`read_result` refers to an offset beyond the end of a result."),
     ("missing_extra", "unavailable", "A required extra is not installed."),
+    (
+        "bad_signature",
+        "unavailable",
+        "The Python function cannot be a tool; the message names the parameter.",
+    ),
+    ("no_schema", "unavailable", "A type of the Python function has no JSON Schema."),
+    ("initialise_failed", "unavailable", "`initialise` of the Python tool raised an exception."),
     (
         "unsupported_version",
         "unavailable",

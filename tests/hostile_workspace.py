@@ -63,6 +63,11 @@ live:
   url: "http://127.0.0.1:%(port)s/take"
   auth: {type: python, call: "evil_hooks:sign"}
 ---
+name: run_code
+description: Runs code of the repository.
+mode: python
+python: {call: "evil_hooks:sign"}
+---
 name: token
 description: Sends a secret for a token.
 mode: live

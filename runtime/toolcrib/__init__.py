@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.stub import ToolStub
     from toolcrib.executors import Executors
     from toolcrib.executors.client import ClientCall
+    from toolcrib.executors.python.declarations import Tool, simple_tool, tool
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
     from toolcrib.loading.reload import ReloadReport, ToolAppeared, ToolChanged, ToolGone
@@ -122,6 +123,7 @@ _HOMES = {
     ),
     "executors": ("Executors",),
     "executors.client": ("ClientCall",),
+    "executors.python.declarations": ("Tool", "simple_tool", "tool"),
     "loading.packs": ("Pack",),
     "loading.projects": ("Project",),
     "loading.scenarios.model": ("Scenario",),
@@ -223,6 +225,7 @@ __all__ = [
     "Server",
     "ServerDown",
     "Session",
+    "Tool",
     "ToolAppeared",
     "ToolChanged",
     "ToolFailed",
@@ -245,7 +248,9 @@ __all__ = [
     "parse_registry",
     "run_scenario",
     "runs_of",
+    "simple_tool",
     "text_for_model",
+    "tool",
 ]
 
 

@@ -35,7 +35,7 @@ def calls(name: str) -> dict[str, list[ast.Call]]:
     [
         ("bind", {"engine/binder.py", "testing.py"}),  # the binder asks before; the contract suite binds its own tool
         ("open_link", {"servers/mcp/supervisor.py"}),
-        ("load_hook", {"http/auth/schemes.py", "servers/mcp/server_requests.py"}),  # of tools that are bound, of servers whose link was opened
+        ("load_hook", {"executors/python/__init__.py", "http/auth/schemes.py", "servers/mcp/server_requests.py"}),  # of tools that are bound, of servers whose link was opened
         ("open_conversation", {"scenarios/agent_runner.py"}),  # asks for the models that scenarios name
         ("read_operator_file", {"loading/stores.py"}),  # of paths that the trail permits
         ("look_up", {

@@ -14,6 +14,7 @@ from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mcp import McpExecutor
 from toolcrib.executors.mock import MockExecutor
+from toolcrib.executors.python import PythonExecutor
 from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.testing import ExecutorCase, ExecutorContract
 
@@ -150,6 +151,37 @@ class TestClientThatAnswersTheSameEachTime(ExecutorContract):
 
 class TestClientThatEchoesItsArguments(TestClientThatAnswersTheSameEachTime):
     case = ExecutorCase(mode="client", block={}, arguments=ANYTHING, value=ANYTHING, options={"client": echo})
+
+
+class TestPythonFunction(ExecutorContract):
+    """The contract of mode `python`, over functions of the standard library."""
+
+    case = ExecutorCase(
+        mode="python",
+        block={"call": "textwrap:shorten"},
+        arguments={"text": "a long text", "width": 6},
+        value="[...]",
+        output_schema={"type": "string"},
+        broken_blocks=[
+            {},
+            {"call": "textwrap"},
+            {"call": "textwrap:shorten", "worker": "process"},
+            {"call": "textwrap:shorten", "confg": {}},
+        ],
+    )
+
+    def executor(self):
+        return PythonExecutor()
+
+
+class TestPythonFunctionInTheLoop(TestPythonFunction):
+    case = ExecutorCase(
+        mode="python",
+        block={"call": "copy:deepcopy", "worker": "inline"},
+        arguments={"x": {"city": "Oslo", "list": [1, {"a": None}]}},
+        value={"city": "Oslo", "list": [1, {"a": None}]},
+        broken_blocks=[{"call": "copy:"}],
+    )
 
 
 class Echo(BaseHTTPRequestHandler):

@@ -147,3 +147,43 @@ def errors(result: Result) -> str:
 
 with Runtime.open("descriptors", mode="mock", modes={"pay_*": "mock"}, strict=True) as tools:
     assert_type(tools.call_sync("get_forecast"), Result)
+
+
+@toolcrib.tool
+async def forecast(city: str, days: int = 3) -> list[float]:
+    return [float(len(city))] * days
+
+
+@toolcrib.tool(name="refund_order", annotations={"read_only": True}, timeout="5s")
+def refund(order: str, *, amount: float = 1.0) -> bool:
+    return bool(order) and amount > 0
+
+
+class Counter(toolcrib.Tool[dict[str, int], int]):
+    async def initialise(self, config: dict[str, int]) -> None:
+        self.start = config["start"]
+
+    async def execute(self, given: dict[str, int], context: toolcrib.CallContext | None = None) -> int:
+        return self.start + given["by"]
+
+
+@toolcrib.tool(title="Plain")
+class PlainCounter(toolcrib.Tool[dict[str, int], int]):
+    def execute(self, given: dict[str, int]) -> int:
+        return given["by"]
+
+    def close(self) -> None:
+        return None
+
+
+async def typed_tools(runtime: Runtime) -> None:
+    assert_type(await forecast("Oslo", days=2), list[float])
+    assert_type(refund("o1", amount=2), bool)
+    assert_type(PlainCounter().execute({"by": 1}), int)
+    for each in (forecast, refund, Counter, PlainCounter(), toolcrib.simple_tool("ping", "Answers.")):
+        assert_type(runtime.add(each), Descriptor)
+    runtime.add(lambda: None, replace=True)
+    runtime.remove("ping")
+    await forecast(7)  # type: ignore[arg-type]
+    refund("o1", amuont=2)  # type: ignore[call-arg]
+    runtime.add(3)  # type: ignore[arg-type]

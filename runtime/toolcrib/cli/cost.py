@@ -16,6 +16,7 @@ from toolcrib.cli.options import (
     parse_filters,
     paths_argument,
     print_refusals,
+    print_unimported_tools,
     print_unknown_filters,
     print_unqueried_servers,
     print_why_closed,
@@ -76,6 +77,7 @@ def command(
     runtime = open_offline(reading, paths)
     print_refusals(runtime)
     print_unqueried_servers(runtime)
+    print_unimported_tools(runtime)
     registry = runtime.registry
     filters = parse_filters(options)
     # Hidden tools are queried, too, to report how many matching tools are not offered.

@@ -344,6 +344,19 @@ def print_unqueried_servers(runtime: Runtime) -> None:
         )
 
 
+def print_unimported_tools(runtime: Runtime, only: str = "") -> None:
+    """Print on stderr which tools take their schemas from code that is not imported, for commands that import none.
+
+    Args:
+        runtime: The runtime.
+        only: Name of the only tool that is shown; empty if all are.
+    """
+    for tool in engine_of(runtime).incomplete:
+        if only in {"", tool.name}:
+            name = escape_terminal(tool.name)
+            click.echo(f"tool `{name}`: its code is not imported, so its schemas are not known", err=True)
+
+
 def list_exit_code(runtime: Runtime, *, empty: bool, strict: bool = False) -> int:
     """Return the exit code of a listing; an empty list is a success only if there are no errors.
 

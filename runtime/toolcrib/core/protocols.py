@@ -139,6 +139,7 @@ class BoundTool(Protocol):
     - `timeout` replaces the descriptor's deadline of a call, in seconds.
     - `own_defaults`: an attribute, true if the tool applies the defaults of its input schema itself. Calls then
       carry only the arguments that were given.
+    - `tool`: the descriptor with the schemas that only the binding knows. Calls use it instead of the one that was bound.
 
     Attributes:
         waits: Whether a call may wait. If so, the runtime enforces a deadline.
@@ -213,6 +214,8 @@ class Executor(Protocol):
       over MCP then name their session (`--sessions handle`).
     - `needs(descriptor, workspace)` returns the access that a tool of a mode that is not contained requires
       (`toolcrib.security.trust_needs.Need`). Without this method, the user must trust the whole block.
+    - `completes(descriptor)` returns whether the bound tool has a `tool` with further schemas. An open runtime then binds it
+      before it lists its tools.
     - `reaches_out`: an attribute, true if calls have real effects although there is no `world`. Tests do not make
       such calls.
     """

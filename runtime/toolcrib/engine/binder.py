@@ -59,6 +59,7 @@ class Binder:
                 self._check(tool)
             self._equip(executor)
             bound = executor.bind(tool)
+            tool = getattr(bound, "tool", tool)
             if tool.faults:
                 bound = _faulted(tool, bound)
         except NotReady as error:

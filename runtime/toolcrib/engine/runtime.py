@@ -44,9 +44,10 @@ from toolcrib.engine.startup import (
     start,
     start_again,
     start_over,
+    with_modes,
 )
 from toolcrib.executors import Executors
-from toolcrib.loading.settings import NO_SETTINGS
+from toolcrib.loading.settings import NO_SETTINGS, apply_settings
 from toolcrib.loading.snapshot import LoadedProject, log_problems
 from toolcrib.registry.registry import Registry, how_many
 from toolcrib.schema.validation.violations import shorten
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
     from toolcrib.core.clock import CrossLoopLock
     from toolcrib.engine.discovery import Discovery
+    from toolcrib.executors.python.declarations import Declared
     from toolcrib.loading.fingerprints import FileFingerprints
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
@@ -408,6 +410,44 @@ class Runtime:
         """
         return await self._engine.reload()
 
+    def add(self, tool: Descriptor | Declared, *, replace: bool = False) -> Descriptor:
+        """Add a tool. It is called, listed, searched, mocked, limited and served as those of files, and survives reloads.
+
+        The observer receives `ToolAppeared`, and served clients hear that the list has changed. Call it in the thread of
+        the event loop, if there is one.
+
+        Example:
+            ```python
+            async with Runtime.open("descriptors") as tools:
+                tools.add(get_weather)
+            ```
+
+        Args:
+            tool: A descriptor, an annotated function, a subclass of `Tool`, or an instance of one; functions and classes
+                may be declared with `toolcrib.tool`.
+            replace: Whether a tool of the same name is replaced.
+
+        Returns:
+            The descriptor of the tool.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: The name is taken, or the function cannot be a tool; the message names file and line.
+            DocumentError: A key that was passed to `toolcrib.tool` is invalid.
+        """
+        return self._engine.add(tool, replace=replace)
+
+    def remove(self, name: str) -> None:
+        """Remove a tool; a reload does not bring it back. Running calls finish.
+
+        The observer receives `ToolGone`, and served clients hear that the list has changed.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: No tool has the name; the message has the nearest names.
+        """
+        self._engine.remove(name)
+
     def watch(self, *, poll: float = 1.0) -> AsyncGenerator[ReloadReport, None]:
         """Reload whenever files change, and yield a report for each reload.
 
@@ -594,6 +634,7 @@ class Engine:
         self._runner: asyncio.Runner | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._followers: list[Callable[[], None]] = []
+        self._changes: dict[str, Descriptor | None] = {}  # the tools that `add` and `remove` gave and took
         self._main = self.session(id="main", clock=clock, seed=seed)
 
     def read_from(self, asked: OpenRequest, settings: Settings | None) -> None:
@@ -687,6 +728,79 @@ class Engine:
             client=self._client if client is None else client,
         )
 
+    def add(self, tool: Descriptor | Declared, *, replace: bool = False) -> Descriptor:
+        """Add a tool; see `Runtime.add`."""
+        self.check_open()
+        if not isinstance(tool, Descriptor):
+            from toolcrib.executors.python.declarations import descriptor_of  # noqa: PLC0415 -- as above
+
+            tool = descriptor_of(tool, self.executors)
+        known = self.registry.get(tool.name)
+        if known is not None and not replace:
+            raise ConfigurationError(
+                f"the tool `{shorten(tool.name)}` exists already ({known.origin.place()})",
+                code="duplicate_tool",
+                hint="rename one of them, or use `replace=True`",
+            )
+        self._change(tool.name, tool)
+        return self.registry[tool.name]
+
+    def remove(self, name: str) -> None:
+        """Remove a tool; see `Runtime.remove`."""
+        self.check_open()
+        if name not in self.registry:
+            near = self.registry.near(name)
+            hint = (
+                f"did you mean {' or '.join(f'`{each}`' for each in near)}?"
+                if near
+                else how_many(self.registry)
+            )
+            raise ConfigurationError(f"unknown tool `{shorten(name)}`", code="unknown_tool", hint=hint)
+        self._change(name, None)
+
+    def _change(self, name: str, tool: Descriptor | None) -> None:
+        from toolcrib.loading.reload import compare_registries  # noqa: PLC0415 -- few runtimes change
+
+        before = self.registry
+        self._changes[name] = tool
+        after = before.without(name) if tool is None else before.with_tool(self._configured(tool))
+        # The other chains stay: their tools have not changed.
+        chains = {known: chain for known, chain in self._table.chains.items() if chain.tool.name != name}
+        self._table.swap(after, chains)
+        self._tell(compare_registries(before, after))
+
+    def _configured(self, tool: Descriptor) -> Descriptor:
+        """A tool that was added, with the defaults and modes that apply to those of files."""
+        modes = NOTHING if self._asked is None else self._asked.modes
+        registry = Registry([tool if self.settings is None else apply_settings(tool, self.settings)])
+        return with_modes(registry, modes)[tool.name]
+
+    def _with_changes(self, registry: Registry) -> Registry:
+        """A registry that was read again, with the tools that `add` and `remove` gave and took."""
+        gone = [name for name, tool in self._changes.items() if tool is None and name in registry]
+        added = [self._configured(tool) for tool in self._changes.values() if tool is not None]
+        if gone:
+            registry = registry.without(*gone)
+        return registry.with_tools(added) if added else registry
+
+    @property
+    def incomplete(self) -> list[Descriptor]:
+        """The tools whose schemas only their binding knows, such as those of Python functions in files."""
+        cards, executors = self.registry.cards, self.executors
+        modes = [
+            mode for mode in {card.mode for card in cards.values()} if mode and executors.may_complete(mode)
+        ]
+        named = [name for name, card in cards.items() if card.mode in modes] if modes else []
+        return [tool for name in named if executors.completes(tool := self.registry[name])]
+
+    def _complete(self) -> None:
+        """Bind the incomplete tools, so that their schemas are known before tools are listed."""
+        incomplete = self.incomplete
+        found = [self.chain_for(tool).tool for tool in incomplete]
+        changed = [tool for tool, before in zip(found, incomplete, strict=True) if tool is not before]
+        if changed:
+            self._table.swap(self.registry.with_tools(changed), {})
+
     def in_mode(self, tool: Descriptor, mode: str) -> BoundTool:
         """Bind a tool in another of its modes, without layers; an `Unavailable` if that is not possible."""
         return self._binder.in_mode(tool, mode)
@@ -762,12 +876,21 @@ class Engine:
     def _check_trust(self, tool: Descriptor) -> None:
         from toolcrib.engine.workspaces import subject_of_tool  # noqa: PLC0415 -- mocks need no trust
 
-        if self.trust.policy.everything or tool.mode is None:
+        if self.trust.policy.everything or tool.mode is None or self._is_added(tool):
             return
         self.trust.check(subject_of_tool(tool, self.executors, self.trust, tool.mode))
         remote = self.executors.remote_of(tool.mode, tool.name, tool.bindings.get(tool.mode))
         if remote is not None and remote.server in self.servers:
             self.trust.check_server(self.servers[remote.server])
+
+    def _is_added(self, tool: Descriptor) -> bool:
+        """Whether the program itself added a tool, which therefore needs no trust."""
+        added = self._changes.get(tool.name)
+        return (
+            added is not None
+            and added.bindings == tool.bindings
+            and added.origin.source == tool.origin.source
+        )
 
     def _equip(self, executor: Any) -> None:
         """Give an executor what it declares: network environment, listener for changed servers, `in_mode`."""
@@ -808,6 +931,9 @@ class Engine:
 
     def timeout_of(self, tool: Descriptor) -> float:
         """Timeout of a tool in seconds: the one of its binding, else the one of its descriptor."""
+        # A binding that completes its tool imports code, which a command that only shows must not do.
+        if tool.mode is not None and self.executors.may_complete(tool.mode):
+            return tool.timeout
         own: float | None = getattr(self._binder.chain(tool).bound, "timeout", None)
         return tool.timeout if own is None else own
 
@@ -884,17 +1010,18 @@ class Engine:
         from toolcrib.loading.reload import compare_registries  # noqa: PLC0415 -- as above
         from toolcrib.loading.settings import has_same_egress  # noqa: PLC0415 -- as above
 
-        before = self.registry
         # Parsing a large project would stop the event loop, and with it every call that is under way.
         now = await asyncio.to_thread(self._started_again)
-        events = compare_registries(before, now.registry)
-        self._table.swap(now.registry.after(before), {})
+        before = self.registry
         same = has_same_egress(self.settings, now.settings) and now.stock.servers == self.servers
         self._stock = now.stock
         if self._asked is not None:
             self.settings = now.settings
         if not same:
             self._world = None  # rebuilt only if needed: a new one loses open connections and cached tokens
+        self._table.swap(self._with_changes(now.registry).after(before), {})
+        self._complete()
+        events = compare_registries(before, self.registry)
         self._tell(events)
         return events
 
@@ -1048,6 +1175,7 @@ class Engine:
         unasked = self._unasked
         if unasked:
             self._log_down(await self.discover(*unasked))
+        self._complete()
         if self._asked is not None and self._asked.watched:
             import asyncio  # noqa: PLC0415 -- as above
 
@@ -1058,6 +1186,7 @@ class Engine:
         unasked = self._unasked
         if unasked:
             self._log_down(self._run(self.discover(*unasked)))
+        self._complete()
 
     @property
     def _unasked(self) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "live": "toolcrib.executors.live:LiveExecutor",
         "mcp": "toolcrib.executors.mcp:McpExecutor",
         "mock": "toolcrib.executors.mock:MockExecutor",
+        "python": "toolcrib.executors.python:PythonExecutor",
     }
 )
 """toolcrib's own modes, as its entry points declare them: mode -> `module:class`."""
@@ -210,6 +211,22 @@ class Executors:
             self._give_up(mode, f"`keeps_state` failed: {_error_text(error)}")
             return False
 
+    def may_complete(self, mode: str) -> bool:
+        """Whether binding a tool in a mode may complete its schemas."""
+        return hasattr(self.get(mode), "completes")
+
+    def completes(self, tool: Descriptor) -> bool:
+        """Whether binding a tool in its mode completes its schemas."""
+        mode = tool.mode or ""
+        if mode not in tool.bindings:
+            return False
+        try:
+            completes: bool = self.get(mode).completes(tool)  # type: ignore[union-attr]
+        except Exception as error:  # noqa: BLE001 -- third-party code may raise anything
+            self._give_up(mode, f"`completes` failed: {_error_text(error)}")
+            return False
+        return completes
+
     def needs_of(self, mode: str, tool: Descriptor, workspace: Workspace) -> Iterable[Need]:
         """What a tool needs permission for in a mode; nothing if the mode is contained.
 
@@ -275,7 +292,9 @@ def _installed_targets() -> dict[str, str]:
     # Deferred: slow to import, and the index already has the names of the modes.
     from importlib.metadata import entry_points  # noqa: PLC0415
 
-    return {entry.name: f"{entry.module}:{entry.attr}" for entry in entry_points(group=GROUP)}
+    found = {entry.name: f"{entry.module}:{entry.attr}" for entry in entry_points(group=GROUP)}
+    # An installation from source may have been made before a mode was added.
+    return {**BUILT_IN, **found}
 
 
 def _maker(target: str) -> Callable[[], Executor]:

@@ -7,9 +7,9 @@ only `Any` and `object` mean that every JSON value is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, NoReturn, TypeVar, get_args
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON
@@ -252,3 +252,45 @@ def _place(location: Sequence[str | int], value: JSON, *, missing: bool) -> tupl
 
 def _has(value: JSON, index: int) -> bool:
     return isinstance(value, list) and index < len(value)
+
+
+class ParameterType(NamedTuple):
+    """A parameter whose annotation or default may have metadata, such as pydantic's `Field`.
+
+    Attributes:
+        declared: The type, with all metadata.
+        description: What the metadata says; empty if it says nothing.
+        default: Creates the default that a `Field` has; None if there is none.
+    """
+
+    declared: Any
+    description: str = ""
+    default: Callable[[], Any] | None = None
+
+    @classmethod
+    def of(cls, declared: Any, default: Any) -> ParameterType:
+        """Read the metadata of a parameter.
+
+        Args:
+            declared: Its annotation.
+            default: Its default in the signature, which may be a `Field`.
+
+        Raises:
+            ConfigurationError: pydantic is not installed (`missing_extra`).
+        """
+        try:
+            from pydantic.fields import FieldInfo  # noqa: PLC0415 -- optional, and slow to import
+        except ImportError as error:
+            raise missing_typed(error) from None
+        if isinstance(default, FieldInfo):
+            declared = Annotated[declared, default]
+        metadata = getattr(declared, "__metadata__", ())
+        fields = [each for each in metadata if isinstance(each, FieldInfo)]
+        texts = [each.description for each in reversed(fields) if each.description]
+        texts += [each for each in metadata if isinstance(each, str)]
+        made = next((each for each in reversed(fields) if not each.is_required()), None)
+        return cls(
+            declared,
+            texts[0] if texts else "",
+            None if made is None else partial(made.get_default, call_default_factory=True, validated_data={}),
+        )

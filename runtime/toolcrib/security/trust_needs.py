@@ -143,7 +143,7 @@ def needs_of_server(server: Server, root: str) -> Iterator[Need]:
             yield make_need("read", variable.text, to=target, user=user, place=place)
     for role, hook in (("elicitation", server.elicitation), ("sampling", server.sampling)):
         if hook:
-            yield _import(hook, role, root, user, place)
+            yield need_of_import(hook, role, root, user, place)
 
 
 def _start(server: Server, root: str, user: str, place: str) -> Need:
@@ -191,7 +191,16 @@ def _files_shown(files: FollowedFiles) -> Iterator[str]:
         yield "more files than are followed"
 
 
-def _import(function: str, role: str, root: str, user: str, place: str) -> Need:
+def need_of_import(function: str, role: str, root: str, user: str, place: str) -> Need:
+    """The need of importing a function and everything that its module imports.
+
+    Args:
+        function: The function, as `module:name`.
+        role: What it is used as: `auth`, `tool`.
+        root: Folder of the workspace, absolute, with links resolved.
+        user: The subject that has the need.
+        place: `file:line` of the subject.
+    """
     files = files_of_module(function.partition(":")[0], root)
     return make_need(
         "import",
@@ -237,7 +246,7 @@ def needs_of_http(block: Mapping[str, Any], *, user: str, place: str = "", root:
         yield make_need("read", variable.text, to=", ".join(sorted(targets)), user=user, place=place)
     for scheme in schemes:
         if isinstance(scheme.get("call"), str):
-            yield _import(scheme["call"], "auth", root, user, place)
+            yield need_of_import(scheme["call"], "auth", root, user, place)
 
 
 def look_ups(value: JSON) -> Iterator[SecretVariable]:

@@ -122,7 +122,7 @@ def test_a_tool_without_parameters_and_an_unbound_one_say_so(tools, toolcrib):
     assert "parameters: none" in page
     assert "deprecated      use echo" in page
     assert (
-        "unavailable     `later` is unbound: add a `client:` or `live:` or `mcp:` or `mock:` block to descriptors/later.tool.yaml:2"
+        "unavailable     `later` is unbound: add a `client:` or `live:` or `mcp:` or `mock:` or `python:` block to descriptors/later.tool.yaml:2"
         in page
     )
 

@@ -8,6 +8,7 @@ from in_memory import mocked, runtime_of
 from toolcrib import Registry, Result, Runtime, Session
 
 FACE = {
+    "add",
     "aclose",
     "call",
     "call_sync",
@@ -21,6 +22,7 @@ FACE = {
     "project",
     "registry",
     "reload",
+    "remove",
     "scenarios",
     "servers",
     "session",

@@ -6,10 +6,10 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum, IntEnum, StrEnum
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -22,18 +22,9 @@ from typing_extensions import TypedDict
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.schema.from_types import JsonType, UnreadableValue, UnwritableValue
 from toolcrib.schema.validation import Validator, check_schema
+from typed_values import TYPES, Level, Unit
 
 T = TypeVar("T")
-
-
-class Unit(StrEnum):
-    C = "celsius"
-    F = "fahrenheit"
-
-
-class Level(IntEnum):
-    LOW = 1
-    HIGH = 2
 
 
 class Colour(Enum):
@@ -233,52 +224,6 @@ def test_without_pydantic_the_error_names_the_extra():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split(maxsplit=1) == ["missing_extra", "pip install 'toolcrib[typed]'\n"]
-
-
-# Random types and values of them.
-
-TEXT = st.text(st.characters(codec="utf-8"), max_size=5)
-NAMES = st.sampled_from(["a", "b", "schema", "model_config", "self"])
-
-LEAVES = st.sampled_from(
-    [
-        (int, st.integers()),
-        (float, st.floats(allow_nan=False, allow_infinity=False)),
-        (bool, st.booleans()),
-        (str, TEXT),
-        (bytes, TEXT.map(lambda text: text.encode())),
-        (
-            Decimal,
-            st.decimals(allow_nan=False, allow_infinity=False, places=2, min_value=-999, max_value=999),
-        ),
-        (uuid.UUID, st.uuids()),
-        (datetime, st.datetimes(timezones=st.just(UTC))),
-        (date, st.dates()),
-        (timedelta, st.timedeltas(timedelta(days=-999), timedelta(days=999))),
-        (Unit, st.sampled_from(Unit)),
-        (Level, st.sampled_from(Level)),
-        (Literal["x", 2], st.sampled_from(["x", 2])),
-    ]
-)
-
-
-def wider(inner):
-    def dataclass_of(fields):
-        made = make_dataclass("Made", [(name, declared) for name, (declared, _values) in fields.items()])
-        return made, st.builds(made, **{name: values for name, (_declared, values) in fields.items()})
-
-    return st.one_of(
-        inner.map(lambda pair: (list[pair[0]], st.lists(pair[1], max_size=3))),
-        inner.map(lambda pair: (dict[str, pair[0]], st.dictionaries(TEXT, pair[1], max_size=3))),
-        inner.map(lambda pair: (pair[0] | None, st.none() | pair[1])),
-        st.tuples(inner, inner).map(
-            lambda two: (tuple[two[0][0], two[1][0]], st.tuples(two[0][1], two[1][1]))
-        ),
-        st.dictionaries(NAMES.filter(lambda name: name != "self"), inner, max_size=3).map(dataclass_of),
-    )
-
-
-TYPES = st.recursive(LEAVES, wider, max_leaves=5)
 
 
 @settings(max_examples=60, deadline=None)

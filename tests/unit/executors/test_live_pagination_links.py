@@ -196,9 +196,20 @@ def test_a_link_elsewhere_denies_the_call():
     done = collect({"style": "link"}, linked(links))
     assert (done.result.outcome, done.result.error.code) == (Outcome.DENIED, "link_refused")
     assert done.result.error.details == {"pages": {"count": 1, "items": 1}}
-    assert "https://evil.test" in done.result.message
+    assert (
+        "leads to another origin, https://evil.test; only hosts in `hosts` may be reached"
+        in done.result.message
+    )
     assert "hunter2" not in str(done.result)
     assert len(done.requests) == 2
+
+
+@pytest.mark.parametrize("link", ["https://api.test:x/b", "https://cdn.test:99999/b", "http://cdn.test/b"])
+@pytest.mark.parametrize("block", [{"hosts": ["api.test", "cdn.test"]}])
+def test_hosts_are_not_named_where_no_host_is_the_cause(link, block):
+    result = collect({"style": "link"}, linked({"/things": ([1], link)}), block=block).result
+    assert (result.outcome, result.error.code) == (Outcome.DENIED, "link_refused")
+    assert "`hosts`" not in result.message
 
 
 def test_named_hosts_may_be_reached_without_credentials():

@@ -408,9 +408,8 @@ def _following(page: ResponsePage, style: PaginationStyle) -> PageStep | None:
         message = f"cannot request the next page: {error}"
         raise _PagingFailure(_unusable("bad_cursor", message)) from None
     except LinkError as error:
-        message = f"{error}; only hosts in `hosts` may be reached"
         # Refused, not ignored: a page that silently ends early would look like the whole list.
-        raise _PagingFailure(Result.failed(Outcome.DENIED, message, code="link_refused")) from None
+        raise _PagingFailure(Result.failed(Outcome.DENIED, str(error), code="link_refused")) from None
 
 
 def _cut(
@@ -626,7 +625,9 @@ def follow_link(
     if origin == draft.origin or origin in own:
         return following
     if not foreign:
-        raise LinkError(f"the link to the next page leads to another origin, {origin}")
+        raise LinkError(
+            f"the link to the next page leads to another origin, {origin}; only hosts in `hosts` may be reached"
+        )
     if draft.scheme == "https" and scheme != "https":
         raise LinkError(f"the link to the next page leads from https to {origin}")
     # A foreign server must not receive the tool's own headers, cookies or body: they may be credentials.

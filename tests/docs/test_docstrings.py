@@ -9,6 +9,7 @@ import re
 import textwrap
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TypedDict
 
 import pytest
 
@@ -45,6 +46,20 @@ mock: {result: done}
 REPLIES = [{"call": "refund_order", "args": {}}, {"say": "Done."}, {"say": "Anything else?"}]
 
 
+class WeatherInput(TypedDict):
+    city: str
+
+
+class WeatherOutput(TypedDict):
+    temperature: float
+    conditions: str
+
+
+def get_weather(city: str) -> float:
+    """Return the temperature of a city."""
+    return 21.5
+
+
 def examples():
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -67,12 +82,15 @@ async def run(code: str) -> None:
             "asyncio": asyncio,
             "conversation": pending,
             "database": SimpleNamespace(),
+            "get_weather": get_weather,
             "loop": loop,
             "open_provider": lambda *_, **__: Scripted.of(REPLIES),
             "render": print,
             "runtime": tools,
             "session": tools.session(),
             "Scripted": Scripted,
+            "WeatherInput": WeatherInput,
+            "WeatherOutput": WeatherOutput,
             "toolcrib": toolcrib,
             "tools": tools,
         }

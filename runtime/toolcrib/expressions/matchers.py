@@ -486,7 +486,7 @@ def _regex(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNod
     # time.
     try:
         judge = jsonschema_rs.validator_for(
-            {"type": "string", "pattern": operand},
+            {"type": "string", "pattern": _with_dot_all(str(operand))},
             offline=True,
             pattern_options=jsonschema_rs.RegexOptions(size_limit=_LARGEST_PATTERN),
         ).is_valid
@@ -501,6 +501,29 @@ def _regex(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNod
             return False
 
     return leaf_node(test, lambda _scope: f"a string that matches {shown(operand)}")
+
+
+# An escape, a class, a group with flags, or any other character.
+_PATTERN_PARTS = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?(?P<on>[a-zA-Z]*)(?:-(?P<off>[a-zA-Z]*))?(?P<end>[:)])|.", re.DOTALL
+)
+
+
+def _with_dot_all(pattern: str) -> str:
+    """Replace each `.` to which the flag `s` applies: jsonschema-rs ignores the flag since 0.61, as ECMA 262 does."""
+    parts: list[str] = []
+    outer: list[bool] = []
+    dot_all = False
+    for part in _PATTERN_PARTS.finditer(pattern):
+        text = part.group()
+        if text == "(" or part["end"] == ":":
+            outer.append(dot_all)
+        if part["end"]:
+            dot_all = (dot_all or "s" in part["on"]) and "s" not in (part["off"] or "")
+        elif text == ")" and outer:
+            dot_all = outer.pop()
+        parts.append(r"[\s\S]" if dot_all and text == "." else text)
+    return "".join(parts)
 
 
 def _no_pattern(pattern: str, pointer: str) -> tuple[str, str, str]:

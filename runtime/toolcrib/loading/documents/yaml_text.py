@@ -70,6 +70,8 @@ _SURROGATE_ESCAPE: Final = re.compile(r"\\(?:u|U0000)[dD][89a-fA-F]")
 _TAG_DIRECTIVE: Final = re.compile(r"^%TAG\b", re.MULTILINE)
 _BARE_EXPRESSION: Final = re.compile(r"(?:^|[:\-,\[{])\s*(\{\{.*?(?:\}\}|$))")
 _WHOLE_CHARACTER: Final = "write the character itself, or `\\U` and its eight digits"
+_TOO_DEEP: Final = f"objects and lists are nested deeper than {DEPTH} levels"
+
 _HINTS: Final = {
     "mapping values are not allowed": "put text that contains `: ` in quotes",
     "found character that cannot start any token": "put text that starts with this character in quotes",
@@ -170,8 +172,7 @@ class _Builder:
     def open(self, event: Any, container: dict[str, JSON] | list[JSON]) -> None:
         self.check(event)
         if len(self.stack) == DEPTH:
-            message = f"objects and lists are nested deeper than {DEPTH} levels"
-            self.report(event, "too_deep", message, self.path())
+            self.report(event, "too_deep", _TOO_DEEP, self.path())
             raise StopReading
         here, key, after = self.here, self.key, None
         if type(here) is list:
@@ -422,6 +423,9 @@ def _report_syntax(builder: _Builder, error: yaml.MarkedYAMLError) -> None:
             builder.refuse_expression(row + 1, bare.start(1) + 1, bare.group(1))
             return
     message, hint, code = error.problem or "not valid YAML", "", "invalid_yaml"
+    # libyaml reads ahead, so since PyYAML 6.0.4 its own limit of 1,000 levels is reached before ours.
+    if message == "exceeded maximum nesting depth":
+        message, code = _TOO_DEEP, "too_deep"
     if seen[column : column + 1] == "\t":
         message, hint = "a tab is used as indentation", "indent with spaces"
     elif _SURROGATE_ESCAPE.match(seen, max(column - 2, 0)):

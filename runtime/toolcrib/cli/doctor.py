@@ -171,8 +171,9 @@ def _settings(profile: dict[str, Any]) -> Iterator[Row]:
     for entry in profile["origins"]:
         yield "origins", f"{entry['key']} -> {entry['value']}  ({entry['place']})"
     for switch in profile["switches"]:
-        lead = "enabled" if switch["enabled"] else "disabled"
-        yield lead, f"{', '.join(switch['globs'])}  ({switch['place']})"
+        lead = "enabled" if switch["enabled"] else "hidden" if switch["flag"] else "disabled"
+        what = f"{switch['flag']} tools" if switch["flag"] else ", ".join(switch["globs"])
+        yield lead, f"{what}  ({switch['place']})"
     if profile["toolset"]:
         yield "toolset", f"{profile['toolset']}  ({profile['toolset_place']})"
 

@@ -288,8 +288,8 @@ class Checkup:
             "toolset": settings.toolset or None,
             "toolset_place": settings.places.get("toolset"),
             "switches": [
-                {"globs": list(globs), "enabled": enabled, "place": place}
-                for globs, enabled, place in settings.switches
+                {"globs": list(globs), "enabled": enabled, "place": place, "flag": flag or None}
+                for globs, enabled, place, flag in settings.switches
             ],
         }
 

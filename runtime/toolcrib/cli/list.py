@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -92,7 +93,8 @@ def command(
     everything = registry.query(hidden=True, **filters)
     cards = everything if hidden else [card for card in everything if registry.hidden(card.name) is None]
     if as_json:
-        tools = [tool_entry(runtime, card) for card in cards]
+        unable = unavailability(runtime)
+        tools = [tool_entry(runtime, card, unable) for card in cards]
         click.echo(json_text({"tools": tools, "servers": _servers(runtime)}))
     else:
         for line in tool_lines(cards, unavailability(runtime), terminal_width(), hidden=registry.hidden):
@@ -122,18 +124,18 @@ def _servers(runtime: Runtime) -> list[dict[str, Any]]:
     ]
 
 
-def unavailability(runtime: Runtime) -> Any:
+def unavailability(runtime: Runtime) -> Callable[[Card], str]:
     """Return a function from a card to why the tool cannot run here; empty if it can."""
-    executors = engine_of(runtime).executors
-    return lambda card: why_unable(card, executors.modes, executors.missing)
+    executors, unmet = engine_of(runtime).executors, engine_of(runtime).environment_check()
+    return lambda card: why_unable(card, executors.modes, executors.missing, unmet)
 
 
-def tool_entry(runtime: Runtime, card: Card) -> dict[str, Any]:
-    """The JSON object of a tool."""
+def tool_entry(runtime: Runtime, card: Card, unable: Callable[[Card], str]) -> dict[str, Any]:
+    """The JSON object of a tool; `unable` is the result of `unavailability`."""
     return entry_of(
         card,
         alias=runtime.registry.alias_of(card.name),
-        unable=unavailability(runtime)(card),
+        unable=unable(card),
         hidden=runtime.registry.hidden(card.name),
     )
 
@@ -189,7 +191,8 @@ def search(
     hits = everything if hidden else [hit for hit in everything if registry.hidden(hit.card.name) is None]
     shown = hits[:most]
     if as_json:
-        tools = [{**tool_entry(runtime, hit.card), "score": hit.score} for hit in shown]
+        unable = unavailability(runtime)
+        tools = [{**tool_entry(runtime, hit.card, unable), "score": hit.score} for hit in shown]
         click.echo(json_text({"tools": tools, "found": len(hits)}))
     else:
         cards = [hit.card for hit in shown]

@@ -189,6 +189,7 @@ _FILTER_OPTIONS = (
     _several(
         "--annotation", "NAME", f"Only tools that are {', '.join(ANNOTATIONS[:-1])} or {ANNOTATIONS[-1]}."
     ),
+    _several("--capability", "NAME", "Only tools with this capability."),
     _several("--toolset", "NAME", "Only tools of this toolset."),
     click.option(
         "--deprecated/--no-deprecated", default=None, help="Only tools that are deprecated, or not."
@@ -251,6 +252,7 @@ _PHRASES = {
     "source": "no source file matches",
     "pack": "no tool is from the pack",
     "annotation": "unknown annotation",
+    "capability": "no tool has the capability",
     "toolset": "unknown toolset",
 }
 
@@ -268,6 +270,7 @@ def _known(cards: Iterable[Card], toolsets: Iterable[str]) -> dict[str, set[str]
         "source": {card.source for card in cards},
         "pack": {card.pack for card in cards} - {""},
         "annotation": set(ANNOTATIONS),
+        "capability": {name for card in cards for name in card.capabilities},
         "toolset": set(toolsets),
     }
 

@@ -390,6 +390,8 @@ def entry_of(card: Card, *, alias: str, unable: str, hidden: HiddenReason | None
         "tags": list(card.tags),
         "labels": dict(card.labels),
         "annotations": list(card.annotations),
+        "capabilities": list(card.capabilities),
+        "requires": list(card.requires),
         "arguments": list(card.arguments),
         "deprecated": card.deprecated,
         "experimental": card.experimental,

@@ -21,6 +21,7 @@ from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, pack_file
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.settings import tool_limits
+from toolcrib.loading.tool_requirements import CAPABILITY_KEYS
 
 FILES = 2000
 """Maximum number of files that are searched for an unknown tool."""
@@ -72,7 +73,7 @@ def _why_not(checkup: Checkup, tool: Descriptor, mode: str) -> str | None:
 def _values(tool: Descriptor) -> Iterator[dict[str, str]]:
     """Yield each key with its short value and its source."""
     origin = tool.origin
-    plain = [key for key in _ORDER if key in origin.written or key in origin.settings or key in _SHOWN]
+    plain = [key for key in _ORDER if key in origin.written or key in origin.settings or key in _SHOWN or (key == "capabilities" and tool.capabilities)]
     for key in plain:
         yield {"key": key, "value": _short(tool, key), "from": _from(tool, key)}
     for name, limit in tool_limits(tool).items():
@@ -100,6 +101,11 @@ _ORDER = (
     "coerce",
     "on_invalid_result",
     "examples",
+    "capabilities",
+    "platforms",
+    "dependencies",
+    "requires_confirmation",
+    "estimate",
     "deprecated",
     "experimental",
     "metadata",
@@ -108,6 +114,10 @@ _ORDER = (
 
 def _from(tool: Descriptor, key: str) -> str:
     origin = tool.origin
+    if key == "capabilities":
+        key = next((each for each in CAPABILITY_KEYS if each in origin.written), key)
+        if key not in origin.written:
+            return "its blocks"
     if key in origin.settings:
         return origin.settings[key]
     if key in origin.written:
@@ -130,6 +140,9 @@ def _short(tool: Descriptor, key: str) -> str:
     value = getattr(tool, key)
     if key == "timeout":
         return format_duration(value)
+    if key in {"dependencies", "estimate"}:
+        held = {name: [*item] if isinstance(item, tuple) else item for name, item in value._asdict().items()}
+        value = {name: item for name, item in held.items() if item not in (None, [])}
     if key == "annotations":
         holds = [name for name, is_so in value._asdict().items() if is_so]
         return ", ".join(name for name in holds if not (value.read_only and name == "destructive")) or "none"

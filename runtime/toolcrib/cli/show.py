@@ -23,7 +23,7 @@ from toolcrib.cli.output import json_text, outline, print_failure, table, termin
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Descriptor, Icon, Schema
 from toolcrib.core.subschemas import SchemaIndex
-from toolcrib.core.text import compact, escape_terminal
+from toolcrib.core.text import compact, escape_terminal, format_size
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.settings import format_limits, tool_limits
@@ -93,6 +93,11 @@ def _document(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:
         "limits": format_limits(tool.limits),
         "coerce": tool.coerce,
         "on_invalid_result": tool.on_invalid_result,
+        "capabilities": list(tool.capabilities),
+        "platforms": list(tool.platforms),
+        "dependencies": {key: list(names) for key, names in tool.dependencies._asdict().items()},
+        "requires_confirmation": tool.requires_confirmation,
+        "estimate": tool.estimate._asdict(),
         "examples": [_example(tool, index) for index in range(len(tool.examples))],
         "deprecated": tool.deprecated,
         "experimental": tool.experimental,
@@ -163,6 +168,11 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
         else "",
         "experimental": "yes" if tool.experimental else "",
         "a call is": ", ".join(key.replace("_", " ") for key, is_so in effects._asdict().items() if is_so),
+        "capabilities": ", ".join(tool.capabilities),
+        "platforms": ", ".join(tool.platforms),
+        "needs": ", ".join(_needs(tool)),
+        "confirmation": _confirmation(tool),
+        "estimate": ", ".join(_estimate(tool)),
         "tags": ", ".join(tool.tags),
         "labels": ", ".join(f"{key}={value}" for key, value in tool.labels.items()),
         "category": tool.category,
@@ -182,6 +192,29 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
     ]
     for why in filter(None, dict.fromkeys(reasons)):
         yield "unavailable", why
+
+
+def _needs(tool: Descriptor) -> Iterator[str]:
+    """The dependencies, each with its kind."""
+    for kind, names in zip(("package", "command", "tool", "variable"), tool.dependencies, strict=True):
+        yield from (f"{kind} {name}" for name in names)
+
+
+def _confirmation(tool: Descriptor) -> str:
+    """The question for the person who approves a call; empty if no approval is needed."""
+    if isinstance(tool.requires_confirmation, str):
+        return tool.requires_confirmation
+    return "required for each call" if tool.requires_confirmation else ""
+
+
+def _estimate(tool: Descriptor) -> Iterator[str]:
+    duration, cost, output = tool.estimate
+    if duration is not None:
+        yield format_duration(duration)
+    if cost is not None:
+        yield f"${cost:g}"
+    if output is not None:
+        yield format_size(output)
 
 
 def _in_short(icon: Icon) -> str:

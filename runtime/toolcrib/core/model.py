@@ -432,6 +432,44 @@ class Example(NamedTuple):
     has_result: bool = False
 
 
+class Dependencies(NamedTuple):
+    """What must be present where a tool runs.
+
+    Attributes:
+        packages: Python distributions with their accepted versions: `pandas>=2.1,<3`.
+        commands: Programs in the search path.
+        tools: Other tools, which must be available.
+        environment: Environment variables that must be set.
+    """
+
+    packages: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+
+
+NO_DEPENDENCIES = Dependencies()
+"""The dependencies of a tool that declares none."""
+
+
+class Estimate(NamedTuple):
+    """The expected use of one call; None if it is not declared.
+
+    Attributes:
+        duration: Seconds.
+        cost: US dollars.
+        output: Size of the result in bytes.
+    """
+
+    duration: float | None = None
+    cost: float | None = None
+    output: int | None = None
+
+
+NO_ESTIMATE = Estimate()
+"""The estimate of a tool that declares none."""
+
+
 def _nowhere(_pointer: str) -> tuple[int, int]:
     return (0, 0)
 
@@ -646,6 +684,12 @@ class Descriptor(NamedTuple):
         coerce: How far invalid arguments are repaired: `off`, `safe` or `lenient`.
         on_invalid_result: How to handle a result that does not match the output schema: `error`, `warn` or `pass`.
         labels: Key -> value, for queries.
+        capabilities: What calls use outside the program: as declared, else what the blocks need.
+        platforms: Operating systems that the tool runs on; empty for all.
+        dependencies: What must be present where the tool runs.
+        requires_confirmation: Whether each call needs approval, or the question for the person who approves; it may
+            contain expressions over `args`.
+        estimate: Expected use of one call.
         metadata: Arbitrary data, which toolcrib stores and shows but never interprets.
         fixture: Initial contents of its mock's store, those of its pack or project.
         faults: Faults that a scenario injects; the first that is due applies.
@@ -672,6 +716,11 @@ class Descriptor(NamedTuple):
     coerce: Literal["off", "safe", "lenient"] = "safe"
     on_invalid_result: Literal["error", "warn", "pass"] = "error"
     examples: tuple[Example, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    dependencies: Dependencies = NO_DEPENDENCIES
+    requires_confirmation: bool | str = False
+    estimate: Estimate = NO_ESTIMATE
     deprecated: bool | str = False
     experimental: bool = False
     metadata: Mapping[str, JSON] = NOTHING

@@ -8,9 +8,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema, TrustedAnswer
+from toolcrib.core.model import JSON, NOTHING, Call, Descriptor, Result, Schema, TrustedAnswer
 
 if TYPE_CHECKING:
+    from toolcrib.core.server_config import Server
+    from toolcrib.security.requirements import Requirements
     from toolcrib.security.trust import Workspace
     from toolcrib.security.trust_needs import Need
 
@@ -214,6 +216,9 @@ class Executor(Protocol):
       over MCP then name their session (`--sessions handle`).
     - `needs(descriptor, workspace)` returns the access that a tool of a mode that is not contained requires
       (`toolcrib.security.trust_needs.Need`). Without this method, the user must trust the whole block.
+    - `requirements(descriptor, server)` returns what calls use outside the program
+      (`toolcrib.security.requirements.Requirements`): capabilities, hosts, programs, variables. `server` is the server
+      that the block names, or None. Without this method, nothing is known.
     - `completes(descriptor)` returns whether the bound tool has a `tool` with further schemas. An open runtime then binds it
       before it lists its tools.
     - `reaches_out`: an attribute, true if calls have real effects although there is no `world`. Tests do not make
@@ -290,6 +295,12 @@ class Kinds(Protocol):
 
     def needs_of(self, mode: str, tool: Descriptor, workspace: Workspace) -> Iterable[Need]:
         """Return the access outside this process that a tool requires in a mode; empty for a contained mode."""
+        ...
+
+    def requirements_of(
+        self, mode: str, tool: Descriptor, servers: Mapping[str, Server] = NOTHING
+    ) -> Requirements | None:
+        """Return what calls of a tool in a mode use outside the program; None if that is unknown."""
         ...
 
     def remote_of(self, mode: str, name: str, block: JSON) -> Remote | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from toolcrib.core.errors import DocumentError, NotReady
-from toolcrib.core.model import Descriptor, Outcome
+from toolcrib.core.model import NO_ESTIMATE, Descriptor, Outcome
 from toolcrib.core.protocols import BoundTool, Executor, Middleware
 from toolcrib.engine.middleware import build_chain
 from toolcrib.engine.middleware.events import Observer
@@ -28,6 +28,7 @@ class Binder:
         middleware: Layers around every call, outermost first.
         observer: Receives the events of every call.
         equip: Gives an executor the parts of the runtime that it needs, before it binds.
+        unmet: Returns which requirement of a tool is not met in this environment; empty if none is missing.
         check: Raises Untrusted if the needs of a tool are not trusted. Called for every tool that is not
             contained.
     """
@@ -39,12 +40,14 @@ class Binder:
         observer: Observer | None,
         equip: Callable[[Executor], None],
         check: Callable[[Descriptor], None],
+        unmet: Callable[[Descriptor], str],
     ) -> None:
         self._executors = executors
         self._middleware = middleware
         self._observer = observer
         self._equip = equip
         self._check = check
+        self._unmet = unmet
         self._shared = SharedState()
 
     def chain(self, tool: Descriptor) -> BoundChain:
@@ -53,6 +56,10 @@ class Binder:
         executor = self._executors.get(tool.mode) if tool.mode is not None and not reason else None
         if executor is None:
             return self.unable(tool, Unavailable(reason))
+        reason = self._unmet(tool)
+        if reason:
+            # Not lasting: what is missing may be there at the next call.
+            return self.unable(tool, Unavailable(reason, code="unmet_requirement"), lasting=False)
         try:
             # Before `equip` and `bind`: an untrusted tool must not reach third-party code or secrets.
             if not self._executors.is_contained(tool.mode or ""):
@@ -62,6 +69,10 @@ class Binder:
             tool = getattr(bound, "tool", tool)
             if tool.faults:
                 bound = _faulted(tool, bound)
+            reason = over_estimate(tool, bound)
+            if reason:
+                refused = Unavailable(reason, code="estimate_exceeds_limit", outcome=Outcome.LIMIT_EXCEEDED)
+                return self.unable(tool, refused)
         except NotReady as error:
             # Not lasting: the secret or server may be there at the next call.
             outcome = Outcome.DENIED if error.denied else Outcome.UNAVAILABLE
@@ -105,6 +116,25 @@ class Binder:
             )
         missing = self._executors.missing(tool.mode)
         return f"mode `{tool.mode}` of `{tool.name}` {missing}" if missing else ""
+
+
+def over_estimate(tool: Descriptor, bound: BoundTool | None = None) -> str:
+    """Why the estimate of a tool exceeds one of its limits, and how to fix it; empty if it does not.
+
+    Args:
+        tool: The tool.
+        bound: Its binding, which may have a timeout of its own.
+    """
+    if tool.estimate is NO_ESTIMATE:
+        return ""
+    from toolcrib.loading.tool_requirements import (  # noqa: PLC0415 -- few tools declare an estimate
+        over_output_size,
+        over_timeout,
+    )
+
+    own: float | None = getattr(bound, "timeout", None)
+    fault = over_timeout(tool, tool.timeout if own is None else own) or over_output_size(tool)
+    return "; ".join(fault) if fault is not None else ""
 
 
 def _faulted(tool: Descriptor, bound: BoundTool) -> BoundTool:

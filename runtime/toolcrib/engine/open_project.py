@@ -38,6 +38,7 @@ from toolcrib.loading.scenarios.model import NO_PROVIDER, Scenario
 from toolcrib.loading.scenarios.scenario_links import check_links, tools_of, with_namespace
 from toolcrib.loading.snapshot import LoadedProject, sorted_problems
 from toolcrib.loading.sources import SourcePath, files_beside, load, real_path
+from toolcrib.loading.tool_requirements import settle_capabilities
 from toolcrib.registry.catalog import Card, idle_globs, idle_toolset_globs
 from toolcrib.registry.registry import Registry, without_duplicates
 from toolcrib.security.tool_policy import allows
@@ -394,8 +395,10 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
     """
     unlisted = stock.unlisted if stock is not None else ()
     tools, duplicates = without_duplicates(loaded.tools)
+    servers = stock.servers if stock is not None else NOTHING
+    tools, undeclared = settle_capabilities(tools, kinds, servers)
     registry = Registry(tools)
-    problems = [*loaded.problems, *duplicates, *check_requirements(loaded.packs, loaded.refused_packs)]
+    problems = [*loaded.problems, *duplicates, *undeclared, *check_requirements(loaded.packs, loaded.refused_packs)]
     problems += undeclared_needs(loaded, kinds)
     scenarios, postponed, unprovided = [], [], []
     refused = [

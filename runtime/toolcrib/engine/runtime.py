@@ -32,7 +32,7 @@ from toolcrib.core.errors import ClosedRuntime, ConfigurationError, DocumentErro
 from toolcrib.core.model import JSON, NOTHING, Client, Descriptor, Outcome, Partial, Progress, Result
 from toolcrib.core.protocols import BoundTool, Clock, Middleware
 from toolcrib.core.server_config import MODE, Catalogue, Server
-from toolcrib.engine.binder import Binder
+from toolcrib.engine.binder import Binder, over_estimate
 from toolcrib.engine.middleware import middleware_named
 from toolcrib.engine.middleware.events import Observer
 from toolcrib.engine.session import BoundChain, Session, ToolTable, Unavailable, count_phrase
@@ -49,6 +49,8 @@ from toolcrib.engine.startup import (
 from toolcrib.executors import Executors
 from toolcrib.loading.settings import NO_SETTINGS, apply_settings
 from toolcrib.loading.snapshot import LoadedProject, log_problems
+from toolcrib.registry.catalog import card_of
+from toolcrib.registry.catalog import why_unable as why_unable_of
 from toolcrib.registry.registry import Registry, how_many
 from toolcrib.schema.validation.violations import shorten
 from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy, Untrusted, hashes_in
@@ -69,7 +71,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.reload import ReloadReport, ToolEvent
     from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
-    from toolcrib.registry.catalog import HiddenReason
+    from toolcrib.registry.catalog import Card, HiddenReason
     from toolcrib.security.trust import Consent, TrustRequest
     from toolcrib.servers.environment import NetworkEnvironment
 
@@ -621,7 +623,7 @@ class Engine:
         self._asked: OpenRequest | None = None
         layers = tuple(middleware_named(item) if isinstance(item, str) else item for item in middleware)
         self.trust = Trust() if trust is None else trust
-        self._binder = Binder(self.executors, layers, observer, self._equip, self._check_trust)
+        self._binder = Binder(self.executors, layers, observer, self._equip, self._check_trust, self._unmet)
         self._observer = observer
         self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
         if any(self._reach):
@@ -920,8 +922,42 @@ class Engine:
         return (
             self.registry.why_hidden(tool.name)
             or self._binder.missing(tool)
+            or self._unmet(tool)
+            or over_estimate(tool)
             or (f"{why.message}; {why.hint}" if why is not None else "")
         )
+
+    def _unmet(self, tool: Descriptor) -> str:
+        """Which requirement of a tool is not met in this environment; empty if none is missing."""
+        if not tool.platforms and not any(tool.dependencies):
+            return ""
+        return self.environment_check()(card_of(tool))
+
+    def environment_check(self) -> Callable[[Card], str]:
+        """A function from a card to why the tool cannot run in this environment; empty if it can.
+
+        It remembers what it found: ask for a new one for each look.
+        """
+        from toolcrib.loading.tool_requirements import EnvironmentCheck  # noqa: PLC0415 -- few tools have requirements
+
+        executors = self.executors
+
+        def unmet(card: Card) -> str:
+            # A mock answers everywhere.
+            within = card.mode is None or executors.is_contained(card.mode)
+            return "" if within else check.unmet(card)
+
+        def why_unable(name: str) -> str:
+            card = self.registry.cards.get(name)
+            if card is None:
+                return f"unknown tool `{shorten(name)}`"
+            return self.registry.why_hidden(name) or why_not_callable(card)
+
+        def why_not_callable(card: Card) -> str:
+            return why_unable_of(card, executors.modes, executors.missing, unmet)
+
+        check = EnvironmentCheck(why_unable)
+        return unmet
 
     def not_ready(self, tool: Descriptor) -> str:
         """Prerequisite that a tool that reaches out lacks now, such as a secret; empty if none."""

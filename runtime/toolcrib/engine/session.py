@@ -30,7 +30,7 @@ from toolcrib.core.model import (
 from toolcrib.core.protocols import BoundTool, Clock
 from toolcrib.engine.middleware import arguments as argument_layer
 from toolcrib.engine.middleware.arguments import DEPTH
-from toolcrib.engine.middleware.call_failures import attempts_of, result_of_error
+from toolcrib.engine.middleware.call_failures import attempts_of, result_of_error, without_attempts
 from toolcrib.engine.middleware.layer import LayerContext, Link, SharedState
 from toolcrib.registry.catalog import HiddenReason
 from toolcrib.registry.registry import Registry
@@ -618,8 +618,9 @@ class Unavailable:
         self._details: dict[str, JSON] = {"at": place} if place else {}
 
     async def execute(self, _call: Call) -> Result:
-        """Fail with the reason."""
-        return Result.failed(self.outcome, self.reason, code=self.code, details=self._details or NOTHING)
+        """Fail with the reason, without an attempt."""
+        failed = Result.failed(self.outcome, self.reason, code=self.code, details=self._details or NOTHING)
+        return without_attempts(failed)
 
     def explain(self, _call: Call) -> JSON:
         """Return the reason as the plan of a dry run."""

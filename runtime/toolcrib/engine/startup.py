@@ -26,7 +26,7 @@ from toolcrib.loading.cache.index import (
 )
 from toolcrib.loading.settings import Settings, apply_settings, chosen_profile, first_match
 from toolcrib.loading.snapshot import LoadedProject, PendingDescriptor
-from toolcrib.registry.catalog import Card, flags_of
+from toolcrib.registry.catalog import Card, Rule, flags_of
 from toolcrib.registry.registry import Registry, how_many
 from toolcrib.security.trust import Trust, TrustPolicy, WorkspaceContents
 
@@ -60,10 +60,8 @@ def apply_profile(
             tool=lambda tool: apply_settings(tool, settings), card=lambda card: _card_in(card, settings.modes)
         )
     registry = with_modes(registry, modes).with_toolsets(stock.toolsets)
-    for globs, offered, place in settings.switches:
-        registry = (
-            registry.enabled(*globs, place=place) if offered else registry.disabled(*globs, place=place)
-        )
+    if settings.switches:
+        registry = registry.with_rules(Rule(*switch) for switch in settings.switches)
     if settings.toolset in registry.toolsets:
         registry = registry.within(settings.toolset)
     if stock.project_error:
@@ -122,6 +120,8 @@ def _listing(stock: LoadedProject, settings: Settings, kinds: Kinds) -> Listing 
     except ConfigurationError:
         return None  # a list under this profile reads the documents and reports the error
     cards = registry.query()
+    if any(card.requires for card in cards):
+        return None  # the environment decides, which may change without a change of the files
     rows = [
         (
             card.name,
@@ -311,12 +311,14 @@ def start_over(
     """
     from toolcrib.engine.discovery import with_servers  # noqa: PLC0415 -- few runtimes have servers
     from toolcrib.loading.reader import LoadedDocuments  # noqa: PLC0415 -- as above
+    from toolcrib.loading.tool_requirements import settle_capabilities  # noqa: PLC0415 -- as above
 
     brought = with_servers(LoadedDocuments(tools=tuple(given.registry.values())), servers, offered, executors)
-    registry = Registry(brought.loaded.tools)
+    tools, undeclared = settle_capabilities(brought.loaded.tools, executors, servers)
+    registry = Registry(tools)
     stock = given._replace(
         registry=registry,
-        problems=(*given.problems, *brought.loaded.problems),
+        problems=(*given.problems, *brought.loaded.problems, *undeclared),
         servers=servers,
         unlisted=brought.unlisted,
         waiting=brought.waiting,

@@ -13,11 +13,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON, Descriptor, Schema
+from toolcrib.core.model import JSON, NOTHING, Descriptor, Schema
 from toolcrib.core.protocols import Executor, Remote
 
 if TYPE_CHECKING:
+    from toolcrib.core.server_config import Server
     from toolcrib.loading.format_contract import Formats
+    from toolcrib.security.requirements import Requirements
     from toolcrib.security.trust import Workspace
     from toolcrib.security.trust_needs import Need
 
@@ -246,6 +248,31 @@ class Executors:
         # A mode that does not declare its needs must not be trusted more than one that does.
         place = f"{tool.origin.source}:{tool.origin.line}"
         return needs_of_other_mode(mode, block, user=f"tool {tool.name}", place=place)
+
+    def requirements_of(
+        self, mode: str, tool: Descriptor, servers: Mapping[str, Server] = NOTHING
+    ) -> Requirements | None:
+        """What calls of a tool in a mode use outside the program; None if the mode does not say.
+
+        Args:
+            mode: The mode.
+            tool: The tool, with a block for it.
+            servers: The servers that blocks may name.
+        """
+        executor = self.get(mode)
+        said = getattr(executor, "requirements", None)
+        if said is None:
+            # Deferred: loading asks only for tools that declare capabilities or have such a mode.
+            from toolcrib.security.requirements import NO_REQUIREMENTS  # noqa: PLC0415
+
+            return NO_REQUIREMENTS if executor is not None and self.is_contained(mode) else None
+        remote = self.remote_of(mode, tool.name, tool.bindings.get(mode)) if servers else None
+        try:
+            requirements: Requirements = said(tool, None if remote is None else servers.get(remote.server))
+        except Exception as error:  # noqa: BLE001 -- third-party code may raise anything
+            self._give_up(mode, f"`requirements` failed: {_error_text(error)}")
+            return None
+        return requirements
 
     @property
     def empty_handed(self) -> bool:

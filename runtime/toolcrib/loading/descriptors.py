@@ -19,7 +19,9 @@ from toolcrib.core.model import (
     JSON,
     NO_FIXTURE,
     Annotations,
+    Dependencies,
     Descriptor,
+    Estimate,
     Example,
     Fixture,
     Icon,
@@ -31,7 +33,7 @@ from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.core.schemas import KNOWN_MODES, envelope
 from toolcrib.core.server_config import MODE
-from toolcrib.core.text import canonical, compact
+from toolcrib.core.text import canonical, compact, parse_size
 from toolcrib.loading.document_checks import (
     TOO_MANY,
     DocumentChecker,
@@ -43,6 +45,11 @@ from toolcrib.loading.documents.document import Document
 from toolcrib.loading.documents.files import CachedFiles, files_at
 from toolcrib.loading.documents.positions import excerpt
 from toolcrib.loading.settings import check_limits, flatten_limits, parse_limits
+from toolcrib.loading.tool_requirements import (
+    check_declared_capabilities,
+    check_tool_requirements,
+    with_derived_capabilities,
+)
 from toolcrib.schema.validation import Validator, Violation, check_schema
 from toolcrib.schema.validation.schema_check import SMALL, is_evident
 
@@ -170,6 +177,9 @@ class _DescriptorParser:
             self.problems += _check_mode(tool, kinds)
         self.problems += _check_timeout(tool)
         self.problems += check_limits(kept, "")
+        tool = with_derived_capabilities(tool, kinds)
+        if not _REQUIREMENT_KEYS.isdisjoint(kept):
+            self.problems += check_tool_requirements(kept, tool)
         self.tool = self.judged = tool
 
     def check_schemas(self) -> None:
@@ -186,6 +196,7 @@ class _DescriptorParser:
     def check_blocks(self, kinds: Kinds) -> None:
         """Check the blocks of all modes."""
         if self.judged is not None:
+            self.problems += check_declared_capabilities(self.judged, kinds)
             for mode in self.judged.bindings:
                 found = kinds.check_binding(mode, self.judged)
                 # A dropped part may be the one that reads the name, so it cannot be called unused.
@@ -234,7 +245,7 @@ def _build(value: dict[str, Any], origin: Origin, kinds: Kinds) -> Descriptor:
         if key not in _KEYS:
             bindings[key] = item
         elif key not in _NOT_OF_THE_TOOL:
-            plain[key] = _READERS[key](item) if key in _READERS else item
+            plain[_FIELDS.get(key, key)] = _READERS[key](item) if key in _READERS else item
     mode = plain.get("mode")
     # Without a block, the server and its tool follow from the name.
     if mode == MODE and mode not in bindings and kinds.schema_for(mode) is not None:
@@ -259,6 +270,14 @@ _KEYS = frozenset(envelope("descriptor")["properties"])
 _PLAIN = _KEYS - {"mode"}
 """Keys that do not depend on modes."""
 
+_FIELDS = {"permissions": "capabilities"}
+"""Field of a key that has another name."""
+
+_REQUIREMENT_KEYS = frozenset(
+    {"capabilities", "dependencies", "estimate", "permissions", "requires_confirmation"}
+)
+"""Keys that `check_tool_requirements` checks."""
+
 _NOT_OF_THE_TOOL = frozenset({"$schema", "override"})
 """Keys that concern the document, not the tool."""
 
@@ -271,6 +290,8 @@ def _icon(entry: Mapping[str, Any]) -> Icon:
     return Icon(**{**entry, "sizes": tuple(entry.get("sizes", ()))})
 
 
+_ESTIMATES: dict[str, Any] = {"duration": parse_duration, "cost": float, "output": parse_size}
+
 _READERS: dict[str, Any] = {
     "annotations": lambda entry: Annotations(**entry),
     "icons": lambda entries: tuple(_icon(entry) for entry in entries),
@@ -278,6 +299,11 @@ _READERS: dict[str, Any] = {
     "timeout": parse_duration,
     "limits": parse_limits,
     "tags": tuple,
+    "capabilities": tuple,
+    "permissions": tuple,
+    "platforms": tuple,
+    "dependencies": lambda entry: Dependencies(**{key: tuple(names) for key, names in entry.items()}),
+    "estimate": lambda entry: Estimate(**{key: _ESTIMATES[key](item) for key, item in entry.items()}),
 }
 
 

@@ -291,6 +291,7 @@ class Profile:
         egress: `host:port` that tools may reach although the address is private or otherwise special.
         origins: Origin as written in descriptors -> the origin that is called instead.
         lock: Policy for a remote tool that changed: `warn` or `block`; empty to keep that of the project.
+        hides: `experimental` or `deprecated` -> whether such tools are hidden, as far as the profile says.
     """
 
     name: str
@@ -305,6 +306,7 @@ class Profile:
     egress: tuple[str, ...] = ()
     origins: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     lock: str = ""
+    hides: Mapping[str, bool] = field(default_factory=lambda: NOTHING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,6 +328,7 @@ class Project:
         servers: MCP servers by name: those of `servers_from`, with the overrides of `servers`.
         servers_from: The files that configure servers, as the user named them.
         lock: Policy for a remote tool that changed: `warn` or `block`; empty if not configured.
+        hides: `experimental` or `deprecated` -> whether such tools are hidden, as far as the project says.
         profile: Name of the default profile; empty for none.
         profiles: The profiles by name.
         fixture: The initial store of tools outside packs.
@@ -348,6 +351,7 @@ class Project:
     servers: Mapping[str, Server] = field(default_factory=lambda: NOTHING)
     servers_from: tuple[str, ...] = ()
     lock: str = ""
+    hides: Mapping[str, bool] = field(default_factory=lambda: NOTHING)
     profile: str = ""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
     fixture: Fixture = NO_FIXTURE
@@ -493,6 +497,7 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         egress=_allowed(said),
         origins=_origins(said),
         lock=said.get("lock", ""),
+        hides=_hides(said),
         profile=said.get("profile", ""),
         profiles=MappingProxyType(
             {name: _profile(name, entry) for name, entry in said.get("profiles", {}).items()}
@@ -520,6 +525,7 @@ def _profile(name: str, said: Mapping[str, Any]) -> Profile:
         egress=_allowed(said),
         origins=_origins(said),
         lock=said.get("lock", ""),
+        hides=_hides(said),
     )
 
 
@@ -529,6 +535,14 @@ def _allowed(said: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _origins(said: Mapping[str, Any]) -> Mapping[str, str]:
     return MappingProxyType(dict(said.get("origins", {})))
+
+
+_FLAGS = ("experimental", "deprecated")
+"""Kinds of tools that a project can hide."""
+
+
+def _hides(said: Mapping[str, Any]) -> Mapping[str, bool]:
+    return MappingProxyType({flag: said[flag] == "hide" for flag in _FLAGS if flag in said})
 
 
 def _defaults(said: Mapping[str, Any]) -> Mapping[str, JSON]:
@@ -602,7 +616,10 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
     places |= {f"limits.{key}": where.of_project("limits", *key.split(".")) for key in limits}
     places |= {f"servers.{name}": server.place() for name, server in project.servers.items()}
     places |= {"lock": where.of_project("lock")} if lock else {}
-    switches = [((glob,), False, where.of_project("disable", at)) for at, glob in enumerate(project.disable)]
+    hides = {flag: where.of_project(flag) if is_so else "" for flag, is_so in project.hides.items()}
+    switches = [
+        ((glob,), False, where.of_project("disable", at), "") for at, glob in enumerate(project.disable)
+    ]
     for part in project.lineage(profile):
         # The first matching glob applies, so the globs of the extending profile come first.
         modes = {**part.modes, **{glob: mode for glob, mode in modes.items() if glob not in part.modes}}
@@ -619,8 +636,12 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
         places |= {"lock": where.of_profile(part, "lock")} if part.lock else {}
         for key, globs in (("disable", part.disable), ("enable", part.enable)):
             switches += [
-                ((glob,), key == "enable", where.of_profile(part, key, at)) for at, glob in enumerate(globs)
+                ((glob,), key == "enable", where.of_profile(part, key, at), "")
+                for at, glob in enumerate(globs)
             ]
+        hides |= {flag: where.of_profile(part, flag) if is_so else "" for flag, is_so in part.hides.items()}
+    # First, so that `enable` can offer single tools of a hidden kind.
+    switches[:0] = [(("*",), False, place, flag) for flag, place in hides.items() if place]
     known = {each.name: each.tools for each in project.toolsets}
     tools = known.get(toolset, ())
     return Settings(

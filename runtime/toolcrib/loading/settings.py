@@ -28,7 +28,8 @@ class Settings(NamedTuple):
         chosen_by: Where it was chosen: `--profile`, `TOOLCRIB_PROFILE`, or a place in the project file.
         modes: Tool glob -> mode; the first match applies.
         defaults: Key of a descriptor -> value as in `Descriptor`, for tools that do not set the key themselves.
-        switches: (tool globs, whether they are enabled, place); the last match applies: `registry.catalog.Rule(*switch)`.
+        switches: (tool globs, whether they are enabled, place, flag); the last match applies:
+            `registry.catalog.Rule(*switch)`.
         toolset: Name of the toolset that is offered; empty for all tools.
         tools: Tool globs of that toolset.
         places: `modes.<glob>`, `defaults.<key>`, `toolset`, `origins.<origin>`, `limits.<key>`, `servers.<name>` or
@@ -45,7 +46,7 @@ class Settings(NamedTuple):
     chosen_by: str
     modes: Mapping[str, str]
     defaults: Mapping[str, JSON]
-    switches: tuple[tuple[tuple[str, ...], bool, str], ...]
+    switches: tuple[tuple[tuple[str, ...], bool, str, str], ...]
     toolset: str
     tools: tuple[str, ...]
     places: Mapping[str, str]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         source: Values
         pack: Values
         annotation: Values
+        capability: Values
         toolset: Values
         deprecated: bool | None
         experimental: bool | None
@@ -59,6 +60,9 @@ class Card(NamedTuple):
         annotations: Those of `ANNOTATIONS` that are true; a read-only tool is not destructive.
         deprecated: Whether it is deprecated, or what to use instead.
         arguments: The names of its top-level arguments.
+        capabilities: What its calls use outside the program.
+        requires: What must be present where it runs, each with its kind: `platform linux`, `package pandas>=2`,
+            `command git`, `tool get_order`, `environment DATABASE_URL`.
         source: Its file, as the user named it.
         line: First line of its document, 1-based.
         pack: Name of its pack; empty outside packs.
@@ -79,6 +83,8 @@ class Card(NamedTuple):
     deprecated: bool | str = False
     experimental: bool = False
     arguments: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
     source: str = ""
     line: int = 0
     pack: str = ""
@@ -110,11 +116,26 @@ def card_of(tool: "Descriptor") -> Card:
         tool.deprecated,
         tool.experimental,
         tuple(properties) if isinstance(properties, dict) else (),
+        tool.capabilities,
+        _requires(tool),
         origin.source,
         origin.line,
         origin.pack,
         origin.namespace,
         origin.stale,
+    )
+
+
+def _requires(tool: "Descriptor") -> tuple[str, ...]:
+    if not tool.platforms and not any(tool.dependencies):
+        return ()
+    packages, commands, tools, environment = tool.dependencies
+    return (
+        *(f"platform {name}" for name in tool.platforms),
+        *(f"package {text}" for text in packages),
+        *(f"command {name}" for name in commands),
+        *(f"tool {name}" for name in tools),
+        *(f"environment {name}" for name in environment),
     )
 
 
@@ -129,13 +150,19 @@ def flags_of(card: Card) -> list[str]:
     return [flag for flag, is_so in flags.items() if is_so]
 
 
-def why_unable(card: Card, modes: Iterable[str], missing: Callable[[str], str]) -> str:
+def why_unable(
+    card: Card,
+    modes: Iterable[str],
+    missing: Callable[[str], str],
+    unmet: Callable[[Card], str] = lambda _card: "",
+) -> str:
     """Why a tool cannot run, and how to fix it; empty if it can.
 
     Args:
         card: The tool.
         modes: The installed modes.
         missing: Returns why a mode cannot be used; empty if it can (`Executors.missing`).
+        unmet: Returns which requirement of a tool is not met here; empty if none is missing.
     """
     if card.mode is None:
         blocks = " or ".join(f"`{mode}:`" for mode in modes)
@@ -144,7 +171,9 @@ def why_unable(card: Card, modes: Iterable[str], missing: Callable[[str], str]) 
         there = ", ".join(f"`{mode}`" for mode in card.modes) or "none"
         return f"`{card.name}` has no `{card.mode}:` block ({card.place()}); its modes are: {there}"
     why = missing(card.mode)
-    return f"mode `{card.mode}` of `{card.name}` {why}" if why else ""
+    if why:
+        return f"mode `{card.mode}` of `{card.name}` {why}"
+    return unmet(card) if card.requires else ""
 
 
 def matches_filters(
@@ -157,6 +186,7 @@ def matches_filters(
     source: Values = None,
     pack: Values = None,
     annotation: Values = None,
+    capability: Values = None,
     toolset: Values = None,
     deprecated: bool | None = None,
     experimental: bool | None = None,
@@ -165,8 +195,8 @@ def matches_filters(
 ) -> Callable[[Card], bool] | None:
     """Compile filters into a test of cards; None without filters, because every card matches.
 
-    Every filter accepts several values. For properties with several values (tags, labels, annotations, toolsets) each
-    value is a condition. For properties with one value (name, category, mode, source, pack) the values are one
+    Every filter accepts several values. For properties with several values (tags, labels, annotations, capabilities,
+    toolsets) each value is a condition. For properties with one value (name, category, mode, source, pack) the values are one
     condition, which any of them satisfies. A value that starts with `!` is a negated condition of its own. `match`
     selects whether all conditions must match or any.
 
@@ -179,6 +209,7 @@ def matches_filters(
         source: Globs over the tool's file.
         pack: Names of packs.
         annotation: Any of `read_only`, `destructive`, `idempotent`, `open_world`; a read-only tool is not destructive.
+        capability: Capabilities: `network`, `crm:write`.
         toolset: Names of toolsets; an unknown toolset contains no tools.
         deprecated: Whether the tool is deprecated.
         experimental: Whether the tool is experimental.
@@ -194,6 +225,7 @@ def matches_filters(
         *_one_of(source, lambda card, value: fnmatchcase(card.source, value)),
         *_one_of(pack, lambda card, value: card.pack == value),
         *_each(annotation, lambda card, value: value in card.annotations),
+        *_each(capability, lambda card, value: value in card.capabilities),
         *_each(toolset, lambda card, value: value in toolsets and in_toolset(card.name, toolsets[value])),
     ]
     if deprecated is not None:
@@ -243,6 +275,10 @@ def _has_label(card: Card, wanted: str) -> bool:
     return any(key == own and (not equals or value == its) for own, its in card.labels)
 
 
+NO_CARDS: Mapping[str, Card] = MappingProxyType({})
+"""The default of parameters that map names to cards."""
+
+
 class Hit(NamedTuple):
     """A hit of a search.
 
@@ -276,11 +312,13 @@ class Rule(NamedTuple):
         globs: Globs over tool names.
         enables: Whether the matching tools are offered.
         place: The place of the setting.
+        flag: `experimental` or `deprecated` if the rule concerns only such tools.
     """
 
     globs: tuple[str, ...]
     enables: bool
     place: str = ""
+    flag: str = ""
 
 
 class VisibilityFilter(NamedTuple):
@@ -303,19 +341,23 @@ class VisibilityFilter(NamedTuple):
         """Whether nothing can be hidden."""
         return not self.rules and self.toolset is None and self.closed is None
 
-    def hidden(self, name: str) -> HiddenReason | None:
+    def hidden(self, name: str, cards: Mapping[str, Card] = NO_CARDS) -> HiddenReason | None:
         """Why a tool is not offered; None if it is.
 
         A tool is offered unless the last matching rule disables it; with an active toolset, one of the toolset's
         globs must match as well.
+
+        Args:
+            name: Name of the tool.
+            cards: The cards by name. Only rules with a flag look at them.
         """
         if self.closed is not None:
             return self.closed
         disabled: HiddenReason | None = None
         for rule in self.rules:
             glob = next((glob for glob in rule.globs if fnmatchcase(name, glob)), None)
-            if glob is not None:
-                disabled = None if rule.enables else _disabled(name, glob, rule.place)
+            if glob is not None and (not rule.flag or getattr(cards[name], rule.flag)):
+                disabled = None if rule.enables else _disabled(name, glob, rule)
         if disabled is None and self.toolset is not None and not in_toolset(name, self.toolset):
             place = self.toolset.place
             at = f" ({place})" if place else ""
@@ -324,10 +366,13 @@ class VisibilityFilter(NamedTuple):
         return disabled
 
 
-def _disabled(name: str, glob: str, place: str) -> HiddenReason:
+def _disabled(name: str, glob: str, rule: Rule) -> HiddenReason:
+    at = f" in {rule.place}" if rule.place else ""
+    if rule.flag:
+        message = f"`{name}` is {rule.flag}, and such tools are hidden{at}; `enable` of a profile can offer it"
+        return HiddenReason("disabled", message, rule.place)
     by = "" if glob == name else f" by `{glob}`"
-    at = f" in {place}" if place else ""
-    return HiddenReason("disabled", f"`{name}` is disabled{by}{at}", place)
+    return HiddenReason("disabled", f"`{name}` is disabled{by}{at}", rule.place)
 
 
 def in_toolset(name: str, toolset: "Toolset") -> bool:

@@ -276,8 +276,8 @@ class Registry(Mapping[str, Descriptor]):
         return closed.message if closed is not None else ""
 
     def hidden(self, name: str) -> HiddenReason | None:
-        """Why a tool is not offered, with code and place; None if it is. Depends on the name only."""
-        return self._offer.hidden(name)
+        """Why a tool is not offered, with code and place; None if it is. Creates no descriptor."""
+        return self._offer.hidden(name, self._cards)
 
     def why_hidden(self, name: str) -> str:
         """Why a tool is not offered, in one sentence; empty if it is."""
@@ -292,7 +292,7 @@ class Registry(Mapping[str, Descriptor]):
         Args:
             hidden: Include tools that are not offered.
             filters: As for `toolcrib.registry.catalog.matches_filters`: `name`, `tag`, `label`, `category`, `mode`, `source`, `pack`,
-                `annotation`, `toolset`, `deprecated`, `experimental`, `match`.
+                `annotation`, `capability`, `toolset`, `deprecated`, `experimental`, `match`.
         """
         test = self._test(filters, hidden=hidden)
         cards = self._cards.all()
@@ -373,7 +373,7 @@ class Registry(Mapping[str, Descriptor]):
         """The names of the offered tools, computed once."""
         if self._shown is None:
             everything = self._offer.is_everything
-            self._shown = self if everything else {name for name in self if self._offer.hidden(name) is None}
+            self._shown = self if everything else {name for name in self if self.hidden(name) is None}
         return self._shown
 
     def _derived(

@@ -229,24 +229,30 @@ def needs_of_http(block: Mapping[str, Any], *, user: str, place: str = "", root:
         place: `file:line` of the subject.
         root: Folder of the workspace, absolute, with links resolved; for the files of hooks.
     """
-    auth = block.get("auth")
-    schemes = [each for each in (auth if isinstance(auth, list) else [auth]) if isinstance(each, Mapping)]
-    targets = [origin_text(block["url"])] if isinstance(block.get("url"), str) else []
-    targets += [
-        f"`{host}`" if "*" in host else host for host in block.get("hosts", ()) if isinstance(host, str)
-    ]
-    for scheme in schemes:
-        if isinstance(scheme.get("token_url"), str):
-            targets.append(origin_text(scheme["token_url"]))
-    targets = [*dict.fromkeys(targets)]
+    targets = [f"`{host}`" if "*" in host else host for host in contacted(block)]
     for target in targets:
         yield make_need("contact", target, user=user, place=place)
     written: Any = {key: value for key, value in block.items() if key != "hosts"}
     for variable in look_ups(written):
         yield make_need("read", variable.text, to=", ".join(sorted(targets)), user=user, place=place)
-    for scheme in schemes:
+    for scheme in _auth_schemes(block):
         if isinstance(scheme.get("call"), str):
             yield need_of_import(scheme["call"], "auth", root, user, place)
+
+
+def contacted(block: Mapping[str, Any]) -> list[str]:
+    """The origins and host patterns that the requests of a block contact, as written, without duplicates."""
+    targets = [origin_text(block["url"])] if isinstance(block.get("url"), str) else []
+    targets += [host for host in block.get("hosts", ()) if isinstance(host, str)]
+    for scheme in _auth_schemes(block):
+        if isinstance(scheme.get("token_url"), str):
+            targets.append(origin_text(scheme["token_url"]))
+    return [*dict.fromkeys(targets)]
+
+
+def _auth_schemes(block: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    auth = block.get("auth")
+    return [each for each in (auth if isinstance(auth, list) else [auth]) if isinstance(each, Mapping)]
 
 
 def look_ups(value: JSON) -> Iterator[SecretVariable]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.core.model import NOTHING, Annotations, Descriptor, Example, Icon
+from toolcrib.core.model import NOTHING, Annotations, Dependencies, Descriptor, Estimate, Example, Icon
 from toolcrib.core.schemas import LATER_KEYS, envelope
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
@@ -68,6 +68,18 @@ EFFECTS = {
     "examples": (
         "[{args: {}, result: 1}, {args: {}}]",
         lambda tool: tool.examples == (Example(args={}, result=1, has_result=True), Example(args={})),
+    ),
+    "capabilities": ("[network, 'crm:write']", lambda tool: tool.capabilities == ("network", "crm:write")),
+    "permissions": ("[file_read]", lambda tool: tool.capabilities == ("file_read",)),
+    "platforms": ("[linux]", lambda tool: tool.platforms == ("linux",)),
+    "dependencies": (
+        "{packages: [pandas>=2], commands: [git], tools: [other], environment: [HOME]}",
+        lambda tool: tool.dependencies == Dependencies(("pandas>=2",), ("git",), ("other",), ("HOME",)),
+    ),
+    "requires_confirmation": ("Go on?", lambda tool: tool.requires_confirmation == "Go on?"),
+    "estimate": (
+        "{duration: 2s, cost: 0.5, output: 1KiB}",
+        lambda tool: tool.estimate == Estimate(2.0, 0.5, 1024),
     ),
     "deprecated": ("Use other.", lambda tool: tool.deprecated == "Use other."),
     "experimental": ("true", lambda tool: tool.experimental is True),

@@ -20,19 +20,7 @@ Kind = Literal["descriptor", "pack", "scenario", "project"]
 KINDS: tuple[Kind, ...] = ("descriptor", "pack", "scenario", "project")
 
 LATER_KEYS: Mapping[str, frozenset[str]] = {
-    "descriptor": frozenset(
-        {
-            "capabilities",
-            "config",
-            "dependencies",
-            "estimate",
-            "permissions",
-            "platforms",
-            "policy",
-            "requires",
-            "requires_confirmation",
-        }
-    ),
+    "descriptor": frozenset({"config", "policy", "requires"}),
     "pack": frozenset(),
     "scenario": frozenset({"cases", "vars"}),
     "project": frozenset({"agents", "policy"}),

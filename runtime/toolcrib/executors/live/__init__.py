@@ -17,12 +17,14 @@ from toolcrib.executors.live.response import compile_response
 from toolcrib.http import open_client
 from toolcrib.http.auth import TokenCache, compile_auth
 from toolcrib.http.auth import auth_schema as auth_schema
+from toolcrib.security.requirements import Requirements, requirements_of_http
 from toolcrib.security.secrets import MissingSecret, SecretResolver, variables_of
 from toolcrib.security.trust import Workspace
 from toolcrib.security.trust_needs import Need, needs_of_http
 from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
+    from toolcrib.core.server_config import Server
     from toolcrib.http.client import HTTPClient
 
 __all__ = ["BoundLive", "LiveExecutor"]
@@ -99,6 +101,11 @@ class LiveExecutor:
         # The start of the document suffices. A precise line would require parsing the document again.
         user, place = f"tool {descriptor.name}", f"{descriptor.origin.source}:{descriptor.origin.line}"
         return needs_of_http(block, user=user, place=place, root=workspace.folder)
+
+    def requirements(self, descriptor: Descriptor, _server: Server | None) -> Requirements:
+        """The network, the hosts that a tool reaches, and the variables that are resolved for them."""
+        block: Any = descriptor.bindings["live"]
+        return requirements_of_http(block)
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
         """Check expressions, variables, paths and authentication. No secret is resolved."""

@@ -15,6 +15,7 @@ from toolcrib.core.errors import DocumentError, NotReady, Problem, did_you_mean
 from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.core.protocols import Remote
 from toolcrib.core.server_config import MODE, Catalogue, Server
+from toolcrib.security.requirements import NO_REQUIREMENTS, Requirements, requirements_of_server
 
 if TYPE_CHECKING:
     from toolcrib.executors.mcp.remote_tool import BoundMcp
@@ -88,6 +89,10 @@ class McpExecutor:
         # The name decides which tool is called.
         named = {"tool": descriptor.name, **written}
         return needs_of_other_mode(MODE, named, user=f"tool {descriptor.name}", place=place)
+
+    def requirements(self, _descriptor: Descriptor, server: Server | None) -> Requirements:
+        """The requirements of the server; nothing is known before the block has one."""
+        return NO_REQUIREMENTS if server is None else requirements_of_server(server)
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
         """Check the expressions of `args`. Whether the server exists is checked with the project."""

@@ -21,11 +21,13 @@ from toolcrib.executors.python.declarations import (
     implementation_of,
     unwritten_schema,
 )
+from toolcrib.security.requirements import NO_REQUIREMENTS, Requirements
 from toolcrib.security.trust import Workspace
 from toolcrib.security.trust_needs import Need, need_of_import
 from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
+    from toolcrib.core.server_config import Server
     from toolcrib.executors.python.bound_function import BoundFunction, ToolInstances
 
 __all__ = ["PythonExecutor"]
@@ -72,6 +74,10 @@ class PythonExecutor:
         block: Any = descriptor.bindings[MODE]
         place = f"{descriptor.origin.source}:{descriptor.origin.line}"
         yield need_of_import(block["call"], "tool", workspace.folder, f"tool {descriptor.name}", place)
+
+    def requirements(self, _descriptor: Descriptor, _server: Server | None) -> Requirements:
+        """No capability: a block only imports code, and what that code uses must be declared."""
+        return NO_REQUIREMENTS
 
     def completes(self, descriptor: Descriptor) -> bool:
         """Whether the function provides the schemas of a tool, so that they are known once it is bound."""

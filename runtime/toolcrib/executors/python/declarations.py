@@ -72,6 +72,11 @@ class ToolKeys(TypedDict, total=False):
     limits: dict[str, Any]
     coerce: Literal["off", "safe", "lenient"]
     on_invalid_result: Literal["error", "warn", "pass"]
+    capabilities: list[str]
+    platforms: list[Literal["linux", "macos", "windows"]]
+    dependencies: dict[str, list[str]]
+    requires_confirmation: bool | str
+    estimate: dict[str, Any]
     deprecated: bool | str
     experimental: bool
     metadata: dict[str, Any]

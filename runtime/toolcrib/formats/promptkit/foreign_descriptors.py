@@ -62,6 +62,7 @@ _PARAMETER_KEYS = {
     "format": "format",
     "description": "description",
     "examples": "examples",
+    "metadata": "x-metadata",
 }
 
 _LENGTHS = {"min_length": ("minLength", "minItems"), "max_length": ("maxLength", "maxItems")}

@@ -13,6 +13,7 @@ from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.expressions import compile_value
 from toolcrib.expressions.expression import split
 from toolcrib.formats.promptpack.pack_reader import SYNTAX
+from toolcrib.loading.tool_requirements import CAPABILITY_KEYS
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.prompts import Prompt, PromptVariable
 from toolcrib.security.tool_policy import NO_POLICY
@@ -378,8 +379,10 @@ def _lost(tool: Descriptor) -> Iterator[str]:
             " (the active mode)" if mode == tool.mode and len(tool.bindings) > 1 else ""
         )
     defaults = Descriptor._field_defaults
+    # Derived capabilities follow from the blocks, which are listed above.
+    derived = {"capabilities"} if tool.origin.written.isdisjoint(CAPABILITY_KEYS) else set()
     for field in Descriptor._fields:
-        if field not in _SAID and getattr(tool, field) != defaults.get(field):
+        if field not in _SAID | derived and getattr(tool, field) != defaults.get(field):
             yield f"`{field}`"
     if tool.metadata:
         yield "`metadata`"

@@ -1,0 +1,50 @@
+"""What blocks and servers use outside the program: capabilities, hosts, programs and environment variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from toolcrib.core.server_config import Server
+
+
+class Requirements(NamedTuple):
+    """What calls of a tool in one mode use outside the program.
+
+    Attributes:
+        capabilities: The capabilities that the descriptor must declare, if it declares any.
+        hosts: Origins or host patterns that are contacted, as written: `https://api.example.com`, `*.example.com`.
+        commands: Programs that are started, as written.
+        environment: Environment variables that are looked up.
+    """
+
+    capabilities: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+
+
+NO_REQUIREMENTS = Requirements()
+"""The requirements of a mode whose calls stay within the program."""
+
+
+def requirements_of_http(block: Mapping[str, Any]) -> Requirements:
+    """The requirements of requests that a block describes, in mode `live` or of a server."""
+    # Deferred: loading needs the capabilities alone, and this module imports how programs are followed.
+    from toolcrib.security.trust_needs import contacted, look_ups  # noqa: PLC0415
+
+    names = [each.name for each in look_ups({**block}) if each.source == "env"]
+    return Requirements(("network",), tuple(contacted(block)), (), tuple(dict.fromkeys(names)))
+
+
+def requirements_of_server(server: Server) -> Requirements:
+    """The requirements of starting or contacting an MCP server."""
+    from toolcrib.security.trust_needs import look_ups  # noqa: PLC0415 -- as above
+
+    if server.transport != "stdio":
+        return requirements_of_http({"url": server.url, "headers": dict(server.headers), "auth": server.auth})
+    known = server.known_variables()
+    written: Any = [server.command, *server.args, dict(server.env), server.cwd]
+    names = [each.name for each in look_ups(written) if each.source == "env" and each.name not in known]
+    return Requirements(("process",), (), (server.command,), tuple(dict.fromkeys(names)))

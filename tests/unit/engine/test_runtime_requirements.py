@@ -1,0 +1,120 @@
+"""Tools that cannot run here are unavailable with the reason; estimates over a limit refuse calls; kinds are hidden."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcrib import Outcome, Runtime
+from toolcrib.engine import engine_of
+
+LIVE = "live: {url: 'https://api.example.com/v1'}\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(**files):
+        for name, text in files.items():
+            (tmp_path / f"{name}.yaml").write_text(text)
+        return tmp_path
+
+    return write
+
+
+def opened(folder, **options):
+    return Runtime.open(str(folder), index=False, **options)
+
+
+async def test_a_tool_without_its_program_is_unavailable(folder):
+    place = folder(a=f"name: a\n{LIVE}dependencies: {{commands: [no-such-program]}}\n")
+    async with opened(place) as runtime:
+        result = await runtime.call("a")
+        assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "unmet_requirement")
+        assert "needs the program `no-such-program`" in result.message
+        assert "a.yaml:1" in result.message
+        assert engine_of(runtime).unavailable(runtime.registry["a"]) == result.message
+
+
+async def test_a_mock_needs_nothing(folder):
+    place = folder(a=f"name: a\nmode: mock\nmock: {{result: 1}}\n{LIVE}dependencies: {{commands: [no-such]}}\n")
+    async with opened(place) as runtime:
+        assert (await runtime.call("a")).value == 1
+    async with opened(place, mode="live") as runtime:
+        assert (await runtime.call("a")).outcome is Outcome.UNAVAILABLE
+
+
+async def test_a_tool_is_available_once_its_variable_is_set(folder, monkeypatch):
+    hook = "def run() -> int:\n    return 7\n"
+    place = folder(a="name: a\npython: {call: 'needed_hook:run'}\ndependencies: {environment: [NEEDED_KEY]}\n")
+    (place / "needed_hook.py").write_text(hook)
+    monkeypatch.syspath_prepend(str(place))
+    async with opened(place) as runtime:
+        assert (await runtime.call("a")).outcome is Outcome.UNAVAILABLE
+        monkeypatch.setenv("NEEDED_KEY", "x")
+        assert (await runtime.call("a")).value == 7
+
+
+async def test_a_tool_that_is_unavailable_makes_those_that_need_it_unavailable(folder):
+    place = folder(
+        a=f"name: a\n{LIVE}dependencies: {{tools: [b]}}\n",
+        b=f"name: b\n{LIVE}platforms: [windows]\n",
+        c=f"name: c\n{LIVE}dependencies: {{tools: [nobody]}}\n",
+    )
+    async with opened(place) as runtime:
+        said = engine_of(runtime).unavailable
+        assert "needs the tool `b`: `b` runs on windows only" in said(runtime.registry["a"])
+        assert "needs the tool `nobody`: unknown tool `nobody`" in said(runtime.registry["c"])
+
+
+async def test_an_estimate_over_the_timeout_refuses_calls_at_once(folder):
+    place = folder(
+        toolcrib="project: p\nsources: [a.yaml]\nprofiles: {tight: {defaults: {timeout: 2s}}}\n",
+        a="name: a\nmock: {result: 1}\nestimate: {duration: 20s}\n",
+    )
+    async with opened(place) as runtime:
+        assert (await runtime.call("a")).value == 1
+    async with opened(place, profile="tight") as runtime:
+        result = await runtime.call("a")
+        assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "estimate_exceeds_limit")
+        assert result.message == (
+            "a call of `a` takes about 20s, longer than its timeout of 2s; "
+            "raise `timeout`, or correct `estimate.duration`"
+        )
+        assert result.usage.attempts == 0
+        assert engine_of(runtime).unavailable(runtime.registry["a"]) == result.message
+
+
+HIDING = """
+project: p
+sources: [tools.yaml]
+experimental: hide
+disable: [off]
+profiles:
+  lab: {experimental: show, deprecated: hide}
+  one: {enable: [new]}
+"""
+
+TOOLS = """
+{name: new, experimental: true, mock: {result: 1}}
+---
+{name: old, deprecated: Use new., mock: {result: 1}}
+---
+{name: off, mock: {result: 1}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("profile", "offered"), [(None, ["old"]), ("lab", ["new"]), ("one", ["new", "old"])]
+)
+def test_a_project_hides_experimental_or_deprecated_tools(folder, profile, offered):
+    runtime = opened(folder(toolcrib=HIDING, tools=TOOLS), profile=profile)
+    assert [card.name for card in runtime.registry.query()] == offered
+
+
+async def test_a_hidden_tool_names_the_setting(folder):
+    async with opened(folder(toolcrib=HIDING, tools=TOOLS)) as runtime:
+        result = await runtime.call("new")
+        assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "disabled")
+        assert "`new` is experimental, and such tools are hidden in " in result.message
+        assert "toolcrib.yaml:4; `enable` of a profile can offer it" in result.message

@@ -511,10 +511,16 @@ FINER = (
 )
 
 FINER_CODES = (
-    ("disabled", "unavailable", "The tool is disabled in the project or by a profile."),
+    ("disabled", "unavailable", "The tool is disabled or hidden in the project or by a profile."),
     ("not_in_toolset", "unavailable", "The tool is not in the active toolset."),
     ("closed", "unavailable", "No tool is offered because the project file has errors."),
     ("not_bound", "unavailable", "The tool cannot be bound in its mode."),
+    (
+        "unmet_requirement",
+        "unavailable",
+        "The platform, a package, a program, another tool or a variable that the tool needs is missing.",
+    ),
+    ("estimate_exceeds_limit", "limit_exceeded", "The estimate of the tool exceeds one of its limits."),
     ("mock_failed", "internal", "The mock failed; with file and line."),
     (
         "passthrough_not_allowed",

@@ -73,7 +73,14 @@ def _why_not(checkup: Checkup, tool: Descriptor, mode: str) -> str | None:
 def _values(tool: Descriptor) -> Iterator[dict[str, str]]:
     """Yield each key with its short value and its source."""
     origin = tool.origin
-    plain = [key for key in _ORDER if key in origin.written or key in origin.settings or key in _SHOWN or (key == "capabilities" and tool.capabilities)]
+    plain = [
+        key
+        for key in _ORDER
+        if key in origin.written
+        or key in origin.settings
+        or key in _SHOWN
+        or (key == "capabilities" and tool.capabilities)
+    ]
     for key in plain:
         yield {"key": key, "value": _short(tool, key), "from": _from(tool, key)}
     for name, limit in tool_limits(tool).items():

@@ -38,6 +38,7 @@ class Binder:
         executors: Executors,
         middleware: Sequence[Middleware],
         observer: Observer | None,
+        *,
         equip: Callable[[Executor], None],
         check: Callable[[Descriptor], None],
         unmet: Callable[[Descriptor], str],

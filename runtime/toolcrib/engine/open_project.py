@@ -398,7 +398,12 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
     servers = stock.servers if stock is not None else NOTHING
     tools, undeclared = settle_capabilities(tools, kinds, servers)
     registry = Registry(tools)
-    problems = [*loaded.problems, *duplicates, *undeclared, *check_requirements(loaded.packs, loaded.refused_packs)]
+    problems = [
+        *loaded.problems,
+        *duplicates,
+        *undeclared,
+        *check_requirements(loaded.packs, loaded.refused_packs),
+    ]
     problems += undeclared_needs(loaded, kinds)
     scenarios, postponed, unprovided = [], [], []
     refused = [

@@ -623,7 +623,9 @@ class Engine:
         self._asked: OpenRequest | None = None
         layers = tuple(middleware_named(item) if isinstance(item, str) else item for item in middleware)
         self.trust = Trust() if trust is None else trust
-        self._binder = Binder(self.executors, layers, observer, self._equip, self._check_trust, self._unmet)
+        self._binder = Binder(
+            self.executors, layers, observer, equip=self._equip, check=self._check_trust, unmet=self._unmet
+        )
         self._observer = observer
         self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
         if any(self._reach):

@@ -55,7 +55,10 @@ def check_tool_requirements(written: Mapping[str, Any], tool: Descriptor) -> Ite
     if all(key in written for key in CAPABILITY_KEYS):
         message = "`permissions` is another name of `capabilities`, and both are set"
         yield Problem(
-            code="duplicate_key", message=message, pointer="/permissions", hint="move its entries to `capabilities`"
+            code="duplicate_key",
+            message=message,
+            pointer="/permissions",
+            hint="move its entries to `capabilities`",
         )
     for key in CAPABILITY_KEYS:
         for index, name in enumerate(written.get(key, ())):
@@ -97,7 +100,9 @@ def _check_estimate(tool: Descriptor) -> Iterator[Problem]:
     for key, fault in faults.items():
         if fault and getattr(estimate, key) is not None:
             message, hint = fault
-            yield Problem(code="estimate_exceeds_limit", message=message, pointer=f"/estimate/{key}", hint=hint)
+            yield Problem(
+                code="estimate_exceeds_limit", message=message, pointer=f"/estimate/{key}", hint=hint
+            )
 
 
 def over_timeout(tool: Descriptor, timeout: float) -> tuple[str, str] | None:
@@ -183,13 +188,17 @@ def settle_capabilities(
     settled: list[Descriptor] = []
     problems: list[Problem] = []
     for tool in tools:
-        if not servers or not any(kinds.remote_of(mode, tool.name, block) for mode, block in tool.bindings.items()):
+        if not servers or not any(
+            kinds.remote_of(mode, tool.name, block) for mode, block in tool.bindings.items()
+        ):
             settled.append(tool)
             continue
         found = list(check_declared_capabilities(tool, kinds, servers))
         if not found:
             settled.append(with_derived_capabilities(tool, kinds, servers))
-        problems += [each.at(tool.origin.file_of(each.pointer), *_position(tool, each.pointer)) for each in found]
+        problems += [
+            each.at(tool.origin.file_of(each.pointer), *_position(tool, each.pointer)) for each in found
+        ]
     return settled, problems
 
 
@@ -267,14 +276,22 @@ class EnvironmentCheck:
         from shutil import which  # noqa: PLC0415 -- as above
 
         path = self._environment.get("PATH")
-        return "" if which(name, path=path) else f"the program `{name}`, which is not in the search path; install it"
+        return (
+            ""
+            if which(name, path=path)
+            else f"the program `{name}`, which is not in the search path; install it"
+        )
 
     def _tool(self, name: str) -> str:
         why = self._why_unable(name)
         return f"the tool `{name}`: {why}" if why else ""
 
     def _variable(self, name: str) -> str:
-        return "" if name in self._environment else f"the environment variable `{name}`, which is not set; set it"
+        return (
+            ""
+            if name in self._environment
+            else f"the environment variable `{name}`, which is not set; set it"
+        )
 
 
 _LOOKS: Mapping[str, Callable[[EnvironmentCheck, str], str]] = {

@@ -369,7 +369,9 @@ class VisibilityFilter(NamedTuple):
 def _disabled(name: str, glob: str, rule: Rule) -> HiddenReason:
     at = f" in {rule.place}" if rule.place else ""
     if rule.flag:
-        message = f"`{name}` is {rule.flag}, and such tools are hidden{at}; `enable` of a profile can offer it"
+        message = (
+            f"`{name}` is {rule.flag}, and such tools are hidden{at}; `enable` of a profile can offer it"
+        )
         return HiddenReason("disabled", message, rule.place)
     by = "" if glob == name else f" by `{glob}`"
     return HiddenReason("disabled", f"`{name}` is disabled{by}{at}", rule.place)

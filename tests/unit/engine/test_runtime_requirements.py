@@ -37,7 +37,9 @@ async def test_a_tool_without_its_program_is_unavailable(folder):
 
 
 async def test_a_mock_needs_nothing(folder):
-    place = folder(a=f"name: a\nmode: mock\nmock: {{result: 1}}\n{LIVE}dependencies: {{commands: [no-such]}}\n")
+    place = folder(
+        a=f"name: a\nmode: mock\nmock: {{result: 1}}\n{LIVE}dependencies: {{commands: [no-such]}}\n"
+    )
     async with opened(place) as runtime:
         assert (await runtime.call("a")).value == 1
     async with opened(place, mode="live") as runtime:
@@ -46,7 +48,9 @@ async def test_a_mock_needs_nothing(folder):
 
 async def test_a_tool_is_available_once_its_variable_is_set(folder, monkeypatch):
     hook = "def run() -> int:\n    return 7\n"
-    place = folder(a="name: a\npython: {call: 'needed_hook:run'}\ndependencies: {environment: [NEEDED_KEY]}\n")
+    place = folder(
+        a="name: a\npython: {call: 'needed_hook:run'}\ndependencies: {environment: [NEEDED_KEY]}\n"
+    )
     (place / "needed_hook.py").write_text(hook)
     monkeypatch.syspath_prepend(str(place))
     async with opened(place) as runtime:
@@ -104,9 +108,7 @@ TOOLS = """
 """
 
 
-@pytest.mark.parametrize(
-    ("profile", "offered"), [(None, ["old"]), ("lab", ["new"]), ("one", ["new", "old"])]
-)
+@pytest.mark.parametrize(("profile", "offered"), [(None, ["old"]), ("lab", ["new"]), ("one", ["new", "old"])])
 def test_a_project_hides_experimental_or_deprecated_tools(folder, profile, offered):
     runtime = opened(folder(toolcrib=HIDING, tools=TOOLS), profile=profile)
     assert [card.name for card in runtime.registry.query()] == offered

@@ -224,6 +224,7 @@ SEEN = [
     ("wrong_type", prompt("system: a, policy: {max_rounds: many}")),
     ("not_allowed", tool("description: d, coerce: maybe")),
     ("not_supported_yet", tool("description: d, policy: {}")),
+    ("unknown_capability", tool("description: d, capabilities: [netwrok]")),
     ("wrong_value", tool("description: d, limits: {attempts: 0}")),
     ("wrong_value", prompt("system: '{{ a }}', variables: {a: {type: integer, default: x}}")),
     ("wrong_value", agent("policy: {max_rounds: 0}")),

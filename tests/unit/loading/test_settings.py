@@ -108,7 +108,10 @@ def test_the_last_profile_that_speaks_of_a_tool_switches_it(project):
     names = {name: settings_of(project, name, "x").switches for name in ("dev", "ci", "strict")}
     assert names["dev"] == ((("old_*",), False, "toolcrib.yaml:4", ""),)
     assert names["ci"] == (*names["dev"], (("old_friend",), True, "toolcrib.yaml:15 (profile ci)", ""))
-    assert names["strict"] == (*names["ci"], (("old_friend",), False, "toolcrib.yaml:19 (profile strict)", ""))
+    assert names["strict"] == (
+        *names["ci"],
+        (("old_friend",), False, "toolcrib.yaml:19 (profile strict)", ""),
+    )
 
 
 def test_switches_and_the_toolset_are_what_queries_take(project):

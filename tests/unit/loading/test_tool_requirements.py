@@ -9,6 +9,7 @@ import pytest
 from toolcrib import Descriptor, Registry
 from toolcrib.core.model import Dependencies
 from toolcrib.executors import Executors
+from toolcrib.loading.projects import Project
 from toolcrib.loading.sources import parse
 from toolcrib.loading.tool_requirements import EnvironmentCheck, current_platform, settle_capabilities
 from toolcrib.registry.catalog import card_of
@@ -52,7 +53,9 @@ def test_a_name_of_your_own_needs_a_colon():
 
 
 def test_the_two_names_of_the_key_exclude_each_other():
-    ((code, pointer, line, _message, hint),) = problems_of(MOCK + "capabilities: []\npermissions: [network]\n")
+    ((code, pointer, line, _message, hint),) = problems_of(
+        MOCK + "capabilities: []\npermissions: [network]\n"
+    )
     assert (code, pointer, line, hint) == (
         "duplicate_key",
         "/permissions",
@@ -99,8 +102,6 @@ def test_what_an_mcp_block_needs_depends_on_its_server(server, needed):
 
 
 def _servers_of(text):
-    from toolcrib.loading.projects import Project
-
     return Project.parse("toolcrib.yaml", text, kinds=KINDS).servers
 
 
@@ -154,7 +155,9 @@ def check(tool, why=lambda _name: "", **environment):
 
 
 def needing(**named):
-    return Descriptor(name="t", dependencies=Dependencies(**{key: tuple(item) for key, item in named.items()}))
+    return Descriptor(
+        name="t", dependencies=Dependencies(**{key: tuple(item) for key, item in named.items()})
+    )
 
 
 def test_another_platform_is_the_reason():

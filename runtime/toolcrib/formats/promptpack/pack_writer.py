@@ -13,9 +13,9 @@ from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.expressions import compile_value
 from toolcrib.expressions.expression import split
 from toolcrib.formats.promptpack.pack_reader import SYNTAX
-from toolcrib.loading.tool_requirements import CAPABILITY_KEYS
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.prompts import Prompt, PromptVariable
+from toolcrib.loading.tool_requirements import CAPABILITY_KEYS
 from toolcrib.security.tool_policy import NO_POLICY
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

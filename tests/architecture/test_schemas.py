@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from toolcrib.core.clock import parse_duration
-from toolcrib.core.model import Annotations, Bounds, Descriptor, Example, Limits, Outcome, Toolset
+from toolcrib.core.model import (
+    Annotations,
+    Bounds,
+    Dependencies,
+    Descriptor,
+    Estimate,
+    Example,
+    Limits,
+    Outcome,
+    Toolset,
+)
 from toolcrib.core.schemas import KINDS, KNOWN_MODES, LATER_KEYS, envelope, with_blocks
 from toolcrib.executors import Executors
 from toolcrib.loading.packs import Pack
@@ -56,7 +66,10 @@ def field_names(cls, **spelt: str) -> set[str]:
 
 def test_a_descriptor_has_the_fields_of_its_schema():
     blocks = {"bindings"}  # one key for each mode in the document
-    of_the_document = {"override"}  # `origin.overrides` is what comes of it
+    of_the_document = {
+        "override",
+        "permissions",
+    }  # `origin.overrides` and `capabilities` are what comes of them
     of_others = {"fixture", "faults"}  # what its pack, project and scenario say
     assert (
         field_names(Descriptor) - blocks - of_others - {"origin"}
@@ -164,6 +177,8 @@ SAID_OTHERWISE = {
     ("project", "toolsets"): ([], {}),
     ("project", "egress"): ([], {}),
     ("descriptor", "output_schema"): (None, True),
+    ("descriptor", "dependencies"): (Dependencies(), {}),
+    ("descriptor", "estimate"): (Estimate(), {}),
     ("descriptor", "limits"): (Limits(), {}),
     ("descriptor", "timeout"): (parse_duration("30s"), "30s"),
     ("pack", "toolsets"): ([], {}),

@@ -291,7 +291,8 @@ class Profile:
         egress: `host:port` that tools may reach although the address is private or otherwise special.
         origins: Origin as written in descriptors -> the origin that is called instead.
         lock: Policy for a remote tool that changed: `warn` or `block`; empty to keep that of the project.
-        hides: `experimental` or `deprecated` -> whether such tools are hidden, as far as the profile says.
+        experimental: `show` or `hide` for experimental tools; empty to keep that of the project.
+        deprecated: `show` or `hide` for deprecated tools; empty to keep that of the project.
     """
 
     name: str
@@ -306,7 +307,8 @@ class Profile:
     egress: tuple[str, ...] = ()
     origins: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     lock: str = ""
-    hides: Mapping[str, bool] = field(default_factory=lambda: NOTHING)
+    experimental: str = ""
+    deprecated: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,7 +330,8 @@ class Project:
         servers: MCP servers by name: those of `servers_from`, with the overrides of `servers`.
         servers_from: The files that configure servers, as the user named them.
         lock: Policy for a remote tool that changed: `warn` or `block`; empty if not configured.
-        hides: `experimental` or `deprecated` -> whether such tools are hidden, as far as the project says.
+        experimental: `show` or `hide` for experimental tools.
+        deprecated: `show` or `hide` for deprecated tools.
         profile: Name of the default profile; empty for none.
         profiles: The profiles by name.
         fixture: The initial store of tools outside packs.
@@ -351,7 +354,8 @@ class Project:
     servers: Mapping[str, Server] = field(default_factory=lambda: NOTHING)
     servers_from: tuple[str, ...] = ()
     lock: str = ""
-    hides: Mapping[str, bool] = field(default_factory=lambda: NOTHING)
+    experimental: str = "show"
+    deprecated: str = "show"
     profile: str = ""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
     fixture: Fixture = NO_FIXTURE
@@ -497,7 +501,8 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         egress=_allowed(said),
         origins=_origins(said),
         lock=said.get("lock", ""),
-        hides=_hides(said),
+        experimental=said.get("experimental", "show"),
+        deprecated=said.get("deprecated", "show"),
         profile=said.get("profile", ""),
         profiles=MappingProxyType(
             {name: _profile(name, entry) for name, entry in said.get("profiles", {}).items()}
@@ -525,7 +530,8 @@ def _profile(name: str, said: Mapping[str, Any]) -> Profile:
         egress=_allowed(said),
         origins=_origins(said),
         lock=said.get("lock", ""),
-        hides=_hides(said),
+        experimental=said.get("experimental", ""),
+        deprecated=said.get("deprecated", ""),
     )
 
 
@@ -539,10 +545,6 @@ def _origins(said: Mapping[str, Any]) -> Mapping[str, str]:
 
 _FLAGS = ("experimental", "deprecated")
 """Kinds of tools that a project can hide."""
-
-
-def _hides(said: Mapping[str, Any]) -> Mapping[str, bool]:
-    return MappingProxyType({flag: said[flag] == "hide" for flag in _FLAGS if flag in said})
 
 
 def _defaults(said: Mapping[str, Any]) -> Mapping[str, JSON]:
@@ -616,7 +618,7 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
     places |= {f"limits.{key}": where.of_project("limits", *key.split(".")) for key in limits}
     places |= {f"servers.{name}": server.place() for name, server in project.servers.items()}
     places |= {"lock": where.of_project("lock")} if lock else {}
-    hides = {flag: where.of_project(flag) if is_so else "" for flag, is_so in project.hides.items()}
+    hides = {flag: where.of_project(flag) for flag in _FLAGS if getattr(project, flag) == "hide"}
     switches = [
         ((glob,), False, where.of_project("disable", at), "") for at, glob in enumerate(project.disable)
     ]
@@ -639,7 +641,9 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
                 ((glob,), key == "enable", where.of_profile(part, key, at), "")
                 for at, glob in enumerate(globs)
             ]
-        hides |= {flag: where.of_profile(part, flag) if is_so else "" for flag, is_so in part.hides.items()}
+        for flag in _FLAGS:
+            said = getattr(part, flag)
+            hides |= {flag: where.of_profile(part, flag) if said == "hide" else ""} if said else {}
     # First, so that `enable` can offer single tools of a hidden kind.
     switches[:0] = [(("*",), False, place, flag) for flag, place in hides.items() if place]
     known = {each.name: each.tools for each in project.toolsets}

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from toolcrib.executors import Executors
     from toolcrib.executors.client import ClientCall
     from toolcrib.executors.python.declarations import Tool, simple_tool, tool
+    from toolcrib.executors.python.factories import factory
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
     from toolcrib.loading.reload import ReloadReport, ToolAppeared, ToolChanged, ToolGone
@@ -124,6 +125,7 @@ _HOMES = {
     "executors": ("Executors",),
     "executors.client": ("ClientCall",),
     "executors.python.declarations": ("Tool", "simple_tool", "tool"),
+    "executors.python.factories": ("factory",),
     "loading.packs": ("Pack",),
     "loading.projects": ("Project",),
     "loading.scenarios.model": ("Scenario",),

@@ -201,6 +201,7 @@ class Executor(Protocol):
 
     - `world`: the runtime sets this attribute before each `bind` to the network access that is allowed
       (`toolcrib.servers.environment.NetworkEnvironment`).
+    - `provided`: the runtime sets this attribute before each `bind` to the dependencies of `Runtime(provide=...)`, by name.
     - `annotations(block)` returns the tool annotations that a block implies (`read_only`, `destructive`,
       `idempotent`, `open_world`). Those of the descriptor take precedence.
     - `remote(name, block)` returns the server and the tool that a block refers to. The description, schemas and

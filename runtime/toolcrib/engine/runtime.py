@@ -25,12 +25,12 @@ from collections.abc import (
 from contextlib import aclosing
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import ClosedRuntime, ConfigurationError, DocumentError, NotReady, Problem
 from toolcrib.core.model import JSON, NOTHING, Client, Descriptor, Outcome, Partial, Progress, Result
-from toolcrib.core.protocols import BoundTool, Clock, Middleware
+from toolcrib.core.protocols import BoundTool, Clock, Executor, Middleware
 from toolcrib.core.server_config import MODE, Catalogue, Server
 from toolcrib.engine.binder import Binder, over_estimate
 from toolcrib.engine.middleware import middleware_named
@@ -46,12 +46,12 @@ from toolcrib.engine.startup import (
     start_over,
     with_modes,
 )
-from toolcrib.executors import Executors
+from toolcrib.executors import Executors, is_executor
 from toolcrib.loading.settings import NO_SETTINGS, apply_settings
 from toolcrib.loading.snapshot import LoadedProject, log_problems
 from toolcrib.registry.catalog import card_of
 from toolcrib.registry.catalog import why_unable as why_unable_of
-from toolcrib.registry.registry import Registry, how_many
+from toolcrib.registry.registry import Registry, how_many, list_of_tools
 from toolcrib.schema.validation.violations import shorten
 from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy, Untrusted, hashes_in
 
@@ -63,7 +63,9 @@ if TYPE_CHECKING:
 
     from toolcrib.core.clock import CrossLoopLock
     from toolcrib.engine.discovery import Discovery
-    from toolcrib.executors.python.declarations import Declared
+    from typing import Unpack
+
+    from toolcrib.executors.python.declarations import Declared, ToolKeys
     from toolcrib.loading.fingerprints import FileFingerprints
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
@@ -108,6 +110,7 @@ class Runtime:
         servers: Mapping[str, Server] = NOTHING,
         passthrough: bool = False,
         client: Client | None = None,
+        provide: Mapping[str, Any] = NOTHING,
     ) -> None:
         """Create a runtime over a registry. Use `Runtime.open` to read tools from files.
 
@@ -128,6 +131,8 @@ class Runtime:
             servers: MCP servers by name. Descriptors can refer to them, and their tools can be imported.
             passthrough: Whether mocks that ask for it may forward calls to another binding of their tool.
             client: Fulfils calls of tools in mode `client`, unless the session has its own client.
+            provide: Dependencies by name, for the parameters of factories (`toolcrib.factory`) and of the
+                constructors of `Tool` classes.
 
         Raises:
             ConfigurationError: An entry of `egress` or `origins` is invalid, or `client` is not callable.
@@ -145,6 +150,7 @@ class Runtime:
                 servers=servers,
                 passthrough=passthrough,
                 client=client,
+                provide=provide,
             )
         )
 
@@ -172,6 +178,7 @@ class Runtime:
         servers: Mapping[str, Server] = NOTHING,
         passthrough: bool = False,
         client: Client | None = None,
+        provide: Mapping[str, Any] = NOTHING,
         trust: bool | str | None = None,
     ) -> Runtime:
         """Read tools, packs and scenarios from disk. Documents with errors are skipped and reported.
@@ -210,6 +217,8 @@ class Runtime:
                 name.
             passthrough: Whether mocks that ask for it may forward calls to another binding of their tool.
             client: Fulfils calls of tools in mode `client`, unless the session has its own client.
+            provide: Dependencies by name, for the parameters of factories (`toolcrib.factory`) and of the
+                constructors of `Tool` classes.
             trust: Whether the documents may start programs, contact hosts and look up secrets. By default,
                 the paths that you pass are trusted. A project found without paths, and sources outside it,
                 follow the decisions of `toolcrib trust` and `TOOLCRIB_TRUST`, as on the command line. True
@@ -250,6 +259,7 @@ class Runtime:
             origins=origins,
             passthrough=passthrough,
             client=client,
+            provide=provide,
         )
         if strict and runtime.problems:
             raise DocumentError(runtime.problems)
@@ -412,7 +422,15 @@ class Runtime:
         """
         return await self._engine.reload()
 
-    def add(self, tool: Descriptor | Declared, *, replace: bool = False) -> Descriptor:
+    @overload
+    def add(self, tool: Executor, *, mode: str) -> None: ...
+
+    @overload
+    def add(
+        self, tool: Descriptor | Declared, *, replace: bool = False, **keys: Unpack[ToolKeys]
+    ) -> Descriptor: ...
+
+    def add(self, tool: Any, *, replace: bool = False, **keys: Any) -> Descriptor | None:
         """Add a tool. It is called, listed, searched, mocked, limited and served as those of files, and survives reloads.
 
         The observer receives `ToolAppeared`, and served clients hear that the list has changed. Call it in the thread of
@@ -420,24 +438,33 @@ class Runtime:
 
         Example:
             ```python
-            async with Runtime.open("descriptors") as tools:
+            async with Runtime.open("descriptors", provide={"database": database}) as tools:
                 tools.add(get_weather)
+                tools.add(legacy_refund, schema={"type": "object"}, timeout="5s")
+                tools.add(SqlExecutor(), mode="sql")
             ```
 
         Args:
-            tool: A descriptor, an annotated function, a subclass of `Tool`, or an instance of one; functions and classes
-                may be declared with `toolcrib.tool`.
+            tool: A descriptor, an annotated function, a subclass of `Tool`, an instance of one, or a factory
+                (`toolcrib.factory`); functions and classes may be declared with `toolcrib.tool`. Or an executor, which
+                adds the mode `mode`; the files are read again, so that their tools can use it.
             replace: Whether a tool of the same name is replaced.
+            keys: As for `toolcrib.tool`, such as `schema` for a function without annotations; they replace those of the
+                decorator. A descriptor has none.
 
         Returns:
-            The descriptor of the tool.
+            The descriptor of the tool; None for an executor.
 
         Raises:
             ClosedRuntime: The runtime was closed.
-            ConfigurationError: The name is taken, or the function cannot be a tool; the message names file and line.
-            DocumentError: A key that was passed to `toolcrib.tool` is invalid.
+            ConfigurationError: The name of the tool or mode is taken, or the function cannot be a tool; the message names
+                file and line.
+            DocumentError: A key is invalid.
         """
-        return self._engine.add(tool, replace=replace)
+        if is_executor(tool):
+            self._engine.add_executor(tool, **keys)
+            return None
+        return self._engine.add(tool, replace=replace, keys=keys)
 
     def remove(self, name: str) -> None:
         """Remove a tool; a reload does not bring it back. Running calls finish.
@@ -604,6 +631,7 @@ class Engine:
         passthrough: bool = False,
         client: Client | None = None,
         trust: Trust | None = None,
+        provide: Mapping[str, Any] = NOTHING,
     ) -> None:
         """Create an engine with the parameters of `Runtime`, plus the loaded project (`stock`) and `trust`.
 
@@ -616,6 +644,7 @@ class Engine:
         self.passthrough = passthrough
         self.call_numbers = itertools.count(1)
         self._client = client
+        self._provided = provide
         self._given = (stock or LoadedProject(registry))._replace(registry=registry)
         if servers:
             registry, stock = start_over(self._given, servers, self.executors)
@@ -732,13 +761,19 @@ class Engine:
             client=self._client if client is None else client,
         )
 
-    def add(self, tool: Descriptor | Declared, *, replace: bool = False) -> Descriptor:
+    def add(
+        self, tool: Descriptor | Declared, *, replace: bool = False, keys: Mapping[str, Any] = NOTHING
+    ) -> Descriptor:
         """Add a tool; see `Runtime.add`."""
         self.check_open()
         if not isinstance(tool, Descriptor):
-            from toolcrib.executors.python.declarations import descriptor_of  # noqa: PLC0415 -- as above
+            from toolcrib.executors.python.factories import declared_tool  # noqa: PLC0415 -- few programs add tools
 
-            tool = descriptor_of(tool, self.executors)
+            tool = declared_tool(tool, self.executors, keys, self._provided)
+        elif keys:
+            listed = ", ".join(f"`{key}`" for key in keys)
+            message = f"the descriptor `{tool.name}` has its own keys; {listed} cannot be set here"
+            raise ConfigurationError(message, hint="set them in the descriptor")
         known = self.registry.get(tool.name)
         if known is not None and not replace:
             raise ConfigurationError(
@@ -748,6 +783,19 @@ class Engine:
             )
         self._change(tool.name, tool)
         return self.registry[tool.name]
+
+    def add_executor(self, executor: Executor, mode: str = "") -> None:
+        """Add a mode; see `Runtime.add`."""
+        self.check_open()
+        if not mode:
+            hint = f'write `add({type(executor).__name__}(), mode="...")`'
+            raise ConfigurationError("an executor needs the name of its mode", code="bad_mode", hint=hint)
+        self.executors.add(mode, executor)
+        # The blocks of the mode could not be checked until now.
+        if self._asked is not None:
+            self._swap(self._started_again())
+        else:
+            self._table.swap(self.registry, {})
 
     def remove(self, name: str) -> None:
         """Remove a tool; see `Runtime.remove`."""
@@ -905,6 +953,8 @@ class Engine:
             executor.changed = self._discovery.hear
         if hasattr(executor, "elsewhere"):
             executor.elsewhere = self._binder.in_mode
+        if hasattr(executor, "provided"):
+            executor.provided = self._provided
 
     @cached_property
     def _discovery(self) -> Discovery:
@@ -993,10 +1043,11 @@ class Engine:
             message += f": {refused[name].message}"
         elif name in refused:
             message += f"; its document was refused: {refused[name]}"
-        elif near:
-            message += f"; did you mean {' or '.join(f'`{match}`' for match in near)}?"
         else:
-            message += f"; {how_many(registry)}"
+            if near:
+                message += f"; did you mean {' or '.join(f'`{match}`' for match in near)}?"
+            # Near misses are a guess from the spelling; a model that guessed the name needs the others as well.
+            message += f" {list_of_tools(registry)}"
         return Result.failed(Outcome.NOT_FOUND, message, details={"near": list(near)})
 
     def check_open(self) -> None:
@@ -1045,11 +1096,14 @@ class Engine:
         """Read everything again and swap it in atomically."""
         import asyncio  # noqa: PLC0415 -- as above
 
+        # Parsing a large project would stop the event loop, and with it every call that is under way.
+        return self._swap(await asyncio.to_thread(self._started_again))
+
+    def _swap(self, now: StartupState) -> Sequence[ToolEvent]:
+        """Make a project that was read again the current one."""
         from toolcrib.loading.reload import compare_registries  # noqa: PLC0415 -- as above
         from toolcrib.loading.settings import has_same_egress  # noqa: PLC0415 -- as above
 
-        # Parsing a large project would stop the event loop, and with it every call that is under way.
-        now = await asyncio.to_thread(self._started_again)
         before = self.registry
         same = has_same_egress(self.settings, now.settings) and now.stock.servers == self.servers
         self._stock = now.stock

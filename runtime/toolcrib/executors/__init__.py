@@ -12,7 +12,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from toolcrib.core.errors import Problem
+from toolcrib.core.errors import ConfigurationError, Problem
 from toolcrib.core.model import JSON, NOTHING, Descriptor, Schema
 from toolcrib.core.protocols import Executor, Remote
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from toolcrib.security.trust_needs import Need
 
 GROUP = "toolcrib.executors"
+
+_MEMBERS = ("block_schema", "check", "bind", "aclose")
+"""The members that every executor has."""
 
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
@@ -114,6 +117,32 @@ class Executors:
     def broken(self) -> Mapping[str, str]:
         """The modes that failed to load or to answer, with the reason."""
         return self._broken
+
+    def add(self, mode: str, executor: Executor) -> None:
+        """Add the executor of a mode. It is closed with the others.
+
+        Raises:
+            ConfigurationError: The mode exists, its name is invalid, or the object is not an executor.
+        """
+        if mode in self._makers:
+            target = self.targets.get(mode)
+            where = f" ({target})" if target else ""
+            hint = "choose another name, or pass `executors=` to `Runtime` to replace it"
+            raise ConfigurationError(
+                f"the mode `{mode}` exists already{where}", code="duplicate_mode", hint=hint
+            )
+        if not mode.isidentifier() or mode in Descriptor._fields:
+            hint = "use letters, digits and `_`; names of descriptor keys are reserved"
+            raise ConfigurationError(f"`{mode}` is not a valid name of a mode", code="bad_mode", hint=hint)
+        missing = [each for each in _MEMBERS if not hasattr(executor, each)]
+        if missing or isinstance(executor, type):
+            kind = executor.__name__ if isinstance(executor, type) else type(executor).__name__
+            listed = ", ".join(f"`{each}`" for each in missing)
+            why = f"it lacks {listed}" if missing else "it is a class"
+            hint = "pass an instance that has the members of `toolcrib.protocols.Executor`"
+            message = f"`{kind}` is not an executor: {why}"
+            raise ConfigurationError(message, code="bad_mode", hint=hint)
+        self._makers = dict(sorted({**self._makers, mode: lambda: executor}.items()))
 
     def get(self, mode: str) -> Executor | None:
         """The executor of a mode; None if none is installed or it cannot be created."""
@@ -302,6 +331,11 @@ class Executors:
                 errors.append(error)
         if errors:
             raise ExceptionGroup("cannot close all executors", errors)
+
+
+def is_executor(value: object) -> bool:
+    """Whether an object, or a class, looks like an executor."""
+    return hasattr(value, "block_schema") and hasattr(value, "bind")
 
 
 def _error_text(error: Exception) -> str:

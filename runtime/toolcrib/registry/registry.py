@@ -432,6 +432,19 @@ def how_many(registry: Registry) -> str:
     return f"{many or 'no'} tool{' is' if many == 1 else 's are'} loaded"
 
 
+_MOST_LISTED = 20
+"""Names of tools in an error. Models read it, and pay for each."""
+
+
+def list_of_tools(registry: Registry) -> str:
+    """The names of the offered tools in parentheses, at most 20 of them."""
+    cards = registry.query()
+    if not cards:
+        return "(no tools are loaded)"
+    more = f" and {len(cards) - _MOST_LISTED} more" if len(cards) > _MOST_LISTED else ""
+    return f"(tools: {', '.join(card.name for card in cards[:_MOST_LISTED])}{more})"
+
+
 def without_duplicates(tools: Iterable[Descriptor]) -> tuple[list[Descriptor], list[Problem]]:
     """The first tool of each name, and a problem for every further one."""
     first: dict[str, Descriptor] = {}

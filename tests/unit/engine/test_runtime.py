@@ -264,18 +264,24 @@ def refusal(runtime, name, **arguments):
 def test_a_call_to_nothing_names_the_near_misses():
     result = refusal(runtime_of(GREET), "gret")
     assert result.outcome is Outcome.NOT_FOUND
-    assert result.message == "unknown tool `gret`; did you mean `greet`?"
+    assert result.message == "unknown tool `gret`; did you mean `greet`? (tools: greet)"
     assert result.error.details == {"near": ["greet"]}
     assert result.usage == (0, 0.0)
 
 
-def test_a_call_to_nothing_near_says_how_many_tools_there_are():
-    assert refusal(runtime_of(GREET), "zzz").message == "unknown tool `zzz`; 1 tool is loaded"
-    assert refusal(runtime_of(TWO_MODES), "zzz").message == "unknown tool `zzz`; 3 tools are loaded"
-    assert (
-        refusal(Runtime(Registry(), executors=MOCKS), "zzz").message
-        == "unknown tool `zzz`; no tools are loaded"
-    )
+def test_a_call_to_nothing_lists_up_to_twenty_tools():
+    assert refusal(runtime_of(GREET), "zzz").message == "unknown tool `zzz` (tools: greet)"
+    nothing = Runtime(Registry(), executors=MOCKS)
+    assert refusal(nothing, "zzz").message == "unknown tool `zzz` (no tools are loaded)"
+    names = [f"tool_{number:02}" for number in range(23)]
+    text = "---\n".join(f"name: {name}\ndescription: D.\nmock: {{result: 1}}\n" for name in names)
+    told = refusal(runtime_of(text), "zzz").message
+    assert told == f"unknown tool `zzz` (tools: {', '.join(names[:20])} and 3 more)"
+
+
+def test_a_call_to_nothing_lists_no_tool_that_is_not_offered():
+    hidden = Runtime(runtime_of(TWO_MODES).registry.disabled("*"), executors=MOCKS)
+    assert refusal(hidden, "zzz").message == "unknown tool `zzz` (no tools are loaded)"
 
 
 def test_a_call_to_a_tool_whose_document_was_refused_says_so():

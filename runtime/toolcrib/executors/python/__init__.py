@@ -7,13 +7,13 @@ project is imported only if the project is trusted.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.errors import ConfigurationError, DocumentError, NotReady, Problem, did_you_mean
 from toolcrib.core.hooks import load_hook
-from toolcrib.core.model import Descriptor, Schema
+from toolcrib.core.model import NOTHING, Descriptor, Schema
 from toolcrib.executors.python.declarations import (
     MODE,
     DeclaredBlock,
@@ -21,6 +21,7 @@ from toolcrib.executors.python.declarations import (
     implementation_of,
     unwritten_schema,
 )
+from toolcrib.executors.python.factories import created_tool, is_factory
 from toolcrib.security.requirements import NO_REQUIREMENTS, Requirements
 from toolcrib.security.trust import Workspace
 from toolcrib.security.trust_needs import Need, need_of_import
@@ -47,12 +48,14 @@ class PythonExecutor:
 
     Attributes:
         world: What the modes may reach, and which code may be imported; set by the runtime.
+        provided: The dependencies of factories and classes, by name; set by the runtime.
     """
 
     reaches_out = True
 
     def __init__(self) -> None:
         self.world: NetworkEnvironment | None = None
+        self.provided: Mapping[str, Any] = NOTHING
         self._instances: ToolInstances | None = None
 
     @property
@@ -81,13 +84,14 @@ class PythonExecutor:
 
     def completes(self, descriptor: Descriptor) -> bool:
         """Whether the function provides the schemas of a tool, so that they are known once it is bound."""
-        return unwritten_schema(descriptor)
+        return unwritten_schema(descriptor) and not isinstance(descriptor.bindings[MODE], DeclaredBlock)
 
     def bind(self, descriptor: Descriptor) -> BoundFunction:
         """Import the function, and check that the descriptor fits it.
 
         Raises:
-            NotReady: The function cannot be imported, its types cannot be used, or the extra `typed` is missing.
+            NotReady: The function cannot be imported, its types cannot be used, a dependency is not provided, or the
+                extra `typed` is missing.
             DocumentError: The descriptor does not fit the function.
         """
         # Deferred: listing tools does not need it.
@@ -104,13 +108,16 @@ class PythonExecutor:
             descriptor = _completed(descriptor, made)
         if self._instances is None:
             self._instances = ToolInstances()
+        made = made.with_provided(self.provided, descriptor.name)
         return BoundFunction(descriptor, made, block, self._instances)
 
     def _imported(self, descriptor: Descriptor, call: str) -> Implementation:
         trust = None if self.world is None else self.world.trust
         folder = "" if trust is None else trust.folder_of(descriptor.origin.source)
-        target: Callable[..., Any] = load_hook(call, descriptor.origin.place(f"/{MODE}/call"), folder)
+        target: Any = load_hook(call, descriptor.origin.place(f"/{MODE}/call"), folder)
         try:
+            if is_factory(target):
+                target = created_tool(target, self.provided)
             return implementation_of(target, untyped=not unwritten_schema(descriptor))
         except ConfigurationError as error:
             raise NotReady(error.message, code=error.code, hint=error.hint) from None

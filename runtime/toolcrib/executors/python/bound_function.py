@@ -47,7 +47,8 @@ class ToolInstances:
         async with self._lock:
             if key not in self._ready:
                 target = implementation.target
-                made: Tool[Any, Any] = target() if isinstance(target, type) else target
+                given = implementation.provided
+                made: Tool[Any, Any] = target(**given) if isinstance(target, type) else target
                 declared = implementation.config
                 await _ended(made.initialise(config if declared is None else declared.read(config)))
                 self._ready[key] = made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import (
     Any,
     Generic,
@@ -23,13 +23,15 @@ from typing import (
     overload,
 )
 
-from toolcrib.core.errors import ConfigurationError, DocumentError, Problem
+from toolcrib.core.errors import ConfigurationError, DocumentError, NotReady, Problem, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Descriptor, Schema
 from toolcrib.core.pointers import file_and_line
 from toolcrib.core.protocols import Kinds
 from toolcrib.executors.python.signatures import (
+    Dependency,
     Signature,
     context_parameters,
+    dependencies_of,
     docstring_of,
     hints_of,
     place_of,
@@ -87,7 +89,7 @@ class ToolKeys(TypedDict, total=False):
 class Tool(Generic[InputT, OutputT]):
     """Base class of tools with state, such as a connection. A subclass needs no decorator.
 
-    A runtime creates one instance without arguments, calls `initialise` once before the first call, `execute` for each
+    A runtime creates one instance with the dependencies that the constructor names (`Runtime(provide=...)`), calls `initialise` once before the first call, `execute` for each
     call, also concurrently, and `close` once when the runtime is closed. Each method may be synchronous or asynchronous.
     A parameter of `execute` that is annotated `CallContext | None`, with the default None, receives the context of the call.
 
@@ -234,6 +236,8 @@ class Implementation(NamedTuple):
         result: The type of the result; None if it is not declared.
         config: The type of the config; None if there is none.
         contexts: Names of the parameters that receive the `CallContext`.
+        dependencies: Parameters of the constructor of a class, which the program provides.
+        provided: Name of a dependency -> its value, for the constructor.
     """
 
     target: Any
@@ -246,6 +250,18 @@ class Implementation(NamedTuple):
     result: JsonType | None
     config: JsonType | None
     contexts: tuple[str, ...]
+    dependencies: tuple[Dependency, ...] = ()
+    provided: Mapping[str, Any] = NOTHING
+
+    def with_provided(self, provided: Mapping[str, Any], name: str) -> Implementation:
+        """The implementation of the tool `name`, with the dependencies of its constructor.
+
+        Raises:
+            MissingDependency: A required one is not provided.
+        """
+        if not self.dependencies:
+            return self
+        return self._replace(provided=chosen_dependencies(self.dependencies, provided, name, self.place))
 
     @property
     def input_schema(self) -> dict[str, JSON]:
@@ -286,6 +302,31 @@ class Implementation(NamedTuple):
         return found
 
 
+class MissingDependency(NotReady):
+    """A tool needs something that the program does not provide."""
+
+    code = "missing_dependency"
+
+
+def chosen_dependencies(
+    needed: Sequence[Dependency], provided: Mapping[str, Any], name: str, place: str
+) -> dict[str, Any]:
+    """The values of those dependencies that are provided.
+
+    Raises:
+        MissingDependency: A required one is not; the message names all of them.
+    """
+    missing = [each.name for each in needed if each.required and each.name not in provided]
+    if missing:
+        listed = ", ".join(f"`{each}`" for each in missing)
+        message = f"`{name}` needs {listed}, which the program does not provide ({place})"
+        near = " ".join(filter(None, (did_you_mean(each, provided) for each in missing)))
+        example = ", ".join(f'"{each}": ...' for each in missing)
+        hint = f"pass `provide={{{example}}}` to `Runtime` or `Runtime.open`"
+        raise MissingDependency(message, hint=f"{near} {hint}" if near else hint)
+    return {each.name: provided[each.name] for each in needed if each.name in provided}
+
+
 def is_asynchronous(function: Callable[..., Any]) -> bool:
     """Whether a function runs in the event loop by nature."""
     return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
@@ -295,7 +336,7 @@ def implementation_of(target: Any, *, untyped: bool = False) -> Implementation:
     """Read the types and the docstring of a function, a subclass of `Tool` or an instance of one.
 
     Args:
-        target: The function, class or instance.
+        target: The function, class or instance. A factory must have been called before.
         untyped: Whether parameters may lack an annotation, because the schema of the arguments is given.
 
     Raises:
@@ -310,7 +351,7 @@ def implementation_of(target: Any, *, untyped: bool = False) -> Implementation:
     return Implementation(
         target,
         signature.name,
-        _call_of(target),
+        call_of(target),
         signature.place,
         signature.description,
         signature,
@@ -344,7 +385,7 @@ def _class_implementation(target: Any, declared: ToolDeclaration) -> Implementat
     return Implementation(
         target,
         _snake_case(name),
-        _call_of(kind),
+        call_of(kind),
         place,
         docstring_of(kind).description if kind.__doc__ else "",
         None,
@@ -352,6 +393,7 @@ def _class_implementation(target: Any, declared: ToolDeclaration) -> Implementat
         result_type(types[1], f"the output of `{name}`", place),
         _config_of(kind, declared),
         contexts,
+        dependencies_of(kind, name, place) if target is kind else (),
     )
 
 
@@ -382,7 +424,8 @@ def _snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-def _call_of(target: Any) -> str:
+def call_of(target: Any) -> str:
+    """`module:name` of a function or class."""
     path = getattr(target, "__qualname__", type(target).__qualname__)
     return f"{target.__module__}:{path.replace('.<locals>', '').replace('<lambda>', 'lambda_')}"
 
@@ -414,24 +457,43 @@ class DeclaredBlock(dict[str, Any]):
     """The block `python` of a tool whose function or class is in the program already.
 
     Attributes:
-        implementation: The function or class.
+        implementation: The function or class; or why its factory cannot create it.
     """
 
-    def __init__(self, block: Mapping[str, Any], implementation: Implementation) -> None:
+    def __init__(self, block: Mapping[str, Any], implementation: Implementation | MissingDependency) -> None:
         super().__init__(block)
-        self.implementation = implementation
+        self._implementation = implementation
+
+    @property
+    def implementation(self) -> Implementation:
+        """The function or class.
+
+        Raises:
+            MissingDependency: Its factory needs something that the program does not provide.
+        """
+        if isinstance(self._implementation, MissingDependency):
+            raise MissingDependency(self._implementation.message, hint=self._implementation.hint)
+        return self._implementation
 
 
-def descriptor_of(target: Declared, kinds: Kinds) -> Descriptor:
+def descriptor_of(
+    target: Declared, kinds: Kinds, keys: Mapping[str, Any] = NOTHING, *, call: str = ""
+) -> Descriptor:
     """The descriptor of a function, a subclass of `Tool` or an instance of one.
+
+    Args:
+        target: The function, class or instance.
+        kinds: The block schemas and checks of the modes.
+        keys: Keys of the descriptor and of the block `python`, which replace those that were passed to `tool`.
+        call: `module:name` of the factory that created it; empty for none.
 
     Raises:
         ConfigurationError: It cannot be a tool; the message names file and line.
         DocumentError: A key that was passed to `tool` is invalid.
     """
-    found = implementation_of(target)
-    keys = dict(declaration_of(target).keys)
-    block: dict[str, Any] = {"call": found.call}
+    keys = {**declaration_of(target).keys, **keys}
+    found = implementation_of(target, untyped="schema" in keys)
+    block: dict[str, Any] = {"call": call or found.call}
     block |= {key: keys.pop(key) for key in ("config", "worker") if key in keys}
     document: dict[str, Any] = {
         "name": found.name,
@@ -443,12 +505,28 @@ def descriptor_of(target: Declared, kinds: Kinds) -> Descriptor:
     if found.result is not None:
         document["output_schema"] = found.result.output_schema
     document |= keys
+    _check_keys(keys, found.name, found.place)
     made = parsed_document(document, found.place, kinds)
     wrong = found.block_problems(block)
     if wrong:
         file, line = file_and_line(found.place)
         raise DocumentError([each.at(file, line, 1) for each in wrong])
     return made._replace(bindings={**made.bindings, MODE: DeclaredBlock(block, found)})
+
+
+_WRITTEN_OTHERWISE = {
+    "input_schema": "use `schema=`",
+    "python": "use `config=` and `worker=`",
+}
+"""Keys of a descriptor that are no arguments of `tool`, and what to write instead."""
+
+
+def _check_keys(keys: Mapping[str, Any], name: str, place: str) -> None:
+    # They would silently replace what the function itself says.
+    for key, hint in _WRITTEN_OTHERWISE.items():
+        if key in keys:
+            message = f"`{key}` is not an argument of `toolcrib.tool` (`{name}`, {place})"
+            raise ConfigurationError(message, code="bad_signature", hint=hint)
 
 
 def parsed_document(document: dict[str, Any], place: str, kinds: Kinds) -> Descriptor:

@@ -42,6 +42,18 @@ class TypedParameter(NamedTuple):
     default: Callable[[], Any] | None = None
 
 
+class Dependency(NamedTuple):
+    """A parameter that receives something that the program provides by name.
+
+    Attributes:
+        name: Its name.
+        required: Whether it has no default.
+    """
+
+    name: str
+    required: bool
+
+
 class Signature(NamedTuple):
     """A function as a tool.
 
@@ -138,6 +150,29 @@ def signature_of(function: Callable[..., Any], *, names: Mapping[str, Any], unty
             raise _unusable(name, each.name, place, "has no annotation", hint)
     result = _result(function, hints, name, place)
     return Signature(name, place, said.description, tuple(parameters), tuple(contexts), accepts_more, result)
+
+
+def dependencies_of(function: Callable[..., Any], name: str, place: str) -> tuple[Dependency, ...]:
+    """The parameters of a factory, or of the constructor of a class.
+
+    Args:
+        function: The factory or class.
+        name: Its name.
+        place: Its `file:line`.
+
+    Raises:
+        ConfigurationError: A parameter cannot receive a dependency; the message names file and line.
+    """
+    found = []
+    for each in _parameters(function, name, place):
+        if each.kind in {each.VAR_POSITIONAL, each.VAR_KEYWORD}:
+            stars = "*" if each.kind is each.VAR_POSITIONAL else "**"
+            raise _unusable(name, f"{stars}{each.name}", place, "takes anything", "name each dependency")
+        if each.kind is each.POSITIONAL_ONLY:
+            hint = "remove the `/` after it: dependencies are passed by name"
+            raise _unusable(name, each.name, place, "is positional-only", hint)
+        found.append(Dependency(each.name, each.default is each.empty))
+    return tuple(found)
 
 
 def _parameters(function: Callable[..., Any], name: str, place: str) -> Sequence[inspect.Parameter]:

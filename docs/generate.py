@@ -601,6 +601,11 @@ FINER_CODES = (
     ("no_schema", "unavailable", "A type of the Python function has no JSON Schema."),
     ("initialise_failed", "unavailable", "`initialise` of the Python tool raised an exception."),
     (
+        "missing_dependency",
+        "unavailable",
+        "The Python tool or its factory needs something that the program does not provide (`provide`).",
+    ),
+    (
         "unsupported_version",
         "unavailable",
         "The installed version of a package lacks something that toolcrib uses.",

@@ -438,10 +438,11 @@ class Runtime:
 
         Example:
             ```python
-            async with Runtime.open("descriptors", provide={"database": database}) as tools:
-                tools.add(get_weather)
-                tools.add(legacy_refund, schema={"type": "object"}, timeout="5s")
-                tools.add(SqlExecutor(), mode="sql")
+            async def get_weather(city: str) -> str:
+                return f"sunny in {city}"
+
+            tools.add(get_weather, timeout="5s", annotations={"read_only": True})
+            print(await tools.call("get_weather", {"city": "Oslo"}))
             ```
 
         Args:

@@ -63,7 +63,7 @@ def test_blocks_that_were_not_checked_without_the_mode_are_checked_then(tmp_path
     assert [each.code for each in runtime.problems] == ["mode_not_installed"] * 2
     runtime.add(ShoutExecutor(), mode="shout")
     assert runtime.call_sync("greet").value == "HI"
-    assert "did you mean `word`?" in str(runtime.problems[0])
+    assert "is `wrod` a misspelling of it?" in str(runtime.problems[0])
 
 
 @pytest.mark.parametrize(

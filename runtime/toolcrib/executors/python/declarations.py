@@ -95,9 +95,14 @@ class Tool(Generic[InputT, OutputT]):
 
     Example:
         ```python
-        class GetWeather(toolcrib.Tool[WeatherInput, WeatherOutput]):
-            async def execute(self, input: WeatherInput) -> WeatherOutput:
-                return WeatherOutput(temperature=21.5, conditions="sunny")
+        from typing import TypedDict
+
+        class City(TypedDict):
+            city: str
+
+        class GetWeather(toolcrib.Tool[City, str]):
+            async def execute(self, input: City) -> str:
+                return f"sunny in {input['city']}"
         ```
     """
 

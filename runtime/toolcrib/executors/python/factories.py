@@ -49,8 +49,8 @@ def factory(target: Any = None, /, **keys: Any) -> Any:
     Example:
         ```python
         @toolcrib.factory
-        def refund(database: Database):
-            async def refund(order: str) -> Receipt:
+        def refund(database):
+            async def refund(order: str) -> str:
                 \"\"\"Refund an order.\"\"\"
                 return await database.refund(order)
 

@@ -245,6 +245,7 @@ __all__ = [
     "Usage",
     "VirtualClock",
     "Workspace",
+    "factory",
     "load_hook",
     "make_need",
     "parse_registry",

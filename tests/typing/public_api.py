@@ -186,4 +186,15 @@ async def typed_tools(runtime: Runtime) -> None:
     runtime.remove("ping")
     await forecast(7)  # type: ignore[arg-type]
     refund("o1", amuont=2)  # type: ignore[call-arg]
-    runtime.add(3)  # type: ignore[arg-type]
+    runtime.add(3)  # type: ignore[call-overload]
+
+
+@toolcrib.factory(timeout="5s")
+def created(database: str) -> PlainCounter:
+    return PlainCounter()
+
+
+async def factories(runtime: Runtime) -> None:
+    assert_type(created("main"), PlainCounter)
+    assert_type(runtime.add(created), Descriptor)
+    assert_type(runtime.add(refund, schema={"type": "object"}, replace=True), Descriptor)

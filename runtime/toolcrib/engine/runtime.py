@@ -60,11 +60,10 @@ if TYPE_CHECKING:
     import logging
     from pathlib import Path
     from threading import Lock
+    from typing import Unpack
 
     from toolcrib.core.clock import CrossLoopLock
     from toolcrib.engine.discovery import Discovery
-    from typing import Unpack
-
     from toolcrib.executors.python.declarations import Declared, ToolKeys
     from toolcrib.loading.fingerprints import FileFingerprints
     from toolcrib.loading.packs import Pack

@@ -21,17 +21,19 @@ class Shouted:
         return {"word": self.tool.bindings["shout"]["word"]}
 
 
+SCHEMA = {
+    "type": "object",
+    "properties": {"word": {"type": "string"}},
+    "required": ["word"],
+    "additionalProperties": False,
+}
+
+
 class ShoutExecutor:
-    block_schema = {
-        "type": "object",
-        "properties": {"word": {"type": "string"}},
-        "required": ["word"],
-        "additionalProperties": False,
-    }
     contained = True
 
     def __init__(self) -> None:
-        self.closed = 0
+        self.block_schema, self.closed = SCHEMA, 0
 
     def check(self, descriptor):
         return ()
@@ -66,6 +68,10 @@ def test_blocks_that_were_not_checked_without_the_mode_are_checked_then(tmp_path
     assert "is `wrod` a misspelling of it?" in str(runtime.problems[0])
 
 
+class Whole(ShoutExecutor):
+    block_schema = SCHEMA
+
+
 @pytest.mark.parametrize(
     ("executor", "mode", "code", "message"),
     [
@@ -78,7 +84,7 @@ def test_blocks_that_were_not_checked_without_the_mode_are_checked_then(tmp_path
         (ShoutExecutor(), "no-mode", "bad_mode", "`no-mode` is not a valid name of a mode"),
         (ShoutExecutor(), "timeout", "bad_mode", "`timeout` is not a valid name of a mode"),
         (ShoutExecutor(), "", "bad_mode", "an executor needs the name of its mode"),
-        (ShoutExecutor, "shout", "bad_mode", "`ShoutExecutor` is not an executor: it is a class"),
+        (Whole, "shout", "bad_mode", "`Whole` is not an executor: it is a class"),
     ],
 )
 def test_a_mode_that_cannot_be_added_is_an_error(executor, mode, code, message):

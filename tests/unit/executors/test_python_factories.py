@@ -37,8 +37,8 @@ class AskDatabase(toolcrib.Tool[Query, str]):
     def __init__(self, database: Database, *, limit: int = 10) -> None:
         self.database, self.limit = database, limit
 
-    def execute(self, input: Query) -> str:
-        return f"{input.text} in {self.database.name}, {self.limit}"
+    def execute(self, query: Query) -> str:
+        return f"{query.text} in {self.database.name}, {self.limit}"
 
 
 def opened(**provide):
@@ -218,7 +218,7 @@ def test_keys_that_are_written_otherwise_are_refused():
         return x
 
     with pytest.raises(
-        ConfigurationError, match="`input_schema` is not an argument of `toolcrib.tool`"
+        ConfigurationError, match=r"`input_schema` is not an argument of `toolcrib\.tool`"
     ) as caught:
         opened().add(tool, input_schema={"type": "object"})
     assert caught.value.hint == "use `schema=`"

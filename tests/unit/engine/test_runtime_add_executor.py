@@ -60,11 +60,11 @@ def test_an_added_mode_runs_tools_and_is_closed_with_the_runtime():
 def test_blocks_that_were_not_checked_without_the_mode_are_checked_then(tmp_path):
     (tmp_path / "greet.tool.yaml").write_text(FILE)
     (tmp_path / "bad.tool.yaml").write_text("name: bad\ndescription: Bad.\nshout: {wrod: hi}\n")
-    runtime = Runtime.open(str(tmp_path), index=False)
-    assert runtime.call_sync("greet").outcome is Outcome.UNAVAILABLE
-    assert [each.code for each in runtime.problems] == ["mode_not_installed"] * 2
-    runtime.add(ShoutExecutor(), mode="shout")
-    assert runtime.call_sync("greet").value == "HI"
+    with Runtime.open(str(tmp_path), index=False) as runtime:
+        assert runtime.call_sync("greet").outcome is Outcome.UNAVAILABLE
+        assert [each.code for each in runtime.problems] == ["mode_not_installed"] * 2
+        runtime.add(ShoutExecutor(), mode="shout")
+        assert runtime.call_sync("greet").value == "HI"
     assert "is `wrod` a misspelling of it?" in str(runtime.problems[0])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
@@ -41,11 +42,13 @@ class AskDatabase(toolcrib.Tool[Query, str]):
         return f"{query.text} in {self.database.name}, {self.limit}"
 
 
-def opened(**provide):
-    return Runtime(Registry(), provide=provide)
+@pytest.fixture
+def opened():
+    with ExitStack() as stack:
+        yield lambda **provide: stack.enter_context(Runtime(Registry(), provide=provide))
 
 
-def test_a_factory_receives_its_dependencies_by_name():
+def test_a_factory_receives_its_dependencies_by_name(opened):
     runtime = opened(database=Database("main"), unrelated=1)
     added = runtime.add(refund)
     assert (added.name, added.description) == ("refund", "Refund an order.")
@@ -54,14 +57,14 @@ def test_a_factory_receives_its_dependencies_by_name():
     assert runtime.call_sync("refund", {"order": "o1"}).value == "refunded o1 in main"
 
 
-def test_an_optional_dependency_may_be_provided():
+def test_an_optional_dependency_may_be_provided(opened):
     runtime = opened(database=Database("main"), prefix="paid")
     runtime.add(refund, name="pay", tags=["money"])
     assert runtime.registry["pay"].tags == ("money",)
     assert runtime.call_sync("pay", {"order": "o1"}).value == "paid o1 in main"
 
 
-def test_the_constructor_of_a_class_receives_dependencies():
+def test_the_constructor_of_a_class_receives_dependencies(opened):
     runtime = opened(database=Database("main"), limit=3)
     runtime.add(AskDatabase)
     assert runtime.call_sync("ask_database", {"text": "all"}).value == "all in main, 3"
@@ -74,7 +77,7 @@ def test_the_constructor_of_a_class_receives_dependencies():
         (AskDatabase, "ask_database", {"text": "all"}),
     ],
 )
-def test_without_a_dependency_only_this_tool_is_unavailable(tool, name, arguments):
+def test_without_a_dependency_only_this_tool_is_unavailable(tool, name, arguments, opened):
     runtime = opened(databse=Database("main"))
     runtime.add(tool)
     runtime.add(toolcrib.simple_tool("ping", "Answers.", mock={"result": "pong"}))
@@ -87,7 +90,7 @@ def test_without_a_dependency_only_this_tool_is_unavailable(tool, name, argument
     assert runtime.call_sync("ping").value == "pong"
 
 
-def test_a_tool_whose_dependency_is_missing_can_be_mocked():
+def test_a_tool_whose_dependency_is_missing_can_be_mocked(opened):
     runtime = opened()
     runtime.add(refund, schema={"type": "object"}, mock={"result": "mocked"}, mode="mock")
     assert runtime.call_sync("refund", {"order": "o1"}).value == "mocked"
@@ -116,7 +119,7 @@ def test_a_descriptor_may_name_a_factory_and_a_class(tmp_path, monkeypatch):
         assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "missing_dependency")
 
 
-def test_a_factory_that_raises_raises_when_it_is_added():
+def test_a_factory_that_raises_raises_when_it_is_added(opened):
     @toolcrib.factory
     def broken():
         raise ZeroDivisionError("no tool")
@@ -148,7 +151,7 @@ def test_what_is_no_factory_is_refused(made, message):
     assert caught.value.code == "bad_signature"
 
 
-def test_parameters_that_cannot_be_provided_are_refused():
+def test_parameters_that_cannot_be_provided_are_refused(opened):
     @toolcrib.factory
     def anything(*everything): ...
 
@@ -161,7 +164,7 @@ def test_parameters_that_cannot_be_provided_are_refused():
         opened().add(positional)
 
 
-def test_a_factory_returns_a_tool_of_its_name():
+def test_a_factory_returns_a_tool_of_its_name(opened):
     @toolcrib.factory
     def make():
         @toolcrib.tool(name="made")
@@ -188,7 +191,7 @@ def legacy(order, amount=1):
     return f"{order}: {amount}"
 
 
-def test_a_callable_is_added_with_its_schemas():
+def test_a_callable_is_added_with_its_schemas(opened):
     runtime = opened()
     schema = {"type": "object", "properties": {"order": {"type": "string"}}, "required": ["order"]}
     added = runtime.add(
@@ -199,12 +202,12 @@ def test_a_callable_is_added_with_its_schemas():
     assert runtime.call_sync("legacy", {}).outcome is Outcome.INVALID_ARGUMENTS
 
 
-def test_a_callable_without_annotations_needs_a_schema():
+def test_a_callable_without_annotations_needs_a_schema(opened):
     with pytest.raises(ConfigurationError, match="the parameter `order` of `legacy` has no annotation"):
         opened().add(legacy)
 
 
-def test_the_keys_of_add_replace_those_of_the_decorator():
+def test_the_keys_of_add_replace_those_of_the_decorator(opened):
     @toolcrib.tool(name="one", tags=["a"])
     def tool(x: int) -> int:
         return x
@@ -213,7 +216,7 @@ def test_the_keys_of_add_replace_those_of_the_decorator():
     assert opened().add(tool, name="two").tags == ("a",)
 
 
-def test_keys_that_are_written_otherwise_are_refused():
+def test_keys_that_are_written_otherwise_are_refused(opened):
     def tool(x: int) -> int:
         return x
 
@@ -230,7 +233,7 @@ def test_keys_that_are_written_otherwise_are_refused():
         opened().add(toolcrib.simple_tool("ping", "Answers."), timeout="2s")
 
 
-def test_examples_of_a_function_are_checked_when_it_is_added():
+def test_examples_of_a_function_are_checked_when_it_is_added(opened):
     @toolcrib.tool(
         examples=[{"args": {"city": "Oslo"}, "result": 1}, {"args": {"city": 7}, "result": "warm"}]
     )

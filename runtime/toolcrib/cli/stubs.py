@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -16,9 +20,10 @@ from toolcrib.cli.options import (
     read_options,
 )
 from toolcrib.cli.output import plural, write_atomically
+from toolcrib.core.model import Descriptor
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.formats.python_stubs import MARK, generate_stubs
+from toolcrib.formats.python_stubs import MARK, DocumentState, generate_stubs
 
 
 @click.command("stubs")
@@ -49,8 +54,8 @@ def command(
     """Write a typed Python module for the tools.
 
     With it, an editor completes and checks `await Tools(runtime).get_forecast(city="Oslo")`. The types are those of the
-    schemas in the files; no server is asked and no code is imported. At run time, the module reports tools that have
-    changed since.
+    schemas in the files; no server is asked and no code is imported. When the module is imported, it logs a warning if
+    the files have changed since.
     """
     if check and file is None:
         raise click.UsageError("`--check` needs `--out FILE`")
@@ -58,7 +63,16 @@ def command(
     print_refusals(runtime)
     print_unqueried_servers(runtime)
     names = [card.name for card in runtime.registry.query(toolset=toolset)]
-    text = generate_stubs([runtime.registry[name] for name in names], _title(runtime))
+    tools = [runtime.registry[name] for name in names]
+    options = [*paths, *_options(reading), *(["--toolset", toolset] if toolset else [])]
+    text = generate_stubs(
+        tools,
+        _title(runtime),
+        documents=_documents(tools, file),
+        command=shlex.join(
+            ["toolcrib", "stubs", *options, "--out", "FILE" if file is None else file.as_posix()]
+        ),
+    )
     errors = any(problem.severity == "error" for problem in runtime.problems)
     if file is None:
         click.echo(text, nl=False)
@@ -76,6 +90,29 @@ def command(
 
 def _title(runtime: Runtime) -> str:
     return runtime.project.name if runtime.project is not None and runtime.project.name else "this project"
+
+
+def _options(reading: ReadOptions) -> Iterator[str]:
+    for option, values in (("--pack", reading.packs), ("--mcp", reading.servers)):
+        for value in values:
+            yield from (option, value)
+    if reading.profile is not None:
+        yield from ("--profile", reading.profile)
+
+
+def _documents(tools: Iterable[Descriptor], file: Path | None) -> dict[str, DocumentState]:
+    """The documents of tools that are files, by their paths relative to the folder of the module."""
+    folder = Path() if file is None else file.parent
+    found = {}
+    for source in sorted({tool.origin.source for tool in tools}):
+        # A document of a server or a zip file has no file of its own.
+        with suppress(OSError):
+            found[_relative(source, folder)] = DocumentState.of(Path(source).read_bytes())
+    return found
+
+
+def _relative(source: str, folder: Path) -> str:
+    return Path(os.path.relpath(source, folder)).as_posix()
 
 
 def _text(file: Path) -> str | None:

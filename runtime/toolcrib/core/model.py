@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
+from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 from toolcrib.core.errors import error_for
 from toolcrib.core.pointers import file_and_line, keys_of
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 """A JSON value: numbers are finite, strings have no lone surrogates, keys are strings."""
+
+_T = TypeVar("_T")
 
 Schema: TypeAlias = "dict[str, JSON] | bool"
 """A JSON Schema, as written in its document."""
@@ -255,6 +258,31 @@ class Result(NamedTuple):
         if self.outcome is Outcome.OK:
             return self
         raise error_for(self.outcome)(self)
+
+    @overload
+    def into(self, kind: type[_T]) -> _T: ...
+
+    @overload
+    def into(self, kind: object) -> Any: ...
+
+    def into(self, kind: object) -> Any:
+        """Return the value as a dataclass, TypedDict, pydantic model or any other type that pydantic can read.
+
+            forecast = (await tools.call("get_forecast", {"city": "Oslo"})).into(Forecast)
+
+        Needs the extra `typed`.
+
+        Args:
+            kind: The type.
+
+        Raises:
+            CallError: The outcome is not `ok`; the subclass of the outcome.
+            InvalidResult: The type refuses the value. The message lists every wrong field; `result.raw_value` of the
+                error is the value.
+            ConfigurationError: pydantic cannot read the type, or is not installed (`missing_extra`).
+        """
+        # Imported by name: the core has no types of Python, and most programs never ask for one.
+        return import_module("toolcrib.schema.from_types").read_result(self.raise_for_outcome(), kind)
 
 
 class TrustedAnswer(NamedTuple):

@@ -3,37 +3,57 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 from toolcrib.core.model import JSON, NOTHING
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.formats.python_stubs import fingerprint_of
+from toolcrib.formats.python_stubs import changed_documents, fingerprint_of
+
+_SHOWN: Final = 5
+"""How many changes a message names."""
 
 
 class ToolStub:
     """Calls the tools of a runtime or session with typed methods, which `toolcrib stubs` generates.
 
-    A method returns the value of the result. Tools that have changed since are reported in the log.
+    A method returns the value of the result. Documents that have changed since are reported in the log when the stub is
+    imported, and tools that have changed when it gets its runtime.
 
     Raises:
         CallError: A call did not end `ok`; the subclass is that of the outcome.
     """
 
+    _file: ClassVar[str] = ""
+    _command: ClassVar[str] = "toolcrib stubs --out FILE"
+    _documents: ClassVar[Mapping[str, tuple[int, str]]] = NOTHING
     _fingerprints: ClassVar[Mapping[str, str]] = NOTHING
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # A subclass of a stub would report the same again.
+        if "_documents" in vars(cls):
+            changed = changed_documents(cls._file, cls._documents)
+            if changed:
+                cls._warn([f"`{name}` has changed" for name in changed])
 
     def __init__(self, tools: Runtime | Session) -> None:
         """Call the tools of a runtime or session."""
         self._session = tools
         changes = [*_changes(tools, self._fingerprints)]
         if changes:
-            logging.getLogger("toolcrib").warning(
-                "the stub `%s` is out of date: %s; run `toolcrib stubs --out FILE`",
-                type(self).__module__,
-                ", ".join(changes),
-            )
+            self._warn(changes)
+
+    @classmethod
+    def _warn(cls, changes: Sequence[str]) -> None:
+        shown = ", ".join(
+            [*changes[:_SHOWN], *([f"and {len(changes) - _SHOWN} more"] if changes[_SHOWN:] else [])]
+        )
+        logging.getLogger("toolcrib").warning(
+            "the stub `%s` is out of date: %s; run `%s`", cls.__module__, shown, cls._command
+        )
 
     async def _value(self, name: str, arguments: Mapping[str, Any]) -> JSON:
         return (await self._session.call(name, arguments)).raise_for_outcome().value

@@ -174,7 +174,8 @@ def subject_of_tool(
             open_ = remote is not None and (not remote.server or f"{each}.server" in tool.origin.settings)
             named = [*servers] if remote is None or open_ else [remote.server]
             if remote is None or not named or not all(trust.is_home(name, workspace) for name in named):
-                yield from executors.needs_of(each, tool, workspace)
+                # Sources are named relative to the working directory of that time.
+                yield from executors.needs_of(each, tool, workspace._replace(base=trust.contents.base))
 
     homes = [servers[remote.server] for remote in remotes.values() if remote and remote.server in servers]
     imported = next((home.file for home in homes if home.source == tool.origin.source), None)

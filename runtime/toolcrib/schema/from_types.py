@@ -7,17 +7,36 @@ only `Any` and `object` mean that every JSON value is allowed.
 
 from __future__ import annotations
 
+import collections.abc
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, NoReturn, TypeVar, get_args
+from functools import cache, lru_cache, partial, reduce
+from operator import or_
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
-from toolcrib.core.errors import ConfigurationError
-from toolcrib.core.model import JSON
+from toolcrib.core.errors import ConfigurationError, error_for
+from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.subschemas import Path
 from toolcrib.core.text import compact
 from toolcrib.schema.dereference import dereference
-from toolcrib.schema.validation import Violation
+from toolcrib.schema.validation import Violation, ViolationReport
+from toolcrib.schema.validation.validator import MOST
 from toolcrib.schema.validation.violations import describe_value, make_violation
+from toolcrib.security.redaction import Redactor
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -67,7 +86,33 @@ class UnwritableValue(ValueError):
     """A value cannot be converted to JSON."""
 
 
-class JsonType:
+class JsonReader:
+    """Converts JSON values to a Python type."""
+
+    __slots__ = ("_adapter", "_alike")
+
+    def __init__(self, adapter: TypeAdapter[Any]) -> None:
+        self._adapter = adapter
+        self._alike = _reads_alike(adapter.core_schema)
+
+    def read(self, value: JSON) -> Any:
+        """Convert a JSON value to the type.
+
+        Raises:
+            UnreadableValue: The type refuses the value.
+        """
+        from pydantic import ValidationError  # noqa: PLC0415 -- optional, and slow to import
+
+        try:
+            # JSON text and Python objects differ in what is strict: text can be a datetime, an array can be a set.
+            if self._alike:
+                return self._adapter.validate_python(value)
+            return self._adapter.validate_json(compact(value))
+        except ValidationError as error:
+            raise UnreadableValue([*_violations(error, value)]) from None
+
+
+class JsonType(JsonReader):
     """A Python type with its JSON Schemas.
 
     Attributes:
@@ -75,7 +120,7 @@ class JsonType:
         output_schema: JSON Schema of the values that `write` returns, without references.
     """
 
-    __slots__ = ("_adapter", "_alike", "input_schema", "output_schema")
+    __slots__ = ("input_schema", "output_schema")
 
     def __init__(self, declared: Any, *, subject: str, place: str) -> None:
         """Generate the schemas of a type.
@@ -88,10 +133,12 @@ class JsonType:
         Raises:
             ConfigurationError: The type has no JSON Schema, or pydantic is not installed (`missing_extra`).
         """
-        self._adapter = _adapter(declared, subject, place)
+        try:
+            super().__init__(_adapter(declared))
+        except _UnusableType as error:
+            _refuse(subject, place, str(error))
         self.input_schema = self._schema("validation", subject, place)
         self.output_schema = self._schema("serialization", subject, place)
-        self._alike = _reads_alike(self._adapter.core_schema)
 
     def _schema(
         self, direction: Literal["validation", "serialization"], subject: str, place: str
@@ -101,24 +148,8 @@ class JsonType:
         try:
             made = self._adapter.json_schema(mode=direction, schema_generator=_generator())
         except PydanticUserError as error:
-            _refuse(subject, place, error)
+            _refuse(subject, place, _reason(error))
         return dereference(made).schema
-
-    def read(self, value: JSON) -> Any:
-        """Convert a JSON value to the type.
-
-        Raises:
-            UnreadableValue: The type refuses the value.
-        """
-        from pydantic import ValidationError  # noqa: PLC0415 -- as above
-
-        try:
-            # JSON text and Python objects differ in what is strict: text can be a datetime, an array can be a set.
-            if self._alike:
-                return self._adapter.validate_python(value)
-            return self._adapter.validate_json(compact(value))
-        except ValidationError as error:
-            raise UnreadableValue([*_violations(error, value)]) from None
 
     def write(self, value: Any) -> Any:
         """Convert a value of the type to JSON. A value of another type is converted as what it is.
@@ -135,27 +166,88 @@ class JsonType:
             raise UnwritableValue(str(error)) from None
 
 
+def read_result(result: Result, declared: Any) -> Any:
+    """Convert the value of a successful result to a type; see `Result.into`.
+
+    Raises:
+        InvalidResult: The type refuses the value.
+        ConfigurationError: pydantic cannot read the type, or is not installed (`missing_extra`).
+    """
+    value = result.value
+    try:
+        return _reader_of(declared).read(value)
+    except UnreadableValue as error:
+        report = ViolationReport([*error.violations])
+    seen = Redactor(value)
+    shown = [each.for_model() for each in report.faults[:MOST]]
+    lines = [seen.hide_in_text(line) for line in (*shown, *report.unshown())]
+    told: list[JSON] = [
+        {"pointer": each.pointer, "keyword": each.keyword, "expected": each.expected}
+        for each in report.faults[:MOST]
+    ]
+    failed = Result.failed(
+        Outcome.INVALID_RESULT,
+        f"the result of `{result.tool}` is not a valid `{_name_of(declared)}`:\n" + "\n".join(lines),
+        details={"violations": told, **report.counts()},
+        raw_value=seen.hide_in(value),
+    )
+    failed = failed._replace(tool=result.tool, usage=result.usage, meta=result.meta)
+    raise error_for(failed.outcome)(failed)
+
+
+def _reader_of(declared: Any) -> JsonReader:
+    try:
+        return _cached_reader(declared)
+    except TypeError:  # the type has metadata that cannot be hashed
+        return _new_reader(declared)
+
+
+def _new_reader(declared: Any) -> JsonReader:
+    try:
+        return JsonReader(_adapter(declared))
+    except _UnusableType as error:
+        message = f"pydantic cannot read the type `{_name_of(declared)}`: {error}"
+        hint = "use a dataclass, a TypedDict, a pydantic model, or a container of them"
+        raise ConfigurationError(message, code="no_schema", hint=hint) from None
+
+
+_cached_reader = lru_cache(maxsize=256)(_new_reader)
+
+
+def _name_of(declared: Any) -> str:
+    return declared.__name__ if isinstance(declared, type) and not get_args(declared) else str(declared)
+
+
 def missing_typed(error: ImportError) -> ConfigurationError:
     """The error if a package of the extra `typed` is not installed."""
     message = f"typed tools need the extra `typed`: {error}"
     return ConfigurationError(message, code="missing_extra", hint="pip install 'toolcrib[typed]'")
 
 
-def _adapter(declared: Any, subject: str, place: str) -> TypeAdapter[Any]:
+class _UnusableType(Exception):
+    """pydantic cannot read a type."""
+
+
+def _adapter(declared: Any) -> TypeAdapter[Any]:
     try:
         from pydantic import PydanticUserError, TypeAdapter  # noqa: PLC0415 -- as above
     except ImportError as error:
         raise missing_typed(error) from None
     variable = next(_variables(declared), None)
     if variable is not None:
-        _refuse(subject, place, TypeError(f"the type variable {variable} has no value"))
+        raise _UnusableType(f"the type variable {variable} has no value")
     try:
-        adapter = TypeAdapter(declared)
+        adapter = TypeAdapter(declared if sys.version_info >= (3, 12) else _portable(declared, {}))
         adapter.rebuild(raise_errors=True)
     # The type's own code takes part: it can raise anything.
     except (PydanticUserError, Exception) as error:  # noqa: BLE001
-        _refuse(subject, place, error)
+        raise _UnusableType(_reason(error)) from None
     return adapter
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else ""
 
 
 def _variables(declared: Any) -> Iterator[TypeVar]:
@@ -166,14 +258,13 @@ def _variables(declared: Any) -> Iterator[TypeVar]:
         yield from _variables(part)
 
 
-def _refuse(subject: str, place: str, error: Exception) -> NoReturn:
-    reason = str(error).strip().splitlines()
-    why = f": {reason[0].rstrip('.')}" if reason else ""
+def _refuse(subject: str, place: str, reason: str) -> NoReturn:
+    why = f": {reason}" if reason else ""
     raise ConfigurationError(
         f"{subject} has a type without a JSON Schema ({place}){why}",
         code="no_schema",
         hint="use types that JSON can express, a pydantic model, or `Any` for every value",
-    ) from None
+    )
 
 
 @cache
@@ -252,6 +343,40 @@ def _place(location: Sequence[str | int], value: JSON, *, missing: bool) -> tupl
 
 def _has(value: JSON, index: int) -> bool:
     return isinstance(value, list) and index < len(value)
+
+
+def _portable(declared: Any, made: dict[Any, Any]) -> Any:
+    """Replace each `typing.TypedDict` in a type by one of `typing_extensions`, which pydantic needs before Python 3.12.
+
+    Those within dataclasses and models stay as they are.
+    """
+    if type(declared).__module__ == "typing" and is_typeddict(declared):
+        return made[declared] if declared in made else _portable_typed_dict(declared, made)
+    parts = get_args(declared)
+    if not parts or get_origin(declared) in {Literal, collections.abc.Callable}:
+        return declared
+    portable = tuple(_portable(part, made) for part in parts)
+    if all(new is old for new, old in zip(portable, parts, strict=True)):
+        return declared
+    if isinstance(declared, UnionType):
+        return reduce(or_, portable)
+    if get_origin(declared) is Annotated:
+        return Annotated[portable]
+    return declared.copy_with(portable) if hasattr(declared, "copy_with") else get_origin(declared)[portable]
+
+
+def _portable_typed_dict(declared: Any, made: dict[Any, Any]) -> Any:
+    from typing_extensions import TypedDict  # noqa: PLC0415 -- pydantic needs it
+
+    portable: Any = TypedDict(declared.__name__, {})  # type: ignore[misc]  # its members follow
+    made[declared] = portable
+    copied = ("__module__", "__qualname__", "__doc__", "__total__", "__required_keys__", "__optional_keys__")
+    for name in (*copied, "__pydantic_config__"):
+        if hasattr(declared, name):
+            setattr(portable, name, getattr(declared, name))
+    hints = get_type_hints(declared, include_extras=True)
+    portable.__annotations__ = {name: _portable(hint, made) for name, hint in hints.items()}
+    return portable
 
 
 class ParameterType(NamedTuple):

@@ -15,7 +15,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -125,16 +125,26 @@ def files_of_command(
     return following.ended()
 
 
-def files_of_module(name: str, root: str) -> FollowedFiles:
+def files_of_module(name: str, root: str, packs: Sequence[str] = ()) -> FollowedFiles:
     """Find the files of a Python module and of its imports. Empty for a module outside of the workspace.
 
     Args:
         name: `package.module`.
         root: Folder of the workspace, absolute, with links resolved.
+        packs: Folders and zip archives that are searched first. An archive counts as a whole.
     """
     following = _Following(root, root)
-    following.add_module(name, [root])
+    for archive in filter(None, map(_archive_of, packs)):
+        following.add(archive, runs=True)
+    following.add_module(name, [*packs, root])
     return following.ended(names=False)
+
+
+def _archive_of(folder: str) -> str:
+    """The archive that contains a folder; empty for a folder on disk."""
+    while folder and not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    return folder if os.path.isfile(folder) else ""
 
 
 def _plain(text: str) -> str:

@@ -87,12 +87,14 @@ class Workspace(NamedTuple):
             (outside of all of these).
         name: The path as written by the user or in a document.
         partial: Whether only a part of the workspace was loaded, because the user named that part.
+        base: The working directory at loading time, where needs are asked; empty for the current one.
     """
 
     root: str
     kind: str
     name: str
     partial: bool = False
+    base: str = ""
 
     @property
     def folder(self) -> str:

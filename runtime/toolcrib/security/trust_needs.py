@@ -191,7 +191,9 @@ def _files_shown(files: FollowedFiles) -> Iterator[str]:
         yield "more files than are followed"
 
 
-def need_of_import(function: str, role: str, root: str, user: str, place: str) -> Need:
+def need_of_import(
+    function: str, role: str, root: str, user: str, place: str, *, packs: Sequence[str] = ()
+) -> Need:
     """The need of importing a function and everything that its module imports.
 
     Args:
@@ -200,8 +202,9 @@ def need_of_import(function: str, role: str, root: str, user: str, place: str) -
         root: Folder of the workspace, absolute, with links resolved.
         user: The subject that has the need.
         place: `file:line` of the subject.
+        packs: Folders and zip archives whose modules are found before those of the workspace.
     """
-    files = files_of_module(function.partition(":")[0], root)
+    files = files_of_module(function.partition(":")[0], root, packs)
     return make_need(
         "import",
         function,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
+import subprocess
+import sys
 
 import pytest
 
 from toolcrib import InvalidArguments, Runtime
+from toolcrib.formats.python_stubs import changed_documents
 
 TOOLS = """
 name: get_forecast
@@ -124,11 +128,70 @@ def test_a_stub_reports_tools_that_have_changed_since(project, toolcrib, caplog)
     assert "tools.py is out of date; run `toolcrib stubs --out tools.py`" in checked.stderr
     with caplog.at_level(logging.WARNING, "toolcrib"), Runtime.open(trust=True) as runtime:
         imported("tools.py").Tools(runtime)
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert told == (
-        "the stub `written_stub` is out of date: `get_forecast` has changed, `shop-class` does not exist; "
-        "run `toolcrib stubs --out FILE`"
+    changes = [
+        "`descriptors/t.tool.yaml` has changed",
+        "`get_forecast` has changed, `shop-class` does not exist",
+    ]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the stub `written_stub` is out of date: {each}; run `toolcrib stubs --out tools.py`"
+        for each in changes
+    ]
+
+
+WARNED = """
+import logging
+logging.basicConfig(format="%(message)s")
+from {module} import Tools
+class Mine(Tools): pass
+"""
+
+
+@pytest.mark.parametrize("change", ["shorter", "same size", "touched", "absent", "none"])
+def test_a_stub_that_is_older_than_its_documents_says_so_when_it_is_imported(project, toolcrib, change):
+    (project / "src").mkdir()
+    toolcrib("stubs", "descriptors", "--out", "src/shop_tools.py")
+    document = project / "descriptors" / "t.tool.yaml"
+    later = (project / "src" / "shop_tools.py").stat().st_mtime + 10
+    match change:
+        case "shorter":
+            document.write_text(TOOLS[:-1], encoding="utf-8")
+        case "same size":
+            document.write_text(TOOLS.replace("21.5", "21.6"), encoding="utf-8")
+            os.utime(document, (later, later))
+        case "touched":
+            os.utime(document, (later, later))
+        case "absent":
+            document.unlink()
+    run = subprocess.run(
+        [sys.executable, "-c", WARNED.format(module="shop_tools")],
+        cwd=project / "src",
+        env={**os.environ, "PYTHONPATH": str(project / "src")},
+        capture_output=True,
+        text=True,
+        check=True,
     )
+    told = (
+        "the stub `shop_tools` is out of date: `../descriptors/t.tool.yaml` has changed; "
+        "run `toolcrib stubs descriptors --out src/shop_tools.py`\n"
+    )
+    assert run.stderr == (told if change in {"shorter", "same size"} else "")
+
+
+def test_a_stub_looks_only_at_the_state_of_its_documents(project, toolcrib):
+    """What is older than the module and of the same size is not read: an import costs one `stat` per document."""
+    for number in range(3):
+        text = f"name: tool_{number}\nmock: {{result: 1}}\n"
+        (project / "descriptors" / f"{number}.tool.yaml").write_text(text, encoding="utf-8")
+    toolcrib("stubs", "--out", "tools.py")
+    stub = imported("tools.py")
+    assert len(stub.Tools._documents) == 4
+    before = project / "descriptors" / "1.tool.yaml"
+    before.write_text(before.read_text().replace("1", "2"), encoding="utf-8")
+    os.utime(before, (0, 0))
+    assert changed_documents("tools.py", stub.Tools._documents) == []
+    os.utime("tools.py", (-1, -1))
+    assert changed_documents("tools.py", stub.Tools._documents) == ["descriptors/1.tool.yaml"]
+    assert changed_documents("deployed/tools.py", stub.Tools._documents) == []
 
 
 def test_a_file_of_somebody_else_is_not_overwritten(project, toolcrib):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from zipfile import ZipFile
 
 import pytest
 
@@ -64,3 +65,34 @@ def test_a_working_directory_that_pythonpath_names_is_meant(project, monkeypatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert load_hook("own_hook_of_test:sign", "here", str(project))() == "signed"
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_pack_has_modules_of_its_own_in_a_folder_or_an_archive(project, tmp_path):
+    pack = tmp_path / "pack"
+    pack.mkdir()
+    (pack / "pack_hook_of_test.py").write_text("def sign(): return 'pack'\n")
+    archive = tmp_path / "pack.zip"
+    with ZipFile(archive, "w") as opened:
+        opened.writestr("inner/archive_hook_of_test.py", "def sign(): return __file__\n")
+    assert load_hook("pack_hook_of_test:sign", "here", str(project), packs=[str(pack)])() == "pack"
+    inner = str(archive / "inner")
+    assert load_hook("archive_hook_of_test:sign", "here", packs=[inner])().startswith(inner)
+    with pytest.raises(MissingHook, match="ModuleNotFoundError"):
+        load_hook("own_hook_of_test:sign", "here", packs=[str(pack)])
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_pack_never_runs_the_module_of_another_one(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "same_name_of_test.py").write_text(f"def sign(): return {name!r}\n")
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    assert load_hook("same_name_of_test:sign", "a:1", packs=[one])() == "one"
+    with pytest.raises(MissingHook) as told:
+        load_hook("same_name_of_test:sign", "b:2", packs=[two])
+    assert told.value.message == (
+        "the pack of the hook `same_name_of_test:sign` has a module `same_name_of_test`, and "
+        f"{one}/same_name_of_test.py has the same name (b:2)"
+    )
+    assert load_hook("same_name_of_test:sign", "a:1", packs=[one, two])() == "one"

@@ -7,6 +7,7 @@ project is imported only if the project is trusted.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.core.errors import ConfigurationError, DocumentError, NotReady, Problem, did_you_mean
 from toolcrib.core.hooks import load_hook
 from toolcrib.core.model import NOTHING, Descriptor, Schema
+from toolcrib.core.pointers import file_and_line
 from toolcrib.executors.python.declarations import (
     MODE,
     DeclaredBlock,
@@ -76,7 +78,15 @@ class PythonExecutor:
         """The code that a tool imports."""
         block: Any = descriptor.bindings[MODE]
         place = f"{descriptor.origin.source}:{descriptor.origin.line}"
-        yield need_of_import(block["call"], "tool", workspace.folder, f"tool {descriptor.name}", place)
+        user = f"tool {descriptor.name}"
+        yield need_of_import(
+            block["call"],
+            "tool",
+            workspace.folder,
+            user,
+            place,
+            packs=_packs_of(descriptor, workspace.base),
+        )
 
     def requirements(self, _descriptor: Descriptor, _server: Server | None) -> Requirements:
         """No capability: a block only imports code, and what that code uses must be declared."""
@@ -113,8 +123,11 @@ class PythonExecutor:
 
     def _imported(self, descriptor: Descriptor, call: str) -> Implementation:
         trust = None if self.world is None else self.world.trust
-        folder = "" if trust is None else trust.folder_of(descriptor.origin.source)
-        target: Any = load_hook(call, descriptor.origin.place(f"/{MODE}/call"), folder)
+        folder, packs = "", tuple[str, ...]()
+        if trust is not None:
+            folder = trust.folder_of(descriptor.origin.source)
+            packs = _packs_of(descriptor, trust.contents.base) if folder else ()
+        target: Any = load_hook(call, descriptor.origin.place(f"/{MODE}/call"), folder, packs=packs)
         try:
             if is_factory(target):
                 target = created_tool(target, self.provided)
@@ -127,6 +140,24 @@ class PythonExecutor:
         instances, self._instances = self._instances, None
         if instances is not None:
             await instances.aclose()
+
+
+def _packs_of(descriptor: Descriptor, base: str) -> tuple[str, ...]:
+    """The folders of the packs whose code a tool may name: its own, and that of a tool that it overrides.
+
+    Args:
+        descriptor: The tool.
+        base: The folder that the names of sources are relative to; empty for the working directory.
+    """
+    # Deferred: listing tools does not need it.
+    from toolcrib.loading.documents.files import enclosing_pack  # noqa: PLC0415
+
+    origin = descriptor.origin
+    if not (origin.pack or origin.overrides):
+        return ()
+    sources = [origin.source, *(file_and_line(place)[0] for place in origin.overrides)]
+    packs = (enclosing_pack(os.path.realpath(os.path.join(base, source))) for source in sources)
+    return tuple(dict.fromkeys(filter(None, packs)))
 
 
 def _completed(descriptor: Descriptor, made: Implementation) -> Descriptor:

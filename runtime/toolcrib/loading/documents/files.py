@@ -31,6 +31,7 @@ __all__ = [
     "ExternalAccess",
     "MemoryFiles",
     "PathCollector",
+    "enclosing_pack",
     "external_access",
     "file_key",
     "files_at",
@@ -53,6 +54,39 @@ def pack_file(folder: Path) -> Path | None:
     """The pack file of a folder, if any."""
     paths = (folder / name for name in PACK_FILES)
     return next((path for path in paths if os.path.isfile(path)), None)
+
+
+def enclosing_pack(file: str) -> str:
+    """The folder of the pack that contains a file, also within a zip archive; empty for none.
+
+    Args:
+        file: Path of the file, absolute. That of a file in an archive begins with the path of the archive.
+    """
+    folder = os.path.dirname(file)
+    while folder != os.path.dirname(folder):
+        if os.path.isdir(folder):
+            if pack_file(Path(folder)) is not None:
+                return folder
+        elif os.path.isfile(folder):
+            return _pack_in(folder, file)
+        folder = os.path.dirname(folder)
+    return ""
+
+
+def _pack_in(archive: str, file: str) -> str:
+    from zipfile import BadZipFile, ZipFile  # noqa: PLC0415 -- few packs are archives
+
+    try:
+        with ZipFile(archive) as opened:
+            names = {*opened.namelist()}
+    except (BadZipFile, OSError):
+        return ""
+    inner = posixpath.dirname(file.removeprefix(archive + os.sep).replace(os.sep, "/"))
+    while not any(posixpath.join(inner, name) in names for name in PACK_FILES):
+        if not inner:
+            return ""
+        inner = posixpath.dirname(inner)
+    return os.path.join(archive, inner) if inner else archive
 
 
 def is_outside(path: Path, root: Path) -> bool:

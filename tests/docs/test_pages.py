@@ -17,7 +17,6 @@ PAGES = [
     "docs/tutorial.md",
     "docs/tutorial-order-system.md",
     "docs/reference/mock-language.md",
-    "docs/reference/python-calls.md",
     *(
         f"docs/{folder}/{page.name}"
         for folder in ("how-to", "explanation")

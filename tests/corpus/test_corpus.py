@@ -15,13 +15,14 @@ from toolcrib.engine.runtime import Runtime, loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
+from toolcrib.executors.python import PythonExecutor
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import example_scenario
 from toolcrib.loading.sources import load, parse
 from toolcrib.scenarios import run_scenario, runs_of
 
 ROOT = Path(__file__).resolve().parents[2]
-KINDS = Executors({"live": LiveExecutor, "mock": MockExecutor})
+KINDS = Executors({"live": LiveExecutor, "mock": MockExecutor, "python": PythonExecutor})
 PATHS = [ROOT / "descriptors", *sorted(path for path in (ROOT / "packs").iterdir() if path.is_dir())]
 LOADED = load(PATHS, KINDS)
 

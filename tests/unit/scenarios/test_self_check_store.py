@@ -323,3 +323,11 @@ def test_no_more_calls_are_watched_than_may_be():
 
     tried = [{**GIVEN, "id": f"x{number}"} for number in range(50)]
     assert found_by(HEAD + "  result: 1\n", tried, call, most=20)[1] == 20
+
+
+def test_a_pattern_matches_texts_of_rows(caplog):
+    """The texts of rows that note what is compared with them are matched as any other."""
+    text = HEAD + "  result: \"{{ order.status is matching('op.*') and order.totl }}\"\n"
+    assert codes_of(text) == [("unknown_row_key", "/mock/result")]
+    fine = HEAD + "  guard: [{if: \"{{ order.status is matching('x.*') }}\", error: odd}]\n  result: 1\n"
+    assert (codes_of(fine), caplog.records) == ([], [])

@@ -207,6 +207,9 @@ def truncate(text: str, limit: int) -> str:
 
     Characters are never split. If even the note does not fit, it is omitted.
     """
+    # A character has at most four bytes in UTF-8, so short texts need no encoding.
+    if len(text) * 4 <= limit:
+        return text
     raw = text.encode(errors="replace")
     if len(raw) <= limit:
         return text

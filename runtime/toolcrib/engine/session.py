@@ -377,7 +377,7 @@ class Session:
         if context is None:
             context = self._context_at_once = self._context._replace(can_wait=False)
         if correlation:
-            context = context._replace(correlation=correlation)
+            context = _new(CallContext, (context[0], correlation, *context[2:]))
         coroutine = self._call(name, arguments, context)
         # A coroutine that never suspends ends in the first `send`; one that yields has broken its
         # declaration.

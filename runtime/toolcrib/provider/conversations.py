@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, NamedTuple, Protocol
 
 from toolcrib.core.errors import ConfigurationError, ToolcribError
@@ -257,7 +258,7 @@ class Conversation(NamedTuple):
     @property
     def turns(self) -> int:
         """Number of user messages."""
-        return sum(message.role == "user" for message in self.messages)
+        return [message.role for message in self.messages].count("user")
 
     def saying(self, *parts: str | Content) -> Conversation:
         """Return the conversation with another message of the user, to pass to `run`."""
@@ -312,12 +313,21 @@ class Conversation(NamedTuple):
 
     @classmethod
     def of(cls, messages: Any) -> Conversation:
-        """Create a conversation from text of the user or from messages; a conversation is returned unchanged.
+        """Create a conversation with a new ID from text of the user or from messages.
+
+        A conversation is returned unchanged.
 
         Raises:
             ConfigurationError: A message is invalid.
         """
-        return messages if isinstance(messages, cls) else cls(messages=parse_messages(messages))
+        if isinstance(messages, cls):
+            return messages
+        return cls(messages=parse_messages(messages), id=new_id())
+
+
+def new_id() -> str:
+    """A unique ID of a conversation."""
+    return token_hex(16)
 
 
 def _record_as_json(record: CallRecord) -> dict[str, JSON]:

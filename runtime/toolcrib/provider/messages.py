@@ -166,7 +166,7 @@ def parse_messages(value: str | Message | Sequence[Message | Mapping[str, Any]])
         ConfigurationError: A value is not a message; the error lists all violations.
     """
     if isinstance(value, str):
-        return (user(value),)
+        return (Message("user", (Text(value),)),)
     if isinstance(value, Message):
         return (value,)
     if isinstance(value, bytes | Mapping) or not isinstance(value, Iterable):

@@ -18,7 +18,6 @@ from asyncio import CancelledError
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, TypeAlias
-from uuid import uuid4
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import NOTHING
@@ -34,9 +33,9 @@ from toolcrib.provider.config import (
     is_free,
     unused_tool_name,
 )
-from toolcrib.provider.conversations import Answer, Conversation, SinkFailed, append_once
+from toolcrib.provider.conversations import Answer, Conversation, SinkFailed, append_once, new_id
 from toolcrib.provider.loop.approvals import ApprovalGate, check_answers
-from toolcrib.provider.loop.calls import CallRunner, ResultReader, yield_to_event_loop
+from toolcrib.provider.loop.calls import AT_ONCE, CallRunner, ResultReader, yield_to_event_loop
 from toolcrib.provider.loop.policy_enforcer import Rulebook, ToolOffer
 from toolcrib.provider.loop.timeline import Event
 from toolcrib.provider.loop.turn import ConversationTurn, TurnSettings
@@ -139,11 +138,12 @@ class ProviderMiddleware:
                 results, including the text of an interrupted answer.
         """
         streaming = bool(self._config.streaming)
-        async with aclosing(self._turn(messages, answers, streaming=streaming, heard=False)) as items:
-            async for item in items:
-                if isinstance(item, Conversation):
-                    return item
-        raise AssertionError("the turn ended without a conversation")
+        # Nobody hears the events, so the conversation is the only item.
+        turn = self._turn(messages, answers, streaming=streaming, heard=False)
+        conversation = await anext(turn)
+        await turn.aclose()
+        assert isinstance(conversation, Conversation)  # noqa: S101 -- as above
+        return conversation
 
     async def stream(
         self,
@@ -238,7 +238,7 @@ class ProviderMiddleware:
                     await self._write(turn)
                 stop = turn.stop_reason()
                 # A scripted model and mocks never suspend: without this, a long turn would block all other tasks.
-                if stop is None:
+                if stop is None and turn.rounds % AT_ONCE == 0:
                     await yield_to_event_loop()
             await self._write(turn)
         except SinkFailed:  # the error already contains the complete conversation
@@ -246,7 +246,7 @@ class ProviderMiddleware:
         except BaseException as error:
             await self._break_off(turn, error, broken_off)
             raise
-        ended = turn.end()
+        ended = turn.end(stop)
         for event in turn.take_events():
             yield event
         yield ended
@@ -259,7 +259,7 @@ class ProviderMiddleware:
         await self._write_at_last(turn)
         # The generator can yield nothing more, so the rest goes to the callback.
         if broken_off is not None:
-            conversation = turn.end()
+            conversation = turn.end(turn.stop_reason())
             broken_off(turn.take_events(), conversation)
 
     async def _write(self, turn: ConversationTurn) -> None:
@@ -273,7 +273,7 @@ class ProviderMiddleware:
             if isinstance(error, Exception) or (
                 isinstance(error, CancelledError) and not is_cancelled_by_caller()
             ):
-                raise SinkFailed(error, turn.end(), new) from error
+                raise SinkFailed(error, turn.end(turn.stop_reason()), new) from error
             raise
 
     async def _write_at_last(self, turn: ConversationTurn) -> None:
@@ -293,7 +293,7 @@ class ProviderMiddleware:
                 messages=(system(self._config.system), *conversation.messages)
             )
         check_conversation(conversation)
-        return conversation if conversation.id else conversation._replace(id=str(uuid4()))
+        return conversation if conversation.id else conversation._replace(id=new_id())
 
     async def _claim(self, conversation: Conversation) -> None:
         """Claim the pending calls, so that no other process answers them as well."""

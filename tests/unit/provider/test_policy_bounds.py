@@ -120,6 +120,12 @@ async def test_equal_calls_count_in_a_row_whatever_the_order_of_their_keys():
     assert between.stop is Stop.ANSWERED
 
 
+@pytest.mark.parametrize(("one", "other", "stop"), [(1, 1.0, Stop.MAX_IDENTICAL), (1, True, Stop.ANSWERED)])
+async def test_arguments_are_compared_as_json_values(one, other, stop):
+    model = Model(asks(("get_order", {"id": [one]})), asks(("get_order", {"id": [other]})), says("a"))
+    assert (await talk(model, ToolPolicy(max_identical=1, max_failures=None))).stop is stop
+
+
 async def test_equal_calls_of_another_turn_are_no_repetition():
     model = Model(asks("get_order"), says("a"), asks("get_order"), says("b"))
     middleware = loop(model, ToolPolicy(max_identical=1))

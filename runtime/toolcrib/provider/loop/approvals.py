@@ -67,11 +67,20 @@ class ApprovalGate:
         """A tool of the session, offered or not; None if it is unknown."""
         return self._session.registry.get(name)
 
-    def refusal(self, call: ToolCall, call_usage: CallUsage, finish: Finish) -> Result | Pending | None:
-        """The result that refuses a call, or the pending call; None if it is made now."""
+    def refusal(
+        self, call: ToolCall, call_usage: CallUsage, finish: Finish, now: float
+    ) -> Result | Pending | None:
+        """The result that refuses a call, or the pending call; None if it is made now.
+
+        Args:
+            call: The call.
+            call_usage: The calls so far.
+            finish: The end of the answer that requests the call.
+            now: Time of the answer, in seconds since 1970 on the session's clock.
+        """
         if not finish.is_complete:
             return _unfinished(call, finish)
-        now, known = self.now(), self.offering.knows(call.name)
+        known = self.offering.knows(call.name)
         refused = call_usage.judge(call, now, known=known, only=self._only)
         if refused is None and not known:
             return self._unknown(call.name)

@@ -84,6 +84,8 @@ def limit_content(result: Result, limit: int) -> Result:
         result: The result.
         limit: Maximum bytes of base64 of all parts together.
     """
+    if not result.content:
+        return result
     parts, room = [], limit
     for part in result.content:
         size = len(part.data or "")
@@ -94,7 +96,7 @@ def limit_content(result: Result, limit: int) -> Result:
         else:
             room -= size
             parts.append(part)
-    return result._replace(content=tuple(parts)) if result.content else result
+    return result._replace(content=tuple(parts))
 
 
 def truncate_to_bytes(text: str, limit: int) -> str:
@@ -105,7 +107,7 @@ def truncate_to_bytes(text: str, limit: int) -> str:
 
 def media_parts(result: Result) -> tuple[Content, ...]:
     """The parts of a result that are not text."""
-    return tuple(part for part in result.content if part.text is None)
+    return tuple([part for part in result.content if part.text is None])
 
 
 def read_result_tool(name: str, limit: int) -> Descriptor:
@@ -200,7 +202,7 @@ class PlannedCall(NamedTuple):
 
 
 AT_ONCE = 16
-"""Maximum number of calls that never wait before the event loop may run other tasks."""
+"""Maximum number of calls, or of rounds, that never wait before the event loop may run other tasks."""
 
 
 @coroutine
@@ -362,10 +364,10 @@ class CallRunner:
         raise AssertionError("the call ended without a result")
 
     def _begun(self, call: ToolCall) -> CallStart:
-        tool = self._session.registry.get(call.name)
+        registry = self._session.registry
         kept = NOTHING
-        if tool is not None and tool.fixture.machines:
-            kept = state_by_machine(tool.fixture, self._session.store.version)
+        if call.name in registry and (fixture := registry[call.name].fixture).machines:
+            kept = state_by_machine(fixture, self._session.store.version)
         return CallStart(call.id, self.now(), kept)
 
 

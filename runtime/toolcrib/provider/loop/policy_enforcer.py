@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Outcome, Result
-from toolcrib.core.text import canonical
+from toolcrib.core.text import json_equal
 from toolcrib.formats.providers import Declaration, declare
 from toolcrib.provider.conversations import CallRecord, Stop
 from toolcrib.provider.loop.calls import ResultReader
@@ -136,6 +136,25 @@ class CallUsage:
     limit, no later call is made.
     """
 
+    __slots__ = (
+        "_begun",
+        "_begun_in_all",
+        "_exceeded",
+        "_failures",
+        "_for_nothing",
+        "_last",
+        "_of_tool",
+        "_of_turn",
+        "_rulebook",
+        "_same",
+        "_taken",
+        "_times",
+        "_times_same",
+        "_total",
+        "_turn",
+        "_well",
+    )
+
     def __init__(self, rulebook: Rulebook, records: Iterable[CallRecord], turn: int) -> None:
         self._exceeded: tuple[Stop, str] | None = None
         self._rulebook = rulebook
@@ -150,7 +169,7 @@ class CallUsage:
         self._for_nothing: defaultdict[str, int] = defaultdict(int)
         self._begun: dict[str, _CallsInFlight] = {}
         self._begun_in_all = 0
-        self._same: tuple[str, str] | None = None
+        self._same: tuple[str, dict[str, JSON]] | None = None
         self._times_same = 0
         for record in records:
             if record.turn == turn:
@@ -167,9 +186,10 @@ class CallUsage:
             only: The only tool that may be called in this round, empty for none; None for all.
         """
         self._ask(call.name, call.arguments)
-        ended = self._over() or self._repeated(call.name) or self._failing(call.name)
-        if ended is not None:
-            return ended
+        if self._exceeded is not None or self._times_same > 1 or self._failures:
+            ended = self._over() or self._repeated(call.name) or self._failing(call.name)
+            if ended is not None:
+                return ended
         # Unknown tools are reported as such by the caller, with near misses.
         if not known:
             return self._in_vain(UNKNOWN)
@@ -312,9 +332,9 @@ class CallUsage:
         if arguments is None or self._rulebook.of(tool).polls:
             self._same, self._times_same = None, 0
             return
-        same = (tool, canonical(arguments))
-        self._times_same = self._times_same + 1 if same == self._same else 1
-        self._same = same
+        same = self._same is not None and self._same[0] == tool and json_equal(self._same[1], arguments)
+        self._times_same = self._times_same + 1 if same else 1
+        self._same = tool, arguments
 
     def _fold(self, record: CallRecord) -> None:
         tool = record.tool
@@ -416,4 +436,6 @@ class ToolOffer:
 
     def hidden(self, tool: str) -> HiddenReason | None:
         """Why an existing tool is not offered; None if it is offered or unknown."""
-        return self.registry.hidden(tool) if tool in self.registry else None
+        if tool in self._by_tool or tool not in self.registry:
+            return None
+        return self.registry.hidden(tool)

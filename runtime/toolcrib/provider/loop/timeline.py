@@ -154,8 +154,10 @@ class Timeline:
 
     Args:
         place: Position of the earlier timeline that this one continues.
-        heard: Whether anybody reads the events; if not, they are only counted.
+        heard: Whether anybody reads the events; if not, they are counted but not created.
     """
+
+    __slots__ = ("_calls", "_ended", "_heard", "_open", "_segments", "_seq")
 
     def __init__(
         self,
@@ -166,7 +168,9 @@ class Timeline:
         self._heard = heard
         self._seq = place.seq
         self._segments = place.segments
-        self._calls = {id_: _CallStatus(*at) for id_, at in place.calls.items()}
+        self._calls: dict[str, _CallStatus] = {}
+        if place.calls:
+            self._calls = {id_: _CallStatus(*at) for id_, at in place.calls.items()}
         self._open = self._ended = ""
 
     @property
@@ -177,7 +181,7 @@ class Timeline:
 
     def user(self, text: str) -> list[Event]:
         """Add a segment with text of the user."""
-        return [*self._close(), self._event("user", self._begin(), text=text)]
+        return [*self._close(), *self._event("user", self._begin(), text=text)]
 
     def text(self, piece: str) -> list[Event]:
         """Add a piece of text of the model."""
@@ -231,15 +235,17 @@ class Timeline:
         if status and status not in RANKS:
             message = f"unknown status `{status}`"
             raise ConfigurationError(message, hint=f"known statuses: {', '.join(RANKS)}")
-        begun: list[Event] = []
-        if id not in self._calls:
-            begun = self._close()
-            known = self._calls[id] = _CallStatus(self._begin(), tool=tool, arguments=arguments)
-            begun.append(
-                self._event("call", known.segment, id=id, tool=tool, arguments=arguments, status=known.status)
-            )
-        changed = self._update(id, status, str(outcome or ""), text, tool=tool, arguments=arguments)
-        return begun + changed if begun else changed
+        known = self._calls.get(id)
+        if known is not None:
+            return self._update(id, known, status, str(outcome or ""), text, tool=tool, arguments=arguments)
+        begun = self._close()
+        known = self._calls[id] = _CallStatus(self._begin(), tool=tool, arguments=arguments)
+        begun += self._event(
+            "call", known.segment, id=id, tool=tool, arguments=arguments, status=known.status
+        )
+        if status or outcome or text:
+            begun += self._update(id, known, status, str(outcome or ""), text)
+        return begun
 
     def turn_ended(self, stop: str) -> list[Event]:
         """End the turn and close everything.
@@ -253,8 +259,8 @@ class Timeline:
         told = self._close()
         for id_, call in self._calls.items():
             if not (call.status == "waiting" and stop == "pending"):
-                told += self._update(id_, "failed", "cancelled")
-        told.append(self._event("turn_ended", 0, stop=str(stop)))
+                told += self._update(id_, call, "failed", "cancelled")
+        told += self._event("turn_ended", 0, stop=str(stop))
         self._ended = str(stop)
         return told
 
@@ -265,7 +271,8 @@ class Timeline:
         if not self._open:
             self._open = kind
             self._begin()
-        return [*told, self._event(kind, self._segments, text=piece)]
+        told += self._event(kind, self._segments, text=piece)
+        return told
 
     def _begin(self) -> int:
         self._segments += 1
@@ -276,11 +283,12 @@ class Timeline:
         if not self._open:
             return []
         self._open = ""
-        return [self._event("closed", self._segments)]
+        return self._event("closed", self._segments)
 
     def _update(
         self,
         id_: str,
+        known: _CallStatus,
         status: str,
         outcome: str,
         text: str = "",
@@ -289,7 +297,6 @@ class Timeline:
         arguments: dict[str, JSON] | None = None,
     ) -> list[Event]:
         """Build one event with the changes of a call, if any."""
-        known = self._calls[id_]
         rank = RANKS[known.status]
         if rank == OVER:
             return []
@@ -304,15 +311,12 @@ class Timeline:
             news["tool"] = known.tool = tool
         if arguments is not None and arguments != known.arguments:
             news["arguments"] = known.arguments = arguments
-        return [self._event("call_updated", known.segment, id=id_, **news)] if news else []
+        return self._event("call_updated", known.segment, id=id_, **news) if news else []
 
-    def _event(self, type_: str, segment: int, **facts: Any) -> Event:
+    def _event(self, type_: str, segment: int, **facts: Any) -> list[Event]:
         self._seq += 1
         self._ended = ""
-        return Event(self._seq, type_, segment, **facts) if self._heard else _UNHEARD
-
-
-_UNHEARD: Final = Event(0, "")
+        return [Event(self._seq, type_, segment, **facts)] if self._heard else []
 
 
 class _CallStatus:

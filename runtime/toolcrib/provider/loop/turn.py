@@ -8,7 +8,7 @@ its parts start.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, NOTHING, Content, Outcome, Result
@@ -76,6 +76,45 @@ class ConversationTurn:
         heard: Whether anybody takes the events.
     """
 
+    # A dictionary of so many attributes would take as long to build as the events of an answer.
+    __slots__ = (
+        "_aware",
+        "_before",
+        "_call_usage",
+        "_calls",
+        "_cost",
+        "_decoder",
+        "_edited",
+        "_events",
+        "_failed",
+        "_failure",
+        "_finish",
+        "_gate",
+        "_heard",
+        "_ids",
+        "_known",
+        "_messages",
+        "_model",
+        "_new",
+        "_now",
+        "_open",
+        "_pending",
+        "_records",
+        "_required",
+        "_results",
+        "_round",
+        "_settings",
+        "_spoke",
+        "_starts",
+        "_timeline",
+        "_tokens",
+        "_turn",
+        "_unmasked",
+        "_unpriced",
+        "rounds",
+        "spilled",
+    )
+
     def __init__(
         self,
         settings: TurnSettings,
@@ -96,17 +135,18 @@ class ConversationTurn:
         self._records = {record.id: record for record in conversation.calls}
         self._pending = {each.id: each for each in conversation.pending}
         self._tokens, self._cost, self._unpriced = conversation.tokens, conversation.cost, False
-        self._rounds, self._model = conversation.rounds, conversation.model
+        self.rounds, self._model = conversation.rounds, conversation.model
         self._timeline = Timeline(conversation.place, heard=heard)
         self._events: list[Event] = []
         known = {call.id for message in self._messages for call in message.calls}
         # Also IDs of the timeline: a call of an interrupted answer has events but is in no message.
-        self._ids = CallIds(known | conversation.place.calls.keys())
+        self._ids = CallIds(known.union(conversation.place.calls))
         self._turn = conversation.turns
         self._round = _rounds_of_turn(self._messages)
         self._call_usage = CallUsage(settings.rulebook, conversation.calls, self._turn)
         self._calls: tuple[ToolCall, ...] = ()
-        self._requested: dict[str, ToolCall] = {}
+        self._now = 0.0
+        self._edited: set[str] = set()
         self._open: dict[str, ToolCall] = {}
         self._results: dict[str, Message] = {}
         self._starts: dict[str, CallStart] = {}
@@ -138,7 +178,7 @@ class ConversationTurn:
         """Emit the events of the new user messages."""
         for message in self._new:
             if message.role == "user" and (text := message.text or _described(message)):
-                self._emit(self._timeline.user(text))
+                self._events += self._timeline.user(text)
 
     def request(
         self, offering: ToolOffer, *, streaming: bool, world: NetworkEnvironment | None = None
@@ -155,7 +195,7 @@ class ConversationTurn:
         self._calls, self._finish = (), None
         self._required = "" if choice in {"auto", "none"} else choice
         self._round += 1
-        self._rounds += 1
+        self.rounds += 1
         return Request(
             messages=tuple(self._messages),
             tools=declared,
@@ -170,8 +210,7 @@ class ConversationTurn:
     def hear(self, delta: Delta) -> Sequence[Event]:
         """Add a piece of the answer to the last request, and return its events."""
         assert self._decoder is not None  # noqa: S101 -- `request` creates it
-        events = self._decoder.decode(delta)
-        return events if self._heard else ()
+        return self._decoder.decode(delta)
 
     def accept(self) -> None:
         """Add a complete answer to the conversation, with its cost."""
@@ -179,27 +218,29 @@ class ConversationTurn:
         parts, finish, events = self._decoder.end()
         self._decoder = None
         self._finish = finish
-        self._emit(events)
+        self._events += events
         self._spend(finish.tokens)
         self._model = finish.model or self._model
         # Services refuse a message that ends with reasoning.
         while parts and isinstance(parts[-1], Reasoning) and not finish.is_complete:
             parts.pop()
-        message = Message("assistant", tuple(map(self._named, parts)))
+        named = [self._named(part) if type(part) is ToolCall else part for part in parts]
+        message = Message("assistant", tuple(named))
         self._calls = message.calls
-        self._aware = self._aware or bool(self._calls)
-        self._requested = {call.id: call for call in self._calls}
-        self._open = self._requested.copy()
-        now = self._gate.now() if self._calls else 0.0
+        self._open = {call.id: call for call in self._calls}
+        if self._calls:
+            self._aware, self._now = True, self._gate.now()
         for call in self._calls:
-            self._note(call, now)
+            self._records[call.id] = CallRecord(
+                call.id, call.name, call.arguments, self._turn, self._round, at=self._now
+            )
             shown = call.arguments
             if self._heard:
                 shown = self._redactor.arguments(call.name, shown)
             else:
                 self._unmasked.append((call, None))
-            self._emit(self._timeline.call(call.id, call.name, shown))
-        self._emit(self._timeline.message_ended())
+            self._events += self._timeline.call(call.id, call.name, shown)
+        self._events += self._timeline.message_ended()
         self._spoke = bool(parts)
         if parts:  # providers refuse an empty message
             self._append(message)
@@ -230,21 +271,19 @@ class ConversationTurn:
         for id_ in calls:
             why = "not called: the answer that requested it was interrupted"
             events += self._timeline.call_updated(id_, "failed", outcome=Outcome.CANCELLED.value, text=why)
-        self._emit([*events, *self._timeline.message_ended()])
+        self._events += [*events, *self._timeline.message_ended()]
         if texts:
             self._append(Message("assistant", texts))
         return calls
 
-    def _named(self, part: AnswerPart) -> AnswerPart:
+    def _named(self, call: ToolCall) -> ToolCall:
         """Translate a call to the name of its tool and the arguments that the tool accepts."""
-        if not isinstance(part, ToolCall):
-            return part
         offering = self._gate.offering
-        tool = offering.tool_of(part.name)
-        arguments = None if part.arguments is None else offering.restored(tool, part.arguments)
-        if tool == part.name and arguments is part.arguments:
-            return part
-        return ToolCall(part.id, tool, arguments, part.written, "" if tool == part.name else part.name)
+        tool = offering.tool_of(call.name)
+        arguments = None if call.arguments is None else offering.restored(tool, call.arguments)
+        if tool == call.name and arguments is call.arguments:
+            return call
+        return ToolCall(call.id, tool, arguments, call.written, "" if tool == call.name else call.name)
 
     def _spend(self, tokens: Tokens) -> None:
         if tokens is not NO_TOKENS:
@@ -259,12 +298,15 @@ class ConversationTurn:
 
     def judge(self) -> list[PlannedCall]:
         """Check the calls of the answer and return those to make; others get results or become pending."""
+        plans: list[PlannedCall] = []
+        if not self._calls:
+            return plans
         too_dear = self._unaffordable()
-        if self._calls and too_dear:
+        if too_dear:
             self._call_usage.exceed(Stop.MAX_COST, too_dear)
-        plans = []
+        finish = self._finish or Finish()
         for call in self._calls:
-            refusal = self._gate.refusal(call, self._call_usage, self._finish or Finish())
+            refusal = self._gate.refusal(call, self._call_usage, finish, self._now)
             if refusal is None:
                 plans.append(PlannedCall(call))
             elif isinstance(refusal, Pending):
@@ -278,13 +320,14 @@ class ConversationTurn:
         self._gate.enter(offering, "auto")
         last = next(message for message in reversed(self._messages) if message.calls)
         self._calls = last.calls
-        self._requested = {call.id: call for call in self._calls}
         self._open = {call.id: call for call in self._calls if call.id in self._pending}
         plans = []
         for call in self._open.copy().values():
             answer = answers[call.id]
             pending, now = self._pending.pop(call.id), self._gate.now()
             made = self._open[call.id] = _decided(call, answer, pending)
+            if made.arguments != call.arguments:
+                self._edited.add(call.id)
             # The policy is checked again: other calls, or edited arguments, may forbid the call by now.
             refusal = answer_refusal(made, answer, pending, now - self._records[call.id].at)
             refusal = refusal or self._call_usage.judge_again(made, now)
@@ -294,21 +337,16 @@ class ConversationTurn:
                 self._settle(made, refusal)
         return plans
 
-    def _note(self, call: ToolCall, now: float) -> None:
-        self._records[call.id] = CallRecord(
-            call.id, call.name, call.arguments, self._turn, self._round, at=now
-        )
-
     # Results.
 
     def record(self, event: CallEvent) -> None:
         """Record that a call has started, reported progress, or ended."""
         if isinstance(event, CallStart):
             self._starts[event.id] = event
-            self._emit(self._timeline.call_updated(event.id, "running"))
+            self._events += self._timeline.call_updated(event.id, "running")
             return
         if not isinstance(event, CallEnd):
-            self._emit(self._timeline.call_updated(event.id, text=str(self._redactor.value(event.text))))
+            self._events += self._timeline.call_updated(event.id, text=str(self._redactor.value(event.text)))
             return
         call, result = self._open[event.id], event.result
         if result.outcome is not Outcome.NEEDS_APPROVAL:
@@ -324,7 +362,7 @@ class ConversationTurn:
         self._records[pending.id] = record._replace(
             code=pending.code, message=pending.message, at=self._begun_at(record)
         )
-        self._emit(self._timeline.call_updated(pending.id, "waiting", text=pending.message))
+        self._events += self._timeline.call_updated(pending.id, "waiting", text=pending.message)
 
     def _settle(self, call: ToolCall, result: Result) -> None:
         """Record the result of a call, for the model, for the conversation and for events."""
@@ -332,7 +370,8 @@ class ConversationTurn:
         text, handle, whole = render_result(
             fitting, self._settings.limit, self.spilled, self.reader.tool.name
         )
-        edited = self._is_edited(call)
+        # Whether an approver changed the arguments.
+        edited = call.id in self._edited
         if self._heard:
             shown = self._shown(call, fitting, text, edited=edited)
         else:
@@ -344,12 +383,14 @@ class ConversationTurn:
         if edited:
             text = decision_note(self._redactor.arguments(call.name, call.arguments)) + text
         code = "" if result.error is None else result.error.code
-        parts = (ToolResult(call.id, call.name, result.outcome, text, media_parts(fitting), code),)
-        self._results[call.id] = Message("tool", parts)
+        media = media_parts(fitting) if fitting.content else ()
+        self._results[call.id] = Message(
+            "tool", (ToolResult(call.id, call.name, result.outcome, text, media, code),)
+        )
         del self._open[call.id]
         self._records[call.id] = self._recorded(call, result, code)
         status = "completed" if result.outcome is Outcome.OK else "failed"
-        self._emit(self._timeline.call_updated(call.id, status, outcome=result.outcome.value, text=shown))
+        self._events += self._timeline.call_updated(call.id, status, outcome=result.outcome, text=shown)
 
     def _shown(self, call: ToolCall, result: Result, text: str, *, edited: bool) -> str:
         """The text of a result in events, without secrets; `text` is what the model reads."""
@@ -363,10 +404,6 @@ class ConversationTurn:
                 seen, self._settings.limit, self.spilled, self.reader.tool.name
             )
         return decided + text
-
-    def _is_edited(self, call: ToolCall) -> bool:
-        """Whether an approver changed the arguments."""
-        return self._requested[call.id].arguments != call.arguments
 
     def _recorded(self, call: ToolCall, result: Result, code: str) -> CallRecord:
         begun = self._starts.get(call.id)
@@ -395,11 +432,14 @@ class ConversationTurn:
 
     def end_round(self) -> None:
         """End the round: add its results to the conversation, in the order of the calls."""
-        self._call_usage.settle(self._records[call.id] for call in self._calls if call.id in self._results)
-        if not self._results:
+        if not self._calls:
+            return
+        ended = [call.id for call in self._calls if call.id in self._results]
+        self._call_usage.settle([self._records[id_] for id_ in ended])
+        if not ended:
             return
         if self._messages[-1].calls:  # nobody has said anything since
-            added = [self._results[call.id] for call in self._calls if call.id in self._results]
+            added = [self._results[id_] for id_ in ended]
             self._messages += added
             self._new += added
             self._results = {}
@@ -414,7 +454,7 @@ class ConversationTurn:
         others = [message for message in behind if not message.results]
         self._messages[place:] = [*(results[call.id] for call in self._calls if call.id in results), *others]
         new = len(self._new) - len(others)  # the sink gets the results before those user messages
-        self._new[new:new] = [self._results[call.id] for call in self._calls if call.id in self._results]
+        self._new[new:new] = [self._results[id_] for id_ in ended]
         self._results = {}
         if others:
             self._calls = ()
@@ -496,20 +536,24 @@ class ConversationTurn:
         """The reader of long results."""
         return self._gate.offering.reader
 
-    def end(self) -> Conversation:
-        """Return the conversation so far, and emit the event of its end if the turn is over."""
-        stop, detail = self.stop_reason() or (None, "")
+    def end(self, reason: tuple[Stop, str] | None) -> Conversation:
+        """Return the conversation so far, and emit the event of its end if the turn is over.
+
+        Args:
+            reason: The result of `stop_reason`.
+        """
+        stop, detail = reason or (None, "")
         if stop is not None:
-            self._emit(self._timeline.turn_ended(stop.value))
+            self._events += self._timeline.turn_ended(stop)
         return Conversation(
             messages=tuple(self._messages),
             stop=stop,
             detail=detail,
-            pending=tuple(self._pending[id_] for id_ in self._records if id_ in self._pending),
+            pending=tuple([self._pending[id_] for id_ in self._records if id_ in self._pending]),
             calls=tuple(self._records.values()),
             tokens=self._tokens,
             cost=self._cost,
-            rounds=self._rounds,
+            rounds=self.rounds,
             spilled=self.spilled,
             model=self._model,
             seen=len(self._messages),
@@ -521,10 +565,6 @@ class ConversationTurn:
     def _append(self, message: Message) -> None:
         self._messages.append(message)
         self._new.append(message)
-
-    def _emit(self, events: Iterable[Event]) -> None:
-        if self._heard:
-            self._events += events
 
 
 def _decided(call: ToolCall, answer: Answer, shown: Pending) -> ToolCall:
@@ -621,8 +661,10 @@ class CallIds:
 
     # Some services number the calls of each answer from 0, and some send no ID at all.
 
-    def __init__(self, taken: Collection[str]) -> None:
-        self._taken = set(taken)
+    __slots__ = ("_numbers", "_taken")
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = taken
         self._numbers = {"call": len(self._taken)}
 
     def settle(self, wanted: str) -> str:
@@ -645,6 +687,8 @@ class StreamDecoder:
     order.
     """
 
+    __slots__ = ("_answer", "_held", "_ids", "_settle", "_timeline", "_tool_of", "_tools")
+
     def __init__(self, timeline: Timeline, ids: CallIds, tool_of: Callable[[str], str]) -> None:
         self._timeline = timeline
         self._settle = ids.settle
@@ -660,9 +704,11 @@ class StreamDecoder:
         for piece in self._answer.add(delta):
             if isinstance(piece, CallDelta):
                 events += self._call(piece)
-            elif isinstance(piece, TextDelta | ReasoningDelta):
-                self._held.append(piece)
-                events += self._release()
+            elif not isinstance(piece, Finish):
+                if self._held:  # a call before it has no ID yet
+                    self._held.append(piece)
+                else:
+                    events += self._said(piece)
         return events
 
     def end(self) -> tuple[list[AnswerPart], Finish, list[Event]]:
@@ -675,7 +721,8 @@ class StreamDecoder:
                     self._ids[number] = self._settle(part.id)
                     if number not in self._tools:
                         self._held.append(number)
-                part = ToolCall(self._ids[number], part.name, part.arguments, part.written)  # noqa: PLW2901 -- the same call
+                if part.id != self._ids[number]:
+                    part = part._replace(id=self._ids[number])  # noqa: PLW2901 -- the same call
                 number += 1
             parts.append(part)
         # Without an end, the last call may be cut off, so no call may be made.
@@ -694,13 +741,15 @@ class StreamDecoder:
 
     def _call(self, piece: CallDelta) -> list[Event]:
         number = piece.slot
-        if number not in self._tools:
-            self._held.append(number)
-            self._tools[number] = ""
+        begins = number not in self._tools
         if piece.id and number not in self._ids:
             self._ids[number] = self._settle(piece.id)
-        if piece.name:
-            self._tools[number] = self._tool_of(piece.name)
+        if piece.name or begins:
+            self._tools[number] = self._tool_of(piece.name) if piece.name else ""
+        if begins:
+            if not self._held and piece.id:
+                return self._timeline.call(self._ids[number], self._tools[number])
+            self._held.append(number)
         return self._release() if piece.id or piece.name else []
 
     def _release(self) -> list[Event]:
@@ -713,10 +762,13 @@ class StreamDecoder:
             self._held.popleft()
             if isinstance(first, int):
                 events += self._timeline.call(self._ids[first], self._tools.get(first, ""))
-            elif first.text:
-                say = self._timeline.text if isinstance(first, TextDelta) else self._timeline.reasoning
-                events += say(first.text)
+            else:
+                events += self._said(first)
         return events
+
+    def _said(self, piece: TextDelta | ReasoningDelta) -> list[Event]:
+        say = self._timeline.text if isinstance(piece, TextDelta) else self._timeline.reasoning
+        return say(piece.text)
 
 
 def _without_secrets(pending: Pending, redactor: CallRedactor) -> Pending:

@@ -30,6 +30,8 @@ class Assembler:
         finish: The end of the answer; None until it arrives. Later pieces are ignored.
     """
 
+    __slots__ = ("_calls", "_count", "_parts", "finish")
+
     def __init__(self) -> None:
         self.finish: Finish | None = None
         self._parts: list[_Prose | _Call] = []
@@ -60,14 +62,14 @@ class Assembler:
         `ToolCall.arguments` is None if the model did not write a valid JSON object: duplicate keys, NaN and
         lone surrogates are invalid. An empty text and `null` count as an empty object.
         """
-        return tuple(part.part() for part in self._parts)
+        return tuple([part.part() for part in self._parts])
 
     def _add_prose(self, text: str, data: JSON, *, thought: bool) -> list[Delta]:
         if not text and data is None:
             return []
         found: list[Delta] = []
         last = self._parts[-1] if self._parts else None
-        if not isinstance(last, _Prose) or last.thought != thought or last.data is not None:
+        if type(last) is not _Prose or last.thought != thought or last.data is not None:
             found = self._close_prose()
             last = _Prose(thought=thought)
             self._parts.append(last)
@@ -79,7 +81,7 @@ class Assembler:
 
     def _close_prose(self) -> list[Delta]:
         last = self._parts[-1] if self._parts else None
-        if isinstance(last, _Prose) and (rest := last.end()):
+        if type(last) is _Prose and (rest := last.end()):
             return [ReasoningDelta(rest) if last.thought else TextDelta(rest)]
         return []
 
@@ -123,6 +125,8 @@ class _Characters:
 
     # Servers that count in UTF-16 units, such as those in JavaScript or Java, split surrogate pairs.
 
+    __slots__ = ("_half", "_pieces", "size")
+
     def __init__(self) -> None:
         self.size = 0
         self._pieces: list[str] = []
@@ -134,14 +138,17 @@ class _Characters:
             text = self._half + piece
             self._half = text[-1:] if _HIGH[0] <= text[-1:] <= _HIGH[1] else ""
             piece = whole_characters(text.removesuffix(self._half))
-        self._keep(piece)
+        if piece:
+            self._pieces.append(piece)
+            self.size += len(piece)
         return piece
 
     def end(self) -> str:
         """Return the replacement for a surrogate that was never completed."""
-        rest, self._half = _REPLACEMENT if self._half else "", ""
-        self._keep(rest)
-        return rest
+        if not self._half:
+            return ""
+        self._half = ""
+        return self.add(_REPLACEMENT)
 
     def ends(self, mark: str) -> bool:
         """Whether the text ends with a mark, ignoring blanks."""
@@ -151,30 +158,28 @@ class _Characters:
     def __str__(self) -> str:
         return "".join(self._pieces) + (_REPLACEMENT if self._half else "")
 
-    def _keep(self, piece: str) -> None:
-        if piece:
-            self._pieces.append(piece)
-            self.size += len(piece)
-
 
 def whole_characters(text: str) -> str:
     """Join surrogate pairs to characters, and replace lone surrogates with U+FFFD."""
     return _LONE.sub(_REPLACEMENT, text).encode("utf-16", "surrogatepass").decode("utf-16")
 
 
-class _Prose:
+class _Prose(_Characters):
+    __slots__ = ("data", "thought")
+
     def __init__(self, *, thought: bool) -> None:
+        super().__init__()
         self.thought = thought
         self.data: JSON = None
-        self._text = _Characters()
-        self.add, self.end = self._text.add, self._text.end
 
     def part(self) -> AnswerPart:
-        text = str(self._text)
+        text = str(self)
         return Reasoning(text, self.data) if self.thought else Text(text)
 
 
 class _Call:
+    __slots__ = ("_number", "_text", "id", "name", "sound")
+
     def __init__(self, number: int) -> None:
         self.id = self.name = ""
         self.sound = True

@@ -236,6 +236,7 @@ class CheckedResponse:
     """
 
     # No generator: it would take as long as a mocked call.
+    __slots__ = ("_close", "_next", "_provider", "_request")
 
     def __init__(self, provider: Provider, request: Request) -> None:
         self._provider = provider
